@@ -40,7 +40,7 @@ from plancc_lab.kept import Kept
 from plancc_runtime.options import PASSES
 
 PLACES = ((1, 2), (1, 1), (4, 1), (2, 1))
-"""Ranks, and threads of each."""
+"""Ranks, and threads of each; every choice is made in the first or the third."""
 MOST = 1.05
 """The target: the chosen way over the best one."""
 
@@ -417,16 +417,19 @@ def table(rows: Sequence[tuple[Cell, Mapping[str, Any]]]) -> Table:
 
 
 def cells_of(named: Sequence[str], quick: bool) -> list[Cell]:
-    """The cells of what is named: choices, settings and places; all of what is not."""
+    """The cells of what is named: choices, settings and places; all of what is not.
+
+    If `quick`, the first of each choice.
+    """
     places = {f"{ranks}x{threads}": (ranks, threads) for ranks, threads in PLACES}
-    settings = [*SETTINGS][: 1 if quick else None]
-    kinds: list[Sequence[str]] = [[*CHOICES], settings, [*places][:: 2 if quick else 1]]
+    kinds: list[Sequence[str]] = [[*SETTINGS], [*places], [*CHOICES]]
     chosen = [[each for each in named if each in kind] or kind for kind in kinds]
-    return [
+    cells = [
         Cell(choice, setting, *places[place])
-        for setting, place, choice in product(chosen[1], chosen[2], chosen[0])
+        for setting, place, choice in product(*chosen)
         if CHOICES[choice].is_made(*places[place])
     ]
+    return list({cell.choice: cell for cell in reversed(cells)}.values()) if quick else cells
 
 
 def run(inputs: Inputs, named: Sequence[str] = (), any_sources: bool = False) -> Report:

@@ -15,7 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -28,8 +28,10 @@ from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import prepared
 from plancc_runtime.transport.base import Transport
 
-ROUNDS, TURN, MOST_EPOCHS = 9, 0.15, 50
-"""Rounds, seconds that a turn takes at least, and its most epochs."""
+ROUNDS, SECONDS = 9, 40.0
+"""Most rounds, and seconds after which no round begins."""
+TURN, MOST_EPOCHS = 0.15, 50
+"""Seconds that a turn takes at least, and its most epochs."""
 
 
 @dataclass
@@ -110,7 +112,10 @@ def measured(
     for side in sides.values():
         side.seconds.clear()
         side.cpu.clear()
-    for number in range(1 if quick else ROUNDS if choice.base else 3):
+    begin = time.perf_counter()
+    for number in range(1 if quick else ROUNDS):
+        if to.any(time.perf_counter() - begin > SECONDS):
+            break
         first = 2 + number * epochs
         order = [*sides.values()]
         for side in order if number % 2 else reversed(order):
@@ -130,6 +135,8 @@ def main(file: str) -> None:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: asked["cores"]])
     for cell in asked["cells"]:
         choice, options = CHOICES[cell["choice"]], cell["options"]
+        if asked["quick"] and choice.base.get("steps"):
+            choice = replace(choice, base={**choice.base, "steps": 2})
         options["split"] = tuple(options["split"])
         try:
             found = measured(choice, cell["plans"], options, asked["quick"], transport)

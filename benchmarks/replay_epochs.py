@@ -92,9 +92,14 @@ BATCHES: Axis = {
         **{"sampler": "neighbour", "batch_size": 16, "fanouts": [3, 2, 2]},
         **{"feature_cache": 1500, "steps": 2},
     },
-    "walk": {"sampler": "walk", "batch_size": 10, "walk_length": 2, "steps": 2},
+    "walk": {
+        "sampler": "walk",
+        "batch_size": 10,
+        "sampler_options": {"walk_length": 2},
+        "steps": 2,
+    },
     "cluster": {"sampler": "cluster", "batch_size": 90},
-    "edges": {"sampler": "edges", "keep": 0.4, "steps": 2},
+    "edges": {"sampler": "edges", "sampler_options": {"keep": 0.4}, "steps": 2},
 }
 FOLDS: Axis = {
     "full": {},

@@ -10,7 +10,7 @@
     trained = plancc.train(plan, model="sage", epochs=50)   # needs torch
     trained.predictions
 
-The compiler knows no MPI, no torch and no terminal. Everything here is imported at first use.
+The compiler imports no MPI, no torch and no terminal. Every name below is imported at first use.
 """
 
 from __future__ import annotations

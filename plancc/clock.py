@@ -1,7 +1,7 @@
-"""Wall-clock seconds, without those in which kernels are compiled; in all, and by phase.
+"""Clocks of wall-clock seconds without the compilation of kernels, in total and by phase.
 
-numba compiles a kernel at its first call after an installation, and keeps it on disk. That may take
-45 seconds once, and would count as the time of the kernel's first caller.
+numba compiles a kernel at its first call after an installation, and keeps it on disk. This may take
+45 seconds once, and would otherwise count as the time of the kernel's first caller.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from threading import Timer, get_ident
 from typing import Any
 
 BEGIN = time.time()
-"""When this program began to import plancc, about, in seconds since 1970."""
+"""Approximate time when this program began to import plancc, in seconds since 1970."""
 ANNOUNCED_AFTER = 1.0
 """Seconds of compilation after which it is announced."""
 PHASES = ("draw", "mask", "features", "pack", "wait", "spmm", "dense", "allreduce")
@@ -23,29 +23,29 @@ PHASES = ("draw", "mask", "features", "pack", "wait", "spmm", "dense", "allreduc
 
 
 class Compilation:
-    """Listens to numba: what this process has spent on compiling kernels.
+    """A listener to numba that measures how long this process has compiled kernels.
 
-    An interrupt (Ctrl-C) that comes while LLVM calls Python is lost there; it is raised again when
-    the kernel is compiled.
+    An interrupt (Ctrl-C) that comes while LLVM calls Python gets lost there; the listener raises it
+    again when the kernel is compiled.
 
     Attributes:
-        count (int): Kernels so far, with the one at work.
-        announce (callable or None): Called once, without arguments, when kernels have been compiled
-            for `ANNOUNCED_AFTER`; from a thread if that is in the middle of a kernel.
+        count (int): Number of kernels so far, with the one that is being compiled.
+        announce (callable or None): Function that is called once, without arguments, when kernels
+            have been compiled for `ANNOUNCED_AFTER`; from a thread if a kernel is being compiled.
     """
 
     def __init__(self) -> None:
         self.count = 0
         self.announce: Callable[[], None] | None = None
         self._depth = 0
-        self._state = 0.0, 0.0, False  # seconds until the last start or end, its time, at work
+        self._state = 0.0, 0.0, False  # seconds until the last start or end, its time, is compiling
         self._timer: Timer | None = None
         self._outer_hook: Callable[[Any], object] = sys.unraisablehook
-        self._hook = self._unraisable  # one object, to be known again
+        self._hook = self._unraisable  # one object, so that `is` recognises it
         self._swallowed = False
 
     def on_start(self, event: Any) -> None:
-        """A kernel begins to compile; numba's lock is held, and others may compile inside."""
+        """Record that a kernel begins to compile, perhaps inside another; numba's lock is held."""
         if self._depth == 0:
             self.count += 1
             self._state = self._state[0], time.perf_counter(), True
@@ -62,7 +62,7 @@ class Compilation:
             announce()
 
     def on_end(self, event: Any) -> None:
-        """A kernel is compiled, or failed to."""
+        """Record that a kernel is compiled, or has failed to compile."""
         self._depth -= 1
         if self._depth == 0:
             done, begin, _ = self._state
@@ -77,7 +77,7 @@ class Compilation:
                 _thread.interrupt_main()
 
     def _unraisable(self, unraisable: Any) -> None:
-        """The compiler called Python, which raised what cannot be passed on: Ctrl-C is kept."""
+        """Keep a Ctrl-C that Python raised inside the compiler, which cannot pass it on."""
         interrupt = isinstance(unraisable.exc_value, KeyboardInterrupt)
         self._swallowed |= interrupt
         if not interrupt or self._outer_hook is not sys.__unraisablehook__:
@@ -85,16 +85,16 @@ class Compilation:
 
     @property
     def at_work(self) -> bool:
-        """Whether a kernel is compiled at this moment."""
+        """Whether a kernel is being compiled at this moment."""
         return self._depth > 0
 
     def seconds(self) -> float:
-        """Seconds so far, including a kernel that is running."""
+        """Return the seconds so far, with those of a kernel that is being compiled."""
         done, last, at_work = self._state
         return done + (time.perf_counter() - last if at_work else 0.0)
 
     def others(self) -> float:
-        """Seconds on the same clock without these; never less than another thread has read."""
+        """Return the seconds of a clock without these; never less than another thread has read."""
         now = time.perf_counter()
         done, last, at_work = self._state  # read at once: a kernel may end in between
         return (last if at_work else max(now, last)) - done
@@ -104,18 +104,18 @@ _listener = Compilation()
 
 
 def compilation() -> Compilation:
-    """This process's listener; `plancc.jit` has numba tell it, once numba is there."""
+    """Return this process's listener; `plancc.jit` registers it when numba is imported."""
     return _listener
 
 
 def wall_seconds() -> float:
-    """Seconds on a clock that stands still while kernels are compiled; for differences only."""
+    """Return the time of a clock that stops while kernels compile; only for differences."""
     return compilation().others()
 
 
 @contextmanager
 def announcing(announce: Callable[[], None]) -> Iterator[None]:
-    """Call `announce` once, if kernels take long to compile in here."""
+    """Call `announce` once if kernels take long to compile in the block."""
     listener = compilation()
     before, listener.announce = listener.announce, announce
     try:
@@ -125,14 +125,14 @@ def announcing(announce: Callable[[], None]) -> Iterator[None]:
 
 
 class Clock:
-    """Seconds per phase since the last `restart`; what no phase claims is "other".
+    """Seconds per phase since the last `restart`; seconds outside all phases are "other".
 
-    Phases nest: an inner one interrupts the outer one, so that no second counts twice. Seconds of
-    other threads than the one that restarted it last are left out.
+    Phases nest: an inner phase interrupts the outer one, so that no second counts twice. Only
+    seconds of the thread that restarted the clock last are counted.
 
     Parameters:
-        now: The time in seconds.  [default: wall-clock time without that in which kernels are
-            compiled]
+        now: Function that returns the time in seconds.  [default: wall-clock time without the
+            compilation of kernels]
     """
 
     def __init__(self, now: Callable[[], float] = wall_seconds) -> None:
@@ -141,10 +141,10 @@ class Clock:
         self.restart()
 
     def enter(self, stage: str) -> None:
-        """Begin a stage of an epoch, such as "layer 1 forward": for clocks that keep stages."""
+        """Begin a stage of an epoch, such as "layer 1 forward"; this clock has no stages."""
 
     def restart(self) -> None:
-        """Set all phases to zero; to be called outside of them."""
+        """Set all phases to zero; must be called outside of all phases."""
         self._seconds = dict.fromkeys(PHASES, 0.0)
         self._start = self._since = self.now()
         self._thread = get_ident()
@@ -164,7 +164,7 @@ class Clock:
             self._running.pop()
 
     def read(self) -> dict[str, float]:
-        """Seconds of every phase, and "communication" (pack and wait), "other" and "total"."""
+        """Return the seconds of every phase, "communication" (pack and wait), "other", "total"."""
         total, seconds = self.now() - self._start, self._seconds
         return {
             **seconds,
@@ -174,7 +174,7 @@ class Clock:
         }
 
     def _close(self) -> None:
-        """End the current stretch of the running phase."""
+        """Add the time since the last change to the running phase."""
         now = self.now()
         if self._running:
             self._seconds[self._running[-1]] += now - self._since

@@ -1,8 +1,8 @@
-"""The errors that reach a user. Each says whose fault it is; the CLI prints one sentence and exits.
+"""The errors that reach a user. Each says what is at fault; the CLI prints one sentence and exits.
 
-Nothing else may become a traceback: code that calls a library translates what it raises into
-one of these, in the user's words (file, line, value). Messages are fit for a terminal, whatever the
-values that they name (`plancc.text.message`).
+No other exception may reach the user as a traceback: code that calls a library translates its
+exceptions into these errors, in the user's words (file, line, value). Messages are fit for a
+terminal, whatever values they name (`plancc.text.message`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class PlanccError(Exception):
     """Base of every error that plancc raises on purpose.
 
     Attributes:
-        exit_code (int): What the command line exits with (1 failed, 2 wrong usage or input, 75
+        exit_code (int): Exit code of the command line (1: failed, 2: wrong usage or input, 75:
             stopped on request).
     """
 
@@ -46,16 +46,16 @@ class InputError(PlanccError):
 
 
 class Stopped(PlanccError):
-    """A run that was asked to stop has saved a checkpoint, from which it can go on.
+    """A run was asked to stop, and has saved a checkpoint from which it can resume.
 
-    Its exit code is EX_TEMPFAIL of ``sysexits.h``: start it again.
+    Its exit code is EX_TEMPFAIL of ``sysexits.h``, which asks to start the run again.
     """
 
     exit_code = 75
 
 
 class PlanError(PlanccError):
-    """A plan is damaged, of another version, or violates an invariant of the format."""
+    """A plan is damaged, has another version of the format, or violates one of its invariants."""
 
 
 class OutputError(PlanccError):
@@ -67,27 +67,27 @@ class BackendUnavailable(PlanccError):
 
 
 class BackendError(PlanccError):
-    """A partitioner or another native library failed; the message carries its words."""
+    """A partitioner or another native library failed; the message has the library's words."""
 
 
 class PlanccWarning(UserWarning):
-    """Something that a user should know of a plan that was compiled, or of a run that trained."""
+    """A fact that a user should know about a compiled plan, or about a run that trained."""
 
     def __init__(self, sentence: object = "", *more: object) -> None:
         super().__init__(message(sentence), *more)
 
 
 def warn(sentence: str) -> None:
-    """Say what a user should know; the warning names the line that called the caller."""
+    """Warn the user with this sentence; the warning names the line that called the caller."""
     warnings.warn(sentence, PlanccWarning, stacklevel=3)
 
 
 def why_not_written(error: BaseException) -> str:
-    """The reason in plain words: of an OSError, or of HDF5 and NumPy, which give text alone."""
+    """Return the reason in plain words; HDF5 and NumPy give a text only, OSError also a number."""
     number = getattr(error, "errno", None)
     words = str(error)
     full = "No space left on device" in words or re.search(r"\d+ requested and \d+ written", words)
-    if number is None and full:  # the words of HDF5 and of numpy's tofile
+    if number is None and full:  # the texts of HDF5 and of numpy's tofile
         number = errno.ENOSPC
     reason = _REASONS.get(number) if number is not None else None
     if reason is None:

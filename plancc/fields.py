@@ -1,8 +1,8 @@
-"""Options as fields: a frozen dataclass whose fields are what a user may set.
+"""Options as fields: a frozen dataclass whose fields are the options that a user may set.
 
-Models, samplers, data sets, searches and trainings are such dataclasses. Command line, docstrings
-and signatures are made from their fields, so the options of a third party's class appear like the
-built-in ones. The type of an option is one of `KINDS`, or one of them ``| None``.
+Models, samplers, data sets, searches and trainings are such dataclasses. The command line,
+docstrings and signatures are made from the fields, so that options of a third party's class appear
+like built-in ones. The type of an option is one of `KINDS`, or one of them ``| None``.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class ValueKind(NamedTuple):
-    """A type of options: what is needed in words, how a value is checked, how a text is read.
+    """A type of options: its requirement in words, a check of values, and a parser of texts.
 
-    `check` returns the value in the type; TypeError or OverflowError for another one.
+    `check` returns the value in the type, or raises TypeError or OverflowError.
     """
 
     needed: str
@@ -43,51 +43,51 @@ ANY = ValueKind("", lambda value: value)
 
 
 def option(default: Any = MISSING, help: str = "", **metadata: Any) -> Any:
-    """A dataclass field that says what it is.
+    """Return a dataclass field that describes an option.
 
     Parameters:
-        default: Left out: the option must be given.
+        default: Default value; without it the option must be given.
         help: A noun phrase without a full stop; other options in backticks.
-        **metadata: ``more``: further sentences for the docstring; ``otherwise``: the default in
-            words, where `default` is None; ``metavar``: placeholder of the value on the command
-            line; ``section``: title of the section of its help; ``choices``: values; ``noun``: what
-            an error calls one of them; ``at_least``, ``above``, ``at_most``, ``below``: bounds of a
-            number; ``kind``: a `ValueKind`, where the type is not in `KINDS`; ``internal``: True
-            for a field that users do not set; ``python_only``: True for an option that the command
-            line does not have.
+        **metadata: ``more``: further sentences for the docstring. ``otherwise``: the default in
+            words, if `default` is None. ``metavar``: placeholder of the value on the command line.
+            ``section``: title of its section in the help. ``choices``: allowed values. ``noun``:
+            what an error calls a choice. ``at_least``, ``above``, ``at_most``, ``below``: bounds of
+            a number. ``kind``: a `ValueKind`, if the type is not in `KINDS`. ``internal``: True for
+            a field that users do not set. ``python_only``: True for an option that the command line
+            does not have.
     """
     return field(default=default, metadata={"help": help, **metadata})
 
 
 def like(declared: Any, name: str, **changes: Any) -> Any:
-    """An option of another dataclass once more, with other settings (`option`)."""
+    """Return an option of another dataclass with changed settings (`option`)."""
     known = next(each for each in fields(declared) if each.name == name)
     return option(**{"default": known.default, **known.metadata, **changes})
 
 
 def options_of(declared: Any) -> tuple[Field[Any], ...]:
-    """The fields of a dataclass that users set (name, type, default, metadata), in order."""
+    """Return the fields of a dataclass that users set (name, type, default, metadata), in order."""
     return tuple(each for each in fields(declared) if not each.metadata.get("internal"))
 
 
 def unknown_option(given: Iterable[str], declared: Any) -> str | None:
-    """The first name in `given` that is no option of `declared`."""
+    """Return the first name in `given` that is no option of `declared`; None if all are."""
     known = {each.name for each in options_of(declared)}
     return next((name for name in given if name not in known), None)
 
 
 def type_in_words(each: Field[Any]) -> str:
-    """The type of an option as its class says it, as text or as a type."""
+    """Return the type of an option as its class declares it, by text or by type."""
     return each.type.__name__ if isinstance(each.type, type) else str(each.type)
 
 
 def kind_of(each: Field[Any]) -> str:
-    """The type of an option in words, without None: one of `KINDS`, or a third party's own."""
+    """Return the type of an option in words, without None: in `KINDS`, or a third party's own."""
     return type_in_words(each).removesuffix(" | None")
 
 
 def default_in_words(each: Field[Any]) -> str | None:
-    """The default of an option for a help text; None where there is nothing to say."""
+    """Return the default of an option for a help text; None if there is nothing to say."""
     if "otherwise" in each.metadata:
         return str(each.metadata["otherwise"])
     if each.default is MISSING:
@@ -100,13 +100,13 @@ def default_in_words(each: Field[Any]) -> str | None:
 
 
 def help_of(each: Field[Any]) -> str:
-    """The help of an option as a sentence, without its default."""
+    """Return the help of an option as a sentence, without its default."""
     words = str(each.metadata.get("help", ""))
     return f"{words[:1].upper()}{words[1:]}."
 
 
 def parsed(each: Field[Any], text: str) -> Any:
-    """The value of an option from a text; InputError for a text that has none."""
+    """Return the value of an option that a text stands for; InputError if there is none."""
     kind = KINDS.get(kind_of(each), ANY)
     try:
         return kind.parse(text)
@@ -115,7 +115,7 @@ def parsed(each: Field[Any], text: str) -> Any:
 
 
 def checked(each: Field[Any], value: Any) -> Any:
-    """The value of an option in its type; InputError for another type, or one out of range."""
+    """Return the value of an option in its type; InputError if the type or the range is wrong."""
     said, words = each.metadata, kind_of(each)
     kind = said.get("kind") or KINDS.get(words) or OTHERS.get(words, ANY)
     choices, noun = said.get("choices"), said.get("noun", each.name.replace("_", " "))
@@ -141,14 +141,14 @@ def checked(each: Field[Any], value: Any) -> Any:
 
 
 def check_options(declared: Any) -> None:
-    """InputError for an option of a dataclass's instance with a value that it cannot have."""
+    """Raise InputError if an option of a dataclass's instance has a value that is not allowed."""
     for each in options_of(declared):
         if (value := getattr(declared, each.name)) is not None:
             checked(each, value)
 
 
 def described(declared: Class) -> Class:
-    """A class decorator that adds the options to the docstring as its attributes."""
+    """Add the options of a class to its docstring, as attributes; a class decorator."""
     if declared.__doc__ is not None:  # python -OO leaves docstrings out
         parts = cleandoc(declared.__doc__).partition("\n\nRaises:\n")
         lines = "\n".join(["Attributes:", *entries(options_of(declared))])
@@ -157,9 +157,9 @@ def described(declared: Class) -> Class:
 
 
 def taking(*declared: Any, rest: str = "") -> Callable[[Function], Function]:
-    """A decorator of a function whose ``**options`` are options of dataclasses.
+    """Return a decorator of a function whose ``**options`` are options of dataclasses.
 
-    Its signature and its docstring show them; `rest` names its other keywords.
+    The decorator adds them to signature and docstring; `rest` names all other keywords.
     """
     every = [each for one in declared for each in options_of(one)]
 
@@ -191,7 +191,7 @@ def divided(given: Mapping[str, Any], *declared: Any) -> list[dict[str, Any]]:
 
 
 def entries(options: Iterable[Field[Any]]) -> list[str]:
-    """Lines of a docstring about some options."""
+    """Return the lines of a docstring about these options."""
     lines = []
     for each in options:
         default, more = default_in_words(each), str(each.metadata.get("more", ""))
@@ -204,7 +204,7 @@ def entries(options: Iterable[Field[Any]]) -> list[str]:
 
 
 def instance(needed: str, *types: Any) -> ValueKind:
-    """The kind of option whose values are of some types."""
+    """Return the kind of options whose values are instances of these types."""
 
     def check(value: Any) -> Any:
         if not isinstance(value, types):
@@ -251,7 +251,7 @@ BOUNDS: dict[str, Callable[[float, float], bool]] = {
     "at_most": operator.le,
     "below": operator.lt,
 }
-"""Bounds that an option may have; NaN is within none."""
+"""Bounds that an option may have; NaN is out of all bounds."""
 TEXT = instance("a text is needed", str)
 KINDS = {
     "int": ValueKind("a whole number is needed", _whole, int),
@@ -265,7 +265,7 @@ KINDS = {
     "str | int": ANY._replace(parse=_number_or_word),
     "str": TEXT,
 }
-"""Types of options that a text can stand for."""
+"""Types of options that texts can stand for."""
 MAPPING = instance("a mapping of names to values is needed", Mapping)
 NAMES = ValueKind("several names are needed, as a tuple or list", _several(TEXT.check))
 OTHERS = {
@@ -277,4 +277,4 @@ OTHERS = {
     "tuple[str, ...]": NAMES,
     "tuple[float, ...]": ValueKind("several numbers are needed", _several(_number)),
 }
-"""Other types that are checked."""
+"""Other types whose values are checked."""

@@ -1,7 +1,7 @@
-"""Files: opening, hashing, reading TOML, and writing that leaves either the whole file or nothing.
+"""Files: opening, hashing, reading TOML, and writing whole files or nothing.
 
-Every reader of the project goes through `open_file`, or, where a library opens the file by its
-name, `check_input`; every writer through `atomic_write`.
+Every reader of the project uses `open_file`, or `check_input` if a library opens the file by its
+name. Every writer uses `atomic_write`.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from plancc.processes import note_written, unfinished
 from plancc.text import printable
 
 PARSING = threading.RLock()
-"""Held by threads while NumPy parses a header of .npy: the parser of CPython 3.11 counts its depth
-for all threads together, and fails (SystemError) where two of them are in it."""
+"""Lock that a thread holds while NumPy parses a header of .npy. The parser of CPython 3.11 counts
+its depth for all threads together, and fails (SystemError) if two threads are in it."""
 
 MOST_TOML = 1 << 20
-"""Bytes of the largest TOML file that is read."""
+"""Size of the largest TOML file that is read, in bytes."""
 _DEEP_KEY = re.compile(rb"""(?<![\w"' \t-])(?:[\w"' \t-]++\.){50}""")
-"""A key of more parts than any file of settings has, over which tomllib takes long."""
+"""A key with more parts than any file of settings has; tomllib takes long over such keys."""
 _KINDS = (
     (stat.S_ISFIFO, "a named pipe"),
     (stat.S_ISSOCK, "a socket"),
@@ -48,12 +48,12 @@ _KINDS = (
 
 
 def check_input(path: str | os.PathLike[str]) -> None:
-    """Refuse what is no regular file, or no link to one, without opening it.
+    """Refuse a path that is not a regular file or a link to one, without opening it.
 
     Opening a named pipe would block, and a device may have no end.
 
     Raises:
-        InputError: If nothing is there, or something else; one sentence that names `path`.
+        InputError: If there is nothing at `path`, or no regular file; the error names `path`.
     """
     name = os.fspath(path)
     with _input_errors(name):
@@ -61,11 +61,11 @@ def check_input(path: str | os.PathLike[str]) -> None:
 
 
 def open_file(path: str | os.PathLike[str]) -> BufferedReader:
-    """Open a regular file for reading bytes; InputError as `check_input`, or without permission."""
+    """Open a regular file for reading bytes; InputError of `check_input`, or if not permitted."""
     name = os.fspath(path)
     check_input(name)
     with _input_errors(name):
-        # should the file have become a pipe meanwhile, opening it does not block
+        # if the file has become a pipe meanwhile, this does not block
         handle = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             _check_mode(name, os.fstat(handle).st_mode)
@@ -83,7 +83,7 @@ def _input_errors(name: str) -> Iterator[None]:
         raise InputError(f"{name}: no such file") from None
     except OSError as error:
         raise InputError(f"{name}: cannot be read: {error.strerror or error}") from error
-    except ValueError as error:  # a NUL, or what the system's encoding lacks
+    except ValueError as error:  # a NUL, or a character that the system's encoding lacks
         raise InputError(f"'{name}': not the name of a file: {error}") from error
 
 
@@ -97,7 +97,7 @@ def _check_mode(name: str, mode: int) -> None:
 
 
 def sha256_of(path: str | os.PathLike[str]) -> str:
-    """SHA-256 of a file's bytes, as 64 hexadecimal digits; reads 4 MiB at a time."""
+    """Return the SHA-256 of a file's bytes as 64 hexadecimal digits; reads 4 MiB at a time."""
     digest = hashlib.sha256()
     buffer = bytearray(1 << 22)
     view = memoryview(buffer)
@@ -108,7 +108,7 @@ def sha256_of(path: str | os.PathLike[str]) -> str:
 
 
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The values of a TOML file of at most 1 MiB; InputError if it is none, or cannot be read."""
+    """Return the values of a TOML file of at most 1 MiB; InputError if it is not TOML."""
     name = os.fspath(path)
     with open_file(path) as stream, _input_errors(name):
         content = stream.read(MOST_TOML + 1)
@@ -118,7 +118,7 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise InputError(f"{name}: a key has more than 50 parts: not a file of settings")
     try:
         values = tomllib.loads(_text_of(content))
-        repr(values)  # integers in hexadecimal may have more digits than Python prints
+        repr(values)  # fails for hexadecimal integers with more digits than Python can print
     except (ValueError, RecursionError) as error:
         raise InputError(f"{name}: not TOML: {error}") from error
     return values
@@ -132,7 +132,7 @@ def _text_of(content: bytes) -> str:
 
 
 def check_target(path: str | os.PathLike[str]) -> None:
-    """Refuse a path that cannot be written, before the work whose result it is to hold.
+    """Refuse a path that cannot be written, before the work of making its content.
 
     Raises:
         OutputError: If the folder is missing or not writable, `path` is not a regular file, or its
@@ -168,7 +168,7 @@ def _sync(path: str, flags: int) -> None:
 
 @cache
 def _home() -> str:
-    """This machine, as six hexadecimal digits; containers with own process numbers are others."""
+    """Return a hash of this machine, 6 hexadecimal digits; containers count as other machines."""
     name = platform.node()
     with contextlib.suppress(OSError):
         name += f" {os.stat('/proc/self/ns/pid').st_ino}"
@@ -176,7 +176,7 @@ def _home() -> str:
 
 
 def temporary_name(target: str, is_folder: bool = False) -> str:
-    """A new name beside `target`; it says who writes: machine, process, and something random."""
+    """Return a new name beside `target` that encodes the writer: machine, process, random."""
     parent, name = os.path.split(target)
     stem, suffix = (name, "") if is_folder else os.path.splitext(name)
     token = f"{_home()}{os.getpid():06x}{secrets.token_hex(3)}"
@@ -184,12 +184,12 @@ def temporary_name(target: str, is_folder: bool = False) -> str:
 
 
 def _lives(process: int) -> bool:
-    """Whether a process of this machine is there, as far as that is known."""
+    """Return whether a process of this machine exists, as far as that can be known."""
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except PermissionError:  # another user's
+    except PermissionError:  # it belongs to another user
         return True
     return True
 
@@ -197,16 +197,16 @@ def _lives(process: int) -> bool:
 def remove_leftovers(
     path: str | os.PathLike[str], *, is_folder: bool = False, alone: bool = False
 ) -> None:
-    """Remove what killed writers of this file left beside it; never an error.
+    """Remove temporary files that killed writers of this file left beside it; raise no error.
 
-    Only regular files (or folders) go whose names are of the form that `atomic_write` (or
-    `atomic_folder`) makes for this very target.
+    Only regular files (or folders) are removed whose names have the form that `atomic_write` (or
+    `atomic_folder`) gives for this target.
 
     Parameters:
         path: The file or folder that was to be written.
-        is_folder: Which of both it is.
-        alone: The caller knows that nobody else writes this file: leftovers of other machines go
-            too. Otherwise only files of dead processes of this machine.
+        is_folder: Whether `path` is a folder.
+        alone: Whether the caller knows that nobody else writes this file. Then leftovers of other
+            machines are removed too, otherwise only leftovers of dead processes of this machine.
     """
     folder, name = os.path.split(os.path.realpath(path))
     stem, suffix = (name, "") if is_folder else os.path.splitext(name)
@@ -228,22 +228,23 @@ def remove_leftovers(
 
 
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL)
-"""What a file system says that has no locks."""
+"""Error numbers of a file system without locks."""
 
 
 class FolderLock:
-    """Keeps two processes from writing into one folder: a locked file ``.lock`` in it.
+    """A locked file ``.lock`` in a folder, which keeps a second process from writing there.
 
-    The lock ends with the process. Where the file system has no locks, the process and machine that
-    the file names are compared.
+    The lock ends with the process. If the file system has no locks, the process and machine in the
+    file decide.
 
     Attributes:
-        holds: Whether the lock is held; not where the file system has none.
-        before: Where it has none: the process of another machine that the file named; else "".
+        holds: Whether the lock is held; False if the file system has no locks.
+        before: If the file system has no locks, the process of another machine that the file named;
+            otherwise "".
 
     Raises:
-        BlockingIOError: If another process holds it, or another lock of this one; its text says
-            which process, as far as that is known.
+        BlockingIOError: If another process, or another lock of this process, holds the lock; the
+            text says which process, if it is known.
         OutputError: If the file cannot be opened or written.
     """
 
@@ -255,7 +256,7 @@ class FolderLock:
                 break
 
     def _tried(self) -> bool:
-        """Whether it is clear who holds the lock; not if the file was removed meanwhile."""
+        """Try to lock. Return False if the file was removed meanwhile, so that it is undecided."""
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
             handle = os.open(self._path, flags, 0o666)
@@ -265,7 +266,7 @@ class FolderLock:
             os.close(handle)
             raise self._unfit("it is not a regular file")
         try:
-            # not lockf, whose lock ends when the process closes the file that it opened elsewhere
+            # not lockf: its lock ends when the process closes the same file, opened elsewhere
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             there = os.stat(self._path, follow_symlinks=False)
             if not os.path.samestat(os.fstat(handle), there):
@@ -290,7 +291,7 @@ class FolderLock:
         return True
 
     def _may_be_there(self, holder: str) -> bool:
-        """Whether what the file says is another process of this machine, which lives."""
+        """Return whether the file names another process of this machine that is alive."""
         found = re.fullmatch(r"process (\d{1,9}) on (.*)", holder)
         if found is None or int(found[1]) == os.getpid():
             return False
@@ -303,7 +304,7 @@ class FolderLock:
         return OutputError(f"cannot lock {self._path}: {why}")
 
     def release(self) -> None:
-        """Let others have the folder; does nothing when called again."""
+        """Release the folder for others; a second call does nothing."""
         handle, self._handle = self._handle, -1
         if handle >= 0:
             with contextlib.suppress(OSError):
@@ -311,7 +312,7 @@ class FolderLock:
             os.close(handle)
 
     def __del__(self) -> None:
-        """A run that failed lets go of its folder, also in a process that goes on."""
+        """Release the folder of a run that failed, also if its process goes on."""
         self.release()
 
 
@@ -324,24 +325,24 @@ def atomic_write(
 
         with atomic_write("plan.h5") as temporary:
             ...                          # write to `temporary`, close it
-        # plan.h5 is there, whole and on the disk; had anything been raised, nothing would be
+        # plan.h5 is whole and on the disk; after an exception it would not exist
 
-    What a killed writer of the same file left behind is removed first (`remove_leftovers`).
+    Leftovers of killed writers of the same file are removed first (`remove_leftovers`).
 
     Parameters:
-        path: The file to write. An existing file is replaced only when the new one is complete; a
-            symbolic link keeps pointing where it does.
-        former: Names under which earlier files are kept, the newest first: the file that is
-            replaced takes the first of them, whose file takes the second. `path` is there all the
-            time, unless the file system has no hard links: then it is missing between two renames.
+        path: The file to write. An existing file is replaced only when the new one is complete. A
+            symbolic link stays, and its target is replaced.
+        former: Names under which earlier files are kept, the newest first. The replaced file takes
+            the first name, the file of that name takes the second, and so on. `path` always exists,
+            unless the file system has no hard links: then it is missing between two renames.
 
     Yields:
         An empty file beside `path`, with the same last suffix.
 
     Raises:
         OutputError: If the folder is missing or not writable (checked before the body runs), or if
-            writing fails (disk full, quota, permission): one sentence that names `path`. Whatever
-            the body raises, KeyboardInterrupt included, the temporary file is removed.
+            writing fails (disk full, quota, permission); the error names `path`. Whatever the body
+            raises, also KeyboardInterrupt, the temporary file is removed.
     """
     shown = os.fspath(path)
     target = os.path.realpath(shown)
@@ -361,10 +362,10 @@ def atomic_write(
 
 @contextlib.contextmanager
 def _temporary(shown: str, target: str, is_folder: bool) -> Iterator[str]:
-    """Yield a new name beside `target`, which the block makes, fills and renames.
+    """Yield a new name beside `target`; the block makes, fills and renames the file or folder.
 
-    What has the name is removed if the block raises anything; OutputError of `shown` where the
-    disk or a permission is to blame.
+    If the block raises anything, the file or folder of this name is removed. Errors of the disk or
+    of permissions become an OutputError that names `shown`.
     """
     remove_leftovers(target, is_folder=is_folder)
     temporary = temporary_name(target, is_folder)
@@ -385,7 +386,7 @@ def _temporary(shown: str, target: str, is_folder: bool) -> Iterator[str]:
 
 
 def _keep(path: str, name: str | os.PathLike[str]) -> None:
-    """Give a file, if it is there, a second name; the file that had that name goes."""
+    """Give a file, if it exists, a second name, and remove the file that had that name."""
     extra = temporary_name(path)
     with unfinished(extra):
         try:
@@ -393,10 +394,10 @@ def _keep(path: str, name: str | os.PathLike[str]) -> None:
             os.replace(extra, name)
         except FileNotFoundError:
             pass
-        except OSError:  # no links here
+        except OSError:  # the file system has no hard links
             os.replace(path, name)
         finally:
-            with contextlib.suppress(OSError):  # of a file that had both names already
+            with contextlib.suppress(OSError):  # raised if the file had both names already
                 os.unlink(extra)
 
 
@@ -404,17 +405,17 @@ def _keep(path: str, name: str | os.PathLike[str]) -> None:
 def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Write a folder of files under a temporary name beside it; rename it when it is complete.
 
-    What killed writers of the same `path` left behind is removed first (`remove_leftovers`).
+    Leftovers of killed writers of the same `path` are removed first (`remove_leftovers`).
 
     Parameters:
-        path: The folder to make. It must not exist yet, or be empty.
+        path: The folder to make. It must not exist, or must be empty.
 
     Yields:
         An empty folder beside `path`.
 
     Raises:
-        OutputError: As `atomic_write`, and if `path` is a file or a folder that is not empty.
-            Whatever the body raises, the temporary folder is removed with all that is in it.
+        OutputError: See `atomic_write`; also if `path` is a file or a folder that is not empty.
+            Whatever the body raises, the temporary folder and its content are removed.
     """
     shown = os.fspath(path)
     target = check_folder_target(shown)
@@ -429,7 +430,7 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A folder among the system's temporary ones, removed with all that is in it.
+    """Make a temporary folder of the system, and remove it with its content at the end.
 
     Yields:
         An empty folder that only this user may read.
@@ -444,7 +445,7 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def check_folder_target(path: str | os.PathLike[str]) -> str:
-    """The absolute path of a folder that can be made; OutputError if it cannot, or has files."""
+    """Return the absolute path of a new or empty folder; OutputError if it cannot be made."""
     shown = os.fspath(path)
     target = os.path.realpath(shown)
     parent = os.path.dirname(target)

@@ -1,8 +1,9 @@
-"""Reading that may crash a native library, or keep it busy for ever: done in a child process.
+"""Reading in a child process, for files that may crash or occupy a native library.
 
-HDF5 keeps most of its structures without checksums: one damaged byte there, and it crashes, or
-never returns, deaf to signals. `ask` starts ``python -P -m MODULE PATH SECONDS PARENT REQUEST``,
-and turns every end of it into an answer or one sentence. The module's ``main()`` calls `answer`.
+HDF5 keeps most of its structures without checksums. One damaged byte there can crash HDF5, or make
+it loop for ever without heeding signals. `ask` starts ``python -P -m MODULE PATH SECONDS PARENT
+REQUEST``, and turns every end of the child into a reply or one sentence. The module's ``main()``
+calls `answer`.
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ from plancc.processes import die_with_parent, fate, search_path
 from plancc.text import shown
 
 CPU_SECONDS = 4
-"""What a child may use of a processor, however busy the machine is; it needs a tenth of it."""
+"""CPU seconds that a child may use on any machine; it needs a tenth of them."""
 
 
 def ask(module: str, path: str, seconds_per_byte: float, request: Any = None) -> dict[str, Any]:
-    """What the child process `module` answers of a file.
+    """Return the reply of the child process `module` about a file.
 
     Parameters:
         module: Full name of a module whose ``main()`` calls `answer`.
         path: The file that it reads.
         seconds_per_byte: CPU time that the child may use for every byte of the file, besides
             `CPU_SECONDS`.
-        request (JSON value): What else the child is to know.
+        request (JSON value): Further input of the child.
 
     Raises:
-        InputError: With the child's own sentence, or with how the child ended.
+        InputError: With the child's own sentence, or with the way in which the child ended.
     """
     seconds = int(CPU_SECONDS + os.path.getsize(path) * seconds_per_byte)
     words = [path, str(seconds), str(os.getpid()), json.dumps(request)]
@@ -47,7 +48,7 @@ def ask(module: str, path: str, seconds_per_byte: float, request: Any = None) ->
         env=os.environ | {"PYTHONPATH": search_path()},
     )
     if child.returncode == -signal.SIGXCPU:
-        raise InputError(f"{path}: the file is damaged: HDF5 does not come to an end with it")
+        raise InputError(f"{path}: the file is damaged: HDF5 does not finish reading it")
     try:
         reply: dict[str, Any] = json.loads(child.stdout) if child.returncode == 0 else {}
     except ValueError:
@@ -71,10 +72,10 @@ def _limit_cpu(seconds: int) -> None:
 
 
 def answer(work: Callable[[str, Any], dict[str, Any]]) -> None:
-    """Do the work of a child process, within the CPU time that the command line names; ends it.
+    """Do the work of a child process, within the CPU time of the command line, and end it.
 
     Parameters:
-        work: ``work(path, request) -> dict``: what is answered, as JSON; not empty.
+        work: Function ``work(path, request)`` that returns the reply, a dict for JSON; not empty.
     """
     path, seconds, parent, request = sys.argv[1:]
     die_with_parent(int(parent))
@@ -91,4 +92,4 @@ def answer(work: Callable[[str, Any], dict[str, Any]]) -> None:
         reply = {"error": f"{path}: not enough memory to read it"}
     json.dump(reply, sys.stdout, default=str)
     sys.stdout.flush()
-    os._exit(0)  # a library that crashes while it unloads is not waited for
+    os._exit(0)  # does not wait for a library that crashes while it unloads

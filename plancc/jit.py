@@ -1,31 +1,33 @@
-"""Where compiled kernels are kept, and which process compiles them.
+"""The cache of compiled kernels, and the choice of the process that compiles one.
 
-They are kept in the first of these folders that can be written:
+Kernels are kept in the first of these folders that can be written:
 
-1. ``NUMBA_CACHE_DIR``, if it is set: then 2 and 3 do not count;
+1. ``NUMBA_CACHE_DIR``, if it is set; folders 2 and 3 are then ignored;
 2. ``var/cache/plancc`` of the environment (`sys.prefix`);
 3. ``plancc`` in the user's cache folder (``XDG_CACHE_HOME``, else ``~/.cache``);
-4. a folder of this user among the temporary files, of which a warning tells when it is made.
+4. a folder of this user among the temporary files; a warning says when it is made.
 
-Kernels are looked for in all of them: an image may have them in an environment that is read-only.
-A kernel fits if these are the same: the contents of its source and of the sources of kernels that
-it calls, the constants that it reads, the fields of the named tuples that its module knows; the
-processor, the versions of Python and numba, and numba's `SETTINGS`. Places and times of files do
-not count. numba's own cache compares less (numba#10821), and unpickles before it compares.
+Kernels are searched in all of these folders, because an image may have kernels in an environment
+that is read-only. A kernel fits if all of these are equal: the contents of its source and of the
+sources of kernels that it calls; the constants that it reads; the fields of the named tuples in its
+module; the processor; the versions of Python and numba; and numba's `SETTINGS`. Paths and times of
+files do not matter. numba's own cache compares less (numba#10821), and unpickles before it
+compares.
 
-A kernel is code: its file counts only if it is this user's, root's, or of the owner of the
-environment, and if not everybody can write to it or to its folder. What plancc makes can be written
-by its maker alone. A kernel whose source is no file (a notebook, a zip) is not kept.
+A kernel is code. So its file is used only if it belongs to this user, to root or to the owner of
+the environment, and if not everybody can write to the file or to its folder. Files that plancc
+makes can be written by their maker alone. A kernel whose source is no file (a notebook, a zip) is
+not kept.
 
-Where the processor's own kernel is missing, the one for its level of the architecture does: the
-same bits, at nearly the same speed. `plancc warm-up --portable` compiles these, and wheels have
-them in the folder `SHIPPED`.
+If the processor's own kernel is missing, a kernel for its level of the architecture is used: it
+gives the same bits, at nearly the same speed. `plancc warm-up --portable` compiles such kernels,
+and wheels have them in the folder `SHIPPED`.
 
-Processes that miss the same kernel at the same time, such as the ranks of a node, do not all
-compile it: one holds a lock on a file beside the kernel, and the others wait and load. Such a wait
-counts as compilation (`plancc.clock`). The system releases the lock if its holder dies, and who has
-waited for `PATIENCE` compiles by itself. A process holds one lock at most, so that none waits for
-another in a circle. Where files cannot be locked, all compile.
+If several processes miss the same kernel at the same time, such as the ranks of a node, only one
+compiles it: it holds a lock on a file beside the kernel, and the others wait and then load. The
+wait counts as compilation (`plancc.clock`). The system releases the lock if its holder dies, and a
+process that has waited for `PATIENCE` compiles by itself. A process holds at most one lock, so that
+processes cannot wait for each other in a circle. If files cannot be locked, all processes compile.
 """
 
 from __future__ import annotations
@@ -72,8 +74,9 @@ except ValueError as error:
     ) from error
 
 TESTED = ("0.68.",)
-"""How versions of numba begin whose inner parts `plancc.jit_compiler` knows; with others kernels
-compile in numba's own way, which takes longer: `plancc warm-up --first` 190 CPU seconds, not 99."""
+"""Beginnings of the versions of numba whose internals `plancc.jit_compiler` knows. With other
+versions numba compiles in its own way, which takes longer: `plancc warm-up --first` takes 190 CPU
+seconds instead of 99."""
 COMPILER = Path(__file__).with_name("jit_compiler.py")
 SETTINGS = {
     "OPT": 3,
@@ -82,17 +85,17 @@ SETTINGS = {
     "DEBUGINFO_DEFAULT": 0,
     "BOUNDSCHECK": None,
 }
-"""Settings of numba that its own cache does not look at (numba#10821), and their defaults."""
+"""Settings of numba, with defaults, that its own cache does not compare (numba#10821)."""
 PATIENCE = 300.0
-"""Seconds to wait for another process that compiles the same kernel."""
+"""Most seconds to wait for another process that compiles the same kernel."""
 INTERVAL = 0.02
-"""Seconds between two looks at its lock."""
+"""Seconds between two attempts to take its lock."""
 
 
 def dispatcher(function: Any, options: dict[str, Any]) -> Any:
-    """`numba.njit` with options, whose ``cache=True`` is the cache described above.
+    """Return the dispatcher of `numba.njit` with options; ``cache=True`` is the cache above.
 
-    It is our own with the versions of numba that it is tested with, else numba's.
+    The dispatcher is plancc's own with versions of numba that it is tested with, else numba's.
     """
     if numba.config.DISABLE_JIT:
         return function
@@ -105,17 +108,17 @@ def dispatcher(function: Any, options: dict[str, Any]) -> Any:
     else:
         made = numba.njit(**options)(function)
     if cached:
-        with contextlib.suppress(OSError):  # its source is no file
+        with contextlib.suppress(OSError):  # the source of the kernel is no file
             made._cache = KernelCache(function, is_portable="fastmath" not in options)
     return made
 
 
 def cfunc(signature: str) -> Any:
-    """`numba.cfunc`, cached as described above; compiles at once."""
+    """Return `numba.cfunc` with the cache above; it compiles at once."""
 
     def decorate(function: Any) -> Any:
         made: Any = CFunc(function, sigutils.normalize_signature(signature), locals={}, options={})
-        with contextlib.suppress(OSError):  # its source is no file
+        with contextlib.suppress(OSError):  # the source of the kernel is no file
             made._cache = KernelCache(function)
         made.compile()
         return made
@@ -127,11 +130,11 @@ def cfunc(signature: str) -> Any:
 
 
 def candidates() -> list[Path]:
-    """Folders that last, best first; they need not exist."""
+    """Return the folders that last, best first; they may be missing."""
     if numba.config.CACHE_DIR:
         return [Path(numba.config.CACHE_DIR)]
     found = [Path(sys.prefix, "var", "cache", "plancc")]
-    with contextlib.suppress(RuntimeError):  # a user without a home
+    with contextlib.suppress(RuntimeError):  # the user has no home
         user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         found.append(Path(user, "plancc"))
     return found
@@ -139,7 +142,7 @@ def candidates() -> list[Path]:
 
 @cache
 def folder() -> Path:
-    """The folder that kernels are written to; it exists."""
+    """Return the folder to which kernels are written; it exists."""
     lasting = candidates()
     for place in lasting:
         if is_writable(place):
@@ -158,7 +161,7 @@ def folder() -> Path:
 
 
 def is_writable(place: Path) -> bool:
-    """Whether this process can write to a folder, and not everybody; it is made if missing."""
+    """Return whether this process, but not everybody, can write to a folder; make it if missing."""
     try:
         for each in reversed([place, *place.parents]):
             if not each.exists():
@@ -171,14 +174,14 @@ def is_writable(place: Path) -> bool:
 
 @cache
 def _is_everybodys(place: Path) -> bool:
-    """Whether every user can write to a folder."""
+    """Return whether every user can write to a folder."""
     return bool(place.stat().st_mode & stat.S_IWOTH)
 
 
 def _temporary() -> tuple[Path, bool]:
-    """A folder among the temporary files that nobody else can write to, and whether it is new.
+    """Return a temporary folder to which nobody else can write, and whether it is new.
 
-    What is in it is executed: the well-known name only counts if it is this user's.
+    Its content is executed, so the well-known name is used only if the folder is this user's.
     """
     user = os.getuid()
     place = Path(tempfile.gettempdir(), f"plancc-kernels-{user}")
@@ -200,33 +203,33 @@ def _temporary() -> tuple[Path, bool]:
 # -- kept kernels ----------------------------------------------------------------------------------
 
 SHIPPED = Path(__file__).with_name("portable")
-"""The folder of kernels that a wheel comes with."""
+"""The folder of kernels in a wheel."""
 LEVELS: dict[str, tuple[str, set[str]]] = {
     "x86-64-v3": ("x86_64", {"+avx2", "+bmi", "+bmi2", "+f16c", "+fma", "+lzcnt", "+movbe"}),
     "x86-64-v2": ("x86_64", {"+cx16", "+popcnt", "+sahf", "+sse3", "+sse4.1", "+sse4.2", "+ssse3"}),
     "generic": ("aarch64", set()),
 }
-"""Levels of an architecture, best first: what the triple of a processor begins with, and features
-that it must have, all by LLVM's names (https://gitlab.com/x86-psABIs/x86-64-ABI)."""
+"""Levels of an architecture, best first: the beginning of a processor's triple, and features that
+it must have, all by LLVM's names (https://gitlab.com/x86-psABIs/x86-64-ABI)."""
 PORTABLE = "PLANCC_PORTABLE"
-"""The environment variable that is 0 where kernels of a level are not to be used."""
+"""The environment variable that is 0 if kernels of a level must not be used."""
 VERSIONS = 4
-"""How many versions of a kernel's sources are kept."""
+"""Number of versions of a kernel's sources that are kept."""
 _DIGEST = sha256().digest_size
 
 
 Processor = tuple[str, str, str]
-"""As numba says it: LLVM's triple, name and features."""
+"""A processor in numba's form: LLVM's triple, name and features."""
 
 
 def processor() -> Processor:
-    """That of this process, unless ``NUMBA_CPU_NAME`` and ``NUMBA_CPU_FEATURES`` say another."""
+    """Return this process's processor, or that of ``NUMBA_CPU_NAME`` and ``NUMBA_CPU_FEATURES``."""
     said: Processor = cpu_target.target_context.codegen().magic_tuple()
     return said
 
 
 def levels(processor: Processor) -> list[str]:
-    """The names of `LEVELS` that a processor has, best first."""
+    """Return the names in `LEVELS` that a processor has, best first."""
     triple, _, features = processor
     return [
         name
@@ -236,7 +239,7 @@ def levels(processor: Processor) -> list[str]:
 
 
 def _trusted(path: Path) -> bytes:
-    """The content of a file; PermissionError if somebody else may have written it."""
+    """Return the content of a file; PermissionError if somebody else may have written it."""
     with path.open("rb") as file:
         found = os.fstat(file.fileno())
         owners = {0, os.geteuid(), os.stat(sys.prefix).st_uid}
@@ -249,13 +252,13 @@ def _trusted(path: Path) -> bytes:
 class KernelCache:
     """Compiled versions of one kernel, in all folders; one file each.
 
-    The file begins with the SHA-256 digest of the rest and of everything that the kernel depends
-    on. Nothing of the file is used if the digest is another.
+    A file begins with the SHA-256 digest of its rest and of everything that the kernel depends on.
+    If the digest differs, nothing of the file is used.
 
     Parameters:
-        function (function): The kernel as Python has it.
-        is_portable: Whether one for a level of the architecture does. Not where the compiler may
-            reorder sums: the result depends on the width of vectors then.
+        function (function): The Python function of the kernel.
+        is_portable: Whether a kernel for a level of the architecture is allowed. False if the
+            compiler may reorder sums, because results then depend on the width of vectors.
     """
 
     def __init__(self, function: Any, is_portable: bool = True) -> None:
@@ -263,24 +266,24 @@ class KernelCache:
         self._stamp, self._is_portable = _stamp(function), is_portable
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return a kept version, which numba asks for first; None: compile one, under the lock.
+        """Return a kept version, for which numba asks first; None: compile one, under the lock.
 
-        Its own cache loads what the compiler knows of NumPy first, for 0.2 s; a kernel that is
-        compiled needs the run-time library alone.
+        numba's own cache first loads what the compiler knows of NumPy, for 0.2 s; a compiled kernel
+        needs only the run-time library.
         """
         rtsys.initialize(target_context)
         found = self._find(sig, target_context)
         if found is None and _lock.take(self):
-            found = self._find(sig, target_context)  # the one before may have saved it
+            found = self._find(sig, target_context)  # the last holder of the lock may have saved it
             if found is not None:
                 _lock.release(self)
         return found and CompileResult._rebuild(target_context, *found)
 
     def _find(self, sig: Any, target_context: Any) -> Any:
-        """The processor's own version of whichever folder, else that of its best level.
+        """Return the processor's own version from any folder, else its best level's version.
 
-        Not of a lower one, which would round differently: below x86-64-v3 there is no fused
-        multiplication and addition.
+        Lower levels are not used, because they would round differently: below x86-64-v3 there is no
+        fused multiply-add.
         """
         own = target_context.codegen().magic_tuple()
         takes_level = self._is_portable and os.environ.get(PORTABLE) != "0"
@@ -295,7 +298,7 @@ class KernelCache:
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Save a compiled version; a disk that is full costs the next process its time only."""
+        """Save a compiled version; if the disk is full, the next process compiles again."""
         try:
             if not (data.lifted or data.library.has_dynamic_globals):
                 with contextlib.suppress(OSError):
@@ -321,7 +324,7 @@ class KernelCache:
             old.unlink(missing_ok=True)
 
     def _named(self, sig: Any, processor: Processor) -> tuple[str, bytes]:
-        """The name of a version's file, and all that it depends on."""
+        """Return the name of a version's file, and a text of all that the version depends on."""
         settings = {name: getattr(numba.config, name) for name in SETTINGS}
         python = sys.implementation.cache_tag + sys.abiflags
         told = [self.name, python, numba.__version__, settings, processor, _described(sig)]
@@ -331,15 +334,15 @@ class KernelCache:
 
 
 class _CompiledVersion(CompileResult):
-    """A compiled version without the constants of functions that have none, whose modules numba
-    would import to load it."""
+    """A compiled version that leaves out functions without constants, whose modules numba would
+    otherwise import to load it."""
 
     def _find_referenced_environments(self) -> list[Any]:
         return [each for each in super()._find_referenced_environments() if each.consts]
 
 
 def _described(kind: Any) -> str:
-    """A signature or a type, with the fields of its named tuples."""
+    """Return a signature or a type as text, with the fields of its named tuples."""
     if isinstance(kind, tuple):
         return ", ".join(map(_described, kind))
     if isinstance(kind, numba.types.BaseTuple):
@@ -350,18 +353,18 @@ def _described(kind: Any) -> str:
 
 
 def _stamp(function: Any) -> str:
-    """The sources of a kernel and of plancc's compiler, as a hash."""
+    """Return a hash of the sources of a kernel and of plancc's compiler."""
     parts = {_content(str(COMPILER)), *_compiled_in(function, set())}
     return sha256("\n".join(sorted(parts)).encode()).hexdigest()
 
 
 def _compiled_in(function: Any, seen: set[Any]) -> Iterator[str]:
-    """All that the compiled function depends on: sources, constants, fields of named tuples."""
+    """Yield all that a compiled function depends on: sources, constants, named tuples' fields."""
     seen.add(function)
     yield _content(function.__code__.co_filename)
     for name in _names(function.__code__):
         value = function.__globals__.get(name)
-        called = getattr(value, "__wrapped__", value)  # a kernel's or an intrinsic's function
+        called = getattr(value, "__wrapped__", value)  # the function of a kernel or an intrinsic
         if isinstance(called, FunctionType):
             if called not in seen and not called.__module__.startswith("numba."):
                 yield from _compiled_in(called, seen)
@@ -377,7 +380,7 @@ def _compiled_in(function: Any, seen: set[Any]) -> Iterator[str]:
 
 
 def _names(code: CodeType) -> set[str]:
-    """The names that a function reads, functions within it too."""
+    """Return the names that a function reads, with those of functions within it."""
     within = (each for each in code.co_consts if isinstance(each, CodeType))
     return set(code.co_names).union(*map(_names, within))
 
@@ -388,22 +391,22 @@ def _is_constant(value: Any) -> bool:
 
 @cache
 def _content(path: str) -> str:
-    """A hash of a source, which nobody else has if the file changed since this program began: what
-    was imported may be what it was before."""
+    """Return a hash of a source. If the file changed after this program began, the hash is random,
+    because the imported source may be the earlier one."""
     changed = os.stat(path).st_mtime > BEGIN
     return sha256(Path(path).read_bytes() + (os.urandom(16) if changed else b"")).hexdigest()
 
 
 class _Lock(event.Listener):
-    """The lock of this process; numba lets one thread compile at a time."""
+    """The lock of this process; numba lets only one thread compile at a time."""
 
     def __init__(self) -> None:
         self._owner: KernelCache | None = None
         self._descriptor = -1
 
     def take(self, owner: KernelCache) -> bool:
-        """Wait until this process may compile a kernel; False: it holds a lock already, or none
-        can be had. What a kernel calls is compiled under the kernel's own lock."""
+        """Wait until this process may compile a kernel. Return False if it holds a lock already, or
+        cannot get one. Functions that a kernel calls are compiled under the kernel's lock."""
         if self._owner is not None:
             return False
         try:
@@ -422,22 +425,22 @@ class _Lock(event.Listener):
         return held
 
     def release(self, owner: KernelCache) -> None:
-        """Let others have the lock of this kernel, if it is held."""
+        """Release the lock of this kernel for others, if this process holds it."""
         if self._owner is owner:
             self._owner = None
             os.close(self._descriptor)
 
     def on_start(self, event: Any) -> None:
-        """Nothing: the lock was taken before."""
+        """Do nothing: the lock was taken before."""
 
     def on_end(self, event: Any) -> None:
-        """A kernel failed to compile; others are saved a moment later, which releases the lock."""
+        """Release the lock if a kernel failed to compile; otherwise it is released after saving."""
         if event._exc_details is not None:  # numba's `is_failed` says the opposite (0.68)
             self.release(event.data["dispatcher"]._cache)
 
 
 def _locked(descriptor: int) -> bool:
-    """Whether the lock could be had, after a wait as long as it takes; False after `PATIENCE`."""
+    """Wait for the lock. Return whether this process has it; False after `PATIENCE`."""
     listener, end, waits = compilation(), time.monotonic() + PATIENCE, False
     try:
         while time.monotonic() < end:
@@ -449,7 +452,7 @@ def _locked(descriptor: int) -> bool:
                     waits = True
                     listener.on_start(None)
                 time.sleep(INTERVAL)
-    except OSError:  # a file system that knows no locks, or whose server knows them no more
+    except OSError:  # the file system has no locks, or its server has none any more
         pass
     finally:
         if waits:
@@ -458,7 +461,7 @@ def _locked(descriptor: int) -> bool:
 
 
 class _Told(event.Listener):
-    """Tells `plancc.clock`."""
+    """A listener that passes numba's events on to `plancc.clock`."""
 
     def on_start(self, event: Any) -> None:
         compilation().on_start(event)

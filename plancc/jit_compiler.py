@@ -1,16 +1,18 @@
-"""How numba compiles a kernel: what one entry point needs, once.
+"""A compiler for kernels that lets numba compile only what one entry point needs, once.
 
 numba makes every function that a kernel calls a separate entry point: optimised machine code, a
-wrapper for Python and one for C, for every combination of types of arguments, narrow integers and
-literal constants among them. Most are called by kernels only, and each of these holds a copy. Here
+wrapper for Python and a wrapper for C, for every combination of argument types, also for narrow
+integers and literal constants. Most of these functions are called by kernels only, and every kernel
+holds a copy. Here
 
 - a function that Python calls is compiled without the wrapper for C;
-- what it calls is *inner*: typed and lowered once for integers of any width, and optimised and
-  translated as part of the whole. So are numba's own implementations of NumPy's functions;
-- inner functions that make no arrays count no references: their callers hold the arrays;
-- types of calls are remembered: the inference asks for the same ones again in every round.
+- a function that it calls is *inner*: typed and lowered once for integers of any width, and
+  optimised and translated as part of the whole. So are numba's implementations of NumPy's
+  functions;
+- inner functions that make no arrays count no references, because their callers hold the arrays;
+- types of calls are remembered, because the inference asks for the same types in every round.
 
-The arithmetic is the same, and so are the results, bit by bit.
+Arithmetic and results are the same, bit by bit.
 """
 
 from __future__ import annotations
@@ -30,13 +32,13 @@ from numba.core.registry import CPUDispatcher
 from numba.core.target_extension import jit_registry, target_registry
 from numba.core.typed_passes import NopythonTypeInference
 
-types: Any = numba_types  # whose names its annotations do not have
+types: Any = numba_types  # its type annotations lack some names
 
 # -- functions -------------------------------------------------------------------------------------
 
 
 class Kernel(CPUDispatcher):
-    """A compiled function as Python calls it, and as other kernels do.
+    """A compiled function, for calls from Python and from other kernels.
 
     Parameters:
         py_func: function.
@@ -48,20 +50,21 @@ class Kernel(CPUDispatcher):
         self, py_func: Any, locals: Any = None, targetoptions: Any = None, **_: Any
     ) -> None:
         super().__init__(py_func, locals, targetoptions, _Compiler)
-        self._compiler._customize_flags = _of_entry
+        self._compiler._customize_flags = _entry_flags
         self._inner: dict[Any, Any] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run it. Raises what a signal's handler raised, such as KeyboardInterrupt, as it is: where
-        the signal comes while numba makes Python objects of the results, it goes on, and the
-        interpreter says SystemError."""
+        """Run the kernel. Raise the exception of a signal's handler, such as KeyboardInterrupt.
+
+        If a signal comes while numba makes Python objects of the results, numba goes on, and the
+        interpreter raises SystemError instead."""
         try:
             return super().__call__(*args, **kwargs)
         except SystemError as error:
             raise _first_cause(error) from None
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
-        """What numba asks for to type a call in another kernel; compiles what is called."""
+        """Return the template by which numba types a call in another kernel; compile the callee."""
         pysig, args = self._compiler.fold_argument_types(args, kws)
         args = tuple(map(self._passed, args))
         with global_compiler_lock:
@@ -73,12 +76,12 @@ class Kernel(CPUDispatcher):
         return template, pysig, args, {}
 
     def get_overload(self, sig: Any) -> Any:
-        """What numba's target knows an inner function by."""
+        """Return the key under which numba's target knows an inner function."""
         args, _ = sigutils.normalize_signature(sig)
         return self._inner[tuple(args)].entry_point
 
     def _passed(self, kind: Any) -> Any:
-        """The type that is passed for an argument: no literal, and no narrow signed integer."""
+        """Return the type that an argument is passed as: no literal, no narrow signed integer."""
         kind = types.unliteral(kind)
         is_signed = isinstance(kind, types.Integer) and kind.signed
         return types.int64 if is_signed else kind
@@ -97,7 +100,7 @@ class Kernel(CPUDispatcher):
             self.py_func,
             args,
             None,
-            _of_inner(flags),
+            _inner_flags(flags),
             self.locals,
             pipeline_class=pipeline,
         )
@@ -110,27 +113,28 @@ def _first_cause(error: BaseException) -> BaseException:
 
 
 class _Overload(Kernel):
-    """numba's implementation of a function of NumPy or Python, for just the types asked for."""
+    """numba's implementation of a function of NumPy or Python, for exactly the types asked for."""
 
     def _passed(self, kind: Any) -> Any:
         return kind
 
     def _typed_and_lowered(self, args: Any, pipeline: Any) -> Any:
-        return super()._typed_and_lowered(args, _Compiler)  # it may make what its types hide
+        return super()._typed_and_lowered(args, _Compiler)  # may make arrays that its types hide
 
 
 class _Key:
-    """An inner function, by identity."""
+    """A key that stands for an inner function by its identity."""
 
 
 @contextlib.contextmanager
 def _lean_overloads() -> Iterator[None]:
-    """Let numba make its implementations of functions inner ones meanwhile.
+    """In the block, numba's implementations of functions become inner functions.
 
-    It finds them by the flags of whoever asks, so that those made here are not found outside.
+    numba finds implementations by the flags of their caller, so that implementations
+    made in the block are not found outside.
     """
     cpu = target_registry["cpu"]
-    usual = jit_registry.pop(cpu)  # a registry takes no key twice
+    usual = jit_registry.pop(cpu)  # a registry accepts no key twice
 
     def lean(**options: Any) -> Any:
         def decorate(function: Any) -> Any:
@@ -149,7 +153,7 @@ def _lean_overloads() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """The compiler makes millions of objects that live as long as it works on a function."""
+    """Switch off garbage collection: a compilation makes millions of objects that live on."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -178,14 +182,14 @@ class _Flags(compiler.Flags):
         return isinstance(other, _Flags) and self._key == other._key
 
 
-def _of_entry(flags: Any) -> _Flags:
-    """Names of functions that Python calls."""
+def _entry_flags(flags: Any) -> _Flags:
+    """Set and return the flags of functions that Python calls."""
     flags.no_cfunc_wrapper = True
     return _Flags(flags)
 
 
-def _of_inner(flags: Any) -> _Flags:
-    """Names of functions that only kernels call."""
+def _inner_flags(flags: Any) -> _Flags:
+    """Set and return the flags of functions that only kernels call."""
     flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
     return _Flags(flags)
 
@@ -194,7 +198,7 @@ def _of_inner(flags: Any) -> _Flags:
 
 
 class _Compiler(compiler.CompilerBase):
-    """numba's compiler of functions that call nothing of Python, as above."""
+    """numba's compiler of functions that call nothing of Python, as described above."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -214,7 +218,7 @@ class _Compiler(compiler.CompilerBase):
 
 
 class _BorrowingCompiler(_Compiler):
-    """The same with `_Borrowing`."""
+    """The compiler with the pass `_Borrowing`."""
 
     def define_pipelines(self) -> list[Any]:
         (passes,) = super().define_pipelines()
@@ -234,7 +238,7 @@ class _Memory:
         return getattr(self._context, name)
 
     def resolve_function_type(self, func: Any, args: Any, kws: Any) -> Any:
-        """The signature of a call."""
+        """Return the signature of a call."""
         if not isinstance(func, types.Function):
             return self._context.resolve_function_type(func, args, kws)
         key = func, tuple(args), tuple(dict(kws).items())
@@ -245,7 +249,7 @@ class _Memory:
 
 @register_pass(mutates_CFG=False, analysis_only=False)
 class _Borrowing(FunctionPass):
-    """No counting of references where only arrays of the caller are read and written."""
+    """A pass that stops counting references if only arrays of the caller are read and written."""
 
     _name = "plancc_borrowing"
 
@@ -253,16 +257,16 @@ class _Borrowing(FunctionPass):
         FunctionPass.__init__(self)
 
     def run_pass(self, state: Any) -> bool:
-        """Replace the target by one that counts none, if every operation is known to need none."""
+        """Replace the target by one that counts no references, if no operation needs a count."""
         models = state.targetctx.data_model_manager
 
         def may_make(at: Any, call: Any) -> bool:
             if call is None:
                 return False
             if isinstance(at, ir.SetItem | ir.StaticSetItem):
-                return isinstance(call.args[-1], types.Array)  # which may be copied first
+                return isinstance(call.args[-1], types.Array)  # the array may be copied first
             if getattr(at, "op", None) in ("getitem", "static_getitem") and _is_basic(call.args[1]):
-                return False  # a number, or a view
+                return False  # the result is a number or a view
             return bool(models[call.return_type].contains_nrt_meminfo())
 
         makes = models[state.return_type].contains_nrt_meminfo()
@@ -272,7 +276,7 @@ class _Borrowing(FunctionPass):
 
 
 def _is_basic(index: Any) -> bool:
-    """Whether NumPy's basic indexing is asked for, whose result is a view."""
+    """Return whether an index is one of NumPy's basic indices, whose result is a view."""
     places = index if isinstance(index, types.BaseTuple) else [index]
     return all(isinstance(place, types.Integer | types.SliceType) for place in places)
 
@@ -281,7 +285,7 @@ def _is_basic(index: Any) -> bool:
 
 
 class _Library(JITCodeLibrary):
-    """The code of a function that Python calls, with that of all inner functions."""
+    """The code of a function that Python calls, together with the code of all inner functions."""
 
     def finalize(self) -> None:
         """Link, optimise and translate."""
@@ -292,8 +296,9 @@ class _Library(JITCodeLibrary):
         self._finalize_final_module()
 
     def serialize_using_object_code(self) -> tuple[str, str, tuple[bytes, bytes]]:
-        """What is kept of it: the machine code, and the names of its functions for numba. Nobody
-        links it, since kernels call inner functions."""
+        """Return what is kept: the machine code, and the names of its functions for numba.
+
+        Nothing links it, because kernels call inner functions."""
         names = [each.name for each in self._final_module.functions if not each.is_declaration]
         stubs = "\n".join(f'define void @"{name}"() {{ unreachable }}' for name in names)
         return (
@@ -303,11 +308,11 @@ class _Library(JITCodeLibrary):
         )
 
     def _optimize_functions(self, ll_module: Any) -> None:
-        """Nothing yet: the module is optimised once it is whole."""
+        """Do nothing yet: the module is optimised when it is whole."""
         ll_module.data_layout = self._codegen._data_layout
 
     def _link_into(self, module: Any) -> None:
-        """Add the code of all that is called, and of what that calls."""
+        """Add the code of all functions that are called, directly or indirectly."""
         todo, seen = self._linking_libraries[::-1], set()
         while todo:
             library = todo.pop()
@@ -332,11 +337,11 @@ class _InnerLibrary(_Library):
         self._finalized = True
 
     def alone(self) -> Any:
-        """Its module, without what it calls."""
+        """Return its module, without the functions that it calls."""
         return super()._get_module_for_linking()
 
     def _get_module_for_linking(self) -> Any:
-        """What libraries of numba's own compiler link: its module with all that it calls."""
+        """Return its module with all functions that it calls, for libraries of numba's compiler."""
         whole = self.alone().clone()
         self._link_into(whole)
         return whole

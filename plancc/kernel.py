@@ -1,4 +1,4 @@
-"""`njit` as all kernels use it: numba is imported when the first of them needs it."""
+"""`njit` for all kernels, which imports numba when the first kernel needs it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from functools import update_wrapper
 from typing import Any
 
 PLAIN = 50_000
-"""Elements of its arguments up to which a plain kernel runs in Python, if numba is not there yet:
-about 0.1 s, while numba and the kernel take 0.4 s to load, and seconds to compile."""
+"""Most elements of arguments for which a plain kernel runs in Python if numba is not imported yet:
+about 0.1 s, whereas numba and the kernel take 0.4 s to load, and seconds to compile."""
 _LOADING = threading.RLock()
 
 
@@ -18,10 +18,10 @@ class LazyKernel:
     """A kernel that `plancc.jit` loads or compiles at its first call.
 
     Parameters:
-        function: The kernel as Python has it.
-        plain: Whether Python gives the same for a few elements; see `PLAIN`.
-        options: Options of `numba.njit`. ``cache=True``: compiled versions are kept as `plancc.jit`
-            says.
+        function: The Python function of the kernel.
+        plain: Whether the Python function gives the same results for few elements; see `PLAIN`.
+        options: Options of `numba.njit`. ``cache=True``: compiled versions are kept by
+            `plancc.jit`.
     """
 
     __wrapped__: Callable[..., Any]
@@ -32,7 +32,7 @@ class LazyKernel:
         self._loaded: Any = None
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Run it."""
+        """Run the kernel."""
         if self._loaded is not None:
             return self._loaded(*arguments, **named)
         without = self._plain and "plancc.jit" not in sys.modules
@@ -41,7 +41,7 @@ class LazyKernel:
         return self.load()(*arguments, **named)
 
     def in_python(self, *arguments: Any, **named: Any) -> Any:
-        """Run it as Python does, with numbers that wrap around as a kernel's do."""
+        """Run the Python function; numbers wrap around as in a kernel."""
         import numpy as np
 
         with np.errstate(over="ignore"):
@@ -49,11 +49,11 @@ class LazyKernel:
 
     @property
     def _numba_type_(self) -> Any:
-        """What numba takes a value for: a kernel that calls another one sees its dispatcher."""
+        """The type by which numba knows the kernel in other kernels: that of its dispatcher."""
         return self.load()._numba_type_
 
     def load(self) -> Any:
-        """numba's dispatcher, the same at each call; several threads may ask for it at once."""
+        """Return numba's dispatcher, the same at each call; several threads may call this."""
         with _LOADING:
             if self._loaded is None:
                 from plancc import jit
@@ -63,9 +63,9 @@ class LazyKernel:
 
 
 def njit(*functions: Any, plain: bool = False, **options: Any) -> Any:
-    """`numba.njit`; ``cache=True`` is the cache of `plancc.jit`, `plain` that of `LazyKernel`.
+    """Return a `LazyKernel`, as `numba.njit` would; ``cache=True`` is the cache of `plancc.jit`.
 
-    Kernels release the interpreter, so that other threads work, and signals are answered.
+    Kernels release the interpreter, so that other threads run and signals are handled.
     """
     options = {"nogil": True} | options
     if functions:

@@ -1,4 +1,4 @@
-"""Memory of this computer that a process may still take."""
+"""Memory of this computer: what is available to a process, and checks of it."""
 
 from __future__ import annotations
 
@@ -11,45 +11,45 @@ from plancc.errors import InputError
 
 ROOT = Path("/")
 M_MMAP_THRESHOLD = -3
-"""Number of an option of glibc's ``mallopt``: bytes from which on memory is mapped by itself."""
+"""Number of the option of glibc's ``mallopt``: bytes above which memory is mapped separately."""
 LARGE = 1 << 20
 UNLIMITED = 1 << 60
-"""Bytes that no computer has: limits beyond are none."""
+"""Bytes that no computer has; limits above it count as no limit."""
 
 
 def available_memory(root: Path = ROOT) -> int | None:
-    """Bytes that may be taken: of the system, and of every control group above this process.
+    """Return the bytes left in the system and in every control group of this process.
 
     Parameters:
         root: Folder with ``proc`` and ``sys``.
 
     Returns:
-        None where the system does not say, as systems other than Linux.
+        The least of these, or None if the system does not tell it, as systems other than Linux.
     """
-    found = [*_bytes(root / "proc/meminfo", "MemAvailable:"), *_of_groups(root)]
+    found = [*_bytes(root / "proc/meminfo", "MemAvailable:"), *_group_limits(root)]
     return max(0, min(found)) if found else None
 
 
 def give_back_at_once() -> None:
-    """Let the C library give freed arrays back to the system at once.
+    """Make the C library return freed arrays to the system at once.
 
-    The GNU library keeps what it has freed once arrays of that size come and go: up to 32 MiB each,
-    and it never gives back what lies below something else. Elsewhere this does nothing.
+    The GNU library keeps freed memory once arrays of its size (up to 32 MiB) come and go, and never
+    returns memory below a block in use. With other libraries this function does nothing.
     """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE)
 
 
 def check_memory(wanted: int, what: str) -> None:
-    """Refuse memory that a source asks for and this computer lacks.
+    """Refuse memory that a source needs and this computer lacks.
 
     Parameters:
         wanted: Bytes that are going to be taken.
-        what: Names the source, and what of it takes them.
+        what: Name of the source, and of its part that takes the memory.
 
     Raises:
-        InputError: If fewer are left. Where the system does not say how many are left, nothing is
-            refused.
+        InputError: If fewer bytes are left. If the system does not tell how many are left, nothing
+            is refused.
     """
     left = available_memory()
     if left is not None and wanted > left:
@@ -58,20 +58,20 @@ def check_memory(wanted: int, what: str) -> None:
 
 
 def held_memory() -> int:
-    """Bytes that this process has, without what only maps files; 0 where the system is silent."""
+    """Return the bytes that this process holds, without mapped files; 0 if the system is silent."""
     return next(_bytes(ROOT / "proc/self/status", "RssAnon:"), 0)
 
 
 def _bytes(file: Path, name: str) -> Iterator[int]:
-    """What a line of a file of the kernel says."""
+    """Yield the bytes in the line of a kernel's file that begins with `name`, if there is one."""
     with suppress(OSError, ValueError):
         for line in file.read_text().splitlines():
             if line.startswith(name):
                 yield 1024 * int(line.split()[1])
 
 
-def _of_groups(root: Path) -> Iterator[int]:
-    """What is left of the limits of control groups, version 1 or 2.
+def _group_limits(root: Path) -> Iterator[int]:
+    """Yield the bytes left below the limits of control groups, version 1 or 2.
 
     Memory that only caches files counts as left.
     """
@@ -92,14 +92,14 @@ def _of_groups(root: Path) -> Iterator[int]:
 
 
 def _left(group: Path, limit: str, usage: str) -> Iterator[int]:
-    with suppress(OSError, ValueError):  # "max" is no number: no limit
+    with suppress(OSError, ValueError):  # "max" is no number, and means no limit
         most = int((group / limit).read_text())
         if most < UNLIMITED:
             yield most - int((group / usage).read_text()) + _cached(group)
 
 
 def _cached(group: Path) -> int:
-    """Bytes of files that the system keeps in memory, mapped ones too, as long as it has room."""
+    """Return the bytes of files that the system caches, also mapped, and would drop if needed."""
     cached = 0
     with suppress(OSError, ValueError):
         for line in (group / "memory.stat").read_text().splitlines():

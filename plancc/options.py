@@ -1,4 +1,4 @@
-"""The options of a compilation as values, checked once; what combinations of them are refused."""
+"""The options of a compilation as values, checked once, and the combinations that are refused."""
 
 from __future__ import annotations
 
@@ -35,39 +35,39 @@ if TYPE_CHECKING:
 of_links = partial(option, section="Links")
 EFFORTS = ("fast", "balanced", "best")
 WITH = " with speeds "
-"""What the name of a machine has before its capacities."""
+"""Text in the name of a machine before its capacities."""
 MAX_SPEEDS = 8
-"""Most capacities that the name of a machine spells out."""
+"""Most capacities in the name of a machine."""
 BATCHES = "Mini-batches (model stochastic-hp)"
-"""Section of the help."""
+"""Title of a section of the help."""
 EFFORT = "balanced"
-"""Effort of a search unless told otherwise."""
+"""Default effort of a search."""
 WISHES = ("effort", "budget")
-"""Options that ask for a search, and are in its provenance."""
+"""Options that ask for a search, and are recorded in its provenance."""
 EPSILON = PartitionOptions.epsilon
-"""Allowed imbalance of a plan that says nothing of it."""
+"""Default imbalance of a plan."""
 
 
 Rows = Mapping[str, Callable[[Any], Any]]
-"""Sentences and the combinations that they refuse, functions of the value that has the options,
-``asked``. One returns something true where it holds, which its sentence calls ``{0}``. The first
-that holds counts."""
+"""Sentences by combinations that they refuse. A combination is a function of the value with the
+options, ``asked``; it returns something true if it applies, which its sentence calls ``{0}``. The
+first combination that applies counts."""
 
 
 def refuse(rows: Rows, asked: Any) -> None:
-    """Raise InputError with the sentence of the first combination that is asked for, if any is."""
+    """Raise InputError with the sentence of the first combination that applies, if any does."""
     for sentence, combination in rows.items():
         if wrong := combination(asked):
             raise InputError(sentence.format(wrong, asked=asked))
 
 
 def models_that(able: str) -> str:
-    """Names of the models whose class has a true attribute."""
+    """Return the names of the models whose class has this attribute, and it is true."""
     return ", ".join(name for name, each in MODELS.loaded().items() if getattr(each, able))
 
 
 def _objective_of_others(asked: Any) -> tuple[str, str] | None:
-    """The models that the objective belongs to, and objectives that the asked model has."""
+    """Return the models that have the objective, and the asked model's objectives; None if fine."""
     known, name = asked.objectives, asked.options.objective
     owners = [n for n, each in MODELS.loaded().items() if name in each.own_objectives]
     return None if name in known or not owners else (" and ".join(owners), ", ".join(known))
@@ -178,13 +178,13 @@ REVISIONS: Rows = {
 @described
 @dataclass(frozen=True)
 class SearchOptions(PartitionOptions):
-    """How owners are found: what `compile`, `refine`, the search, `auto` and sweeps are told.
+    """Options of a search for owners, in `compile`, `refine`, model auto and sweeps.
 
-    Attributes beside the options: `grid`, the process grid whose blocks the parts are (the time of
-    an epoch is then the grid's).
+    Attributes beside the options: `grid`, a process grid whose row blocks are the parts; the time
+    of an epoch is then the grid's.
 
     Raises:
-        InputError: A name that is unknown, a number that is out of range.
+        InputError: If a name is unknown, or a number is out of range.
     """
 
     objective: str | None = of_search(
@@ -227,14 +227,14 @@ class SearchOptions(PartitionOptions):
     )
     topology: Topology | str | None = of_search(
         None,
-        "nodes x ranks, as 4x8: few rows between nodes, each once to a node",
+        "nodes x ranks per node, as 4x8: few rows travel between nodes, each once to a node",
         more="One rank for every part. The nodes of the machine have as many ranks then.",
         metavar="NODESxRANKS",
         kind=instance("nodes x ranks are needed, as '4x8'", Topology, str),
     )
     fixed: Any = of_search(
         None,
-        "part vector of rows that never move; a line of -1: any part",
+        "part vector of rows that never move; -1 lets a row move",
         more="In Python also int[n], in vertex order. For parts of one size.",
         metavar="FILE",
     )
@@ -273,10 +273,10 @@ class SearchOptions(PartitionOptions):
         object.__setattr__(self, "machine", machine)
 
     def of_parts(self, num_parts: int) -> Self:
-        """Copy with one capacity per part: as given, else the machine's speeds.
+        """Return a copy with one capacity per part: the given ones, else the machine's speeds.
 
         Raises:
-            InputError: There are capacities, or speeds, of another number of parts.
+            InputError: If there are capacities, or speeds, for another number of parts.
         """
         if self.capacities is not None:
             check_capacities(self.capacities, num_parts)
@@ -286,39 +286,39 @@ class SearchOptions(PartitionOptions):
 
     @property
     def named(self) -> tuple[str, str] | None:
-        """Name and value of partitioner or preset, where one is given; they replace the search."""
+        """Name and value of a given partitioner or preset, which replaces the search; or None."""
         own, usual = vars(self), vars(PartitionOptions)
         given = [name for name in ("partitioner", "preset") if own[name] != usual[name]]
         return (given[0], own[given[0]]) if given else None
 
     @property
     def wishes(self) -> dict[str, Any]:
-        """The given options among `WISHES`."""
+        """The given options in `WISHES`, by name."""
         own, known = vars(self), self.__dataclass_fields__
         return {name: checked(known[name], own[name]) for name in WISHES if own[name] is not None}
 
     @property
     def nodes(self) -> Topology | None:
-        """The topology."""
+        """The topology; None if it is not given."""
         assert not isinstance(self.topology, str)
         return self.topology
 
     @property
     def predictor(self) -> Predictor:
-        """The prediction by which owners are judged, with defaults for what is not given."""
+        """The predictor that judges owners, with defaults for options that are not given."""
         from plancc.predict.predictor import default_predictor
 
         assert not isinstance(self.machine, str)
         return default_predictor(self.dims, self.machine)
 
     def time(self, matrix: Graph, num_parts: int) -> EpochTime | None:
-        """The predicted epoch, for objective "time"; None for another objective."""
+        """Return the predicted epoch for objective "time"; None for another objective."""
         if self.objective != "time":
             return None
         return self.predictor.time(matrix, num_parts, self.grid)
 
     def for_search(self) -> tuple[str, str]:
-        """Effort and objective of a search, checked; the objective is "volume" if none."""
+        """Return effort and objective of a search, checked; the default objective is "volume"."""
         objective = self.objective or "volume"
         check_choice("objective", objective, OBJECTIVES)
         return self.effort or EFFORT, objective
@@ -327,10 +327,10 @@ class SearchOptions(PartitionOptions):
 @described
 @dataclass(frozen=True)
 class PlanOptions:
-    """What a plan holds, and what its parts share evenly.
+    """Options of a plan: its content, and what its parts share evenly.
 
     Raises:
-        InputError: A name that is unknown, a number that is out of range.
+        InputError: If a name is unknown, or a number is out of range.
     """
 
     value_dtype: str = option(
@@ -363,14 +363,13 @@ class PlanOptions:
     balance: str | None = of_balance(
         None,
         f"what parts share evenly: {', '.join(BALANCES)}; each may have an epsilon, as nnz:0.05",
-        otherwise=f"{DEFAULT_BALANCE} where rows are searched for, else, and with `partitioner`, "
-        "nnz",
+        otherwise=f"{DEFAULT_BALANCE} for searches by rows; nnz for others and with `partitioner`",
         more="See `plancc.models.weights.Balance`; weights where there are `weights`.",
         metavar="NAME,...",
     )
     weights: Any = of_balance(
         None,
-        "vertex weights to balance: a number a line, or id,weight; .npy",
+        "file of vertex weights to balance: lines of a number or of id,weight; or .npy",
         more="In Python also number[n] or number[n, num_weights], in vertex order or with ids "
         "(`plancc.graph.weights.read_weights`). None: weights that the source of the graph or the "
         "vertex data have, if any.",
@@ -384,13 +383,13 @@ class PlanOptions:
         section="Vertex data",
     )
     split: str | None = option(
-        None, "the split to take where there are several", section="Vertex data", metavar="NAME"
+        None, "name of the split, if the data have several", section="Vertex data", metavar="NAME"
     )
     keys: Mapping[str, str] | None = like(ReadOptions, "keys")
     edge_features: Any = option(
         None,
-        "features of edges: a .npy file, a row for every edge in the order of GRAPH, or source: "
-        "features that GRAPH has",
+        "features of edges: a .npy file with a row for every edge in the order of GRAPH, or the "
+        "word source, for the features in GRAPH",
         more="In Python also number[edges, width], or of a graph of types a mapping by relation "
         "(`plancc.graph.edge_features.with_edges`).",
         section="Vertex data",
@@ -398,14 +397,14 @@ class PlanOptions:
     )
     links: Any = of_links(
         None,
-        "links to learn: .npz, or a folder of the Open Graph Benchmark",
+        "links to predict: .npz, or a folder of the Open Graph Benchmark",
         more="In Python also a mapping, or what RandomLinkSplit returns "
         "(`plancc.graph.links.read_links`). Edges of validation and test links carry no messages.",
         metavar="SOURCE",
     )
     link_split: tuple[float, ...] | None = of_links(
         None,
-        "learn links: random shares of the edges for validation and test: 0.1,0.1",
+        "predict links: random shares of the edges for validation and test, such as 0.1,0.1",
         metavar="P,P",
     )
     link_times: Any = of_links(
@@ -418,8 +417,8 @@ class PlanOptions:
     )
     disjoint_train_ratio: float = of_links(
         0.0,
-        "share of training links that are learnt; their edges carry no messages. 0: all are learnt "
-        "and carry messages",
+        "share of the training links that are predicted; their edges carry no messages. 0: all "
+        "are predicted, and their edges carry messages",
         at_least=0,
         below=1,
     )
@@ -435,22 +434,22 @@ class PlanOptions:
 
     @property
     def learns_pairs(self) -> bool:
-        """Whether the plan has links, pairs of vertices to learn."""
+        """Whether the plan has links for link prediction."""
         return self.links is not None or self.link_split is not None
 
     @property
     def normalizing(self) -> dict[str, Any]:
-        """Options of `normalize` and of `lower`."""
+        """Options of `normalize` and `lower`, by name."""
         return {"normalization": self.normalize, "self_loops": self.self_loops}
 
 
 @described
 @dataclass(frozen=True)
 class RefineOptions:
-    """How owners are refined.
+    """Options of a refinement of owners.
 
     Raises:
-        InputError: A number out of range.
+        InputError: If a number is out of range.
     """
 
     objective: str = like(
@@ -473,7 +472,7 @@ class RefineOptions:
     )
     max_extra_volume: float | None = of_search(
         None,
-        "allowed increase of volume for other objectives",
+        "allowed increase of the volume, for objectives other than volume",
         otherwise="max-volume 3%, messages 8%, time 5%",
         metavar="SHARE",
         at_least=0,
@@ -483,7 +482,7 @@ class RefineOptions:
     threads: int = like(
         SearchOptions,
         "threads",
-        help="threads for sweeps of large graphs and minimum cuts; the plan does not depend on it",
+        help="threads for sweeps of large graphs and minimum cuts; they do not change the plan",
     )
     dims: Sequence[int] | None = like(SearchOptions, "dims", otherwise="the plan's")
     machine: Machine | str | None = like(SearchOptions, "machine", otherwise="the plan's")
@@ -513,10 +512,10 @@ class RefineOptions:
 @described
 @dataclass(frozen=True)
 class PatchOptions:
-    """How the plan of a changed graph is made from the plan before.
+    """Options with which the plan of a changed graph is made from the plan before.
 
     Raises:
-        InputError: A number out of range.
+        InputError: If a number is out of range.
     """
 
     max_moves: float = of_search(

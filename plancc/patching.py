@@ -1,4 +1,4 @@
-"""`patch`: the plan of a graph that has changed, from the plan before. Beside `plancc.refinement`.
+"""`patch`: the plan of a changed graph, made from the plan before. See also `plancc.refinement`.
 
 plan -> graph -> changed graph -> matrix -> old owners, new rows placed -> few rows move -> plan
 """
@@ -51,7 +51,7 @@ from plancc.search.record import Judge, Record
 from plancc.text import shown
 
 NO_PART = -1
-"""Among moves: the part of a vertex that is not there."""
+"""The part in a list of moves of a vertex that does not exist."""
 
 
 @taking(PatchOptions)
@@ -68,32 +68,34 @@ def patch(
 ) -> Plan:
     """Make the plan of a changed graph, with the owners of the plan before.
 
-    Vertices are the same by the ids of the source. New ones go where they cost the fewest rows.
-    Then at most a share of the rows gets another owner, rows that save most first.
+    The ids of the source identify vertices. New vertices go where they cost the fewest rows. Then
+    at most a share of the rows gets another owner; rows that save most move first.
 
     Parameters:
-        graph: The whole graph, as `plancc.compile` takes it; a path is read as the plan's source
-            was. Vertices that it does not have are gone. Instead of `add` and `remove`.
+        graph: The whole changed graph, in any form that `plancc.compile` accepts, in place of `add`
+            and `remove`. A path is read with the options of the plan's source. Vertices that the
+            graph does not have are removed.
         add, remove (path or number[edges, 2 or 3], optional): Edges ``u v`` or ``u v weight`` by
-            the ids of the source, see `plancc.graph.changes.changed`; `remove` first. Of a plan
-            with types a mapping of these by relation, see `changed_relations` there.
-        data: The vertex data of the changed graph, as `plancc.compile` takes them. None: data of
-            the plan, which then has no new vertex.
-        command: Recorded in the provenance.
+            the ids of the source (`plancc.graph.changes.changed`); removals come first. For a plan
+            with types, a mapping of such edges by relation (`changed_relations` there).
+        data: Vertex data of the changed graph, in any form that `plancc.compile` accepts. None: the
+            plan's data; then no vertex may be new.
+        command: Text for the provenance.
+        observer: Function of the name of each stage that returns a context manager around it.
         observer: Called with the name of each stage; returns a context manager around it.
         **options
 
     Returns:
-        Its provenance has ``patched_from``, the content hash of the plan before.
+        The plan; its provenance has ``patched_from``, the content hash of the plan before.
 
     Raises:
-        InputError: For wrong changes, other types or relations than the plan's, new vertices
-            without data, new edges in a plan with features of edges, links of vertices that are
-            gone, another balance than of nonzeros for an edge plan.
-        PlanError: The file is damaged.
+        InputError: If changes are wrong, if types or relations differ from the plan's, if there are
+            new vertices without data, new edges in a plan with features of edges, or links of
+            removed vertices, or if the balance of an edge plan is not of nonzeros.
+        PlanError: If the file is damaged.
 
     Warns:
-        PlanccWarning: A balance that is missed.
+        PlanccWarning: If the balance is missed.
     """
     asked = PatchOptions(**options)
     with observer("load"):
@@ -101,10 +103,10 @@ def patch(
         new, given = _changed(plan, graph, (add, remove), data)
         old = _before(plan, new)
         ends = _ends_of_links(plan, old)
-        new = _with_columns(plan, _apart(plan, new, ends), old)
+        new = _with_columns(plan, _without_withheld(plan, new, ends), old)
         new_data, notes = _data(plan, given, old, new.types)
         if data is None and graph is not None:
-            notes += _not_taken(graph, new, new_data)
+            notes += _ignored_data(graph, new, new_data)
         like = RefineOptions(balance=asked.balance, epsilon=asked.epsilon, seed=asked.seed)
         wanted = revised_options(plan, new_data, like)
     with observer("matrix"):
@@ -144,11 +146,11 @@ def patch(
 def _patched(
     revision: Revision, old: Int64Array, before: Int32Array, asked: PatchOptions
 ) -> tuple[Owners, Record]:
-    """Owners of the changed matrix, of which few are others than before, and their record.
+    """Return owners of the changed matrix, few of them new, and the record of the search.
 
     Parameters:
         old: See `_before`.
-        before (int32[n]): Owners of the rows, -1 for new ones.
+        before (int32[n]): Owners of the rows; -1 for new rows.
     """
     start, limits, matrix = wall_seconds(), revision.limits, revision.matrix
     context = Context(limits, asked.seed)
@@ -166,7 +168,7 @@ def _patched(
 def _changed(
     plan: Plan, graph: Any, lists: tuple[Any, Any], data: Any
 ) -> tuple[Graph, VertexData | None]:
-    """The changed graph, and its vertex data if they are given; `lists`: added, removed edges."""
+    """Return the changed graph, and its data if given; `lists`: added and removed edges."""
     if (graph is None) == all(each is None for each in lists):
         raise InputError("give the changed graph (`graph`), or its changes (`add`, `remove`)")
     types = plan.header.types
@@ -187,13 +189,13 @@ def _changed(
     ours, theirs = (each and (each.names, each.relations) for each in (types, new.types))
     if ours != theirs:
         raise InputError(
-            f"{new.source.name}: types and relations are not the plan's, in their order: compile it"
+            f"{new.source.name}: types, relations or their order differ from the plan's: compile it"
         )
     return new, None if data is None else found
 
 
 def _edges(types: Types | None, name: str, given: Any, turned: bool) -> dict[Any, EdgeChanges]:
-    """The edges of a parameter by relation; by None where there are no types."""
+    """Return a parameter's edges by relation; without types, by None."""
     if given is not None and isinstance(given, Mapping) != (types is not None):
         has = "no types" if types is None else "types: give edges by relation"
         raise InputError(f"`{name}`: the plan has {has}")
@@ -206,7 +208,7 @@ def _edges(types: Types | None, name: str, given: Any, turned: bool) -> dict[Any
 
 
 def _before(plan: Plan, graph: Graph) -> Int64Array:
-    """The vertex of the plan that every vertex of the graph is: int64[n], -1 where it is new."""
+    """Return the plan's vertex for every vertex of the graph: int64[n], -1 for new vertices."""
     of_graph_are, of_plan_are = are_names(graph.original_ids), are_names(plan.original_id)
     if of_graph_are != of_plan_are:
         names, numbers = ("graph", "plan") if of_graph_are else ("plan", "graph")
@@ -226,13 +228,13 @@ def _before(plan: Plan, graph: Graph) -> Int64Array:
 def _ids(
     *of: tuple[int, npt.NDArray[Any] | None, Types | None],
 ) -> tuple[npt.NDArray[Any], list[npt.NDArray[Any]]]:
-    """Distinct ids of the source, and for both graphs a key for every vertex.
+    """Return the distinct ids of the source, and a key for every vertex of both graphs.
 
-    Keys are the ids themselves where there are no types, else the type times the number of distinct
-    ids, and the number of the id among these.
+    Without types the keys are the ids. With types a key is the number of the type, times the number
+    of distinct ids, plus the number of the id among these.
 
     Parameters:
-        of: Vertices, ids and types of each.
+        of: Number of vertices, ids and types of each graph.
     """
     own = [ids_or_numbers(*each) for each in of]
     if of[0][2] is None:
@@ -246,14 +248,14 @@ def _ids(
 
 
 def _now(old: Int64Array, size: int) -> Int64Array:
-    """The inverse of `_before`, int64[size]: -1 where a vertex of the plan is gone."""
+    """Return the inverse of `_before`, int64[size]: -1 for removed vertices of the plan."""
     place = np.full(size, NO_PART, np.int64)
     place[old[old >= 0]] = np.flatnonzero(old >= 0)
     return place
 
 
 def _with_columns(plan: Plan, graph: Graph, old: Int64Array) -> Graph:
-    """The changed graph with all columns, its own or the plan's; `old`: see `_before`."""
+    """Return the changed graph with all columns, its own and the plan's; `old`: see `_before`."""
     missing = plan.columns.keys() - graph.columns.keys()
     if not missing:
         return graph
@@ -274,14 +276,14 @@ def _with_columns(plan: Plan, graph: Graph, old: Int64Array) -> Graph:
 def _edge_owners(
     revision: Revision, old: Int64Array, before: Int32Array, max_moves: float, context: Context
 ) -> Owners:
-    """Owners of the rows and nonzeros of the changed matrix of an edge plan.
+    """Return owners of the rows and nonzeros of an edge plan's changed matrix.
 
-    Those that are there keep their parts but for a share of either, in the rows with most new
-    nonzeros; new ones begin with the owners of their rows, and move where that saves rows.
+    Old rows and nonzeros keep their parts, except a share of either in the rows with most new
+    nonzeros. New nonzeros begin with the owners of their rows, and move if that saves rows.
 
     Parameters:
         old: See `_before`.
-        before (int32[n]): Owners of the rows, -1 for new ones.
+        before (int32[n]): Owners of the rows; -1 for new rows.
     """
     plan, matrix = revision.plan, revision.matrix
     given, known = graph_of(plan), owners_of(plan)
@@ -306,7 +308,7 @@ def _edge_owners(
 
 
 def _ends_of_links(plan: Plan, old: Int64Array) -> Int32Array | None:
-    """Both ends of the plan's links in the changed graph, int32[2, links]; `old`: see `_before`."""
+    """Return ends of the links in the changed graph, int32[2, links]; `old`: see `_before`."""
     if plan.links is None:
         return None
     ends = _now(old, plan.num_vertices)[ends_of_links(plan)]
@@ -315,8 +317,8 @@ def _ends_of_links(plan: Plan, old: Int64Array) -> Int32Array | None:
     return ends.astype(np.int32)
 
 
-def _apart(plan: Plan, graph: Graph, ends: Int32Array | None) -> Graph:
-    """The changed graph without the edges of links that `plancc.graph.links.withheld` names."""
+def _without_withheld(plan: Plan, graph: Graph, ends: Int32Array | None) -> Graph:
+    """Return the changed graph without the edges that `plancc.graph.links.withheld` names."""
     if ends is None or plan.links is None:
         return graph
     away = {"val", "test", *["train"] * bool(plan.provenance.get("disjoint_train_ratio"))}
@@ -326,11 +328,11 @@ def _apart(plan: Plan, graph: Graph, ends: Int32Array | None) -> Graph:
 def _data(
     plan: Plan, given: VertexData | None, old: Int64Array, types: Types | None
 ) -> tuple[VertexData, list[str]]:
-    """Vertex data of the changed graph in vertex order, and what the user should know.
+    """Return the vertex data of the changed graph in vertex order, and notes for the user.
 
     Parameters:
         old: See `_before`.
-        types: Of the graph.
+        types: Types of the changed graph.
     """
     if given is not None:
         lost = plan.vertex_data.clusters is not None and given.clusters is None
@@ -347,13 +349,13 @@ def _data(
     return found, []
 
 
-def _not_taken(graph: Any, new: Graph, kept: VertexData) -> list[str]:
-    """What to say where the changed source holds other vertex data than the plan."""
+def _ignored_data(graph: Any, new: Graph, kept: VertexData) -> list[str]:
+    """Return a note if the changed source holds other vertex data than the plan."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PlanccWarning)
             own = own_data(find_held(graph) or graph, new)
-    except InputError:  # such as of several splits, of which none is chosen
+    except InputError:  # for instance if there are several splits and none is chosen
         return []
     ours = {"": kept, **kept.of_type}
     other = [
@@ -368,12 +370,12 @@ def _not_taken(graph: Any, new: Graph, kept: VertexData) -> list[str]:
 
 
 def moves_of(before: Plan, after: Plan) -> npt.NDArray[Any]:
-    """The vertices that have another owner in a plan than in the one before.
+    """Return the vertices whose owner in a plan differs from the owner in the plan before.
 
     Returns:
         int64[rows, 3]: The source's id, the part before and the part after, by ascending ids;
-        `NO_PART` where there is no such vertex. Of plans with types [rows, 4], with the number of
-        the type before the id. Where ids are names of objects, with names as str.
+        `NO_PART` if the vertex does not exist. For plans with types [rows, 4], with the number of
+        the type before the id. If ids are names, an array of objects, with names as str.
     """
     plans, types = (before, after), after.header.types
     known, keys = _ids(*((p.num_vertices, p.original_id, p.header.types) for p in plans))
@@ -392,9 +394,9 @@ def moves_of(before: Plan, after: Plan) -> npt.NDArray[Any]:
 
 
 def write_moves(moves: npt.NDArray[Any], path: str | os.PathLike[str]) -> None:
-    """Write what `moves_of` returns as CSV, under the names row, from and to; whole or not at all.
+    """Write the result of `moves_of` as CSV with heads row, from and to; whole or not at all.
 
-    Of plans with types the name "type" is the first.
+    For plans with types the first head is "type".
 
     Raises:
         OutputError: If the file cannot be written.

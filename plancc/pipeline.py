@@ -52,25 +52,25 @@ def compile(
     Parameters:
         graph (Graph, path, scipy sparse matrix, networkx graph, (n, edge_index), or an object of
             PyTorch Geometric, DGL or igraph): See `plancc.graph.convert.as_graph`. Or a
-            `ReadGraph`, to which the options of data and edges are applied already.
+            `ReadGraph`, to which options of data and edges have been applied.
         model: A name in `plancc.models.MODELS`; ``plancc list models`` lists them. None: "hp".
-        num_parts: 1..n. For process grids and feature parallelism the number of ranks; a grid has a
-            block of rows for every process row, in every layer, or for every group. Options of the
-            search then are options of the model of the blocks.
-        command: Recorded in the provenance.
-        observer: Called with the name of each stage; returns a context manager around it.
-        report: Called with every step of the search as it ends, a `plancc.search.Trial`.
+        num_parts: Number of parts, 1..n. For process grids and feature parallelism, the number of
+            ranks: a grid has a block of rows for every process row in every layer, or for every
+            group. Options of the search then belong to the model of the blocks.
+        command: Text for the provenance.
+        observer: Function of the name of each stage that returns a context manager around it.
+        report: Function of a `plancc.search.Trial`, called after every step of the search.
         **options
         **model_options: The fields of the model's class (`Model.option_fields`), such as ``part``
             for model file.
 
     Raises:
-        InputError, BackendUnavailable, BackendError: An InputError also where memory does not
-            suffice, before the search.
+        InputError, BackendUnavailable, BackendError: An InputError also if memory is too small,
+            before the search.
 
     Warns:
-        PlanccWarning: Fallbacks, a missed balance, a partition that another run may not repeat;
-            what vertex data hold and is seldom meant (`plancc.graph.remarks`).
+        PlanccWarning: For fallbacks, a missed balance, a partition that another run may not
+            repeat, and for vertex data that are seldom meant (`plancc.graph.remarks`).
     """
     request = Request.of(DEFAULT_MODEL if model is None else model, num_parts, options)
     give_back_at_once()
@@ -86,7 +86,7 @@ def compile(
         from plancc.predict.forecast import Forecast
 
         forecast = Forecast.of(work.request.task.options.predictor, plan, work.matrix)
-    request, assigner = work.request, work.request.assigner  # with what the graph says
+    request, assigner = work.request, work.request.assigner  # completed from the graph
     balance, named = found.balance or request.balance, MODELS[assigner.named]
     notes = [*found.warnings, *hops]
     if forecast.slower and not (named.of_batches or named.even_random):
@@ -123,15 +123,15 @@ def compile(
 
 @dataclass(frozen=True, eq=False)
 class PreparedGraph:
-    """A graph, and what is asked for it.
+    """A graph, and the request for its plan.
 
     Attributes:
-        request: With what task and balance take from the graph.
-        graph: As read, without the edges of links that carry no messages; then normalised.
+        request: The request, with task and balance completed from the graph.
+        graph: The graph as read, without edges of links that carry no messages; later normalised.
         matrix: The graph with its relations united, for searches.
-        memory: Bytes that the compilation is predicted to take.
-        remarks: What graph and vertex data hold and is seldom meant.
-        notes: What the user should know before the search, for the provenance too.
+        memory: Bytes that the compilation is predicted to need.
+        remarks: Remarks on graph and vertex data that are seldom meant.
+        notes: Facts that the user should know before the search, also for the provenance.
     """
 
     request: Request
@@ -145,7 +145,7 @@ class PreparedGraph:
 
 
 def read(request: Request, graph: Any, observer: Observer) -> PreparedGraph:
-    """The graph, checked with what is asked for; InputError where memory does not suffice."""
+    """Read the graph, and check it with the request; InputError if memory is too small."""
     from plancc.owners.memory import allowed_memory, needed_memory
 
     options, allowed = request.plan_options, allowed_memory(request.plan_options.memory)
@@ -175,7 +175,7 @@ def read(request: Request, graph: Any, observer: Observer) -> PreparedGraph:
 
 
 def _without_links(source: ReadGraph, request: Request) -> tuple[Graph, SplitLinks | None]:
-    """The graph without edges of links that carry no messages, and the links, if there are any."""
+    """Return the graph without edges of links that carry no messages, and the links or None."""
     options = request.plan_options
     if not options.learns_pairs:
         return source.apart(None), None
@@ -185,18 +185,18 @@ def _without_links(source: ReadGraph, request: Request) -> tuple[Graph, SplitLin
 
 
 def _remarks_on_weights(request: Request, graph: Graph) -> list[str]:
-    """What is lost of weights of edges, and weights of vertices that are not balanced."""
+    """Return remarks on edge weights that are lost, and on vertex weights that are unused."""
     options, task = request.plan_options, request.task
     found = lost_value_remarks(*lost_values(graph.values, options.normalize, options.value_dtype))
     usual = options.balance is None and options.weights is None
     unused = graph.vertex_weights is not None and usual and task.model.searched
     if unused and task.num_parts > 1:
-        found.append("its weights of vertices are not balanced: `balance` weights does")
+        found.append("its weights of vertices are not balanced: give `balance` weights")
     return [f"{graph.source.name}: {each}" for each in found]
 
 
 def normalise(work: PreparedGraph, observer: Observer) -> PreparedGraph:
-    """The normalised graph, with what task and balance take from it."""
+    """Normalise the graph, and complete task and balance from it."""
     request, options, seed = work.request, work.request.plan_options, work.request.search.seed
     with observer("normalize"):
         how = {**options.normalizing, "dtype": options.value_dtype}
@@ -221,7 +221,7 @@ def normalise(work: PreparedGraph, observer: Observer) -> PreparedGraph:
 
 
 def own(work: PreparedGraph, observer: Observer, report: Report | None) -> Ownership:
-    """Owners of the rows, and of the nonzeros of an edge plan."""
+    """Return owners of the rows, and of the nonzeros of an edge plan."""
     task, exchange = work.request.task, work.request.plan_options.exchange
     asked = Unowned(work.matrix, task, work.request.balance, observer, report)
     if task.model.layout == "any":
@@ -246,7 +246,7 @@ def own(work: PreparedGraph, observer: Observer, report: Report | None) -> Owner
 
 
 def lowered(work: PreparedGraph, found: Ownership) -> tuple[Plan, dict[str, str], list[str]]:
-    """The plan with hops and links, how relays were chosen, and what to know of hops."""
+    """Return the plan with hops and links, how relays were chosen, and notes on hops."""
     request, options = work.request, work.request.plan_options
     grid = found.grid or request.assigner.grid
     num_parts = request.task.num_parts if grid is None else grid.num_parts

@@ -1,7 +1,7 @@
-"""Processes: whom they die with, how they ended, and which temporary files go with them.
+"""Processes: which process one dies with, how a process ended, and its temporary files.
 
-Whoever is ended in the middle of native code cannot clean up: the command line removes the
-temporary files that are named here (`plancc_cli.signals`).
+A process that is ended in the middle of native code cannot clean up. So the command line removes
+the temporary files that are noted here (`plancc_cli.signals`).
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import sys
 from collections.abc import Iterator
 
 temporary: set[str] = set()
-"""Temporary files and folders that may be there."""
+"""Temporary files and folders that may exist."""
 written: dict[str, None] | None = None
-"""Files that are complete, in this order; None where nobody asks for them."""
+"""Complete files, in the order of writing; None if nobody asks for them."""
 
 
 @contextlib.contextmanager
 def unfinished(path: str) -> Iterator[None]:
-    """A block in which a temporary file or folder may be there."""
+    """A block in which a temporary file or folder may exist."""
     temporary.add(path)
     try:
         yield
@@ -29,13 +29,13 @@ def unfinished(path: str) -> Iterator[None]:
 
 
 def note_written(path: str) -> None:
-    """Note that a file is complete; not one in a temporary folder, with which it goes."""
+    """Note that a file is complete, unless it lies in a temporary folder and goes with it."""
     if written is not None and not any(path.startswith(each + os.sep) for each in (*temporary,)):
         written[path] = None
 
 
 def fate(code: int) -> str:
-    """How a process ended, from its exit status or, negative, the number of a signal."""
+    """Return how a process ended, from its exit status, or from minus the number of a signal."""
     if code >= 0:
         return f"failed (exit status {code})"
     try:
@@ -48,14 +48,14 @@ def fate(code: int) -> str:
 
 
 def search_path() -> str:
-    """What PYTHONPATH must be for a child that is to find the modules of this process."""
+    """Return the PYTHONPATH with which a child finds the modules of this process."""
     return os.pathsep.join(path or os.getcwd() for path in sys.path)
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the system kill this process when the process `parent`, which started it, ends.
+    """Make the system kill this process when the process `parent`, which started it, ends.
 
-    Linux only; elsewhere nothing happens.
+    Only on Linux; elsewhere this does nothing.
     """
     pr_set_pdeathsig = 1
     if _prctl(pr_set_pdeathsig, signal.SIGKILL) and os.getppid() != parent:
@@ -63,7 +63,7 @@ def die_with_parent(parent: int) -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of what descendants of this process leave behind (Linux only)."""
+    """Become the parent of processes whose parents, descendants of this one, end (Linux only)."""
     pr_set_child_subreaper = 36
     _prctl(pr_set_child_subreaper, 1)
 
@@ -78,10 +78,7 @@ def _prctl(option: int, value: int) -> bool:
 
 
 def descendants(ancestor: int) -> list[int]:
-    """Numbers of all descendants of a process.
-
-    Zombies do not count.
-    """
+    """Return the numbers of all descendants of a process, without zombies."""
     import psutil
 
     found = []

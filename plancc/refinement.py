@@ -1,4 +1,4 @@
-"""`refine`: a plan with the same matrix and better owners. Beside `plancc.pipeline`, on one page.
+"""`refine`: a plan with the same matrix and better owners, on one page, like `plancc.pipeline`.
 
 plan -> matrix, owners -> better owners (pass, numbers for the topology) -> plan
 """
@@ -50,11 +50,11 @@ from plancc.report.payback import search_seconds
 from plancc.search.record import Judge, Record
 from plancc.text import shown
 
-OF_EXPECTATION = (
+EXPECTATION_ENTRIES = (
     *("theta", "delta", "hoeffding_nets", "hoeffding_batches", "nets_per_batch"),
     *("batches", "vertices_seen", "nonzeros_seen"),
 )
-"""Entries of a provenance about the expected volume that owners were found for."""
+"""Entries of a provenance about the expected volume for which owners were found."""
 
 
 @taking(RefineOptions)
@@ -70,30 +70,31 @@ def refine(
 ) -> Plan:
     """Look for better owners of a plan's rows, starting from its present owners.
 
-    The result is never worse than what was given: parts above the allowed imbalance are brought
-    below it first, then the objective counts. If nothing better is found, it has the same owners.
+    The result is never worse than the given plan: parts above the allowed imbalance are first
+    brought below it, then the objective counts. If nothing better is found, the owners stay.
 
     Parameters:
-        part (path or int[num_vertices], optional): Owners to start from instead of the plan's, see
-            `with_part`.
-        command: Recorded in the provenance.
-        observer: Called with the name of each stage; returns a context manager around it.
-        report: Called with the given owners and with the refined ones, each a
-            `plancc.search.Trial`.
+        part (path or int[num_vertices], optional): Owners to start from, in place of the plan's;
+            see `with_part`.
+        command: Text for the provenance.
+        observer: Function of the name of each stage that returns a context manager around it.
+        report: Function of a `plancc.search.Trial`, called with the given owners and with the
+            refined owners.
         **options
 
     Returns:
-        With the same matrix, grid, vertex data, original ids and baseline. New owners are numbered
-        for the topology that the plan was compiled for. The provenance is the same but for what
-        refining changed; ``refined_from`` is the content hash of the plan that was given (with
-        `part`, of the plan with these owners), ``tried`` what was reached.
+        The plan, with the same matrix, grid, vertex data, original ids and baseline. New owners are
+        numbered for the topology that the plan was compiled for. Only entries of the provenance
+        that refining changed differ. ``refined_from`` is the content hash of the given plan (with
+        `part`, of the plan with these owners), and ``tried`` the figures that were reached.
 
     Raises:
-        InputError: An option out of range; a balance that the plan has no data for; an edge plan.
-        PlanError: The file is damaged.
+        InputError: If an option is out of range, the plan has no data for the balance, or it is an
+            edge plan.
+        PlanError: If the file is damaged.
 
     Warns:
-        PlanccWarning: A balance that is missed.
+        PlanccWarning: If the balance is missed.
     """
     known = [each.name for each in options_of(RefineOptions)]
     for name in options:
@@ -129,7 +130,7 @@ def refine(
 
 
 def _better(revision: Revision, asked: RefineOptions, record: Record) -> Owners:
-    """The refined owners, or those of the plan; with numbers for the machine."""
+    """Return the refined owners, or the plan's owners, numbered for the machine."""
     plan, matrix, search = revision.plan, revision.matrix, revision.search
     from plancc.passes.refine import refiner
 
@@ -163,9 +164,8 @@ def _loaded(
     plan: Plan | str | os.PathLike[str],
     part: str | os.PathLike[str] | npt.ArrayLike | None,
 ) -> Plan:
-    """The plan to refine, under owners made elsewhere if there are any."""
-    if not isinstance(plan, Plan):
-        plan = load(plan)
+    """Return the plan to refine, with the owners `part` if they are given."""
+    plan = plan if isinstance(plan, Plan) else load(plan)
     if part is not None:
         plan = with_part(plan, part)
     if plan.fold is not None:
@@ -177,19 +177,20 @@ def _loaded(
 
 
 def with_part(plan: Plan, part: str | os.PathLike[str] | npt.ArrayLike) -> Plan:
-    """The same matrix and vertex data under owners made elsewhere.
+    """Return a plan with the same matrix and vertex data, and with other owners.
 
     Parameters:
-        part (path or int[num_vertices]): Of every vertex, counted from 0, as for model "file"; -1:
-            where it costs the fewest rows, within the default imbalance of nonzeros.
+        part (path or int[num_vertices]): Part of every vertex, counted from 0, as for model "file".
+            -1: the part where the vertex costs the fewest rows, within the default imbalance of
+            nonzeros.
 
     Returns:
-        Its provenance keeps what it says of the source, of balance and of the machine, and names
-        model "file", for the blocks of a grid plan. Parts have the numbers of the vector, whatever
-        topology there was.
+        The plan. Its provenance keeps the entries of source, balance and machine, and names model
+        "file" (for a grid plan, as model of the blocks). Parts have the numbers of the vector, also
+        if there was a topology.
 
     Raises:
-        InputError: For a wrong part vector; the message names file, line and value.
+        InputError: If the part vector is wrong; the error names file, line and value.
     """
     matrix = directed_matrix_of(plan)
     owner = part_vector(part, plan.num_vertices, plan.num_parts, -1)
@@ -212,7 +213,7 @@ def with_part(plan: Plan, part: str | os.PathLike[str] | npt.ArrayLike) -> Plan:
 
 
 def _with_owners(plan: Plan, matrix: Graph, owners: Owners) -> Plan:
-    """The plan of other owners, with everything else that `plan` carries; `matrix` is its own."""
+    """Return the plan of other owners, with all other data of `plan`; `matrix` is the plan's."""
     new = lowered_like(plan, matrix, owners)
     return replace(
         new,
@@ -224,19 +225,19 @@ def _with_owners(plan: Plan, matrix: Graph, owners: Owners) -> Plan:
 
 
 def directed_matrix_of(plan: Plan) -> Graph:
-    """The matrix that the plan distributes, directed as its source was."""
+    """Return the matrix of the plan, directed if its source was."""
     return replace(typed_graph_of(plan), directed=plan.header.directed)
 
 
 @dataclass(frozen=True, eq=False)
 class Revision:
-    """A matrix that gets owners in place of those of a plan.
+    """A matrix whose owners replace the owners of a plan.
 
     Attributes:
         plan: The plan before.
-        whole, matrix: The normalised matrix, and the same with its relations united.
-        search: With a capacity for every part where ranks are of unequal speed.
-        balance: What the parts share evenly.
+        whole, matrix: The normalised matrix, and this matrix with its relations united.
+        search: Options of the search, with a capacity for every part if ranks differ in speed.
+        balance: The weights that parts share evenly.
         limits: Limits of the rows of every part, or of its nonzeros in an edge plan.
     """
 
@@ -249,7 +250,7 @@ class Revision:
 
     @classmethod
     def of(cls, plan: Plan, whole: Graph, search: SearchOptions, balance: Balance) -> Self:
-        """The revision with limits for the matrix `whole`."""
+        """Return the revision, with limits for the matrix `whole`."""
         matrix, shared = without_relations(whole), (plan.num_parts, search.epsilon)
         limits = balance.limits(matrix, *shared)
         if plan.fold is not None:
@@ -257,7 +258,7 @@ class Revision:
         return cls(plan, whole, matrix, search, balance, limits)
 
     def notes(self, owners: Owners) -> list[str]:
-        """Warnings of empty parts, and of a balance that is missed."""
+        """Return warnings of empty parts, and of a missed balance."""
         empty = empty_parts(owners.rows, self.plan.num_parts)
         return empty + balance_notes(owners.sharers, self.limits, REFINED)
 
@@ -271,11 +272,11 @@ class Revision:
         command: str,
         notes: Sequence[str],
     ) -> dict[str, Any]:
-        """The provenance of the plan that is made.
+        """Return the provenance of the new plan.
 
         Parameters:
-            first: What is kept of the plan before, see `kept_of`.
-            about: Entries of refining, or of patching.
+            first: Entries that the plan before leaves; see `kept_of`.
+            about: Entries about refining or patching.
         """
         before = search_seconds(self.plan.provenance) or 0.0
         found = {
@@ -292,15 +293,15 @@ class Revision:
 def revised_options(
     plan: Plan, data: VertexData, asked: RefineOptions, places: Any = slice(None)
 ) -> tuple[SearchOptions, Balance]:
-    """Options of the search and the balance that are asked for, or that the plan records.
+    """Return options of the search and the balance, as asked for or as the plan records them.
 
     Parameters:
-        places (int64[n]): Of the vertices in `data`, in vertex order.
+        places (int64[n]): Place of each vertex in `data`, in vertex order.
 
     Raises:
-        InputError: The plan has no data for the balance, or its parts take no capacities.
+        InputError: If the plan has no data for the balance, or its parts allow no capacities.
     """
-    assert not isinstance(asked.machine, str)  # it is found
+    assert not isinstance(asked.machine, str)  # its options have found the machine
     predictor = Basis.of(plan.provenance, DataWidths.of(data), asked.dims, asked.machine).predictor
     dims, grid = tuple(predictor.dims), plan.header.grid
     balance, epsilon = _asked_balance(plan, asked.balance, asked.epsilon, dims)
@@ -324,10 +325,11 @@ def revised_options(
 def lowered_like(
     plan: Plan, matrix: Graph, owners: Owners, ends: npt.NDArray[np.int32] | None = None
 ) -> Plan:
-    """The plan of a matrix that was normalised as that of `plan`, with its grid, hops and links.
+    """Return the plan of a matrix, with the grid, hops and links of `plan`.
 
     Parameters:
-        ends (int32[2, links]): Vertices of the links of `plan`; None: the same as there.
+        matrix: Matrix that was normalised like the plan's.
+        ends (int32[2, links]): Vertices of the links of `plan`; None: the vertices in `plan`.
     """
     header, links = plan.header, plan.links
     how: Any = {"normalization": header.normalization, "self_loops": header.self_loops}
@@ -344,14 +346,14 @@ def lowered_like(
 def with_rows_placed(
     owner: npt.NDArray[np.int32], matrix: Graph, num_parts: int
 ) -> npt.NDArray[np.int32]:
-    """Owners with a part for every vertex, also where they have -1."""
+    """Return owners in which every vertex has a part, also vertices whose owner was -1."""
     limits = Balance().limits(matrix, num_parts, EPSILON)
     return with_all_placed(owner, nets_of(hypergraph_of(matrix, limits)), Context(limits))
 
 
 def kept_of(recorded: Mapping[str, Any], *stale: str) -> dict[str, Any]:
-    """What a provenance says that holds for other owners too, without the names in `stale`."""
-    stale = (*stale, *OF_EXPECTATION, *RECORDED)
+    """Return the entries of a provenance that hold for other owners too, without `stale` names."""
+    stale = (*stale, *EXPECTATION_ENTRIES, *RECORDED)
     return {
         name: value
         for name, value in recorded.items()
@@ -362,9 +364,9 @@ def kept_of(recorded: Mapping[str, Any], *stale: str) -> dict[str, Any]:
 def _asked_balance(
     plan: Plan, balance: str | None, epsilon: float | None, dims: Sequence[int]
 ) -> tuple[Balance, float]:
-    """The balance and the imbalance that are asked for or recorded.
+    """Return the balance and the imbalance that are asked for or recorded.
 
-    An imbalance without a balance stands in place of all that are recorded.
+    An imbalance without a balance replaces all recorded imbalances.
     """
     recorded = str(plan.provenance.get("balance", "nnz"))
     try:
@@ -385,7 +387,7 @@ def _asked_balance(
 
 
 def _recorded_epsilon(provenance: dict[str, Any]) -> float:
-    """Allowed imbalance, where the provenance has one."""
+    """Return the allowed imbalance that a provenance records, or the default."""
     epsilon = provenance.get("epsilon")
     known = isinstance(epsilon, int | float) and math.isfinite(epsilon) and epsilon >= 0
     return float(epsilon) if known else EPSILON  # type: ignore[arg-type]

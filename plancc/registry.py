@@ -1,7 +1,7 @@
-"""Names to lazily loaded objects.
+"""Registries, which map names to lazily loaded objects.
 
-Third parties add to a registry by an entry point in the group ``plancc.<registry name>``; the
-command line takes its choices from here.
+Third parties add to a registry by an entry point in the group ``plancc.<registry name>``. The
+command line takes its choices from registries.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class Registry:
-    """Map names to ``"module:attribute"`` targets that are imported at first use.
+    """A map of names to ``"module:attribute"`` targets, which are imported at first use.
 
     Parameters:
-        kind: What the entries are, in the words of an error message ("model", "partitioner").
-        group: Entry-point group that third parties use.
-        targets: The built-in entries, in the order in which they are listed to users.
-        instance_of, subclass_of: Target of a class: entries of third parties must be its instances,
+        kind: Noun for an entry in an error message ("model", "partitioner").
+        group: Entry-point group for third parties.
+        targets: The built-in entries, in the order in which users see them.
+        instance_of, subclass_of: Target of a class. Entries of third parties must be its instances,
             or its subclasses without abstract methods.
     """
 
@@ -45,7 +45,7 @@ class Registry:
         self._broken: set[str] = set()
 
     def _read_plugins(self) -> dict[str, EntryPoint]:
-        """Entries of third parties; plancc's own entries cannot be replaced."""
+        """Return entries of third parties; plancc's own entries cannot be replaced."""
         if self._plugins is None:
             from importlib.metadata import entry_points
 
@@ -55,11 +55,11 @@ class Registry:
         return self._plugins
 
     def names(self) -> list[str]:
-        """Names of all entries, built-in ones first."""
+        """Return the names of all entries, built-in entries first."""
         return [*self._targets, *self._read_plugins()]
 
     def loaded(self) -> dict[str, Any]:
-        """All entries by name; a third party's that cannot be loaded is left out."""
+        """Return all entries by name, without third parties' entries that cannot be loaded."""
         found = {name: self[name] for name in self._targets}
         for name in self._read_plugins():
             if name not in self._broken:
@@ -76,7 +76,7 @@ class Registry:
         return name in self.names()
 
     def __getitem__(self, name: str) -> Any:
-        """The object registered under `name`.
+        """Return the object registered under `name`.
 
         Raises:
             InputError: If there is no such entry; the message lists all entries.
@@ -90,7 +90,7 @@ class Registry:
         who = self.words_of(name)
         try:
             found = point.load()
-        except Exception as error:  # their code runs
+        except Exception as error:  # the third party's code runs
             raise BackendUnavailable(
                 f"{who} cannot be loaded: {type(error).__name__}: {error}"
             ) from error
@@ -100,21 +100,21 @@ class Registry:
         return found
 
     def is_own(self, name: str) -> bool:
-        """Whether an entry is plancc's, not a third party's."""
+        """Return whether an entry is plancc's own, and not a third party's."""
         return self._targets.get(name, "").startswith("plancc")
 
     def words_of(self, name: str) -> str:
-        """Kind and name of an entry, and the package that it is of if that is a third party's."""
+        """Return kind and name of an entry, and the package if it is a third party's."""
         point = self._read_plugins().get(name)
         package = f" of package {point.dist.name}" if point is not None and point.dist else ""
         return f"{self.kind} '{name}'{package}"
 
     def name_of(self, entry: object) -> str:
-        """The name that a loaded entry is registered under; "" if it is none."""
+        """Return the name under which a loaded entry is registered; "" if it is not an entry."""
         return next((name for name, each in self.loaded().items() if each is entry), "")
 
     def _wrong_with(self, found: object) -> str:
-        """What keeps a third party's object from being an entry, in words; "" for nothing."""
+        """Return why a third party's object cannot be an entry, in words; "" if it can."""
         if self._instance_of and not isinstance(found, load(self._instance_of)):
             return f"is no instance of {self._instance_of.replace(':', '.')}"
         if self._subclass_of:
@@ -127,7 +127,7 @@ class Registry:
 
 
 def place_of(function: Callable[..., Any]) -> str:
-    """File and line of a function, for messages."""
+    """Return file and line of a function, for messages."""
     from inspect import unwrap
 
     code = getattr(unwrap(function), "__code__", None)
@@ -137,7 +137,7 @@ def place_of(function: Callable[..., Any]) -> str:
 
 
 def load(target: str) -> Any:
-    """The object of a target ``"module:attribute"``."""
+    """Return the object of a target ``"module:attribute"``."""
     module, _, attribute = target.partition(":")
     return getattr(import_module(module), attribute)
 
@@ -154,7 +154,7 @@ def check_choice(kind: str, value: str, choices: Iterable[str]) -> None:
 
 
 def nearest(value: str, choices: Iterable[str]) -> str:
-    """The choice that a mistyped name was most likely to be; "" if none is near."""
+    """Return the choice that a mistyped name most likely means; "" if none is near."""
     from difflib import get_close_matches
 
     known = {choice.lower(): choice for choice in choices}

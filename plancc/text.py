@@ -1,7 +1,7 @@
-"""Text from outside, made fit to be shown.
+"""Text from outside, made fit for display.
 
-What files, options and other libraries say may be of any length and hold control characters. Every
-error and every warning passes `message`; what is printed as text passes `printable`.
+Texts of files, options and other libraries may have any length and hold control characters. Every
+error and every warning passes `message`; text that is printed passes `printable`.
 """
 
 from __future__ import annotations
@@ -11,44 +11,44 @@ from inspect import cleandoc
 from unicodedata import category
 
 MOST_SHOWN = 200
-"""Characters of one value in a message."""
+"""Most characters of one value in a message."""
 MOST_MESSAGE = 2000
-"""Characters of a message."""
+"""Most characters of a message."""
 _CUT = "..."
 _END = 60
-"""Characters of the end that are kept of a word that is cut, such as the name of a file."""
+"""Characters at the end of a cut word that are kept, such as the end of a file's name."""
 _WORD = re.compile(rf"[^ ]{{{MOST_SHOWN + 1},}}")
 _LINE_END = re.compile(r"[ \t]*[\r\n][ \t\r\n]*")
 _QUOTED = re.compile(rf"(?<!\w)'([^']{{{MOST_SHOWN + 1},}})'(?!\w)")
 
 
 def docstring(declared: type) -> str:
-    """The class's own docstring, not the signature that a dataclass gets; "" where it has none."""
+    """Return the class's own docstring, not a dataclass's signature; "" if it has none."""
     text = declared.__doc__ or ""
     return "" if text.startswith(f"{declared.__name__}(") else cleandoc(text)
 
 
 def printable(text: object) -> str:
-    """The text in one line: ends of lines, tabs and wide blanks as blanks, and what prints nothing
-    as U+FFFD.
+    """Return the text in one line: line ends, tabs and wide blanks become blanks, and characters
+    that print nothing become U+FFFD.
 
-    That is control characters, and the invisible ones that turn the direction of text or hide it.
+    These are control characters, and invisible characters that turn or hide text.
     """
     words = str(text)
     if words.isprintable():
         return words
-    return "".join(c if c.isprintable() else _in_place_of(c) for c in words)
+    return "".join(c if c.isprintable() else _replacement(c) for c in words)
 
 
-def _in_place_of(c: str) -> str:
+def _replacement(c: str) -> str:
     blank = c in "\t\r\n" or (c.isspace() and category(c) != "Cc")
     return " " if blank else "\N{REPLACEMENT CHARACTER}"
 
 
 def shown(value: object, most: int = MOST_SHOWN) -> str:
-    """A value from outside as a message shows it: printable, at most `most` characters.
+    """Return a value from outside for a message: printable, at most `most` characters.
 
-    Bytes are read as UTF-8. What is cut ends with three dots.
+    Bytes are read as UTF-8. A text that is cut ends with three dots.
     """
     if isinstance(value, bytes | bytearray | memoryview):
         text = bytes(value[: 4 * most + 4]).decode("utf-8", "replace")
@@ -59,21 +59,21 @@ def shown(value: object, most: int = MOST_SHOWN) -> str:
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence of a text in one line, without its full stop: a capital follows that."""
+    """Return the first sentence of a text in one line, without its full stop."""
     return re.split(r"\.(?= [A-Z]|$)", " ".join(text.split()))[0]
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error, or its type where it says nothing."""
+    """Return the first line of an error, or its type if it has no text."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def message(sentence: object) -> str:
-    """A sentence that names values from outside, fit to be shown.
+    """Return a sentence that names values from outside, made fit for display.
 
     Returns:
         One printable line of at most `MOST_MESSAGE` characters. Words and quoted texts of more than
-        `MOST_SHOWN` characters are cut in their middle.
+        `MOST_SHOWN` characters are cut in the middle.
     """
     text = str(sentence)
     if len(text) > 2 * MOST_MESSAGE:
@@ -95,5 +95,5 @@ def _middle_cut(text: str, most: int) -> str:
 
 
 def four_digits(value: float) -> str:
-    """Four significant digits, zeros too, so that compared figures are of one precision."""
+    """Return a number with four significant digits, also zeros, so that figures compare."""
     return f"{value:,.0f}" if not value or abs(value) >= 999.5 else f"{value:#.4g}".rstrip(".")

@@ -1,4 +1,4 @@
-"""Cores, limits of threads, and threads over ranges of rows or parts."""
+"""Cores, the number of threads, and work in threads over ranges of rows or parts."""
 
 import os
 from collections.abc import Callable
@@ -12,33 +12,33 @@ import numpy.typing as npt
 from plancc.errors import InputError
 
 MOST_THREADS = 1024
-"""Threads of one process: more may end it."""
+"""Most threads of one process; more could end it."""
 MAX_THREADS = 8
-CHUNKS_PER_THREAD = 4  # evens out what ranges of equal load differ in
-LEAST_LOAD = 1 << 12  # below it threads take longer to start than to work
+CHUNKS_PER_THREAD = 4  # evens out ranges of equal load that take different times
+LEAST_LOAD = 1 << 12  # below this load threads take longer to start than to work
 
 Result = TypeVar("Result")
 
 
 def check_threads(threads: int | None) -> None:
-    """InputError unless `threads` is in 1..`MOST_THREADS`, or None."""
+    """Raise InputError unless `threads` is in 1..`MOST_THREADS`, or None."""
     if threads is not None and not 1 <= threads <= MOST_THREADS:
         raise InputError(f"`threads` {threads}: must be in 1..{MOST_THREADS}")
 
 
 def usable_cores() -> set[int]:
-    """Numbers of the cores that this process may run on."""
+    """Return the numbers of the cores on which this process may run."""
     if hasattr(os, "sched_getaffinity"):
         return set(os.sched_getaffinity(0))
     return set(range(os.cpu_count() or 1))
 
 
 def in_chunks(work: Callable[[int, int], Result], load_ptr: npt.NDArray[np.int64]) -> list[Result]:
-    """``work(first, last)`` for ranges of items, in threads; results in the items' order.
+    """Call ``work(first, last)`` for ranges of items, in threads. Return results in order.
 
     Parameters:
-        work: Does items ``first..last-1``; it must release the GIL.
-        load_ptr (int64[items + 1]): Load of all items before each; the ranges have about equal
+        work: Function that does items ``first..last-1``; it must release the GIL.
+        load_ptr (int64[items + 1]): Load of all items before each item; ranges have about equal
             loads.
     """
     items = len(load_ptr) - 1

@@ -1,8 +1,8 @@
-"""The version, as installed."""
+"""The version of the installed package."""
 
 from importlib.metadata import PackageNotFoundError, version
 
 try:
     __version__ = version("plancc")
-except PackageNotFoundError:  # run from a source tree that is not installed
+except PackageNotFoundError:  # plancc runs from a source tree that is not installed
     __version__ = "0+unknown"

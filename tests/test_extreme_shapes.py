@@ -195,7 +195,7 @@ def test_declined(monkeypatch, shape, model):
 )
 def test_auto_with_full_rows(monkeypatch, shape, best):
     monkeypatch.setattr(full_rows, "MAX_GAINS", 0)
-    with pytest.warns(plancc.PlanccWarning, match="not made for these candidates"):
+    with pytest.warns(plancc.PlanccWarning, match="these candidates do not suit the graph"):
         plan = plancc.compile(graph_of(shape, 200), "auto", 64)
     assert plan.provenance["chosen_model"] == best
 

@@ -257,9 +257,9 @@ def test_typed_plans_by_relation(normalize):
     for options, says in (
         ({"add": [[0, 1]]}, "the plan has types: give edges by relation"),
         ({"add": {"reads": [[0, 1]]}}, "relation 'reads' is unknown"),
-        ({"add": {"writes": [[82, 1]]}}, "new vertices go on at 80"),
+        ({"add": {"writes": [[82, 1]]}}, "new vertices must go on at 80"),
         ({"remove": {"writes": [[80, 1]]}}, "edge '80 1' is not in the graph"),
-        ({"graph": {**COUNTS, WRITES: edges[WRITES].T[::-1]}}, "types and relations"),
+        ({"graph": {**COUNTS, WRITES: edges[WRITES].T[::-1]}}, "types, relations"),
     ):
         with pytest.raises(InputError, match=says):
             plancc.patch(plan, **options)
@@ -387,9 +387,9 @@ def test_what_is_refused(tmp_path):
     cases = [
         ({"add": bad}, f"bad.txt, line 3: the edge is in the graph already.*'{there}'"),
         ({"remove": bad}, f"bad.txt, line 2: the edge is not in the graph: '0 {free[1]}'"),
-        ({"add": [[0, N + 4]]}, f"new vertices go on at {N}"),
+        ({"add": [[0, N + 4]]}, f"new vertices must go on at {N}"),
         ({"remove": [[0, N]]}, "is not in the graph"),
-        ({"add": [[0, free[1], 2]]}, "has a weight, and the graph has none"),
+        ({"add": [[0, free[1], 2]]}, "has a weight, but the graph has no weights"),
         ({"add": [[0.5, 1]]}, "whole numbers"),
         ({"add": [0, 1]}, "shape"),
         ({}, "give the changed graph"),

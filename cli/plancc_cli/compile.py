@@ -10,6 +10,7 @@ import click
 
 from plancc.clock import wall_seconds
 from plancc.errors import InputError
+from plancc.fields import options_of
 from plancc.graph.links import OF_VALUES
 from plancc.models import DEFAULT_MODEL, MODELS
 from plancc.options import BATCHES
@@ -24,32 +25,28 @@ if TYPE_CHECKING:
     from plancc.plan.plan import Plan
 
 TAKEN = options.taken()
-"""Names of options that a model's cannot replace."""
+"""Names of options that an option of a model cannot have."""
 OF_MODELS = options.fields_of(
-    {name: model.option_fields() for name, model in MODELS.loaded().items()}, TAKEN
+    {name: {f.name: f for f in options_of(model)} for name, model in MODELS.loaded().items()}, TAKEN
 )
 """Options of all models, also of third parties."""
-OF_BATCHES = options.fields_of(
-    {name: m.option_fields() for name, m in MODELS.loaded().items() if m.of_batches}, TAKEN
-)
-"""Options of the models of mini-batches, which the help shows in a section."""
+OF_BATCHES = [k for k, models in OF_MODELS.items() if any(MODELS[m].of_batches for m in models)]
+"""Options of the models of mini-batches; the help shows them in one section."""
 COMMON = (
     *("output", "parts", "model", "objective", "effort", "budget", "seed", "threads"),
     *("balance", "weights", "epsilon", "dims", "machine", "partitioner", "normalize"),
     *("data", "symmetrize", "transpose", "sampler", "batch_size", "quiet", "verbose"),
 )
 """Options that people use first."""
-SAMPLING = {"sampler", *options.sampler_fields()}
-"""Options of `options.sampling`."""
 BY_HAND = ("self_loops", "data", "split", "keys", "stop")
-"""Options of a compilation without a flag of the same name and meaning."""
+"""Options of a compilation whose flags have another name or meaning."""
 GIVEN_FILES = ("part", "weights", "fixed", "links", "link_times")
 """Options that name files to read, beside the graph and vertex data."""
 OF_COMPILE = [each for name, each in options.FIELDS.items() if name not in BY_HAND]
 
 
 def _sections() -> dict[str, tuple[str, ...]]:
-    """The sections of the help."""
+    """Return the sections of the help."""
     found = options.sections_of(OF_COMPILE)
     return {
         "Plan": ("output", "parts", *found["Plan"], "compress"),
@@ -60,7 +57,7 @@ def _sections() -> dict[str, tuple[str, ...]]:
         "Vertex data": ("data", "no_data", "split_name", "edge_features"),
         "Links": found["Links"],
         options.READING_TOPIC: options.READING,
-        BATCHES: (*OF_BATCHES, *found[BATCHES]),
+        BATCHES: (*options.SAMPLING, *OF_BATCHES, *found[BATCHES]),
         "Single models": tuple(OF_MODELS),
     }
 
@@ -85,21 +82,21 @@ def _sections() -> dict[str, tuple[str, ...]]:
 @options.with_options(
     options.option_of(*of_models.values(), who="" if name in OF_BATCHES else ", ".join(of_models))
     for name, of_models in OF_MODELS.items()
-    if name not in SAMPLING
+    if name not in options.SAMPLING
 )
-@options.sampling("uniform", OF_MODELS)
+@options.sampling("uniform")
 @options.with_options(map(options.field_option, OF_COMPILE))
 @options.searching("data", otherwise="the data of GRAPH")
 @click.option("--no-data", is_flag=True, help="Do not store GRAPH's vertex data.")
-@click.option("--split-name", metavar="NAME", help="The split to take where there are several.")
+@click.option("--split-name", metavar="NAME", help="Name of the split, if the data have several.")
 @click.option(
     "--timeout",
     default=TIMEOUT,
     show_default=True,
     type=click.FloatRange(min=0),
-    help="Of several ranks: seconds to wait, but for the partition; 0: no limit.",
+    help="Seconds that a rank waits for others, except for a partition; 0: no limit.",
 )
-@click.option("--no-self-loops", is_flag=True, help="Do not add the identity.")
+@click.option("--no-self-loops", is_flag=True, help="Do not add self loops (the identity).")
 @click.option("--compress", is_flag=True, help="Compress the plan file (smaller, slower).")
 @options.reading
 @options.as_json
@@ -122,7 +119,7 @@ def command(
         mpirun -n 4 plancc compile folder -p 64 -o plan.h5   # see plancc convert
 
     For the best plan: --objective time --machine YOURS --effort best --budget 10m. An entry (i, j)
-    means that row i needs row j; --transpose turns that round, --symmetrize adds both.
+    means that row i needs row j; --transpose turns every entry, --symmetrize adds the turned ones.
     """
     if settings["data"] and no_data:
         raise InputError("`data` and `no_data` exclude each other: give one of them")
@@ -130,7 +127,9 @@ def command(
     inputs = graph, *given_files, *data
     settings |= {"data": data or (False if no_data else None), "split": split_name}
     settings["self_loops"] = not no_self_loops
-    settings = {k: v for k, v in settings.items() if k not in OF_MODELS or v is not None}
+    settings |= options.named_options(settings)
+    unset = {*OF_MODELS, *options.SAMPLING}
+    settings = {k: v for k, v in settings.items() if k not in unset or v is not None}
     if started_by_launcher():
         from plancc_cli.compile_ranks import compile_on_ranks
 
@@ -172,7 +171,7 @@ def command(
 
 
 def _checked(model: str, parts: int, settings: dict[str, Any]) -> Task:
-    """What is asked for, refused before GRAPH is read where that is wrong."""
+    """Return the task; refuse a wrong one before GRAPH is read."""
     from plancc.owners.request import Request
 
     task = Request.of(model, parts, settings).task
@@ -182,7 +181,7 @@ def _checked(model: str, parts: int, settings: dict[str, Any]) -> Task:
 
 
 def _searching(task: Task) -> tuple[str, str]:
-    """What searches and what for, as progress shows them."""
+    """Return who searches and the objective, as progress shows them."""
     named, goal = task.options.partitioner, task.objective
     who = named if named != AUTO else task.options.preset or task.name
     goal = goal or ("time" if task.model.layout == "any" else "volume")
@@ -190,7 +189,7 @@ def _searching(task: Task) -> tuple[str, str]:
 
 
 def _figures(plan: Plan, objective: str | None) -> dict[str, Any]:
-    """The figures of a plan for ``--json``."""
+    """Return the figures of a plan for ``--json``."""
     from plancc.report.costs import product_of
     from plancc.report.epochs import EpochTimes
     from plancc.report.provenance import decoded, reached, read_tried

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 def compile_on_ranks(settings: Mapping[str, Any]) -> None:
-    """Compile on the ranks that a launcher has started, as the command line says. Collective.
+    """Compile on the ranks that a launcher has started, by the command line. Collective.
 
-    It ends the process if that fails.
+    A failure ends the process.
 
     Parameters:
         settings: Model, and options of search, plan, graph file and model.
@@ -43,7 +43,7 @@ def compile_on_ranks(settings: Mapping[str, Any]) -> None:
 
 
 def _work(context: click.Context, settings: Mapping[str, Any], transport: Transport) -> None:
-    """Compile, and print on rank 0. Collective."""
+    """Compile on all ranks, and print on rank 0. Collective."""
     from plancc.distributed.compile import compile_folder
 
     first, given = transport.rank == 0, context.params
@@ -67,9 +67,9 @@ def _work(context: click.Context, settings: Mapping[str, Any], transport: Transp
 
 
 def _waiting(transport: Transport, observer: Observer) -> Observer:
-    """An observer that lets ranks wait without limit while rank 0 partitions, which may take hours.
+    """Return an observer that lets ranks wait without limit while rank 0 partitions.
 
-    All other waits have that of the transport.
+    Other waits have the limit of the transport.
     """
 
     @contextmanager
@@ -87,7 +87,7 @@ def _waiting(transport: Transport, observer: Observer) -> Observer:
 
 
 def _print(compiled: Compiled, output: str, seconds: float, num_ranks: int) -> None:
-    """The figures of the plan, or all of them as data."""
+    """Print the figures of the plan, in lines or as JSON."""
     metrics, random, provenance = compiled.metrics, compiled.baseline, compiled.provenance
     for note in compiled.warnings:
         warn(note)

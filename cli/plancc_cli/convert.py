@@ -22,9 +22,9 @@ from plancc_cli.words import in_flags, say
 @click.argument("graph", type=click.Path())
 @click.option("-o", "--output", type=click.Path(), required=True, help="The folder to make.")
 @options.reading
-@options.searching("data", "Features, labels and masks; by default those of the source.")
+@options.searching("data", "Features, labels and masks.  [default: the data of GRAPH]")
 @click.option(
-    "--split-name", "split", metavar="NAME", help="The split to take where the data have several."
+    "--split-name", "split", metavar="NAME", help="Name of the split, if the data have several."
 )
 @options.searching("memory", "Memory limit (16G).  [default: what is left]")
 @options.as_json
@@ -32,7 +32,7 @@ from plancc_cli.words import in_flags, say
 def command(graph: str, output: str, data: tuple[str, ...], **given: Any) -> None:
     """Write GRAPH as a folder of .npy files, its rows sorted.
 
-    Whatever reads the folder maps the files into memory, and takes little memory itself. A
+    Commands that read the folder map its files into memory, and need little memory of their own. A
     MatrixMarket file or an edge list that does not fit into memory is sorted on the disk, beside
     the folder.
 

@@ -16,7 +16,7 @@ from plancc_datasets.dataset import DATASETS, dataset_options
 
 
 class DatasetGroup(click.Group):
-    """One command per data set; its options are the fields of the data set's dataclass."""
+    """The group with a command for every data set; options are fields of its dataclass."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(DATASETS)
@@ -104,5 +104,5 @@ def _dataset_command(name: str) -> click.Command:
 
 
 def data_path(output: str) -> str:
-    """``graph.mtx.gz`` -> ``graph.npz``."""
+    """Return the name of the vertex data: ``graph.mtx.gz`` -> ``graph.npz``."""
     return os.path.splitext(output.removesuffix(".gz"))[0] + ".npz"

@@ -1,6 +1,6 @@
-"""`plancc doctor`: what this installation has, what is missing, and whether it works.
+"""`plancc doctor`: checks of this installation: libraries, MPI, GPUs and the compiler.
 
-Whatever may hang, crash or take memory is tried in a separate process, with a time limit.
+Checks that may hang, crash or take memory run in a process of their own, with a time limit.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from plancc_cli.progress import progress
 
 OK, MISSING, FAILED = "ok", "missing", "failed"
 SECONDS = 60.0
-"""Time limit of a trial."""
+"""Seconds that a trial may take."""
 FIRST_SECONDS = 300.0
-"""Time limit of the trial of the compiler, which may have to compile its kernels first."""
+"""Seconds that the trial of the compiler may take; it may have to compile its kernels first."""
 MOST_CHARACTERS = 200
-"""Characters of an error that are shown."""
+"""Largest number of characters that are shown of an error."""
 NOT_SHOWN = ("test", "docs", "all")
-"""Extras that are of no use to those who run plancc."""
+"""Extras of the package that users do not need."""
 COMPILER = """
 import h5py, plancc, scipy.sparse
 from plancc import jit
@@ -49,7 +49,7 @@ assert world.allgather(world.rank) == [0, 1], "the ranks do not see each other"
 print("see each other" * (world.rank == 0))
 """
 AS_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
-"""Variables without which Open MPI starts no rank for root."""
+"""Variables that Open MPI needs to start ranks for root."""
 NO_DEVICE = "no CUDA device"
 TORCH = f"""
 import torch, torch.distributed as dist
@@ -63,12 +63,12 @@ print(", ".join(names) + "; NCCL " + version if there else {NO_DEVICE!r})
 
 @dataclass(frozen=True)
 class Check:
-    """Something that was looked at.
+    """The result of one check.
 
     Attributes:
         state: OK, MISSING or FAILED.
-        found: What is there, or what is wrong.
-        advice: What to do about it.
+        found: The version or device that was found, or the fault.
+        advice: What the user may do about a fault.
         needed: Whether the compiler needs it.
     """
 
@@ -115,9 +115,9 @@ def command() -> None:
 
 
 def trial(words: Sequence[str], seconds: float = SECONDS) -> tuple[bool, str]:
-    """Run a program that may hang: whether it succeeded, and its output or what is wrong with it.
+    """Run a program that may hang; return whether it succeeded, and its output or its fault.
 
-    All that it started is ended with it.
+    All processes that the program has started are ended with it.
     """
     from plancc.files import scratch_folder
 
@@ -151,7 +151,7 @@ def trial(words: Sequence[str], seconds: float = SECONDS) -> tuple[bool, str]:
 
 
 def _tried(name: str, words: Sequence[str], advice: str, **more: Any) -> Check:
-    """The check of a program that is run; `advice` is for one that fails."""
+    """Return the check of a program that is run; `advice` is for a failure."""
     good, text = trial(words, more.pop("seconds", SECONDS))
     return Check(name, OK if good else FAILED, text, "" if good else advice, **more)
 
@@ -175,7 +175,7 @@ def _versions() -> Iterator[Check]:
 
 
 def _dependencies() -> dict[str, tuple[str, bool]]:
-    """What plancc needs, by package: its extra ("" for none), whether on every machine."""
+    """Return packages: by name, its extra ("" for none), and whether all machines need it."""
     found: dict[str, tuple[str, bool]] = {}
     lines: list[str] = []
     with suppress(metadata.PackageNotFoundError):  # a source tree that is not installed
@@ -210,7 +210,7 @@ def _mpi() -> Iterator[Check]:
 
 
 def _asked_by_open_mpi() -> str:
-    """What Open MPI wants to be told before it starts ranks for this user, on these cores."""
+    """Return the options and variables that Open MPI needs here to start ranks."""
     cores = len(usable_cores())
     asks = f"more ranks than the {cores} cores need mpirun --oversubscribe"
     if os.geteuid() == 0 and not all(map(os.environ.get, AS_ROOT)):

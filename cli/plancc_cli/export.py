@@ -18,7 +18,7 @@ WEIGHTED = (".hgr", ".graph", ".metis")
 PART_VECTOR = re.compile(r"\.part(\.\d+)?$")
 NONZERO_PARTS = re.compile(r"\.part\.mtx$")
 OF_GRAPHS = ("normalize", "self_loops", "balance", "dims", "data")
-"""Parameters that, beside the reading options, are for a graph as the source."""
+"""Parameters for graphs; a plan as the source has neither these nor reading options."""
 
 
 @click.command(
@@ -41,7 +41,7 @@ OF_GRAPHS = ("normalize", "self_loops", "balance", "dims", "data")
     help=f"Write a plan as a folder for another framework: {', '.join(EXPORTS)}.",
 )
 @options.searching("normalize", default="none", otherwise="none")
-@click.option("--self-loops", is_flag=True, help="Add the identity first.")
+@click.option("--self-loops", is_flag=True, help="Add self loops (the identity) first.")
 @options.searching("balance", otherwise="nnz in .hgr, the graph's own weights in .graph")
 @options.searching("dims", "Widths d0,d1,...,dL, for balance work.")
 @options.searching("data", "Vertex data with the training mask, for balance train.")
@@ -143,7 +143,7 @@ def _export_owner(source: str, output: str) -> None:
 
 
 def _export_nonzero_owner(source: str, output: str) -> None:
-    """Write the part of every nonzero, counted from 1, since readers may drop zeros."""
+    """Write the part of every nonzero, counted from 1 because readers may drop zeros."""
     from scipy.io import mmwrite
     from scipy.sparse import csr_array
 

@@ -1,4 +1,4 @@
-"""`plancc`: the group of all commands, and the one place where errors become exit codes."""
+"""`plancc`: the group of all commands; errors become exit codes here."""
 
 from __future__ import annotations
 
@@ -52,18 +52,18 @@ SECTIONS = {
         "list": "List models, partitioners, samplers, formats, machines, objectives.",
     },
 }
-"""Commands and what they do, by section."""
+"""Commands with their short helps, by section."""
 WORDS = {name: words for each in SECTIONS.values() for name, words in each.items()}
 TRAIN = "Train from a plan: mpirun -n 4 plancc-run plan.h5"
 ON_RANKS = ("compile", "predict", "calibrate", "warm-up")
-"""Commands that a launcher may start on several ranks; others are for one process."""
+"""Commands that a launcher may start on several ranks; the others run on one process."""
 LAB = (
     *("accelerators", "calibrate", "inspect", "partition"),
     *("rehearse", "report", "simulate", "study"),
 )
 """Commands of the lab, each in a folder of its name."""
 LISTED = ("models", "partitioners", "samplers", "formats", "machines", "objectives")
-"""What `plancc list` lists."""
+"""Kinds of entries that `plancc list` lists."""
 LAST = "Others"
 """The section that the help shows in one line."""
 COMMANDS = Registry(
@@ -76,7 +76,7 @@ COMMANDS = Registry(
 
 
 class LazyGroup(Interruptible, click.Group):
-    """Imports a command's module when it is asked for, so that ``plancc --help`` is quick."""
+    """The group, which imports the module of a command at its first use: ``--help`` is quick."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -132,7 +132,7 @@ def command() -> None:
 
 
 def run() -> None:
-    """Do what the command line says: one sentence on stderr and exit code 0, 1 or 2."""
+    """Run the command line; an error is one sentence on stderr and exit code 1 or 2."""
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # in a process of somebody else's
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

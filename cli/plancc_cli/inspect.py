@@ -19,7 +19,7 @@ FIGURES = "Figures"
 SECTIONS = {
     FIGURES: ("per_part", "ranks", "topology"),
     "Epoch": ("dims", "machine", "boundary_sampling"),
-    "Fresh mini-batches": options.batch_names(),
+    "Fresh mini-batches": options.OF_BATCHES,
     "Output": options.OUTPUT,
 }
 
@@ -31,15 +31,13 @@ SECTIONS = {
     "--boundary-sampling",
     metavar="P,...",
     **options.shares("shares between 0 and 1, such as 0.1 or 1,0.1,0", most=1),
-    help="Shares of boundary rows that an epoch keeps (BNS-GCN): adds words and memory, with "
-    "--dims.",
+    help="Shares of boundary rows that an epoch keeps (BNS-GCN); with --dims, add the words and "
+    "the memory for every share.",
 )
 @click.option("--per-part", is_flag=True, help="One line for every part.")
-@click.option(
-    "--ranks", type=int, help="Figures when run on fewer ranks than parts (parts are merged)."
-)
+@click.option("--ranks", type=int, help="Figures for fewer ranks than parts; parts are merged.")
 @options.searching(
-    "topology", "What travels inside and between nodes, such as 4x8; the plan's own by default."
+    "topology", "Rows and messages inside and between nodes, such as 4x8.  [default: the plan's]"
 )
 @options.fresh_batches
 @options.as_data

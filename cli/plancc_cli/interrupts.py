@@ -1,6 +1,6 @@
-"""Ctrl-C before and after a program answers signals itself.
+"""The effect of Ctrl-C before a program answers signals itself.
 
-Imports next to nothing, since a signal may come meanwhile.
+The module imports next to nothing, since a signal may come during an import.
 """
 
 import _signal  # type: ignore[import-not-found]  # `signal` makes its enumerations first

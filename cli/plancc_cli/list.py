@@ -1,6 +1,6 @@
 """`plancc list WHAT [NAME]`: models, partitioners, samplers, formats, machines, objectives.
 
-The registries answer, so entries of third parties appear like the built-in ones.
+The facts come from the registries, so entries of third parties are listed too.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ KINDS = {Hypergraph: "hypergraphs", WeightedGraph: "graphs"}
 
 
 def _about(declared: type) -> str:
-    """A class's own docstring without its attributes; "" where it has none."""
+    """Return the docstring of a class without its attributes; "" if there is no docstring."""
     return docstring(declared).split("\n\nAttributes:")[0].replace("`", "")
 
 
 def _of_class(declared: type, fields: Iterable[Field[Any]]) -> dict[str, Any]:
-    """What a class says of itself: its first sentence, all of it, and its options by flag."""
+    """Return facts of a class: first sentence and all of its docstring, its options by flag."""
     about, told = _about(declared), {}
     for field in fields:
         default = default_in_words(field)
@@ -50,7 +50,7 @@ def _of_class(declared: type, fields: Iterable[Field[Any]]) -> dict[str, Any]:
 
 
 def _each(registry: Registry, describe: Callable[[Any], dict[str, Any]]) -> Entries:
-    """The facts about every entry; of one that cannot be loaded, why."""
+    """Return facts about every entry; for an entry that cannot be loaded, the reason."""
     found = {}
     for name in registry:
         try:
@@ -153,7 +153,7 @@ def _listing(
 
 
 def _print_all(found: Entries) -> None:
-    """One line for every entry."""
+    """Print one line for every entry."""
     width = max(map(len, found))
     for name, entry in found.items():
         more = []
@@ -165,7 +165,7 @@ def _print_all(found: Entries) -> None:
 
 
 def _print_one(name: str, entry: dict[str, Any]) -> None:
-    """Everything about an entry."""
+    """Print all facts about an entry."""
     for line in f"{name}: {entry.get('about') or entry['what']}\n".split("\n"):
         say(line)
     for key, value in entry.items():
@@ -182,7 +182,7 @@ def _print_one(name: str, entry: dict[str, Any]) -> None:
 
 @click.group("list", subcommand_metavar="WHAT [NAME]", options_metavar="")
 def command() -> None:
-    """List what there is of a kind, or explain one of it: plancc list models hp."""
+    """List all entries of a kind, or explain one: plancc list models hp."""
 
 
 for each in (

@@ -1,4 +1,4 @@
-"""The entry point of `plancc`; all that takes time to import comes after signals are answered."""
+"""The entry point of `plancc`; signals are answered before the slow imports begin."""
 
 from __future__ import annotations
 

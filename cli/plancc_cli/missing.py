@@ -1,4 +1,4 @@
-"""What to say of a library that is not installed. Imports none itself."""
+"""Sentences about libraries that are not installed; the module imports no such library."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from plancc.errors import BackendUnavailable
 
 
 def missing_library(error: BaseException) -> str | None:
-    """A sentence on the library; None for other errors, and where a module of ours is missing."""
+    """Return a sentence about a missing library; None for other errors and for plancc's modules."""
     if not isinstance(error, ModuleNotFoundError) or not error.name:
         return None
     name = error.name.partition(".")[0]
@@ -22,7 +22,7 @@ def missing_library(error: BaseException) -> str | None:
 
 @contextmanager
 def imports_of(program: str) -> Iterator[None]:
-    """A block that imports what a program needs: a sentence, exit code 1 where it is missing."""
+    """End the program with a sentence and exit code 1 if an import of the block is missing."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -33,10 +33,10 @@ def imports_of(program: str) -> Iterator[None]:
 
 
 def require(user: str, *libraries: str, advice: str = "") -> None:
-    """Refuse, before any work, a picture or a page whose libraries are not installed.
+    """Refuse a picture or a page if its libraries are not installed.
 
     Raises:
-        BackendUnavailable: Names the first that is missing.
+        BackendUnavailable: A library is missing; the message names the first.
     """
     for name in libraries:
         if find_spec(name) is None:

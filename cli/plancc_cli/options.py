@@ -1,4 +1,4 @@
-"""Options of commands, made from the fields of dataclasses (`plancc.fields`); sections of helps."""
+"""Options of commands, made from fields of dataclasses (`plancc.fields`); helps by section."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 MOST = 2**31 - 1
-"""Largest of several whole numbers, and of widths."""
+"""Largest whole number of an option with several numbers, and largest width."""
 FLAGS = {
     "bias": "--bias/--no-bias",
     "keys": "--key",
@@ -43,29 +43,29 @@ FLAGS = {
     "sampler_options": "--sampler-option",
     "value_dtype": "--dtype",
 }
-"""Flags that are not the parameter's name."""
+"""Flags by parameter, where the flag is not made from the name of the parameter."""
 
 
 def flag_of(name: str) -> str:
-    """The flag of a parameter."""
+    """Return the flag of a parameter."""
     return FLAGS.get(name, f"--{name.replace('_', '-')}")
 
 
 def in_words(text: str) -> str:
-    """A text that names parameters in backticks, with their flags in place."""
+    """Return a text with every parameter in backticks replaced by its flag."""
     return re.sub(r"`([a-z_]+)`", lambda found: flag_of(found[1]), text)
 
 
 def option_of(
     field: Field[Any], *others: Field[Any], who: str = "", **settings: Any
 ) -> click.Option:
-    """The option of a field, None where it is not given.
+    """Return the option of a field; its value is None if the option is not given.
 
     Parameters:
-        *others (dataclasses.Field): Fields of other classes with the same name. If one has another
-            type, the option takes text, which `of_class` reads.
-        who: Whose option it is, for the help text.
-        **settings: Passed to `click.Option`; ``help``, or ``otherwise``, in place of the field's.
+        *others (dataclasses.Field): Fields of other classes with the same name. If the types
+            differ, the option takes text, and `of_class` reads the text.
+        who: Names of the classes that have the option, for the help; "" if all have it.
+        **settings: Arguments of `click.Option`; ``help`` and ``otherwise`` replace the field's.
     """
     kind = kind_of(field) if len({kind_of(each) for each in (field, *others)}) == 1 else "str"
     types = {"int": int, "float": float, "Path": click.Path()}
@@ -76,7 +76,8 @@ def option_of(
     if default is None:
         note = ""
     else:
-        note = "  [required]" if default == "required" else f"  [default: {default}]"
+        required = f"  [required with {who}]" if who else "  [required]"
+        note = required if default == "required" else f"  [default: {default}]"
     if kind == "bool":
         settings.setdefault("is_flag", True)
     elif "callback" in settings:  # it reads the text
@@ -97,7 +98,7 @@ def option_of(
 def _numbers(
     field: Field[Any], context: click.Context, parameter: click.Parameter, text: str | None
 ) -> Any:
-    """Read whole numbers with commas between them."""
+    """Return the whole numbers of a text with commas between them."""
     if text is None:
         return None
     try:
@@ -117,7 +118,7 @@ def _check(
 
 
 def sections_of(options: Iterable[Field[Any]]) -> dict[str, tuple[str, ...]]:
-    """Names of options by the section of the help that they stand in."""
+    """Return names of options by the title of their section in the help."""
     found: dict[str, tuple[str, ...]] = {}
     for each in options:
         title = each.metadata["section"]
@@ -126,7 +127,7 @@ def sections_of(options: Iterable[Field[Any]]) -> dict[str, tuple[str, ...]]:
 
 
 def with_options(options: Iterable[click.Option]) -> Decorator:
-    """A decorator that adds options to a command."""
+    """Return a decorator that adds options to a command."""
 
     def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
         known = getattr(function, "__click_params__", [])
@@ -137,13 +138,13 @@ def with_options(options: Iterable[click.Option]) -> Decorator:
 
 
 Declared = dict[str, dict[str, Field[Any]]]
-"""Options of several classes: by name, the field of every class that has it."""
+"""Options of several classes: by name of the option, its field by name of the class."""
 
 
 def fields_of(
     declared: Mapping[str, Mapping[str, Field[Any]]], taken: Collection[str] = ()
 ) -> Declared:
-    """Options of several classes.
+    """Return the options of several classes.
 
     Parameters:
         declared: Options of a class by the name of the class.
@@ -158,10 +159,10 @@ def fields_of(
 
 
 def of_class(given: Mapping[str, Any], fields: Mapping[str, Field[Any]]) -> dict[str, Any]:
-    """The given options; texts become values of the types of a class's fields.
+    """Return the given options; texts become values in the types of the fields of a class.
 
     Raises:
-        InputError: If a text is no value of the field's type.
+        InputError: If a text is not a value of the type of the field.
     """
     found = dict(given)
     for name in given.keys() & fields.keys():
@@ -171,7 +172,7 @@ def of_class(given: Mapping[str, Any], fields: Mapping[str, Field[Any]]) -> dict
 
 
 class Sections(Interruptible):
-    """A command whose help shows its options in sections, or the common options first.
+    """A command; its help shows the common options alone, or all options in sections.
 
     Parameters:
         sections: Names of parameters by the title of their section; the others stand in "Other".
@@ -207,7 +208,7 @@ class Sections(Interruptible):
         return self._help_option
 
     def records(self, ctx: click.Context) -> dict[str, tuple[str, str]]:
-        """Flags and help of every option, by the name of its parameter."""
+        """Return flags and help of every option, by the name of its parameter."""
         return {
             str(p.name): _plain(*record)
             for p in self.get_params(ctx)
@@ -231,12 +232,12 @@ class Sections(Interruptible):
 READING_TOPIC = "Reading the graph"
 """Title of the section of the reading options, which only ``--help all`` shows."""
 ALL = "all"
-"""The topic of ``--help`` that shows all options, and a key of the context's `meta` then."""
+"""The topic of ``--help`` for all options; then it is a key of the context's `meta` too."""
 _RANGE = r"-?[\d.]*<?=?x(?:[<>]=?-?[\d.]+)?"
 
 
 def _plain(flags: str, words: str) -> tuple[str, str]:
-    """A line of a help without ranges, which errors name, and with short names of types."""
+    """Return a line of a help with short names of types, and without ranges, which errors name."""
     flags = re.sub(r" (INTEGER|FLOAT)( RANGE)?$", " N", flags)
     words = re.sub(rf"; {_RANGE}\]", "]", words)
     return flags, re.sub(rf"\s*\[{_RANGE}\]", "", words)
@@ -271,10 +272,10 @@ def _show_help(ctx: click.Context, option: click.Parameter, topic: str | None) -
 
 
 NO_PLANS = (".json", ".npy", ".toml", ".html")
-"""Extensions, besides the extensions of graphs, of files that are no plans."""
+"""Extensions of files that are neither graphs nor plans."""
 
 FORM = "plancc.form"
-"""Key of the context's `meta`."""
+"""Key of the form of output in the context's `meta`."""
 
 
 def _set_form(context: click.Context, parameter: click.Parameter, given: bool) -> None:
@@ -293,12 +294,12 @@ def _form_option(flag: str, words: str) -> Decorator:
 
 
 def form() -> str:
-    """What a command prints in place of a table: "json" or "csv"; "" for the table."""
+    """Return the form of what a command prints: "json", "csv", or "" for text."""
     return str(click.get_current_context().meta.get(FORM, "")).removeprefix("--")
 
 
 def together(*decorators: Decorator) -> Decorator:
-    """Several options as one decorator, in this order in the help."""
+    """Return one decorator that adds several options, in this order in the help."""
 
     def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
         for decorator in reversed(decorators):
@@ -314,17 +315,17 @@ as_data = together(as_json, _form_option("csv", "Print CSV instead of a table.")
 """The options ``--json`` and ``--csv`` of commands that print tables, which `form` reads."""
 
 OUTPUT = ("as_json", "as_csv", "quiet", "verbose")
-"""Parameters of `as_data` and `plancc_cli.progress.verbosity`, for the sections of a help."""
+"""Parameters of `as_data` and `plancc_cli.progress.verbosity`, for a section of a help."""
 COMMANDS_OWN = (
     *("no_data", "split_name", "graph", "model", "num_parts", "command", "observer", "report"),
     *("help", "json", "as_json", "csv", "as_csv", "quiet", "verbose", "output", "parts", "dtype"),
     *("no_self_loops", "compress", "plan", "plans", "per_part", "ranks", "boundary_sampling"),
 )
-"""Parameters of `plancc.compile` and of the commands with generated options, beside `FIELDS`."""
+"""Names of parameters of `plancc.compile` and of commands that are not in `FIELDS`."""
 
 
 def pairs(needed: str, **how: Any) -> dict[str, Any]:
-    """Settings of an option ``NAME=VALUE`` that may be repeated; see `parsed_pairs`."""
+    """Return settings of an option ``NAME=VALUE`` that may be repeated; see `parsed_pairs`."""
 
     def parse(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> Any:
         return parsed_pairs(parameter.opts[0], given, needed, **how)
@@ -340,12 +341,12 @@ def parsed_pairs(
     rename: Callable[[str], str] = str,
     empty: str = "",
 ) -> dict[str, str] | None:
-    """The pairs ``NAME=VALUE`` of an option; None: there are none.
+    """Return values by name from the texts ``NAME=VALUE`` of an option; None if there are no texts.
 
     Parameters:
-        needed: What is to be given, for errors.
-        divide: Splits a text at its "=".
-        empty: The name whose value may be left out.
+        needed: The form of a text, for errors.
+        divide: Function that splits a text at its "=".
+        empty: Name that needs no value.
     """
     found: dict[str, str] = {}
     for text in given:
@@ -359,7 +360,7 @@ def parsed_pairs(
 
 
 def shares(needed: str, most: float | None = None) -> dict[str, Any]:
-    """Settings of an option of numbers with commas between them; `most`: each is in 0..most."""
+    """Return settings of an option of several numbers; with `most`, each must be in 0..most."""
 
     def parse(
         context: click.Context, parameter: click.Parameter, text: str | None
@@ -393,7 +394,7 @@ TITLES = {"metis": "METIS", "kahypar": "KaHyPar", "kaminpar": "KaMinPar", "mtkah
 
 
 def size(text: str | int) -> int:
-    """Read bytes, with K, M, G or T for powers of 1024."""
+    """Return a number of bytes from a text; K, M, G and T stand for powers of 1024."""
     found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)([KMGT]?)", str(text).strip().upper())
     number = int(float(found[1]) * 1024 ** " KMGT".index(found[2] or " ")) if found else 0
     if not number:
@@ -402,7 +403,7 @@ def size(text: str | int) -> int:
 
 
 class NameIn(click.ParamType):
-    """One of the names in a registry; the error lists them."""
+    """The type of an option that takes a name in a registry; its error lists the names."""
 
     name = "name"
 
@@ -422,13 +423,13 @@ class NameIn(click.ParamType):
 
 
 NAMED = pairs("NAME=VALUE", rename=lambda name: name.replace("-", "_")) | {"metavar": "NAME=VALUE"}
-"""Settings of an option that names others: --model-option, --sampler-option."""
+"""Settings of --model-option and --sampler-option, which take another option by name."""
 
 
 def convolution_of(model: str, choices: Mapping[str, Any], has_types: bool = False) -> Convolution:
-    """The convolution of a model of `plancc-run`, for plans with types or without.
+    """Return the convolution of a model of `plancc-run`, for plans with types or without.
 
-    Those by relation and a third party's are imported, with torch.
+    Convolutions by relation, and of third parties, are imported together with torch.
     """
     from plancc.plan.convolutions import CONVOLUTIONS, Convolution
     from plancc_runtime.nn import is_own, model_of
@@ -441,7 +442,7 @@ def convolution_of(model: str, choices: Mapping[str, Any], has_types: bool = Fal
 
 
 def refuse_swapped(kind: str, name: str) -> None:
-    """InputError if a partitioner is given for a model, or a model for a partitioner."""
+    """Raise InputError if a partitioner is given for a model, or a model for a partitioner."""
     from plancc.models import MODELS
     from plancc.models.problem import Hypergraph
 
@@ -456,69 +457,65 @@ def refuse_swapped(kind: str, name: str) -> None:
 
 
 def taken() -> set[str]:
-    """Names of plancc's own options, which a model's option cannot have on the command line."""
+    """Return names of plancc's own options, which options of models cannot have."""
     return {*FIELDS, *READING, *COMMANDS_OWN}
 
 
-def taken_beside_batches() -> set[str]:
-    """Names that a sampler's option cannot have: `taken`, and options of mini-batches."""
-    from plancc.models.stochastic import StochasticModel
-
-    return taken() | {each.name for each in options_of(StochasticModel)}
+SAMPLING = ("sampler", "batch_size", "fanouts", "sampler_options")
+"""Parameters that say how mini-batches are drawn."""
 
 
-def sampler_fields() -> Declared:
-    """Options of all samplers, also of third parties."""
-    from plancc.sampling import SAMPLERS
-
-    samplers = SAMPLERS.loaded()
-    declared = {name: {f.name: f for f in options_of(s)} for name, s in samplers.items()}
-    return fields_of(declared, taken_beside_batches())
-
-
-def sampling(default: str, of_models: Declared | None = None) -> Decorator:
-    """How mini-batches are drawn.
-
-    A parameter ``sampler`` and one for every option of a sampler, None where not given.
+def sampling(default: str) -> Decorator:
+    """Return a decorator that adds the options `SAMPLING`; their values are None if not given.
 
     Parameters:
-        default: The sampler's default in words.
-        of_models: Options of the models that the command takes too.
+        default: Default of --sampler in words.
     """
-    from plancc.sampling import SAMPLERS
+    from plancc.sampling import SAMPLERS, sampler_options
 
+    fields = sampler_options()
     chosen = click.Option(
         ["--sampler"],
         type=NameIn("sampler", SAMPLERS),
         metavar="NAME",
         help=f"Sampler of batches: {', '.join(SAMPLERS)}.  [default: {default}]",
     )
-    own = []
-    for name, fields in sampler_fields().items():
-        first = next(iter(fields.values()))
-        others = (of_models or {}).get(name, {}).values()
-        who = "" if len(fields) > 2 else ", ".join(fields)
-        own.append(option_of(first, *others, who=who))
-    return with_options([chosen, *own])
+    named = click.Option(
+        ["--sampler-option", "sampler_options"],
+        help="Another option of the sampler, such as keep=0.1; may be repeated.",
+        **NAMED,
+    )
+    fanouts = option_of(fields["fanouts"], who="neighbour")
+    return with_options([chosen, option_of(fields["batch_size"]), fanouts, named])
 
 
-def batch_names() -> tuple[str, ...]:
-    """Parameters of `fresh_batches`, for the sections of a help."""
-    return ("batches", "seed", "sampler", "batch_size", *sampler_fields())
+def named_options(given: dict[str, Any]) -> dict[str, Any]:
+    """Remove ``--sampler-option`` from `given`, and return the options of samplers in it."""
+    from plancc.sampling import read_option
+
+    named = given.pop("sampler_options", None) or {}
+    for name in named:
+        if name in taken() or name == "batches":
+            raise InputError(f"--sampler-option {name}: no option of a sampler; see --{name}")
+    return {name: read_option(name, text) for name, text in named.items()}
+
+
+OF_BATCHES = ("batches", "seed", *SAMPLING)
+"""Parameters of `fresh_batches`, for a section of a help."""
 
 
 def of_batches(batches: int | None, given: dict[str, Any]) -> dict[str, Any]:
-    """The options of `fresh_batches` that are given; InputError for them without --batches."""
+    """Return the given options of `fresh_batches`; raise InputError if --batches is missing."""
     chosen = {name: value for name, value in given.items() if value is not None}
     if batches is None and chosen:
         raise InputError(
             f"`{next(iter(chosen))}` is for mini-batches: give their number by `batches` too"
         )
-    return chosen
+    return chosen | named_options(chosen)
 
 
 def refuse_given(names: Iterable[str], why: str) -> None:
-    """InputError for the first of these options that the command line gives, whatever its value."""
+    """Raise InputError for the first of these options that the command line gives."""
     source = click.get_current_context().get_parameter_source
     for name in names:
         if source(name) is ParameterSource.COMMANDLINE:
@@ -526,7 +523,7 @@ def refuse_given(names: Iterable[str], why: str) -> None:
 
 
 def check_output(output: str, *others: str | None) -> None:
-    """Refuse, before any work, an output that cannot be written, or that the command uses twice."""
+    """Refuse an output that cannot be written, or that the command uses twice."""
     from plancc.files import check_target
 
     check_target(output)
@@ -535,14 +532,14 @@ def check_output(output: str, *others: str | None) -> None:
 
 
 def check_inputs(*paths: str | None) -> None:
-    """Refuse, before any work, an input that is missing."""
+    """Raise InputError for the first file or folder that is missing."""
     for path in filter(None, paths):
         if not os.path.exists(path):
             raise InputError(f"{path}: no such file")
 
 
 def check_plan_output(output: str, *inputs: str | None) -> None:
-    """`check_output`, and refuse a plan by the name of a graph or of a text."""
+    """Do `check_output`, and refuse a name whose extension is not of a plan."""
     check_output(output, *inputs)
     name = output.lower().removesuffix(".gz")
     taken = {extension for graphs in FORMATS.loaded().values() for extension in graphs.extensions}
@@ -551,7 +548,7 @@ def check_plan_output(output: str, *inputs: str | None) -> None:
 
 
 def check_writable_format(output: str, *others: str) -> None:
-    """Refuse, before any work, an output extension of no writable graph format."""
+    """Refuse an output whose extension is of no graph format that can be written."""
     known: list[str] = []
     for name in FORMATS:
         format = FORMATS[name]
@@ -578,7 +575,7 @@ def _parse_dims(text: str) -> list[int]:
 
 
 def read_by(parse: Callable[[str], Any]) -> Any:
-    """A callback that reads the text of an option, if there is one."""
+    """Return a callback that reads the text of an option; it returns None if there is no text."""
     return lambda context, parameter, text: None if text is None else parse(text)
 
 
@@ -589,7 +586,7 @@ def _parse_columns(text: str) -> tuple[str, ...]:
 
 
 def parse_share(name: str, text: str) -> float:
-    """The share that a text says: 3% or 0.03."""
+    """Return the share from a text such as 3% or 0.03."""
     found = re.fullmatch(r"([0-9]*\.?[0-9]+)(%?)", text.strip(), re.ASCII)
     if not found:
         raise InputError(f"`{name}` '{text}': give a share such as 3% or 0.03")
@@ -615,41 +612,41 @@ READERS: dict[str, dict[str, Any]] = {
         for name in ("max_extra_volume", "max_moves")
     },
 }
-"""Settings of options whose texts are read in a way of their own."""
+"""Settings by parameter, for options whose texts need another reader."""
 FIELDS = {each.name: each for one in (SearchOptions, PlanOptions) for each in options_of(one)}
 
 
 def field_option(field: Field[Any], **settings: Any) -> click.Option:
-    """The option of a field, with the field's default, or other settings."""
+    """Return the option of a field with the default of the field; `settings` replace others."""
     known: dict[str, Any] = {"default": field.default, **READERS.get(field.name, {}), **settings}
     return option_of(field, **known)
 
 
 def searching(name: str, help: str | None = None, **settings: Any) -> Decorator:
-    """One option of `SearchOptions` or `PlanOptions`, perhaps with another help."""
+    """Return a decorator that adds an option of `SearchOptions` or `PlanOptions` to a command."""
     return with_options([field_option(FIELDS[name], **({"help": help} if help else {}) | settings)])
 
 
 reading = with_options([field_option(each) for each in options_of(ReadOptions)])
-"""All options that say how a graph is read: of `compile` and `convert`."""
+"""A decorator that adds all options for reading a graph: of `compile` and `convert`."""
 reading_flags = with_options(
     [field_option(each) for each in options_of(ReadOptions) if each.name in READING_FLAGS]
 )
-"""The reading options of every format, for commands whose graphs `convert` may prepare."""
+"""A decorator that adds the reading options of all formats, for commands other than these."""
 predicted_epoch = together(
     searching(
         "dims",
-        "Widths d0,d1,...,dL of the layers; inspect and compare then add words, bytes and memory "
-        "of training a GCN.  [default: the widths of the compilation, or of its features "
+        "Widths d0,d1,...,dL of the layers; with them inspect and compare add words, bytes and "
+        "memory of training a GCN.  [default: the widths of the compilation, or of its features "
         f"and labels, or {','.join(map(str, DEFAULT_DIMS))}]",
     ),
     searching(
         "machine",
-        "A machine that comes with plancc, or a file of yours.  [default: the one that the plan "
-        f"was compiled for, or {DEFAULT_MACHINE}]",
+        "Machine of the predictions: a name (see plancc list machines), or your own file.  "
+        f"[default: the machine that the plan was compiled for, or {DEFAULT_MACHINE}]",
     ),
 )
-"""The epoch that a command predicts for a plan."""
+"""A decorator that adds the options of a predicted epoch."""
 fresh_batches = together(
     click.option(
         "--batches", type=int, metavar="NUMBER", help="Add figures of this many fresh mini-batches."
@@ -657,4 +654,4 @@ fresh_batches = together(
     searching("seed", "Random seed of the batches.  [default: 0]", default=None),
     lambda function: sampling("the plan's own, or uniform")(function),
 )
-"""``--batches``, and what says which ones; see `of_batches`."""
+"""A decorator that adds ``--batches`` and the options of these batches; see `of_batches`."""

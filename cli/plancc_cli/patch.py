@@ -1,4 +1,4 @@
-"""`plancc patch`: a plan file and changes of its graph to a plan file."""
+"""`plancc patch`: a plan and changes of its graph become a new plan."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from plancc.plan.plan import Plan
 
 COUNTS = ("rows_moved", "rows_added", "rows_removed")
-"""Figures of a patch in its provenance."""
+"""Names of the figures that the provenance of a patched plan has."""
 LISTS: Any = {"type": click.Path(), "multiple": True, "metavar": "EDGES"}
-"""Settings of options for edges, of plans with types by relation."""
+"""Settings of --add and --remove; plans with types have one file for each relation."""
 
 
 @click.command(
@@ -36,8 +36,10 @@ LISTS: Any = {"type": click.Path(), "multiple": True, "metavar": "EDGES"}
 @click.option("-o", "--output", required=True, type=click.Path(), help="The plan file to write.")
 @click.option("--graph", type=click.Path(), help="The whole changed graph.")
 @click.option("--add", **LISTS, help="Edges that the graph gains.")
-@click.option("--remove", **LISTS, help="Edges that it loses, first.")
-@options.searching("data", "Features, labels and masks of all vertices, where some are new.")
+@click.option(
+    "--remove", **LISTS, help="Edges that the graph loses; they go before others are added."
+)
+@options.searching("data", "Features, labels and masks of all vertices, if some vertices are new.")
 @click.option(
     "--migration",
     type=click.Path(),
@@ -61,9 +63,9 @@ def command(
 ) -> None:
     """Make the plan of a changed graph from PLAN; few rows change their owner.
 
-    Lists of edges have lines "u v" or "u v weight", with the ids of the source; of a plan with
-    types, RELATION=EDGES is the list of a relation, destination first. --graph is read as the
-    source of PLAN was; a folder of `plancc convert` is read as it is."""
+    EDGES is a file with lines "u v" or "u v weight", with the ids of the source. For a plan with
+    types, RELATION=EDGES is the file of a relation; its lines begin with the destination. --graph
+    is read as the source of PLAN was; a folder of `plancc convert` is read as it is."""
     import plancc
     from plancc.patching import moves_of, write_moves
     from plancc.report.provenance import decoded
@@ -107,7 +109,7 @@ def command(
 
 
 def _edges(plan: Plan, name: str, texts: tuple[str, ...]) -> Any:
-    """The lists of an option: by relation, of a plan with types."""
+    """Return the file of an option; for a plan with types, files by relation."""
     if plan.header.types is not None:
         return options.parsed_pairs(f"--{name}", texts, "RELATION=EDGES: the plan has types")
     if len(texts) > 1:

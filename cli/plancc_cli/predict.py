@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     "--weights",
     required=True,
     type=click.Path(),
-    help="Weights as plancc-run --save writes them: they say which network they belong to.",
+    help="Weights that plancc-run --save has written; the file describes the network too.",
 )
 @click.option(
     "-o",
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 @click.option(
     "--ids",
     metavar="ID,...|FILE",
-    help="Answer for these vertices alone, by the source's ids: a list, or a file with one a line.",
+    help="Predict these vertices alone: ids of the source, or a file with one id a line.",
 )
 @click.option(
     "--links",
     type=click.Path(),
-    help="Score these links alone, by weights trained on links: a file with source,target a line.",
+    help="Score these links alone, by weights of link prediction: a file with lines source,target.",
 )
 @options.with_options(
     [
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
         click.Option(
             ["--ranks"],
             type=click.IntRange(min=1),
-            help="Ranks, as threads of this process.  [default: 1, of a grid plan its ranks]",
+            help="Ranks, as threads of this process.  [default: 1; for a grid plan its ranks]",
         ),
         *map(run_option, ("threads", "device", "timeout")),
     ]
@@ -71,14 +71,14 @@ def command(
     device: str,
     timeout: float,
 ) -> None:
-    """Write class and probabilities of every vertex of PLAN, or its numbers, by saved weights.
+    """Predict class and probabilities, or the numbers, of every vertex of PLAN by saved weights.
 
     \b
         plancc-run plan.h5 --epochs 100 --save weights.npz
         plancc predict other.h5 --weights weights.npz -o classes.csv
         plancc predict plan.h5 --weights weights.npz --ids 17,42 --ranks 4
 
-    No option of the network is needed. Rows stand in the source's order, with its ids. Under
+    The weights describe their network. Rows are in the order of the source, with its ids. Under
     mpirun or torchrun every process is a rank.
     """
     if is_graph(plan):

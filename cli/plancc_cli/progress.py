@@ -1,4 +1,4 @@
-"""What a long command says on stderr while it works, and the command line that it records."""
+"""Progress of long commands on stderr, and the command line that plans record."""
 
 from __future__ import annotations
 
@@ -23,10 +23,12 @@ if TYPE_CHECKING:
     from plancc.search.record import Trial
 
 EVERY = 10.0
-"""Seconds between two lines."""
+"""Seconds between two lines of progress."""
+WORDS = {"price": "estimate candidates", "lower": "write tables"}
+"""Plain words for stages of the compiler, by name."""
 QUIET, USUAL, VERBOSE = -1, 0, 1
 VERBOSITY = "plancc.verbosity"
-"""Key of the context's `meta`."""
+"""Key of the level in the context's `meta`."""
 COMPILING = (
     "compiling kernels, once after an installation (`plancc warm-up` does it ahead); "
     "not counted in seconds"
@@ -34,7 +36,7 @@ COMPILING = (
 
 
 def command_line() -> str:
-    """The command line as it was typed, for the provenance, which is UTF-8."""
+    """Return the command line as it was typed, as UTF-8 for the provenance."""
     line = shlex.join(["plancc", *sys.argv[1:]])
     return line.encode("utf-8", "backslashreplace").decode()
 
@@ -64,21 +66,22 @@ verbose = _level_option(
 
 
 def verbosity(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options ``-q`` and ``-v`` of a command that searches."""
+    """Add the options ``-q`` and ``-v`` to a command that searches."""
     return quiet(verbose(command))
 
 
 def verbosity_level() -> int:
-    """QUIET, USUAL or VERBOSE, as the command that runs was asked for."""
+    """Return the level of the command that runs: QUIET, USUAL or VERBOSE."""
     return int(click.get_current_context().meta.get(VERBOSITY, USUAL))
 
 
 class Progress:
-    """The stage at work, its seconds, and the best that it has found so far.
+    """The present stage of a command, its seconds, and the best result of its search so far.
 
     Parameters:
-        say: Prints a line for every stage that is done, and for every step of a search.
-        budget: Seconds for the search.
+        say: Function that prints a line for every finished stage and every step of a search; None
+            prints no lines.
+        budget: Seconds for the search; None without a limit.
     """
 
     def __init__(self, say: Callable[[str], None] | None, budget: float | None = None) -> None:
@@ -88,9 +91,10 @@ class Progress:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """An observer of the compiler."""
+        """Note the stage `name` while a block runs; it is an observer of the compiler."""
         outer = self._stage, self._found, self._start
-        inside = f"{self._stage}, {name}" if self._stage else name
+        words = WORDS.get(name, name)
+        inside = f"{self._stage}, {words}" if self._stage else words
         self._stage, self._found, self._start = inside, "", wall_seconds()
         try:
             yield
@@ -100,11 +104,11 @@ class Progress:
             self._stage, self._found, self._start = outer
 
     def seconds(self) -> float:
-        """Seconds of the stage at work."""
+        """Return the seconds of the present stage."""
         return wall_seconds() - self._start
 
     def incumbent(self, who: str, objective: str, trial: Trial) -> None:
-        """Take note of a step of a search: it may have found the best so far."""
+        """Note a step of a search, and its value if the step found the best so far."""
         from plancc_cli.tables import objective_words
 
         value = objective_words(objective, trial.value)
@@ -114,11 +118,11 @@ class Progress:
             self._say(f"    {who}: {trial.step}: {objective} {value}{' *' * trial.best}")
 
     def note(self, words: str) -> None:
-        """Say this of the stage at work."""
+        """Set the words that follow the present stage in its line."""
         self._found = words
 
     def line(self) -> str:
-        """What is done at this moment; empty between stages."""
+        """Return a line about the present stage; "" between stages."""
         if not self._stage:
             return ""
         compiler = compilation()
@@ -135,7 +139,7 @@ class Progress:
 
 @contextmanager
 def progress(budget: float | None = None) -> Iterator[Progress]:
-    """Say on stderr how far the work is, a line every `EVERY` seconds.
+    """Print on stderr how far the work is, a line every `EVERY` seconds.
 
     Parameters:
         budget: Seconds for the search.
@@ -168,8 +172,8 @@ def progress(budget: float | None = None) -> Iterator[Progress]:
 
 @contextmanager
 def warnings_on_stderr(program: str = "plancc") -> Iterator[None]:
-    """Show the library's warnings, one line each as they come, on stderr, and rank 0's word that
-    kernels are compiled."""
+    """Print warnings of the library on stderr as they come, one line each; rank 0 also prints
+    that kernels are being compiled."""
     from plancc.errors import PlanccWarning
 
     def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:

@@ -1,4 +1,4 @@
-"""What a command does on several ranks, and how all of them end with one sentence and exit code."""
+"""Work of a command on several ranks, which all end with one sentence and one exit code."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from plancc_runtime.transport.base import Transport
 
 ALONE = 3
-"""Seconds after which a rank that ends before it can talk to others speaks for itself."""
+"""Seconds that a rank waits for rank 0 before the rank prints its own error."""
 
 
 class RankJob:
     """The ranks of a command.
 
     Parameters:
-        program: Its name, for messages.
-        command: Its options, for messages.
+        program: Name of the program, for messages.
+        command: The command; messages name its options.
     """
 
     def __init__(self, program: str, command: click.Command) -> None:
@@ -46,7 +46,7 @@ class RankJob:
         timeout: float,
         work: Callable[[Transport], None],
     ) -> int:
-        """Do `work` on a number of threads, or on the ranks of a launcher; the exit code."""
+        """Do `work` on threads, or on the ranks of a launcher, and return the exit code."""
         try:
             if math.isnan(timeout):
                 raise InputError(f"--timeout {timeout}: seconds are needed, or 0 for no limit")
@@ -60,11 +60,11 @@ class RankJob:
         return self.together(transport, lambda: work(transport))
 
     def together(self, transport: Transport, work: Callable[[], None]) -> int:
-        """Do `work` on all ranks; the exit code, the same on all of them. Collective.
+        """Do `work` on all ranks, and return the exit code, the same on all ranks. Collective.
 
-        An error that the ranks agreed on is printed by rank 0. Any other is known to one rank only,
-        which prints it and ends the job, since the others wait for it. Where all fail alike
-        without having agreed, as in a class of the user's, rank 0 prints first and alone.
+        Rank 0 prints an error that the ranks have agreed on. Any other error is known to one rank,
+        which prints the error and ends the job, since the other ranks wait for it. If all ranks
+        fail alike without an agreement, as in a class of the user, rank 0 prints alone.
         """
         try:
             work()
@@ -90,7 +90,7 @@ class RankJob:
         return code
 
     def in_threads(self, ranks: int, timeout: float, work: Callable[[Transport], None]) -> int:
-        """Do `work` on ranks that are threads of this process; the exit code."""
+        """Do `work` on threads of this process as ranks; end the process with the exit code."""
         from plancc_runtime.transport.local import run_ranks
 
         try:
@@ -108,7 +108,7 @@ class RankJob:
         os._exit(code)  # other ranks may still compute, and nothing ends a thread
 
     def say(self, sentence: str, is_error: bool = True, error: BaseException | None = None) -> None:
-        """Print a sentence on stderr, and below it the notes of an error: a user's traceback."""
+        """Print a sentence on stderr, and below it the notes of the error: the user's traceback."""
         said = [
             f"{self.program}: {'error: ' * is_error}{message(in_flags(sentence, self.command))}"
         ]
@@ -119,17 +119,17 @@ class RankJob:
         sys.stderr.flush()
 
     def say_alone(self, sentence: str, code: int) -> int:
-        """Print once although the ranks cannot talk, and return the code."""
+        """Print the sentence on one rank although the ranks cannot talk, and return the code."""
         signals.ends_with(code)
         self.say(said_alone(sentence))
         return code
 
 
 def said_alone(sentence: str) -> str:
-    """What a rank says that cannot talk to others: what it sees, most often all see alike.
+    """Return the sentence of a rank that cannot talk to others; most often all ranks have the same.
 
-    The launcher kills all ranks once one has left with an error, so the others wait for rank 0.
-    Who is still there then is alone with its error.
+    The launcher kills all ranks once one has left with an error, so the others wait for rank 0. A
+    rank that still runs after the wait is the only one with its error.
     """
     rank, _ = launch.announced()
     if rank == 0:
@@ -139,11 +139,12 @@ def said_alone(sentence: str) -> str:
 
 
 def checked_header(plan: str, ranks: int | None) -> Header | None:
-    """The plan's header, before torch is loaded and any thread started; None under a launcher,
-    whose ranks open the plan together.
+    """Return the header of a plan, before torch is loaded and any thread starts.
+
+    None under a launcher: its ranks open the plan together.
 
     Raises:
-        InputError, PlanError: As `PlanFile`, and if there are more threads than parts.
+        InputError, PlanError: See `PlanFile`; also if there are more threads than parts.
     """
     if launch.announced()[1] > 1:
         return None
@@ -157,7 +158,7 @@ def checked_header(plan: str, ranks: int | None) -> Header | None:
 
 
 def told(error: BaseException) -> tuple[str, int]:
-    """What to say of an error, and the exit code."""
+    """Return the sentence about an error, and the exit code."""
     # native code that was interrupted fails with another message
     if isinstance(error, KeyboardInterrupt) or signals.stopped.is_set():
         # what other ranks have written is not known here

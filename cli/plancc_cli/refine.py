@@ -15,7 +15,7 @@ from plancc_cli import options
 from plancc_cli.progress import command_line, progress, verbosity
 
 OBJECTIVE = {"objective": {"type": options.NameIn("objective", OBJECTIVES)}}
-"""Settings of the option that is not as for `compile`."""
+"""Settings of the option that differs from the one of `compile`."""
 
 
 @click.command(
@@ -32,7 +32,9 @@ OBJECTIVE = {"objective": {"type": options.NameIn("objective", OBJECTIVES)}}
 @options.with_options(
     options.field_option(each, **OBJECTIVE.get(each.name, {})) for each in options_of(RefineOptions)
 )
-@click.option("--part", type=click.Path(), help="Part vector to start from; -1: choose.")
+@click.option(
+    "--part", type=click.Path(), help="Part vector to start from; -1 lets plancc choose the part."
+)
 @click.option("--compress", is_flag=True, help="Compress the plan file (smaller, slower).")
 @options.as_json
 @verbosity

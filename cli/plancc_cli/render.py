@@ -1,4 +1,4 @@
-"""What `compile`, `refine`, `patch` and `inspect` say of a plan; computes nothing but ratios."""
+"""Sentences and tables about a plan, for `compile`, `refine`, `patch` and `inspect`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SAID = (
     *("expected_volume", "expected_volume_random"),
     *("warnings", "sampler", "source_weights", "source_counts"),
 )
-"""Entries of a provenance that are said elsewhere."""
+"""Entries of a provenance that other lines show."""
 NAMES = {
     "numbered_for": "ranks numbered for machine",
     "balance_imbalance": "imbalance reached",
@@ -47,14 +47,14 @@ NAMES = {
     "hoeffding_batches": "batches to draw by Hoeffding's bound",
     "nets_per_batch": "nets in a batch, on average",
 }
-"""Words for entries of a provenance whose names say too little."""
+"""Words for entries of a provenance whose names are not clear."""
 NOTHING_MOVED = "rows moved 0, by a random partition too"
 WITHOUT_LINKS = "links not counted: "
-"""What is said in place of ratios to zero, such as the ratios of a plan of one part."""
+"""Words in place of ratios to zero, such as the ratios of a plan of one part."""
 
 
 def print_summary(plan: Plan, output: str, digest: str, seconds: float, quiet: bool) -> None:
-    """The answer of `compile` in a few lines, or one."""
+    """Print the answer of `compile` in a few lines, or in one line if `quiet`."""
     from plancc.graph.links import KINDS
     from plancc.graph.named_ids import are_names
     from plancc.report.costs import product_of
@@ -101,20 +101,20 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float, quiet: b
 
 
 def _of_names(header: Header, provenance: Mapping[str, Any]) -> str:
-    """How vertices are numbered whose ids are names."""
+    """Return words on the order of vertices, if their ids are names; else ""."""
     listed = provenance.get("source_format") in ("edgelist", "parquet")
     order = "the order of the names" if listed else "the source's order"
     return f"ids are names: {header.num_vertices:,} vertices, numbered in {order}"
 
 
 def words_of_links(sizes: Mapping[str, int]) -> str:
-    """How many links of every kind there are."""
+    """Return the number of links of every kind in words."""
     words = (f"{kind.replace('_', ' ')} {count:,}" for kind, count in sizes.items())
     return f"links: {', '.join(words)}"
 
 
 def _data(sizes: Mapping[str, int]) -> str:
-    """The vertex data of a plan, and how large they are."""
+    """Return the vertex data of a plan, with their sizes, in words."""
     words = [f"{name.replace('_', ' ')} {size:,}" for name, size in sizes.items()]
     many = " (a vertex may be of any number of classes: sigmoid, F1)" * ("targets" in sizes)
     real = " (real numbers to learn: mean squared error, RMSE)" * ("real_targets" in sizes)
@@ -122,7 +122,7 @@ def _data(sizes: Mapping[str, int]) -> str:
 
 
 def _outcomes(candidates: Sequence[Mapping[str, Any]]) -> str:
-    """Models that model auto compared, the chosen one first."""
+    """Return words on the models that model auto compared, the chosen one first."""
     words = []
     for each in sorted(candidates, key=lambda each: not each.get("chosen")):
         seconds = each.get("epoch_seconds")
@@ -132,7 +132,7 @@ def _outcomes(candidates: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _expectation(provenance: Mapping[str, Any]) -> str:
-    """What a mini-batch moves and what that is known from; "" for other plans."""
+    """Return words on the rows that a mini-batch moves, and their source; "" for other plans."""
     value, random, seen = (
         figure_of(provenance, name)
         for name in ("expected_volume", "expected_volume_random", "nonzeros_seen")
@@ -151,7 +151,7 @@ def _expectation(provenance: Mapping[str, Any]) -> str:
 
 
 def figure_of(provenance: Mapping[str, Any], name: str) -> float | None:
-    """A number of a provenance; None if it is missing or no number."""
+    """Return a number of a provenance; None if it is missing or not a number."""
     value = provenance.get(name)
     return value if isinstance(value, int | float) else None
 
@@ -161,7 +161,7 @@ def _batches(number: int) -> str:
 
 
 def moved_words(metrics: Metrics, random: Metrics, provenance: Mapping[str, Any]) -> str:
-    """What a row plan moves, beside a random partition, what was balanced, and how even it is."""
+    """Return a line on the rows that a plan moves, beside a random partition, and its balance."""
     if not random.messages:
         return NOTHING_MOVED
     share = ratio(metrics.volume, random.volume)
@@ -174,7 +174,7 @@ def moved_words(metrics: Metrics, random: Metrics, provenance: Mapping[str, Any]
 
 
 def _balance(metrics: Metrics, provenance: Mapping[str, Any]) -> str:
-    """How far the fullest parts are above the mean, or above their shares by capacities."""
+    """Return words on how far the fullest parts are above the mean, or above their shares."""
     from plancc.report.provenance import recorded_machine
 
     machine = recorded_machine(provenance)
@@ -191,7 +191,7 @@ def _balance(metrics: Metrics, provenance: Mapping[str, Any]) -> str:
 
 
 def _reached(provenance: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """What the parts share, as they are called, and its imbalance; weights may be several."""
+    """Return names of what the parts share, with the imbalance of each."""
     names = [each.partition(":")[0] for each in str(provenance.get("balance", "")).split(",")]
     with suppress(ValueError):  # of a text that somebody has edited
         values = [*map(float, str(provenance.get("balance_imbalance", "")).split(","))]
@@ -202,7 +202,7 @@ def _reached(provenance: Mapping[str, Any]) -> list[tuple[str, float]]:
 
 
 def sizes_of(header: Header) -> str:
-    """Vertices, nonzeros, and what the rows are divided into, with the grid that shares it."""
+    """Return the numbers of vertices, nonzeros and parts, and the grid, in words."""
     sizes = f"{header.num_vertices:,} vertices, {header.num_nonzeros:,} nonzeros, "
     if header.grid is None:
         kind = " of an edge plan" * (header.layout == "edge")
@@ -211,14 +211,14 @@ def sizes_of(header: Header) -> str:
 
 
 def _matrix(header: Header) -> str:
-    """The matrix that a plan multiplies with."""
+    """Return the matrix of a plan in words."""
     inner = "(A+I)" if header.self_loops else "A"
     products = {"sym": f"D^-1/2 {inner} D^-1/2", "row": f"D^-1 {inner}", "none": inner.strip("()")}
     return products[header.normalization]
 
 
 def how_read(header: Header, provenance: Mapping[str, Any]) -> str:
-    """The matrix, how to keep that of the file, its weights and its direction."""
+    """Return words on the matrix, its weights and its direction, and how to keep the file's."""
     from plancc.graph.formats import reading_of, split_names
 
     words = [_matrix(header)]
@@ -243,14 +243,14 @@ def how_read(header: Header, provenance: Mapping[str, Any]) -> str:
 
 
 def _counts(provenance: Mapping[str, Any]) -> str:
-    """What was merged, added or left out, and how often."""
+    """Return words on entries that were merged, added or left out, with their numbers."""
     context = click.get_current_context(silent=True)
     said = str(provenance.get("source_counts", ""))
     return in_flags(said, context.command if context else None)
 
 
 def origin(provenance: dict[str, Any]) -> str:
-    """The model, and what partitioned."""
+    """Return the model, and the search or partitioner, in words."""
     model = f"model {provenance['model']}"
     if provenance.get("blocks"):
         model += f", blocks {provenance['blocks']}"
@@ -262,7 +262,7 @@ def origin(provenance: dict[str, Any]) -> str:
 
 
 def print_refinement(given: Plan, better: Plan, output: str, digest: str, seconds: float) -> None:
-    """Figures before and after `refine`."""
+    """Print figures before and after `refine`."""
     from plancc.report.provenance import read_tried
 
     provenance, before = better.provenance, read_tried(better.provenance)[0]
@@ -277,7 +277,7 @@ def print_refinement(given: Plan, better: Plan, output: str, digest: str, second
 
 
 def print_patch(given: Plan, patched: Plan, output: str, digest: str, seconds: float) -> None:
-    """Figures before and after `patch`."""
+    """Print figures before and after `patch`."""
     found, header = patched.provenance, patched.header
     say(f"{output}: {sizes_of(header)}, patched, {seconds:.1f} s")
     rows = f"{found['rows_moved']:,} of {given.num_vertices:,} rows have another owner"
@@ -306,7 +306,7 @@ def _refinement(given: Plan, better: Plan) -> Table:
 
 
 def print_report(report: Report, per_part: bool, every: bool = False) -> None:
-    """The answer that `inspect` gives; `every`: with all that is known of the plan.
+    """Print the answer of `inspect`; with `every`, print all facts about the plan.
 
     Figures that options ask for follow in both cases.
     """
@@ -326,7 +326,7 @@ def print_report(report: Report, per_part: bool, every: bool = False) -> None:
 
 
 def _answer(report: Report) -> Table:
-    """The figures that a reader wants first, each in a line."""
+    """Return the table of the most important figures, each in a line."""
     table, of, random = Table(("", ""), left=2, has_heads=False), report.metrics, report.random
     full = ""
     if batches := _expectation(report.provenance):
@@ -368,7 +368,7 @@ def _moved_on_grid(product: ProductTraffic) -> str:
 
 
 def facts_table(report: Report) -> Table:
-    """What a plan is and how it was made, a line for each fact."""
+    """Return the table of facts about a plan and its making, a line for each."""
     header, provenance = report.header, report.provenance
     table = Table(("", ""), left=2, has_heads=False)
     kind = "directed" if header.directed else "undirected"

@@ -32,7 +32,7 @@ def print_comparison(reports: Sequence[Report], baseline: str | None = None) -> 
 
 
 def print_on_batches(report: Report, batches: BatchReport) -> None:
-    """Figures per mini-batch beside the figures of a full batch, which exchanges as often."""
+    """Print figures per mini-batch beside the figures of one exchange of a full batch."""
     of, full, times = batches.estimates, report.metrics, batches.num_blocks
     exchange = "exchange" if times == 1 else f"{times} exchanges"
     table = Table(("", "per batch", "95% interval", "full batch"), _on_which(batches))
@@ -52,7 +52,7 @@ def print_on_batches(report: Report, batches: BatchReport) -> None:
 
 
 def print_batch_comparison(reports: Sequence[BatchReport]) -> None:
-    """Plans on the same mini-batches, a row for each."""
+    """Print plans on the same mini-batches, a row for each."""
     table = Table(
         ("", "volume per batch", "ratio to the first", "busiest part", "messages"),
         f"{_on_which(reports[0])}, for all plans",
@@ -74,7 +74,7 @@ def _on_which(batches: BatchReport) -> str:
 
 
 def interval(figure: Estimate, digits: str = "") -> str:
-    """As ``3.1000 to 3.4000``; "-" where one batch says nothing of the spread."""
+    """Return an interval such as ``3.1000 to 3.4000``; "-" for a single batch."""
     if figure.low is None or figure.high is None:
         return "-"
     ends = (figure.low, figure.high)
@@ -82,7 +82,7 @@ def interval(figure: Estimate, digits: str = "") -> str:
 
 
 def comparison_table(reports: Sequence[Report], baseline: Report | None = None) -> Table:
-    """One column for every plan; each figure but the imbalances with its ratio."""
+    """Return a table with a column for every plan; figures except imbalances have ratios."""
     paths = (report.path for report in reports)
     to = "an even random partition" if baseline is None else baseline.path
     table = Table(("", *paths), f"figure (ratio to {to})")
@@ -134,7 +134,7 @@ def comparison_table(reports: Sequence[Report], baseline: Report | None = None) 
 
 
 def _epoch(report: Report, baseline: Report | None) -> str:
-    """The predicted time, with its ratio to random or the baseline where that is known."""
+    """Return the predicted time, with its ratio to random or to the baseline if known."""
     times = report.epoch
     if times.seconds is None:
         return "-"
@@ -143,7 +143,7 @@ def _epoch(report: Report, baseline: Report | None) -> str:
 
 
 def _of_batch(report: Report, baseline: Report | None) -> str:
-    """Expected rows of a mini-batch; with a ratio where the baseline draws the same batches."""
+    """Return the expected rows of a mini-batch, with a ratio if the baseline has equal batches."""
     of = report.provenance
     base, name = (of, "expected_volume_random")
     if baseline is not None:
@@ -162,5 +162,5 @@ def _over_bound(report: Report) -> str:
 
 
 def _passes_of(report: Report) -> list[PassCost]:
-    """Costs of an epoch with more and more passes; empty without dims."""
+    """Return costs of an epoch with more and more passes; [] without dims."""
     return report.on_grid if report.training is None else report.training.passes

@@ -1,4 +1,4 @@
-"""Predicted times of epochs on stdout, with their machine and widths. Formats values only."""
+"""Sentences and tables of predicted epochs, with machine and widths."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ FROM = {
     "default": " (the default)",
     "differ": " (the default, as the plans' differ)",
 }
-"""Words for where machine and widths are from."""
+"""Words for the source of machine and widths."""
 HARDLY = 0.05
-"""Share of a random partition's epoch by which one differs that hardly does."""
+"""Share of the epoch of a random partition below which a difference is called small."""
 BOUND = "bound: balanced computation, no exchange of rows"
 """The row of the bound in a table."""
 
 
 def basis_words(basis: Basis, origin: bool = True) -> str:
-    """Machine and widths, and where they are from unless `origin` is False."""
+    """Return machine and widths in words, with their source if `origin`."""
     dims = ",".join(map(str, basis.predictor.dims))
     machine_from, dims_from = (basis.machine_from, basis.dims_from) if origin else ("given",) * 2
     return (
@@ -38,7 +38,7 @@ def basis_words(basis: Basis, origin: bool = True) -> str:
 
 
 def epoch_words(times: EpochTimes) -> str:
-    """The times of a plan that was just made, in one sentence."""
+    """Return the times of a new plan in one sentence."""
     if times.seconds is None:
         return f"no predicted epoch: {why_none(times)}"
     words = f"predicted epoch {duration(times.seconds)}"
@@ -55,26 +55,26 @@ def epoch_words(times: EpochTimes) -> str:
 
 
 def _limits(seconds: float, bound: float, exchange: float) -> str:
-    """Shares of an epoch above its bound: exchange of rows, and the rest, imbalance."""
+    """Return shares of an epoch above its bound in words: exchange of rows, and imbalance."""
     exchange = min(exchange, seconds - bound)
     shares = (exchange, "exchange of rows"), (seconds - bound - exchange, "imbalance")
     return "".join(f", {s / seconds:.1%} {what}" for s, what in shares if s >= 0.001 * seconds)
 
 
 def payoff_words(payoff: Payoff) -> str:
-    """Whole epochs in three digits, "never", or "-"."""
+    """Return a number of epochs with three digits, "never", or "-"."""
     if payoff is None or isinstance(payoff, str):
         return payoff or "-"
     return short(math.ceil(payoff))
 
 
 def why_none(times: EpochTimes) -> str:
-    """Why there is no prediction, without marks of parameters."""
+    """Return the reason for a missing prediction, without marks around parameters."""
     return in_flags(times.why, None)
 
 
 def epoch_table(times: EpochTimes) -> Table | str:
-    """The times of a report, each with its ratio to the bound, and the options that change them."""
+    """Return the table of predicted times, with ratios to the bound, or a sentence."""
     if times.seconds is None:
         return f"no predicted time of an epoch: {why_none(times)}"
     table = Table(("", "time", "over the bound"), "predicted time of an epoch")
@@ -97,7 +97,7 @@ def epoch_table(times: EpochTimes) -> Table | str:
 
 
 def of_provenance(provenance: Mapping[str, Any]) -> str:
-    """Machine and widths that a provenance records, for tables of its times."""
+    """Return machine and widths of a provenance in words, for tables of its times."""
     from plancc.report.provenance import recorded_dims, recorded_machine
 
     machine, dims = recorded_machine(provenance), recorded_dims(provenance)

@@ -1,4 +1,4 @@
-"""Tables of a plan's figures, costs and search, as `inspect` and pages have them."""
+"""Tables of figures, costs and search of a plan, for `inspect` and pages."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from plancc.report.plans import Report
 
 MOST_TRIED = 20
-"""Number of steps up to which all of them are shown."""
+"""Largest number of steps that are all shown."""
 BESIDE_RANDOM = ("", "this plan", "random", "ratio")
-"""Columns of figures beside the figures of a random partition."""
+"""Heads of tables with figures of this plan and of a random partition."""
 FIGURES = (
     ("volume", "volume: rows moved per exchange"),
     ("expand_volume", "  by the expand"),
@@ -42,9 +42,9 @@ FIGURES = (
     ("max_boundary_ratio", "  at the worst part"),
     ("replication_factor", "copies per vertex (replication factor)"),
 )
-"""Metrics, and words for them."""
+"""Names of metrics, with words for each."""
 NO_RATIO = ("nonzero_imbalance", "row_imbalance")
-"""Metrics without a ratio: they are relative to the ideal already."""
+"""Metrics without a ratio, since they are relative to the ideal already."""
 PRODUCT = (
     ("rows", "rows of H sent"),
     ("sums", "sums sent to where they belong"),
@@ -52,21 +52,21 @@ PRODUCT = (
     ("reduced", "sums put into all-reductions"),
     ("matrix", "blocks of A sent"),
 )
-"""Attributes of `ProductTraffic`, and words for them."""
+"""Attributes of `ProductTraffic`, with words for each."""
 OF_EDGE_PLANS = ("expand_volume", "fold_volume", "expand_messages", "fold_messages")
 """Metrics that row plans do not have."""
 
 
 def figures(reports: Sequence[Report]) -> list[tuple[str, str]]:
-    """The `FIGURES` that mean something for one of the plans."""
+    """Return the `FIGURES` that at least one of the plans has."""
     edges = any(report.header.layout == "edge" for report in reports)
     return [(name, words) for name, words in FIGURES if edges or name not in OF_EDGE_PLANS]
 
 
 def report_tables(report: Report, per_part: bool, every: bool = True) -> Iterator[Table | str]:
-    """Its other tables, and a sentence where there is nothing to put into one.
+    """Yield the other tables of a report, or a sentence in place of an empty table.
 
-    Without `every` the figures that options ask for.
+    Without `every`, only tables that options ask for.
     """
     header = report.header
     tried = report.provenance.get("tried")
@@ -126,7 +126,7 @@ def _figures(report: Report) -> Table:
 
 
 def _product(product: ProductTraffic) -> Table:
-    """Words that the ranks of a grid really send."""
+    """Return the table of the words that the ranks of a grid send."""
     columns = (f"H of {number(product.width)} columns", "words of all ranks")
     table = Table(columns, "one product on the grid, forward")
     for name, words in PRODUCT:
@@ -160,10 +160,10 @@ def _training(training: TrainingCost, random: TrainingCost) -> Table:
 
 
 def _passes(costs: Sequence[PassCost], layout: str, in_hops: bool) -> Table:
-    """Saving of every pass beyond those before it; plancc-run does what the last line says."""
+    """Return the table of what each pass saves beside the earlier ones; the last row is the run."""
     caption = "exact, per epoch, without dropout of the features; plancc-run has all passes on"
     caption += "; dead-rows is for row plans" * (layout != "row")
-    caption += "; rows in hops between nodes" * in_hops
+    caption += "; rows with node-aware exchange" * in_hops
     heads = ("execution", "words", "saved", "most by one", "messages")
     table = Table(heads, "words with passes, each added to those before", caption)
     for cost in costs:
@@ -187,7 +187,7 @@ def _sampled(costs: Sequence[SampledCost]) -> Table:
 
 
 def _candidates(candidates: Sequence[dict[str, Any]], provenance: Mapping[str, Any]) -> Table:
-    """The models that model auto compared, with a mark at the one that it chose."""
+    """Return the table of models that model auto compared, with a mark at the chosen one."""
     failed = [f"{each['model']}: {each['failed']}" for each in candidates if each["failed"]]
     table = Table(
         (
@@ -210,9 +210,9 @@ def _candidates(candidates: Sequence[dict[str, Any]], provenance: Mapping[str, A
 
 
 def _tried(tried: Sequence[dict[str, Any]], provenance: Mapping[str, Any]) -> Table:
-    """Steps of the compiler, with a mark at the best so far; the last of these is the plan.
+    """Return the table of the steps of a search, with marks at the best so far.
 
-    Where there are many steps, only these are shown.
+    The last marked step is the plan. If there are many steps, only marked steps are shown.
     """
     objective = str(provenance.get("objective", "volume"))
     others = objective not in ("volume", "cut")  # of a cut is told what travels

@@ -1,4 +1,4 @@
-"""Tables of what travels inside and between nodes, and over relays."""
+"""Tables of rows and messages inside and between nodes, and over relays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def route_tables(report: Report) -> Iterator[Table]:
-    """The tables of a topology and of relays, where the report has them."""
+    """Yield the tables of a topology and of relays, if the report has them."""
     if report.topology is not None:
         yield _topology(report.topology)
     if report.relays is not None:
@@ -29,7 +29,7 @@ def _topology(cost: TopologyCost) -> Table:
         where = f"on {of.nodes} nodes of {of.ranks_per_node} ranks"
     table = Table(columns, where)
     straight = " straight from rank to rank" if cost.volume_in_hops is not None else ""
-    hops = "in hops" if cost.has_hops else "in hops (not in this plan)"
+    hops = "with node-aware exchange" + " (not in this plan)" * (not cost.has_hops)
     for words, by_node in (
         (f"rows moved per product{straight}", cost.volume),
         (f"messages{straight}", cost.messages),
@@ -52,5 +52,5 @@ def _relays(cost: RelayCost) -> Table:
     ):
         cells = (number(getattr(each, name)) for each in (cost.straight, cost.relayed))
         table.add_row(words, *cells)
-    table.add_row("rows that no relays undercut", "", number(cost.least_rows))
+    table.add_row("lower bound with any relays", "", number(cost.least_rows))
     return table

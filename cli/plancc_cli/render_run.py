@@ -1,4 +1,4 @@
-"""The table of a run's epochs, whose rows are printed as they come."""
+"""The table of the epochs of a run; rows are printed as the epochs end."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ PHASES = {
     "dense": "dense",
     "reduce": "allreduce",
 }
-"""Times of a row: words for them, and their names in an epoch."""
+"""Times of a row: words, and names in an epoch."""
 LEAST = {"loss": 8, "val loss": 8, "words": 9, "messages": 8}
-"""Characters of a column; a time has 8, a score 6, one that has no bound 8, a pair of F1 13."""
+"""Least characters of columns; a time has 8, a score 6, a score without a bound 8, two F1 13."""
 
 
 class EpochTable:
-    """Rows of about `MOST_ROWS` epochs, chosen ahead, the last one, and the final pass."""
+    """A table of about `MOST_ROWS` epochs, chosen ahead, the last epoch, and the final pass."""
 
     def __init__(self, outline: RunOutline) -> None:
         self.metrics = outline.metrics
@@ -45,11 +45,11 @@ class EpochTable:
         self._sampled = bool(outline.sampler)
 
     def shows(self, epoch: int) -> bool:
-        """Whether the row of this epoch is printed when it is known."""
+        """Return whether the table has the row of this epoch."""
         return epoch in self._chosen
 
     def print_row(self, epoch: Epoch, out: Console) -> None:
-        """Print a row, the first below the names of the columns."""
+        """Print a row; the names of the columns stand above the first."""
         if self._printed < 0:
             out.print()
             self._line(self.columns, out)
@@ -57,7 +57,7 @@ class EpochTable:
         self._line((str(epoch.epoch), *self._cells(epoch)), out)
 
     def print_end(self, result: TrainResult, out: Console) -> None:
-        """Print the last epoch, the final pass, and what the columns are."""
+        """Print the last epoch, the final pass, and the meaning of the columns."""
         epochs = result.epochs
         if result.best_epoch is not None:
             ends = epochs[-1].epoch + 1 if epochs else result.final.epoch
@@ -123,7 +123,7 @@ def _cell(metric: Metric, epoch: Epoch, split: str) -> str:
 
 
 def step_line(result: TrainResult) -> str:
-    """What a step takes in the median epoch, part by part; "" if there was none."""
+    """Return the seconds of a step in the median epoch, by phase; "" without epochs."""
     taken = [each.step_seconds for each in result.epochs if each.step_seconds is not None]
     if not taken:
         return ""
@@ -137,8 +137,8 @@ def step_line(result: TrainResult) -> str:
 
 
 def chosen_epochs(outline: RunOutline) -> set[int]:
-    """All epochs of a run, or about `MOST_ROWS`: evenly spaced evaluated ones, if
-    any is, and the last."""
+    """Return the numbers of all epochs, or of about `MOST_ROWS`: evenly spaced evaluated epochs, if
+    there are any, and the last."""
     epochs = range(outline.first_epoch, outline.options.epochs)
     every = outline.options.eval_every
     if len(epochs) <= MOST_ROWS:

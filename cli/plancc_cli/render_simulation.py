@@ -1,4 +1,4 @@
-"""Tables of predictions on stdout. Formats values; computes nothing but sums and shares."""
+"""Tables of predictions on stdout."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from plancc.report.epochs import Basis
 
 MEMORY = {"halo": "buffers"}
-"""Terms of memory that have another name in tables."""
+"""Names in tables for terms of memory."""
 
 
 def print_prediction(
@@ -29,12 +29,12 @@ def print_prediction(
     head: Sequence[str] = (),
     foot: Sequence[str] = (),
 ) -> None:
-    """The time of an epoch by layer, direction and step, its words and memory.
+    """Print the time of an epoch by layer, direction and step, its words and memory.
 
     Parameters:
-        basis: Says where machine and widths are from.
-        bound: As of `EpochTimes`.
-        what: What the prediction is of.
+        basis: Machine and widths, with their source.
+        bound: Seconds of the bound; see `EpochTimes`.
+        what: Noun of what is predicted, "epoch" or "step".
         head, foot: More lines before the machine, and after the words.
     """
     schedule, machine = prediction.schedule, prediction.machine
@@ -73,7 +73,7 @@ def print_prediction(
 
 
 def machine_words(machine: Machine, ranks: int, where: str) -> str:
-    """The machine in one sentence; `where` it is from."""
+    """Return the machine in one sentence; `where` says its source."""
     nodes = count_of(-(-ranks // machine.node.ranks), "node")
     of_node = f"{machine.node.ranks} to a node"
     speeds = machine.speeds(ranks)
@@ -88,7 +88,7 @@ def machine_words(machine: Machine, ranks: int, where: str) -> str:
 
 
 def _steps(prediction: Prediction, what: str) -> Table:
-    """A row per layer and direction, a column per step that takes any time."""
+    """Return a table with a row per layer and direction, and a column per step that takes time."""
     names = list(dict.fromkeys(each.step for each in prediction.steps))
     names = [step for step in prediction.of_rank if step in names]
     a_step = "an epoch" if what == "epoch" else f"a {what}"

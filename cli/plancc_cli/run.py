@@ -1,4 +1,4 @@
-"""The entry point of `plancc-run`; what takes time to import comes after signals are answered."""
+"""The entry point of `plancc-run`; signals are answered before the slow imports begin."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ RANKS = (
     "SLURM_STEP_NUM_TASKS",
     "WORLD_SIZE",
 )
-"""Variables in which launchers say how many ranks there are, as `plancc_runtime.launch` reads them;
-that is not imported here, since it takes long."""
+"""Variables with the number of ranks, as launchers set them and `plancc_runtime.launch` reads them.
+That module is not imported here, since its import takes long."""
 
 
 def under_launcher() -> bool:
-    """Whether a variable says that there are several ranks, of which this is one."""
+    """Return whether a variable of a launcher says that there are several ranks."""
     return any(os.environ.get(name, "1") not in ("", "1") for name in RANKS)
 
 
 def started_by_launcher() -> bool:
-    """Whether a launcher has started several ranks; other programs set such variables too."""
+    """Return whether a launcher has started several ranks; others set such variables too."""
     if not under_launcher():
         return False
     from plancc_runtime.launch import announced
@@ -34,7 +34,7 @@ def started_by_launcher() -> bool:
 
 
 def main() -> None:
-    """Console entry point. A rank among several is ended by its launcher, not by a thread."""
+    """Do the work of the console entry point; the launcher ends one of several ranks."""
     interrupts.let_kill()
     from plancc_cli.signals import answering, begin_command, open_streams
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 PROGRAM = "plancc-run"
 ANY_WIDTH = 10_000
-"""Width of lines that may be as long as they are."""
+"""Width in characters of lines that are not broken."""
 COMMON = (
     *("model", "layers", "hidden", "heads", "dropout"),
     *("epochs", "lr", "weight_decay", "patience", "seed", "split"),
@@ -127,7 +127,7 @@ def command(
 
 
 def resumed_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    """The options of a run that resumes: where the command line has none, the checkpoint's."""
+    """Return the options of a run that resumes: given options, else those of the checkpoint."""
     launch.need_torch(PROGRAM)
     from plancc_runtime.checkpoint import resumed_options
 
@@ -141,7 +141,7 @@ def resumed_settings(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def run() -> None:
-    """Do what the command line says; SystemExit carries the exit code."""
+    """Run the command line; SystemExit carries the exit code."""
     job = RankJob(PROGRAM, command)
     rank, size = launch.announced()
     if rank > 0:
@@ -170,7 +170,7 @@ def _run(
     settings: dict[str, Any],
     stop: Callable[[], str],
 ) -> None:
-    """Train and print. Collective."""
+    """Train, and print on rank 0. Collective."""
     from plancc_runtime.train import trained
     from plancc_runtime.weights import save_weights
 
@@ -212,12 +212,12 @@ def _run(
 
 
 class _Printed:
-    """What a run prints: its outline, its epochs, and its end; on stderr how far it is.
+    """Prints a run: its outline, its epochs and its end, and on stderr its progress.
 
     Methods are collective; rank 0 prints, a line on stderr every `EVERY` seconds.
 
     Parameters:
-        level: `QUIET` says nothing on stderr of how far it is, `VERBOSE` a line for every epoch.
+        level: With `QUIET` no progress is printed, with `VERBOSE` a line for every epoch.
     """
 
     def __init__(self, transport: Transport, plan: str, level: int) -> None:
@@ -227,13 +227,13 @@ class _Printed:
         self._first: tuple[int, float] | None = None
 
     def begin(self, outline: RunOutline) -> None:
-        """Print what is trained."""
+        """Print the outline of the run."""
         self._table, self._epochs = EpochTable(outline), outline.options.epochs
         self._told = len(outline.remarks)
         self._print(lambda out: _print_outline(self._plan, outline, out), outline.remarks)
 
     def report(self, measure: Measure) -> None:
-        """Print an epoch, if the table has it, and take note of it."""
+        """Print the row of an epoch, if the table has this row, and note the epoch for progress."""
         from plancc_runtime.results import summarise
 
         if self._table.shows(measure.epoch):
@@ -253,7 +253,7 @@ class _Printed:
         say_on_stderr(f"{PROGRAM}: {now - self._begun:.0f} s: {said}")
 
     def end(self, result: TrainResult) -> None:
-        """Print what follows the epochs."""
+        """Print the lines after the epochs."""
         self._print(lambda out: self._table.print_end(result, out), result.remarks[self._told :])
 
     def _print(self, print_to: Callable[[Console], None], remarks: Sequence[str] = ()) -> None:
@@ -265,7 +265,7 @@ class _Printed:
 
 
 def _check(transport: Transport, plan: str, settings: dict[str, Any]) -> None:
-    """Compare a class of the user's on all ranks with one rank, and print. Collective.
+    """Compare a class of the user on all ranks with one rank, and print. Collective.
 
     Raises:
         PlanccError: If they differ by more than 1e-9.
@@ -305,7 +305,7 @@ def _write_json(path: str, plan: str, result: TrainResult) -> None:
 
 
 def _print_outline(plan: str, outline: RunOutline, out: Console) -> None:
-    """What is trained."""
+    """Print the network, the task and the execution of a run."""
     for line in (
         *_where_it_resumes(outline),
         _sizes(plan, outline),
@@ -373,7 +373,7 @@ def _network(outline: RunOutline) -> str:
 
 
 def _execution(outline: RunOutline) -> str:
-    """Passes and kernel, words, and how rows travel."""
+    """Return a line on passes, kernel, words, and how rows travel."""
     header, options, figures = outline.header, outline.options, outline.figures
     on = [name for name in options.passes if name not in outline.passes_off]
     line = f"passes: {', '.join(on) or 'none'}; kernel {outline.kernel}"
@@ -395,18 +395,17 @@ def _execution(outline: RunOutline) -> str:
     if options.fold != "sync":
         late = f" by {options.delay or DELAY} epochs" * (options.fold == "delayed")
         line += f"; fold {options.fold}{late}"
-    return (
-        f"{line}; set-up {1e3 * outline.setup.seconds:.0f} ms, {outline.setup.words_sent:,} words"
-    )
+    setup = outline.setup
+    return f"{line}; set-up {1e3 * setup.seconds:.0f} ms, {setup.words_sent:,} numbers sent"
 
 
 def _notes(outline: RunOutline) -> Iterator[str]:
-    """What differs from the usual."""
+    """Yield sentences about everything in the run that is not usual."""
     topology, sizes = outline.header.topology, outline.split_sizes
     travel = outline.exchange, outline.options.exchange
     if topology is not None and travel == ("flat", "auto"):
-        why = f"these ranks are not on nodes x ranks {topology}, for which the plan has hops"
-        yield f"rows travel straight from rank to rank: {why}"
+        why = f"the plan's is for nodes x ranks {topology}, on which these ranks are not"
+        yield f"node-aware exchange is not used: {why}"
     for name, why in outline.passes_off.items():
         yield f"pass {name} is off: {why}"
     if outline.pipelining is not None:
@@ -426,7 +425,7 @@ def _notes(outline: RunOutline) -> Iterator[str]:
 
 
 def _batches(outline: RunOutline) -> str:
-    """ "uniform, batch size 20,000, 17 steps per epoch, drawn by owners: as `draw` says"."""
+    """Return words such as "uniform, batch size 20,000, 17 steps per epoch, drawn by owners"."""
     name, *options = outline.sampler.split()
     for option in options:
         key, _, value = option.partition("=")

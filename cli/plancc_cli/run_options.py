@@ -1,4 +1,4 @@
-"""The options of `plancc-run` and of commands that train as it does: how texts are read."""
+"""The options of `plancc-run` and of other commands that train, and readers of their texts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _parse_batch_size(
 
 
 class ModelName(options.NameIn):
-    """A name in `MODELS`, or ``FILE:CLASS``, which is looked for without importing anything."""
+    """The type of --model: a name in `MODELS`, or ``FILE:CLASS``, which is not imported."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if not is_own(value):
@@ -62,7 +62,7 @@ READERS: dict[str, dict[str, Any]] = {
         "help": "Resume from the last checkpoint, with its options; if-any: if there is one.",
     },
 }
-"""Settings of options whose texts are read in a way of their own."""
+"""Settings by parameter, for options whose texts need another reader."""
 FIELDS = {each.name: each for each in fields(TrainOptions)}
 OF_RUN = {
     "ranks": click.Option(
@@ -100,7 +100,7 @@ OF_RUN = {
         ["--json", "json_path"], type=click.Path(), help="Write all results as JSON."
     ),
 }
-"""Options of the job, beside the fields of `TrainOptions`."""
+"""Options of the job, which are not fields of `TrainOptions`."""
 SECTIONS = options.sections_of(FIELDS.values())
 JOB, RESULTS = (
     ("ranks", "transport_name", "timeout"),
@@ -111,14 +111,14 @@ SECTIONS["Checkpoints and results"] += RESULTS
 
 
 def run_option(name: str, **settings: Any) -> click.Option:
-    """The option of a parameter, with the default of `TrainOptions`, or other settings."""
+    """Return the option of a parameter with its default in `TrainOptions`, or other settings."""
     if name in OF_RUN:
         return OF_RUN[name]
     return options.field_option(FIELDS[name], **READERS.get(name, {}) | settings)
 
 
 def refuse_twice(given: Mapping[str, Any]) -> None:
-    """InputError if --model-option and a flag give the same option of the model."""
+    """Raise InputError if --model-option and a flag give the same option of the model."""
     source = click.get_current_context().get_parameter_source
     for name in given["model_options"] or {}:
         if name in OF_MODELS and source(name) not in (None, ParameterSource.DEFAULT):

@@ -1,4 +1,4 @@
-"""The work of a program, which signals end soon, whatever it does.
+"""Signals end the work of a program soon, whatever the program does.
 
 Python answers a signal between two instructions, in the main thread, where the work is
 done: it is interrupted, and cleans up. A kernel or a library that is called there may take minutes.
@@ -30,32 +30,32 @@ from plancc import processes
 from plancc_cli import interrupts
 
 GRACE = 0.75
-"""Seconds for the work to end tidily."""
+"""Seconds that the work has to end tidily."""
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 KILLED = 0.5
-"""Seconds for the system to end what was killed, and for a sentence to be said."""
+"""Seconds for the system to end killed processes, and for a sentence to be printed."""
 SIGNALS = ("USR1", "USR2", "HUP", "INT")
-"""Names of signals that can be chosen beside TERM."""
+"""Names of signals that a run may listen to beside TERM."""
 TWICE = 1.0
-"""Seconds within which a second signal counts as the first: a batch system sends it to every
-process of a job, and mpirun passes its own on to the ranks."""
+"""Seconds within which a second signal counts as the first: a batch system sends a signal to every
+process of a job, and mpirun sends its own to the ranks too."""
 
 _answers = False  # whether a thread ends the process when a signal comes
 stopped = threading.Event()
-"""Set once a signal interrupts the work: native code may lose that, and fail in another way."""
+"""Set when a signal interrupts the work; native code may then fail with another error."""
 _ending = threading.RLock()  # held by the thread that says why the process ends, until it has ended
 _code = 1
 
 
 def answering(program: str, work: Callable[[], object]) -> None:
-    """Do the work of a console entry point, so that signals end it; ends the process.
+    """Do the work of a console entry point, which signals may end; then end the process.
 
-    If somebody else's code calls the entry point (with other streams, threads, a debugger), this
-    returns, or raises SystemExit with the exit code, and signals are left to that code.
+    If other code calls the entry point (with other streams, threads, a debugger), this function
+    returns, or raises SystemExit with the exit code, and the other code answers signals.
 
     Parameters:
-        program: Its name, for messages.
-        work: Prints its own errors, and raises SystemExit with the exit code.
+        program: Name of the program, for messages.
+        work: Function that prints its own errors, and raises SystemExit with the exit code.
     """
     answers = _is_alone()
     begin_command(answers=answers)
@@ -86,9 +86,9 @@ def answering(program: str, work: Callable[[], object]) -> None:
 
 
 def open_streams() -> None:
-    """Open the null device as each standard stream that whoever started us has closed.
+    """Open the null device in place of every closed standard stream.
 
-    Else the next file that is opened takes its number, and what native code prints goes there.
+    Otherwise the next opened file gets the number of the stream, and native code prints into it.
     """
     while (null := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(null, True)
@@ -101,7 +101,7 @@ def open_streams() -> None:
 
 
 def _is_alone() -> bool:
-    """Whether this process is the program's own."""
+    """Return whether this process runs nothing but the program."""
     return (
         (sys.stdout, sys.stderr) == (sys.__stdout__, sys.__stderr__)
         and threading.active_count() == 1
@@ -112,7 +112,7 @@ def _is_alone() -> bool:
 
 
 def code_of(work: Callable[[], object]) -> int:
-    """The exit code that the interpreter would end with."""
+    """Do the work, and return the exit code that the interpreter would end with."""
     try:
         work()
     except SystemExit as stop:
@@ -129,7 +129,7 @@ def code_of(work: Callable[[], object]) -> int:
 
 
 def _listen(program: str) -> None:
-    """Let signals interrupt the work, and start the thread that ends it if it goes on."""
+    """Let signals interrupt the work, and start the thread that ends work that goes on."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     with contextlib.suppress(RuntimeError):  # the system has no thread left: native code delays
@@ -144,7 +144,7 @@ def _listen(program: str) -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    """Interrupt the work, once: a terminal's Ctrl-C may be followed by others."""
+    """Interrupt the work once, though a terminal may send several Ctrl-C."""
     for each in STOPPING:
         if signal.getsignal(each) is _interrupt:
             signal.signal(each, only_wake)
@@ -153,19 +153,19 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _printed(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
-    """Native code prints an error that it cannot raise, which an interruption may have caused."""
+    """Print an error that native code could not raise, unless an interruption caused it."""
     if not stopped.is_set():
         sys.__excepthook__(kind, value, trace)
 
 
 def _unraisable(unraisable: Any) -> None:
-    """Native code called Python, which failed; it cannot pass that on."""
+    """Print an error of Python code that native code called, unless a signal caused the error."""
     if not stopped.is_set():
         sys.__unraisablehook__(unraisable)
 
 
 def _wait(program: str, signals: int) -> NoReturn:
-    """Wait for the first signal that is to end the work, and for the end; in a thread."""
+    """Wait, in a thread, for a signal that ends the work; end the process if the work goes on."""
     while os.read(signals, 1)[0] not in STOPPING:
         pass
     processes.adopt_orphans()
@@ -174,7 +174,7 @@ def _wait(program: str, signals: int) -> NoReturn:
 
 
 def end_now(program: str) -> NoReturn:
-    """End the process, with its children and temporary files; says why, unless the work does."""
+    """End the process and its children, remove temporary files; say why, unless the work does."""
     code = end_code()
     clean_up()
     if code is None:
@@ -189,10 +189,10 @@ def end_now(program: str) -> NoReturn:
 
 
 def begin_command(*, answers: bool) -> None:
-    """Begin to note what is written, which an interruption says.
+    """Begin to note written files, which the sentence of an interruption lists.
 
     Parameters:
-        answers: Whether the process is a command alone, and a thread of it answers signals.
+        answers: Whether the process runs a command alone, and a thread of it answers signals.
     """
     global _answers
     _answers = answers
@@ -201,7 +201,7 @@ def begin_command(*, answers: bool) -> None:
 
 
 def interrupted() -> str:
-    """What to say of interrupted work, with the files that it has written."""
+    """Return a sentence about interrupted work, with the files that the work has written."""
     files = list(processes.written or ())
     if not files:
         return "interrupted; nothing was written"
@@ -210,16 +210,16 @@ def interrupted() -> str:
 
 
 def only_wake(number: int, frame: FrameType | None) -> None:
-    """A handler that does nothing: the signal is read from `signal.set_wakeup_fd`.
+    """Do nothing, as a handler of a signal that is read from `signal.set_wakeup_fd`.
 
-    SIG_IGN would not wake anybody, and the programs that this one starts would inherit it.
+    SIG_IGN would not wake a thread, and started programs would inherit SIG_IGN.
     """
 
 
 def ends_with(code: int) -> None:
-    """Name the exit code of a command, which is about to say why; nothing interrupts it any more.
+    """Note the exit code before a command says why it ends; from then on no signal interrupts it.
 
-    Another thread that calls this waits until the process has ended.
+    Another thread that calls this function waits until the process has ended.
     """
     global _code
     if not _answers:
@@ -233,12 +233,12 @@ def ends_with(code: int) -> None:
 
 
 def end_code() -> int | None:
-    """The exit code if another thread says why the process ends; None: the caller is to say it."""
+    """Return the exit code if another thread says why the process ends; else None."""
     return None if _ending.acquire(timeout=KILLED) else _code
 
 
 def clean_up() -> None:
-    """Kill all that this command has started, and remove its temporary files."""
+    """Kill all processes that this command has started, and remove its temporary files."""
     if not _answers:  # the process is somebody else's, or a launcher ends it
         return
     end = time.monotonic() + KILLED
@@ -259,7 +259,7 @@ def clean_up() -> None:
 
 
 class StopSignals:
-    """Listens to SIGTERM and other signals for as long as a block lasts.
+    """A block in which SIGTERM and other signals are noted and do not interrupt.
 
         with StopSignals(["USR1"], end) as stop:
             ...             # stop() is "SIGUSR1" once that has come, "" before
@@ -286,7 +286,7 @@ class StopSignals:
         self._outer = -1
 
     def __call__(self) -> str:
-        """Name of the first signal that came; "" if none has."""
+        """Return the name of the first signal that came; "" if no signal came."""
         return self._name
 
     def __enter__(self) -> Self:

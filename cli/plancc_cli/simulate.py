@@ -13,7 +13,7 @@ from plancc_cli import options
 from plancc_cli.run_options import refuse_twice, run_option
 
 APPROXIMATE = ("boundary_sampling", "fold", "delay")
-"""Parameters that say what an epoch leaves out."""
+"""Parameters of approximate epochs, which leave out messages."""
 
 if TYPE_CHECKING:
     from plancc.plan.convolutions import Convolution
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from plancc.report.epochs import Basis
 
 CONVOLUTION = ("model", "model_options", "aggregator", "heads")
-"""Parameters that say what layers compute."""
+"""Parameters of the layers."""
 LINK_TASK = ("task", "decoder", "negatives")
-"""Parameters that say how links are learnt."""
+"""Parameters of link prediction."""
 
 
 @click.command(cls=options.Sections)
@@ -51,9 +51,11 @@ LINK_TASK = ("task", "decoder", "negatives")
 @click.option(
     "--pipeline",
     metavar="auto|STAGES",
-    help="Of a feature plan with one group: batches of rows whose messages and products overlap.",
+    help="For a feature plan with one group: batches of rows whose messages and products overlap.",
 )
-@click.option("--ranks", type=int, help="Ranks; parts are merged if there are more.")
+@click.option(
+    "--ranks", type=int, help="Number of ranks; parts are merged if there are more parts."
+)
 @click.option("--per-rank", is_flag=True, help="One line for every rank.")
 @options.as_data
 @options.searching("seed", default=None)
@@ -70,10 +72,10 @@ def show_epoch(plan: str, given: dict[str, Any]) -> None:
 
 
 def prepared(plan: str, given: dict[str, Any], *, epoch: bool = True) -> tuple[Basis, Tables, int]:
-    """What a prediction by the options of `command` is made of, and the bytes of its words.
+    """Return basis and tables of a prediction by the options of `command`, and bytes of a word.
 
     Parameters:
-        epoch: Whether whole epochs are predicted, which may learn links, and have live rows.
+        epoch: Whether whole epochs are predicted; they may predict links, and drop dead rows.
     """
     from plancc.plan.reader import PlanFile
     from plancc.predict.schedules import read_tables
@@ -141,7 +143,7 @@ def show(result: Prediction, basis: Basis, bound: float, per_rank: bool, **words
 
 
 def _split(given: dict[str, Any], seed: int | None, live: bool) -> tuple[tuple[float, ...], int]:
-    """Shares and seed of the training vertices that the pass for dead rows asks for."""
+    """Return shares and seed of the training vertices, for the pass that drops dead rows."""
     from plancc_runtime.options import TrainOptions
 
     shares = given["split"]
@@ -151,7 +153,7 @@ def _split(given: dict[str, Any], seed: int | None, live: bool) -> tuple[tuple[f
 
 
 def link_task(header: Header, told: dict[str, Any]) -> LinkTask | None:
-    """How links are learnt, by these options of a run; None: vertices are."""
+    """Return the task of link prediction by the options of a run; None for labels of vertices."""
     from plancc.predict.schedules import LinkTask
     from plancc_runtime.options import TrainOptions
     from plancc_runtime.tasks import learns_links
@@ -163,7 +165,7 @@ def link_task(header: Header, told: dict[str, Any]) -> LinkTask | None:
 
 
 def is_graph(path: str) -> bool:
-    """Whether a path has the name of a graph."""
+    """Return whether a path has the extension of a graph, or is a folder of a graph."""
     from plancc.graph.formats import find_format
 
     try:
@@ -173,7 +175,7 @@ def is_graph(path: str) -> bool:
 
 
 def _approximation(given: dict[str, Any]) -> Approximation | None:
-    """What the epoch leaves out; None: nothing."""
+    """Return the approximation of the epoch; None if the epoch is exact."""
     from plancc.predict.schedules import Approximation
 
     if given["delay"] is not None and given["fold"] != "delayed":

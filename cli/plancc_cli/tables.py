@@ -1,4 +1,4 @@
-"""What tables, sentences and JSON on stdout are made of. Formats values; knows no plan."""
+"""Tables, sentences, JSON and CSV on stdout, and the formats of their values."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from plancc.report.table import Table
 from plancc.text import four_digits, printable
 
 WIDTH = 110
-"""Width of what does not go to a terminal, unless COLUMNS says it."""
+"""Characters of a line outside a terminal, if COLUMNS is not set."""
 LABEL_WIDTH = 24
-"""Width down to which labels of rows may be wrapped."""
+"""Least width in characters to which labels of rows are wrapped."""
 WORD_WIDTH = 20
-"""Width from which a word of a header or a label is folded, such as a path."""
+"""Width in characters from which one word of a header or a label, such as a path, is folded."""
 GAP = 2
 """Spaces between two columns."""
 FORMULAS = ("=", "+", "-", "@")
-"""How a text begins that spreadsheets compute."""
+"""First characters of texts that spreadsheets take for formulas."""
 
 
 def print_json(value: Any) -> None:
@@ -34,7 +34,7 @@ def print_json(value: Any) -> None:
 
 
 def print_data(form: str, value: Any, rows: Iterable[Mapping[str, Any]] | None = None) -> None:
-    """Print a value as JSON, or as CSV: its rows, or itself as the only one."""
+    """Print `value` as JSON, or print `rows` as CSV; without `rows`, the value is the only row."""
     if form == "json":
         print_json(value)
     else:
@@ -42,7 +42,7 @@ def print_data(form: str, value: Any, rows: Iterable[Mapping[str, Any]] | None =
 
 
 def _entries(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Names and values; entries of inner mappings have names with dots."""
+    """Yield names and values; names of entries of inner mappings have dots."""
     for name, value in row.items():
         if isinstance(value, Mapping):
             yield from _entries(value, f"{prefix}{name}.")
@@ -51,7 +51,7 @@ def _entries(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of CSV: entries of mappings get names with dots; lists of mappings are left out.
+    """Return a row of CSV; entries of mappings get names with dots, lists of mappings are left out.
 
     Numbers are in full; lists have commas between their entries; None is empty.
     """
@@ -65,19 +65,19 @@ def flat(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Truth values as JSON has them."""
+    """Return "true" or "false" for a truth value, and any other value as it is."""
     return str(value).lower() if isinstance(value, bool) else value
 
 
 def rows_of(columns: Mapping[str, Any], number: str) -> list[dict[str, Any]]:
-    """Rows of lists of the same length, which may stand in mappings; `number` names the rows."""
+    """Return rows from lists of one length, also in inner mappings; column `number` counts rows."""
     lists = dict(_entries(columns))
     rows = zip(*lists.values(), strict=True)
     return [{number: place} | dict(zip(lists, row, strict=True)) for place, row in enumerate(rows)]
 
 
 def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Rows as CSV (see `flat`), the names of the columns first."""
+    """Print the names of the columns, then the rows as CSV (see `flat`)."""
     import csv
 
     rows = [flat(row) for row in rows]
@@ -88,9 +88,9 @@ def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _cell(value: Any) -> Any:
-    """A cell of CSV: printable text, which begins like a formula only if it is a number.
+    """Return a cell of CSV as printable text that no spreadsheet takes for a formula.
 
-    Spreadsheets take such a text for a formula; an apostrophe before it makes it a text.
+    A text that begins like a formula and is not a number gets an apostrophe before it.
     """
     if not isinstance(value, str):
         return value
@@ -104,14 +104,14 @@ def _cell(value: Any) -> Any:
 
 
 def screen_width() -> int:
-    """Characters of a line: COLUMNS, else the terminal's, else `WIDTH`."""
+    """Return the characters of a line: COLUMNS, else the width of the terminal, else `WIDTH`."""
     return shutil.get_terminal_size((WIDTH, 0)).columns
 
 
 def line_width() -> int | None:
-    """Characters of a line that are to be kept: COLUMNS, else the terminal's.
+    """Return the characters at which lines are broken: COLUMNS, else the width of the terminal.
 
-    None for what has no width: a pipe, a file, the terminal that Open MPI puts before either.
+    None for outputs without a width: a pipe, a file, or the terminal that Open MPI opens for them.
     """
     if os.environ.get("COLUMNS", "").isdecimal():
         return screen_width()
@@ -119,29 +119,29 @@ def line_width() -> int | None:
 
 
 def console(file: IO[str] | None = None, width: int | None = None) -> Console:
-    """What writes to a file, stdout unless told otherwise, in lines of `screen_width()`."""
+    """Return a console that writes to `file` (default: stdout), in lines of `screen_width()`."""
     return Console(
         file=file, highlight=False, markup=False, emoji=False, width=width or screen_width()
     )
 
 
 def say(sentence: str, out: Console | None = None) -> None:
-    """Print a sentence; its lines are broken where there is a width to keep, not in a pipe."""
+    """Print a sentence; lines are broken at `line_width()`, if the output has a width."""
     (out or console()).print(_lines(sentence), soft_wrap=line_width() is None)
 
 
 def _lines(text: object) -> str:
-    """The text with its own lines, each of them printable."""
+    """Return the text with every line made printable."""
     return "\n".join(map(printable, str(text).split("\n")))
 
 
 def print_table(table: Table | str) -> None:
-    """Print a table; labels and heads are folded where it is wider than the lines.
+    """Print a table; if it is wider than a line, labels and heads are folded.
 
-    Figures are neither cut nor broken: lines may be longer than the width.
+    Figures are neither cut nor broken, so lines may become longer than the width.
 
     Parameters:
-        table: A sentence is printed where there is nothing to put into a table.
+        table: The table, or a sentence that is printed in place of a table.
     """
     if isinstance(table, str):
         say(table)
@@ -184,13 +184,13 @@ def print_table(table: Table | str) -> None:
 
 
 def count_of(number: int, what: str) -> str:
-    """Such as "1 rank" and "1,234 ranks"; `what` is of one."""
+    """Return a number and its noun, such as "1 rank" or "1,234 ranks"; `what` is the singular."""
     first, *rest = what.split(" ", 1)
     return " ".join([f"{number:,} {first}{'s' * (number != 1)}", *rest])
 
 
 def number(value: float | None) -> str:
-    """1234567 -> 1,234,567; 123.456 -> 123.5; 1.23456 -> 1.23; 0.01234 -> 0.0123."""
+    """Format a number: 1234567 -> 1,234,567; 123.456 -> 123.5; 1.234 -> 1.23; 0.01234 -> 0.0123."""
     if value is None:
         return "-"
     if isinstance(value, int):
@@ -200,7 +200,7 @@ def number(value: float | None) -> str:
 
 
 def short(value: float, digits: int = 3) -> str:
-    """1234567 -> 1.23 M, for ticks."""
+    """Format a number for ticks: 1234567 -> 1.23 M."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(value) >= size:
             return f"{value / size:.{digits}g} {unit}"
@@ -208,7 +208,7 @@ def short(value: float, digits: int = 3) -> str:
 
 
 def size(num_bytes: float) -> str:
-    """Bytes with a binary unit."""
+    """Format bytes with a binary unit."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if num_bytes < 1024:
             return f"{num_bytes:.0f} {unit}" if unit == "B" else f"{num_bytes:.1f} {unit}"
@@ -217,7 +217,7 @@ def size(num_bytes: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds with a unit: 0.0012 -> 1.200 ms."""
+    """Format seconds with a unit: 0.0012 -> 1.200 ms."""
     for unit, length in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if seconds >= length:
             return f"{four_digits(seconds / length)} {unit}"
@@ -225,7 +225,7 @@ def duration(seconds: float) -> str:
 
 
 def digits(value: float) -> str:
-    """Three significant ones, all before the point: 0.0123, 1.23, 12,345."""
+    """Format a number with three significant digits, or as a whole number: 0.0123, 1.23, 12,345."""
     if not value or abs(value) >= 999.5:
         return f"{value:,.0f}"
     return f"{value:#.3g}".rstrip(".")
@@ -239,10 +239,10 @@ def ratio(value: float, base: float) -> str:
 
 
 def amount(value: float | None) -> str:
-    """Rows or messages as they are; seconds in four digits, however few they are."""
+    """Format a number of rows or messages as it is, and seconds with four digits."""
     return four_digits(value) if isinstance(value, float) else number(value)
 
 
 def objective_words(objective: str, value: float | None) -> str:
-    """What an objective reached: seconds for "time", rows or messages else."""
+    """Format the value of an objective: seconds for "time", else rows or messages."""
     return duration(value) if objective == "time" and value is not None else amount(value)

@@ -1,4 +1,4 @@
-"""`plancc warm-up`: the commands of a user on a small graph, so that their kernels are compiled."""
+"""`plancc warm-up`: usual commands run on a small graph, which compiles their kernels."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ FIRST: Stages = (
     ("compile graph.mtx -p 4 --data graph.npz -o rows.h5", "compile hubs.mtx.gz -p 4 -o hubs.h5"),
     ("plancc-run rows.h5", "inspect rows.h5 --dims 64,16,8", "verify rows.h5 --against graph.mtx"),
 )
-"""Command lines for the kernels of the first commands, on meshes and on graphs with hubs; a stage
-begins when the one before has ended."""
+"""Command lines that compile the kernels of the first commands, for meshes and graphs with hubs.
+A stage begins after the stage before it has ended."""
 STAGES: Stages = (
     *FIRST,
     (
@@ -47,7 +47,7 @@ STAGES: Stages = (
         "inspect edges.h5",
         "inspect mini.h5 --batches 2",
         "inspect rows.h5 --batches 2 --batch-size 100 --sampler walk",
-        "inspect rows.h5 --batches 2 --sampler edges --keep 0.5",
+        "inspect rows.h5 --batches 2 --sampler edges --sampler-option keep=0.5",
         "plancc-run rows.h5 --model sage --dropout 0.5",
         "plancc-run rows.h5 --model gat",
         "plancc-run rows.h5 --boundary-sampling 0.5",
@@ -63,20 +63,24 @@ TRAINING = "--ranks 4 --threads 1 --epochs 2"
 @click.option(
     "--portable",
     metavar="FOLDER",
-    help="Compile for every processor of a level of the architecture, into a folder.",
+    help="Compile for all processors of --level, into this folder.",
 )
 @click.option(
-    "--level", help="x86-64-v3, x86-64-v2 or generic (ARM).  [default: the best of this processor]"
+    "--level", help="x86-64-v3, x86-64-v2, or generic (ARM).  [default: the best of this processor]"
 )
-@click.option("--first", is_flag=True, help="Only for compile, inspect, verify and a run of gcn.")
+@click.option(
+    "--first",
+    is_flag=True,
+    help="Compile only the kernels of compile, inspect, verify and a run of gcn.",
+)
 @quiet
 def command(portable: str | None, level: str | None, first: bool) -> None:
-    """Compile kernels ahead; without them a first command waits for half a minute.
+    """Compile kernels ahead; otherwise the first command waits half a minute for them.
 
-    For the recipe of an image, and once per kind of processor on a cluster. Commands that a user
-    would type are run on a small graph. Kernels of rarer options compile at their first use.
+    Use it in the recipe of an image, and once per kind of processor on a cluster. It runs usual
+    commands on a small graph. Kernels of rarer options compile at their first use.
 
-    Portable kernels, as in wheels, are used where the processor's own are missing: put them into a
+    Portable kernels, as in wheels, are used if the processor's own are missing: put them into a
     folder of kernels (`plancc doctor` names it).
     """
     from plancc import jit
@@ -110,7 +114,7 @@ def command(portable: str | None, level: str | None, first: bool) -> None:
 
 
 def _for_level(level: str | None) -> dict[str, str]:
-    """What numba is told to compile for a level, which this processor must have to run it."""
+    """Return the variables by which numba compiles for a level; this processor must have it."""
     from plancc import jit
 
     names = jit.levels(jit.processor())
@@ -125,7 +129,7 @@ def _kernels(folder: Path) -> set[Path]:
 
 
 def _run(stages: Stages, work: str, more: dict[str, str], folder: Path) -> int:
-    """Do command lines, as many at once as there are cores; the number of kernels compiled."""
+    """Run command lines, one for every core at a time; return the number of compiled kernels."""
     if find_spec("torch") is None:  # only the compiler is installed
         stages = tuple(tuple(e for e in lines if not e.startswith(RUN)) for lines in stages)
     alone = {name: value for name, value in os.environ.items() if name not in RANKS}

@@ -1,4 +1,4 @@
-"""The compiler's words as the command line says them: parameters by their flags, ends, helps."""
+"""Sentences of the library for the command line: flags in place of parameters, interruptions."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from plancc.text import printable, shown
 from plancc_cli.signals import stopped
 
 MOST_CLASSES = 12
-"""Classes that are counted in a line."""
+"""Largest number of classes whose sizes a line lists."""
 RENAMED = {"num_parts": "parts", "split": "split_name", "data=False": "no_data"}
-"""Parameters of the library, or settings of them, that a command may call otherwise."""
+"""Names in commands of parameters of the library, or of their settings."""
 OF_COMPILE = {
     name: f"--{name.replace('_', '-')}"
     for name in ("data", "clusters", "links", "link_split", "edge_features")
 }
-"""Flags of `compile` that other commands name, as what a plan lacks."""
+"""Flags of `compile` that other commands name, since a plan lacks their data."""
 OF_CONVERT = {
     name: f"plancc convert --{name.replace('_', '-')}"
     for name in ("format", "pattern", "allow_large", "num_vertices", "keep_ids", "columns")
 } | {"keys": "plancc convert --key"}
-"""Reading options that a command without them names."""
+"""Reading options of `convert`, as commands without these options name them."""
 
 
 class Interruptible(click.Command):
-    """A command whose interruption is `click.Abort`."""
+    """A command that raises `click.Abort` when it is interrupted."""
 
     def make_context(self, *words: Any, **extra: Any) -> click.Context:
         with interruption():
@@ -44,7 +44,7 @@ class Interruptible(click.Command):
 
 @contextmanager
 def interruption() -> Iterator[None]:
-    """A block whose interruption is `click.Abort`; of KeyboardInterrupt, click prints a line."""
+    """Turn an interruption of a block into `click.Abort`, for which click prints no line."""
     try:
         yield
     except KeyboardInterrupt:
@@ -56,7 +56,7 @@ def interruption() -> Iterator[None]:
 
 
 def in_flags(sentence: str, command: click.Command | None) -> str:
-    """The sentence with `` `parameter` `` as the flag of `command`, or plain if it has none."""
+    """Return the sentence with every `` `parameter` `` as its flag, or without the marks."""
     flags = {} if command is None else OF_COMPILE | OF_CONVERT
     for option in command.params if command is not None else ():
         if isinstance(option, click.Option):
@@ -70,20 +70,19 @@ def in_flags(sentence: str, command: click.Command | None) -> str:
 
 
 def name_flags(error: PlanccError, command: click.Command | None) -> None:
-    """Let an error name the flags of `command` in place of parameters."""
+    """Replace parameters in the sentence of an error by the flags of `command`."""
     error.args = (in_flags(str(error), command), *error.args[1:])
 
 
 def usage_words(error: click.ClickException) -> str:
-    """What click says of a wrong command line, without the full stop and without its names of
-    types."""
+    """Return click's sentence about a wrong command line, without full stop and names of types."""
     sentence = error.format_message().removesuffix(".")
     sentence = re.sub(r"is not a valid integer( range)?$", "is not a whole number", sentence)
     return re.sub(r"is not a valid float( range)?$", "is not a number", sentence)
 
 
 def unexpected(error: BaseException) -> str:
-    """What to say of an error that nobody expected, and of the line that raised it."""
+    """Return a sentence about an unexpected error, with the line that raised the error."""
     where = "".join(f" {note}" for note in getattr(error, "__notes__", ()))  # "in rank 2"
     what = f"unexpected {type(error).__name__}{where}: {shown(error)}"
     place = "".join(
@@ -93,12 +92,12 @@ def unexpected(error: BaseException) -> str:
 
 
 def say(sentence: str, err: bool = False) -> None:
-    """Print a line that names files or values, fit for a terminal whatever their names are."""
+    """Print a line with names of files or values, made printable for a terminal."""
     click.echo(printable(sentence), err=err)
 
 
 def predictions_line(path: str, num_vertices: int, counts: Sequence[int]) -> str:
-    """Where predictions went, and how many vertices each class has, if the classes are few."""
+    """Return a line on the file of predictions, with the sizes of the classes if these are few."""
     line = f"{path}: predictions for {num_vertices:,} vertices"
     if 0 < len(counts) <= MOST_CLASSES:
         line += f"; of each class {', '.join(f'{count:,}' for count in counts)}"

@@ -36,6 +36,7 @@ class Dataset:
     """A graph with the data of its vertices.
 
     Attributes:
+        graph: The graph.
         data: Data of the vertices, in the graph's vertex order; empty if the graph has none.
     """
 

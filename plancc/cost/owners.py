@@ -10,7 +10,7 @@ from plancc.kernel import njit
 from plancc.models.random import random_owner
 from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.plan.metrics import StepTraffic, Traffic
-from plancc.plan.receive_sets import by_part, count_marked, grouped, mark
+from plancc.plan.receive_sets import count_marked, group_by_part, grouped, mark
 from plancc.threads import in_chunks
 
 BASELINE_SEED = 1
@@ -59,7 +59,7 @@ def _edge_traffic(
     matrix: Graph, owner: Int32Array, nonzero_owner: Int32Array, num_parts: int
 ) -> Traffic:
     rows, position, part_ptr = grouped(owner, num_parts)
-    nonzeros = by_part(matrix, nonzero_owner, num_parts, rows, position)
+    nonzeros = group_by_part(matrix, nonzero_owner, num_parts, rows, position)
 
     def count(first: int, last: int) -> tuple[Int64Array, ...]:
         return _count_both_steps(nonzeros.ptr, nonzeros.row, nonzeros.column, part_ptr, first, last)

@@ -198,7 +198,7 @@ def compile_folder(
 
 @dataclass(frozen=True, eq=False)
 class PreparedFolder:
-    """A graph of which all ranks read shares, and what is asked for it.
+    """A graph that all ranks read in shares, and the request for its plan.
 
     Attributes:
         request: The request, with task and balance completed from the graph.
@@ -340,7 +340,7 @@ def _check_memory(
 def _same_source(ranks: Ranks, folder: str) -> str:
     """Return the hash of the graph's bytes; InputError if ranks' files differ. Collective.
 
-    Of ranks of one computer that have the same files, only the first reads them.
+    If ranks of one computer have the same files, only the first rank reads them.
     """
     with ranks.agreement():
         with input_errors(folder):

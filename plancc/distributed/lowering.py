@@ -21,7 +21,7 @@ from plancc.plan.links import exchange_of_rows, lower_links
 from plancc.plan.lowering import lowered_parts, mark_boundary
 from plancc.plan.plan import Plan
 from plancc.plan.rank_parts import block_of_parts
-from plancc.plan.receive_sets import by_sender, grouped, offsets_of
+from plancc.plan.receive_sets import grouped, offsets_of, sort_by_sender
 from plancc.plan.values import LINKS, Exchanges, Header
 
 
@@ -149,5 +149,5 @@ def _expand(
     rank_of = np.searchsorted(bounds, sender, side="right") - 1
     rows = ranks.sent(rows, np.repeat(rank_of, lengths))
     lengths, receiver, sender = (ranks.sent(each, rank_of) for each in messages)
-    send = by_sender(receiver, sender - np.int32(first), offsets(lengths), rows, last - first)
+    send = sort_by_sender(receiver, sender - np.int32(first), offsets(lengths), rows, last - first)
     return Exchange(Side(*send), receive)

@@ -35,8 +35,8 @@ def nets_between(
         weight: int64[n, c].
 
     Returns:
-        The hypergraph on rank 0, and one without nets on other ranks. None, on all ranks, if there
-        are too many pins.
+        The hypergraph on rank 0, and a hypergraph without nets on other ranks. None, on all ranks,
+        if there are too many pins.
     """
     num = int(label.max()) + 1
     ptr, entry = parts_of_nets(share.first, share.net_ptr, share.pins, label, num)

@@ -2,8 +2,8 @@
 
 In every turn each rank fetches the parts in which the nets of its rows have pins, and finds the
 best part for each of its rows. All ranks then make the same moves, the best first, within the
-limits. Moves of one turn do not see each other. If all of them together raise the cost, fewer are
-made.
+limits. Moves of one turn do not see each other. If all moves together raise the cost, only
+some are made.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def export(plan: Plan, target: str, folder: str | PathLike[str]) -> None:
     if plan.header.types is not None and not entry.has_types:
         holding = [name for name, each in EXPORTS.loaded().items() if each.has_types]
         raise InputError(
-            f"export '{target}' holds no types of vertices, and this plan has some; take "
+            f"export '{target}' cannot hold vertex types, which this plan has; use "
             f"{', '.join(holding)}"
         )
     if entry.library and find_spec(entry.library) is None:

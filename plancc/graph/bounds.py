@@ -22,11 +22,11 @@ VERTICES = 1 << 20
 VERTICES_PER_BYTE = 8
 """Vertices that every byte of a source adds."""
 UNPACKED = 64 << 20
-"""Bytes that a file of any size may become."""
+"""Bytes that the data of any file may take."""
 UNPACKED_PER_BYTE = 200
-"""Bytes that every byte of a file adds."""
+"""Bytes that every byte of a file adds to this bound."""
 DENSE_PER_BYTE = 1000
-"""Bytes that every byte of a file adds if sparse features are made dense."""
+"""Bytes that every byte of a file adds to this bound if sparse features are made dense."""
 CLASSES = 1024
 """Class numbers that are always allowed."""
 CLASSES_PER_CLASS = 16

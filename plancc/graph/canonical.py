@@ -168,7 +168,7 @@ def with_weight_range(source: Source, values: Array | None, repeated: int = 0) -
         return replace(source, weights="", weight_range="").counting(MERGED, repeated)
     found = WeightRange(source.weights)
     found.add(values)
-    return found.told(source, repeated)
+    return found.described(source, repeated)
 
 
 def is_canonical(indptr: IntArray, indices: IntArray, values: Array | None) -> bool:

@@ -88,7 +88,7 @@ class EdgeChanges:
         if are_names(ids):
             return replace(self, u=names_of(self.u), v=names_of(self.v))
         if are_names(self.u):
-            self.fail(0, "is of names, and the ids of the graph are numbers")
+            self.fail(0, "has names as ids, but the graph's ids are numbers")
         return self
 
     @property
@@ -220,7 +220,7 @@ def _with_new(ids: Ids, lists: Sequence[tuple[EdgeChanges, Ids]], numbered: bool
         edges, ends = next(each for each in lists if (each[1] == new[gaps][0]).any())
         gap = len(ids) + int(np.argmax(gaps))
         k = int(np.argmax(ends == new[gaps][0]))
-        edges.fail(k, f"names a new vertex, and new vertices go on at {gap}")
+        edges.fail(k, f"has a new vertex, and the ids of new vertices must go on at {gap}")
     if are_names(new) and len(new):  # the type is as wide as the longest name
         longest = max(np.char.str_len(each).max() for each in (ids, new))
         ids = ids.astype(f"S{longest}")
@@ -233,9 +233,9 @@ def _with_new(ids: Ids, lists: Sequence[tuple[EdgeChanges, Ids]], numbered: bool
 def _check_weights(values: Values, added: EdgeChanges) -> None:
     """Raise InputError for weights that the graph does not use, and for missing weights."""
     if values is not None and added.weights is None:
-        added.fail(0, "needs a weight, as the edges of the graph have")
+        added.fail(0, "needs a weight, since the edges of the graph have weights")
     if added.weights is not None and values is None:
-        added.refuse(added.weights != 1, "has a weight, and the graph has none")
+        added.refuse(added.weights != 1, "has a weight, but the graph has no weights")
     elif added.weights is not None:
         added.refuse(added.weights == 0, "has weight 0, which is no edge")
 
@@ -269,7 +269,7 @@ def _places(
     if not there and edges.weights is not None:
         other = edges.weights[number] != edges.weights[edge[same]]
         if (k := first_true(other)) is not None:
-            edges.fail(int(number[k]), "is there twice with two weights")
+            edges.fail(int(number[k]), "is listed twice with two weights")
     place = np.searchsorted(key, new)
     found = places_in(key, new) >= 0
     if (found != there).any():

@@ -185,7 +185,7 @@ def warn_of_counts(
         counts = f"{' and '.join(said)}, and {' and '.join(read)} are read{cure}"
         warn(f"{where}: {claims.place} {counts}")
     if claims.sides is not None and by_number:
-        words = "'bip': two sides, which share one id space by `keep_ids` or `num_vertices`"
+        words = "'bip': separate ids of two sides, which `keep_ids` or `num_vertices` makes one"
         warn(f"{where}: {claims.place} {words}")
 
 
@@ -198,7 +198,7 @@ def warn_of_numbers(where: str, u: IntArray, v: IntArray, weights: npt.NDArray[A
     what, rises = "", len(u) >= _LEAST and u[0] in (0, 1) and u[-1] - u[0] == len(u) - 1
     if rises and (np.diff(u) == 1).all():
         alike = 2 * len(np.intersect1d(v, weights)) >= len(np.union1d(v, weights))
-        what = "counts the lines, and most numbers of the others are in both" * alike
+        what = "counts the lines, and most numbers of the others occur in both" * alike
     elif u.min() >= OF_TIMES > v.max():
         what = "alone has numbers as large as times"
     if what:
@@ -208,8 +208,8 @@ def warn_of_numbers(where: str, u: IntArray, v: IntArray, weights: npt.NDArray[A
 def warn_of_direction(claims: Said, where: str, directed: bool) -> None:
     """Warn if edges are said to be undirected, and some edges have no reverse edge."""
     if claims.undirected and directed:
-        told = "that edges are undirected, and some are listed in one direction only"
-        warn(f"{where}: {claims.place} {told}: `symmetrize` adds the other")
+        told = "that edges are undirected, but some are listed in one direction only"
+        warn(f"{where}: {claims.place} {told}: `symmetrize` adds the other direction")
 
 
 _PLAIN = "id ids node nodes vertex index idx no nr num number key code name token"

@@ -89,7 +89,7 @@ def read_csr(
         graph = graph_of_rows(n, files.indptr, files.indices, values, **reading)
     elif symmetrize or transpose:
         raise InputError(
-            f"{files.folder}: a graph of types is read without `symmetrize` and `transpose`"
+            f"{files.folder}: a typed graph is read without `symmetrize` and `transpose`"
         )
     else:
         graph = files.rows(0, n)
@@ -195,7 +195,7 @@ class MappedGraph:
             list_edges(rows, columns, of)
         if not is_canonical(indptr, key, values):
             told = "columns that do not ascend in a row, or zeros among the values"
-            raise InputError(f"{self.folder}: {told}; make another folder of it: plancc convert")
+            raise InputError(f"{self.folder}: {told}; convert the folder anew: plancc convert")
         directed, carried = self.directed is not False, columns_of(relation=relation)
         own: Any = {"source": self.source, "types": self.types, "columns": carried}
         return Graph(indptr, columns, values, directed, **own)
@@ -210,7 +210,7 @@ class MappedGraph:
 
     def not_symmetric(self) -> InputError:
         """Return the error for a pattern that ``graph.json`` says to be symmetric, but is not."""
-        told = "'directed' is false, and entries (i, j) are without (j, i)"
+        told = "'directed' is false, but some entries (i, j) have no (j, i)"
         cure = "write true, or read with `symmetrize`"
         return InputError(f"{os.path.join(self.folder, HEAD)}: {told}: {cure}")
 

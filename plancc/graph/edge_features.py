@@ -79,14 +79,14 @@ def with_edges(
             raise InputError(f"{where}: give a .npy file, or '{OF_SOURCE}': features of the source")
         given = map_array(given)
     if graph.types is not None:
-        given = _of_relations(given, graph.types, edges, where)
+        given = _relation_features(given, graph.types, edges, where)
     elif isinstance(given, Mapping):
         raise InputError(f"{where}: features by relation, and the graph has no types")
     found = EdgeFeatures(edges, as_array(given, where))
     return with_features(graph, found, where, symmetrize=symmetrize)
 
 
-def _of_relations(given: Any, types: Types, edges: ListedEdges, where: str) -> FloatArray:
+def _relation_features(given: Any, types: Types, edges: ListedEdges, where: str) -> FloatArray:
     """Return the features of all relations' edges, float64[edges, width].
 
     Edges of a relation without features have zeros.

@@ -67,7 +67,7 @@ class WeightRange:
                 block.dtype.kind in "biu" or bool((np.floor(block) == block).all())
             )
 
-    def told(self, source: Source, repeated: int = 0) -> Source:
+    def described(self, source: Source, repeated: int = 0) -> Source:
         """Return the source with the name and the range of the weights in words.
 
         Parameters:
@@ -99,12 +99,12 @@ class WeightRange:
     def _doubt(self) -> str:
         """Return the reason why the values may not be weights; "" for no doubt."""
         if found := _NO_WEIGHTS.search(self._words):
-            far = ", and what is near has a small weight" * (found[1] in _FAR)
+            far = ", and near vertices would have small weights" * (found[1] in _FAR)
             return f"the name says {found[1]}{far}"
         if self._whole and self._is_large:
-            return "whole numbers as large are often times or ids"
+            return "whole numbers this large are often times or ids"
         if max(-self._least, self._largest) >= OF_TIMES:
-            return "numbers as large are often times"
+            return "numbers this large are often times"
         if self._whole and _ATTRIBUTES.search(self._words):
             return "whole numbers may be types of edges"
         return ""

@@ -168,7 +168,7 @@ def read_edgelist(
     if claims.sides is not None and not by_number:
         if names is not None:
             raise InputError(f"{where}: {claims.place} 'bip', whose ids are numbers from 1")
-        return _of_two_sides(path, claims, (u, v, weights), flags)
+        return _bipartite_graph(path, claims, (u, v, weights), flags)
     place, options = partial(_place, path, data), (num_vertices, keep_ids)
     found = number(u, v, where, *options, place=place, names=names)
     warn_of_two_sides(where, split_names(table.ends), u, v)
@@ -203,7 +203,7 @@ def _without_sizes(
     return data, claims, entries
 
 
-def _of_two_sides(path: StrPath, claims: Said, entries: Entries, flags: dict[str, Any]) -> Graph:
+def _bipartite_graph(path: StrPath, claims: Said, entries: Entries, flags: dict[str, Any]) -> Graph:
     """Return the graph of an edge list of KONECT whose u and v have separate ids, both from 1."""
     where, (u, v, weights) = os.fspath(path), entries
     if not (u.all() and v.all()):
@@ -349,7 +349,7 @@ def _warn_of_names(
     found = [line for line in lines if len(_words(line, table.separator)) == table.columns]
     if found:
         told = f"{len(found):,} lines that begin with {found[0][:1].decode()} are taken as comments"
-        cure = "in double quotes such a name is an id"
+        cure = "put such a name into double quotes to make it an id"
         warn(f"{where}: {told}, the first {show(found[0].strip())}: {cure}")
     warn_of_empty(where, names, *edges[:2])
 
@@ -396,11 +396,11 @@ def _fail_columns(
 ) -> NoReturn:
     """Raise InputError for a line with a wrong number of columns, or with an empty column."""
     words = [word.strip() for word in _words(text, separator)]
-    sizes = " (# stands before a line of sizes)" * (len(words) > columns)
+    sizes = " (put # before a line of sizes)" * (len(words) > columns)
     message, advice = f"{columns} columns are expected, as in the first line{sizes}, not", ""
     if len(words) == columns and not all(words):
         message = f"column {words.index(b'') + 1} is empty:"
-        advice = "leave out the line, or the column (`columns` takes others)"
+        advice = "leave out the line, or the column (`columns` chooses others)"
     fail(path, line, message, text, advice)
 
 
@@ -505,9 +505,9 @@ def _check_width(path: StrPath, line: _Line, names: Sequence[str], wanted: Seque
         few = f"as many columns as there are names ({len(names)}){of_r} are expected, not"
         fail(path, line.number, few, line.text)
     if width not in (2, 3) and not (wanted or names):
-        cure = "# stands before what is no edge"
+        cure = "put # before a line that is no edge"
         if width > 1:
-            cure = "`columns` 1,2 takes the first two of more, 1,2,3 weights too"
+            cure = "`columns` 1,2 reads the first two columns, 1,2,3 weights too"
         message = f"two or three columns 'u v [weight]' are expected ({cure}), not"
         fail(path, line.number, message, line.text)
 
@@ -601,7 +601,7 @@ def _refuse_others(
     words = text.split()
     mark = words[1] if len(words) == 3 else b"|" if len(words) == 1 else b""
     if mark in _MARKS and mark in text and not wanted:
-        around = " (`columns` 1,3 takes what stands around it)" * (len(words) == 3)
+        around = " (`columns` 1,3 reads the columns around it)" * (len(words) == 3)
         kinds = "columns are separated by blanks, tabs, commas or semicolons, not by"
         fail(path, line, f"{kinds} {show(mark)}{around}:", text)
     if re.fullmatch(rb"\s*[(\[].*,.*[)\]]\s*", text):
@@ -611,7 +611,7 @@ def _refuse_others(
         fail(path, line, f"the data of an edge is a dict: {cure}, not", text)
     if is_metis(path, data, text):
         told = "this is the header of a METIS graph, and the lines below are its vertices"
-        cure = "`format` metis reads it (a line '#' before it makes it an edge list)"
+        cure = "`format` metis reads it (put a line '#' before it to read an edge list)"
         fail(path, line, f"{told}: {cure}:", text)
 
 
@@ -658,7 +658,7 @@ def check_ends(path: StrPath, data: bytes, ends: Sequence[End], what: str) -> No
         ids, count, name = ends[int(np.argmax(wrong[:, k]))]
         message = f"a vertex of type '{shown(name)}' is out of range 0..{count - 1}:"
         advice = "vertices count from 0 within their type"
-        advice += " (# stands before a line of sizes)" * (k == 0)
+        advice += " (put # before a line of sizes)" * (k == 0)
         fail(path, line, f"{what}: {message}", int(ids[k]), advice)
 
 
@@ -713,10 +713,10 @@ def _advice(word: bytes) -> str:
     if re.fullmatch(rb"-?[0-9]+[.][0-9]*", word):
         return "write ids without a point (in pandas: .astype(int))"
     if word.endswith(b":"):
-        return "of an adjacency list write one edge a line"
+        return "write an adjacency list as one edge a line"
     if re.fullmatch(rb"-?0\d*", word):
-        other = "or a letter before every id, which then are names"
-        return f"write it without zeros or a sign before it, {other}"
+        other = "or with a letter before every id, which makes ids names"
+        return f"write it without leading zeros or sign, {other}"
     if word.removeprefix(b"-").isdigit():
         return "number the ids anew, for example by pandas.factorize"
     names = "or names, if the first line has one: move one there (put # before a line of sizes)"

@@ -114,7 +114,7 @@ def convert(
         np.save(folder / "original_ids.npy", source.original_ids)
     made_of = replace(source.source, weights="", weight_range="")
     if weighted:
-        made_of = found.told(source.source, repeated)
+        made_of = found.described(source.source, repeated)
         made_of = made_of.counting(BOTH_WAYS, added, f" of {one_way:,}")
     made_of = made_of.counting(ZEROS if weighted else MERGED, zeros if weighted else repeated)
     indices = np.load(folder / "indices.npy", mmap_mode="r")

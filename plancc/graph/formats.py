@@ -79,23 +79,23 @@ class ReadOptions:
         more="More vertices, and larger data (`plancc.graph.bounds`).",
     )
     num_vertices: int | None = of_file(
-        None, "Edge lists: the vertices are 0..N-1, whether they occur or not", metavar="N"
+        None, "Edge lists: the vertices are 0..N-1, also those without an edge", metavar="N"
     )
     keep_ids: bool = of_file(
         False,
-        "Edge lists: ids are vertex numbers, up to the largest",
+        "Edge lists: ids are the vertex numbers, from 0 to the largest id",
         more="Without `num_vertices` or `keep_ids` the vertices are the ids that occur, in "
         "ascending order.",
     )
     columns: Sequence[str] | None = of_file(
         None,
-        "Edge lists, Parquet, GML, GraphML: columns of the edges, by name, or number from 1",
+        "Edge lists, Parquet, GML, GraphML: columns of the edges, by name or by number from 1",
         more="A third one is of the weights. Numbers are for a text without a line of names.",
         metavar="U,V[,WEIGHT]",
     )
     keys: Mapping[str, str] | None = of_file(
         None,
-        "the source's name of graph, features, labels ... (.h5ad, .npz, .pt)",
+        "name in the source of the graph, the features, the labels ... (.h5ad, .npz, .pt)",
         more='As in ``{"graph": "distances", "features": "X_pca"}``: of the matrix where a source '
         "has several, and of vertex data (`plancc.graph.vertexsources.read_vertex_data`).",
         metavar="WHAT=NAME",
@@ -227,7 +227,7 @@ def find_format(path: StrPath, format: str | None = None) -> str:
     if extension == ".hgr":
         raise InputError(f"{where}: a hypergraph is no graph: plancc partition reads it")
     if extension in PACKED:
-        raise InputError(f"{where}: unpack it first; of packed files .gz is read")
+        raise InputError(f"{where}: unpack it first; .gz alone is read packed")
     every = ((name, " ".join(entry.extensions) or "a folder") for name, entry in formats.items())
     known = ", ".join(f"{name} ({extensions})" for name, extensions in every)
     told = f"cannot infer the format from the extension '{extension}{'.gz' * zipped}'"

@@ -113,7 +113,7 @@ def _usual_ends(
         u, v = (names[lower.index(name)] for name in pair)
         if names.index(v) < names.index(u):
             told = f"a row is column {show(u)}, which needs column {show(v)}"
-            cure = f"(`columns` {v},{u} turns them)"
+            cure = f"(`columns` {v},{u} reverses them)"
             warn(f"{where}: the columns are read by their names: {told} {cure}")
         return [u, v]
     others = [name for name in names[1:] if name not in weights]

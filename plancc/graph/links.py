@@ -219,7 +219,7 @@ def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
     found: dict[str, Array] = {}
     for name, value in given.items():
         listed, pair = as_array(value, f"{where}{name}"), name in KINDS
-        array = found[name] = _by_name(listed, graph, f"{where}{name}")
+        array = found[name] = _numbers_of_names(listed, graph, f"{where}{name}")
         if array.dtype.kind not in "iu" or array.ndim != 2 or (pair and len(array) != 2):
             shape = "[2, links]" if pair else "[links, negatives of each]"
             kind = "text" if listed.dtype.kind in "US" else listed.dtype
@@ -243,14 +243,14 @@ def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
         raise InputError(f"{where}there are no training links (array train)")
     if len(per_link) > 1:
         counts = " and ".join(map(str, sorted(per_link)))
-        cure = "(0: they share them): give both splits alike"
+        cure = "(0: shared by a split): give both splits the same number"
         raise InputError(f"{where}the links have {counts} negatives each {cure}")
     if sum(each.shape[1] for each in pairs.values()) > MOST_LINKS:
         raise InputError(f"{where}more than {MOST_LINKS} links, with their negatives")
     return SplitLinks(pairs, *per_link)
 
 
-def _by_name(array: Array, graph: Graph, what: str) -> Array:
+def _numbers_of_names(array: Array, graph: Graph, what: str) -> Array:
     """Return vertex numbers in place of names; InputError for a name that no vertex has."""
     ids = graph.original_ids
     if ids is None or array.dtype.kind in "iu" or not are_names(ids):
@@ -288,7 +288,7 @@ def _doubtful(
     for kind in KINDS:
         pair = _some(links.pairs[kind])
         there = are_edges(known, pair, graph)
-        yield pair[0] == pair[1], f"{kind} pairs are of one vertex"
+        yield pair[0] == pair[1], f"{kind} pairs join a vertex to itself"
         if kind not in SPLITS:
             some = link_keys(pair, graph)
             are_links = [places_in(each, some) >= 0 for each in keys.values()]
@@ -300,14 +300,14 @@ def _doubtful(
             raise InputError(f"{where}{kind} {told}: {cure}")
         if kind == SPLITS[0] and not labelled:
             absent = ~there & ~are_edges(known, pair[::-1], graph)
-            left_out = "which is meant only where their edges were left out of it"
+            left_out = "which is right only if their edges were removed from it"
             yield absent, f"{kind} links are no edges of the graph, {left_out}"
         twice, pair = np.diff(keys[kind], prepend=-1) == 0, links.pairs[kind]
         if twice.any():
             forth, back = (np.unique(edge_keys(graph, *each)) for each in (pair, pair[::-1]))
-            if len(forth) < len(twice) or not np.array_equal(forth, back):  # not all both ways
+            if len(forth) < len(twice) or not np.array_equal(forth, back):  # not each both ways
                 ways = "" if graph.directed else " or both ways"
-                yield twice, f"{kind} links are there twice{ways}"
+                yield twice, f"{kind} links are listed twice{ways}"
 
 
 def check_shares(shares: Sequence[float]) -> None:
@@ -355,7 +355,7 @@ def random_links(
         sizes, order = [second - first, len(order) - second], np.roll(order, -first)
     for share, size in zip(shares, sizes, strict=True):
         if share and not size:
-            of_edges = f"of {len(order)} edges that is no link; give more, or 0"
+            of_edges = f"of {len(order)} edges is less than one link; give more, or 0"
             raise InputError(f"`link_split` {share:g}: {of_edges}")
     *held, train = (ends[:, each] for each in np.split(order, np.cumsum(sizes)))
     pairs = dict(zip(SPLITS, (train, *held), strict=True))
@@ -420,7 +420,7 @@ def _negatives(ends: Pair, size: int, graph: Graph, random: np.random.Generator)
         number, every = np.minimum(number, (source - target - 1) % n * n + target), every // 2
     number = np.sort(number)
     if size > (free := every - len(number)):
-        told = f"{size:,} negatives are needed, and {free:,} pairs of vertices are without an edge"
+        told = f"{size:,} negatives are needed, and {free:,} pairs of vertices have no edge"
         cure = "give smaller shares (`link_split`), or links with negatives (`links`)"
         raise InputError(f"{graph.source.name}: {told}: {cure}")
     place = random.choice(free, size, replace=False)
@@ -462,11 +462,11 @@ def _warn_of_directions(links: SplitLinks, away: Pair, graph: Graph) -> None:
     if (turned <= chance + 3 * np.sqrt(chance) + np.multiply(TOLD, sizes)).all():
         return
     there = np.count_nonzero(are_edges(known, train, graph))
-    said = f"{there:,} training links are edges their own way: `transpose` turns the edges round"
+    said = f"{there:,} training links are edges forward: `transpose` reverses all edges"
     if turned[1] <= there:
         ends = np.stack(np.divmod(_some(known), graph.num_vertices))
         both = are_edges(known, ends, graph)[ends[0] != ends[1]]
-        said = f"{both.sum():,} of {len(both):,} edges are there both ways"
+        said = f"{both.sum():,} of {len(both):,} edges have a reverse edge"
         said += ": `symmetrize` adds the other reverse edges"
     held, trained = (f"{k:,} of {n:,}" for k, n in zip(turned, sizes, strict=True))
     told = f"{held} held-out links and {trained} training links carry no messages"

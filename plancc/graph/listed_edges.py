@@ -17,7 +17,7 @@ from plancc.graph.graph import MAX_VERTICES, Graph, first_true
 
 
 class ListedEdges(NamedTuple):
-    """The edges of a source in its order; after `transpose`, edge k is ``A[row[k], column[k]]``.
+    """The edges of a source in its order; edge k is ``A[row[k], column[k]]`` after `transpose`.
 
     Attributes:
         row, column: int[edges].
@@ -125,7 +125,7 @@ def with_features(
         raise InputError(f"{where}: {edge} is no nonzero of the graph, {why}")
     known = number[number >= 0]
     if twice := len(known) - len(np.unique(known)):
-        told = f"{twice:,} of {len(row):,} edges are there twice"
+        told = f"{twice:,} of {len(row):,} edges are listed twice"
         why = f"so that features do not belong to one of the {graph.num_nonzeros:,} nonzeros"
         raise InputError(f"{where}: {told}, {why}: give every edge once")
     return graph.with_columns(edge_features=_placed(graph, number, features))

@@ -193,5 +193,5 @@ def check_no_numbers(where: str, num_vertices: int | None, keep_ids: bool) -> No
     """Raise InputError for options that say that ids are vertex numbers."""
     given = "keep_ids" if keep_ids else "num_vertices"
     if keep_ids or num_vertices is not None:
-        cure = f"leave out `{given}`, which takes ids for numbers of vertices"
+        cure = f"leave out `{given}`, which is for ids that are vertex numbers"
         raise InputError(f"{where}: {NAMED}, which are numbered in their order: {cure}")

@@ -238,7 +238,7 @@ def _entries_of(archive: Archive, pattern: bool) -> _ArchiveEntries:
     """Return the entries of an archive, whose names show its kind; `pattern` drops the values."""
     name = archive.name
     if "format" in archive:
-        return _of_scipy(archive, pattern)
+        return _scipy_entries(archive, pattern)
     if {"indptr", "indices", "num_nodes"} <= set(archive):
         n = _num_nodes(archive)
         indptr, column = _compressed(archive, n, n)
@@ -259,7 +259,7 @@ def _entries_of(archive: Archive, pattern: bool) -> _ArchiveEntries:
     return _ArchiveEntries((n, n), None, row, column, None)
 
 
-def _of_scipy(archive: Archive, pattern: bool) -> _ArchiveEntries:
+def _scipy_entries(archive: Archive, pattern: bool) -> _ArchiveEntries:
     """Return the entries of a file of scipy.sparse.save_npz, in the file's order."""
     name, held = archive.name, archive["format"]
     given: Any = held.item() if held.ndim == 0 else b""

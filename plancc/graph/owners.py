@@ -88,7 +88,7 @@ class Owners:
         if (
             k := first_true((matrix.indices == row) & (self.nonzeros != self.rows[row]))
         ) is not None:
-            raise InputError(f"nonzero ({row[k]}, {row[k]}) is not its row's owner's")
+            raise InputError(f"nonzero ({row[k]}, {row[k]}) does not belong to its row's owner")
 
 
 def check_owners(

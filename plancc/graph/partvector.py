@@ -42,7 +42,7 @@ def read_part_vector(
     if b"\0" in content:
         rule = "a part vector is text, with one number per line"
         if content.startswith(b"\x89HDF"):
-            rule += ": `plancc export PLAN -o FILE.part` writes that of a plan"
+            rule += ": `plancc export PLAN -o FILE.part` writes a plan's part vector"
         raise InputError(f"{os.fspath(path)}: not text; {rule}")
     numbers = read_integers(path, content, comments=b"")
     count = np.diff(numbers.ptr)

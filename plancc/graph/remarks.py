@@ -34,14 +34,14 @@ def remarks(data: VertexData, graph: str, files: str = "") -> list[str]:
             the data.
     """
     where = files or graph
-    found = [f"{where}: {each}" for each in _of_arrays(data)]
+    found = [f"{where}: {each}" for each in _array_remarks(data)]
     for name, each in data.of_type.items():
-        found += [f"{where}: type '{shown(name)}': {remark}" for remark in _of_arrays(each)]
-    return found + [f"{graph}: {each}" for each in _of_types(data)]
+        found += [f"{where}: type '{shown(name)}': {remark}" for remark in _array_remarks(each)]
+    return found + [f"{graph}: {each}" for each in _type_remarks(data)]
 
 
-def _of_arrays(data: VertexData) -> list[str]:
-    return [*_of_masks(data), *_of_classes(data)]
+def _array_remarks(data: VertexData) -> list[str]:
+    return [*_mask_remarks(data), *_class_remarks(data)]
 
 
 def lost_values(
@@ -68,7 +68,7 @@ def lost_value_remarks(gone: int, lost: int) -> list[str]:
     return [f"{each}: `value_dtype` float64 keeps them" for each in found]
 
 
-def _of_masks(data: VertexData) -> list[str]:
+def _mask_remarks(data: VertexData) -> list[str]:
     found = []
     masks = {name: getattr(data, name) for name in MASKS if getattr(data, name) is not None}
     for (name, mask), (other, second) in combinations(masks.items(), 2):
@@ -87,7 +87,7 @@ def _of_masks(data: VertexData) -> list[str]:
     return found
 
 
-def _of_classes(data: VertexData) -> list[str]:
+def _class_remarks(data: VertexData) -> list[str]:
     if data.labels is not None:
         classes = int(data.labels.max(initial=-1)) + 1
         occurring = np.unique(data.labels[data.labels >= 0])
@@ -112,7 +112,7 @@ def _of_classes(data: VertexData) -> list[str]:
     return []
 
 
-def _of_types(data: VertexData) -> list[str]:
+def _type_remarks(data: VertexData) -> list[str]:
     """Return sentences about types that no relation leads to, and types without features."""
     if data.by_type is None:
         return []

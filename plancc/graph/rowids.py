@@ -61,14 +61,14 @@ def rows_by_id(ids: npt.NDArray[Any], graph: Graph, what: str) -> npt.NDArray[np
     ascending = ids[order]
     if shift := _shift(ascending, vertices):
         told = f"ids count from {ascending[0]} here, the graph's from {vertices.min()}"
-        warn(f"{what}: {told}: taken as the graph's, {-shift:+d} each")
+        warn(f"{what}: {told}: {-shift:+d} is added to each")
         ascending = ascending - shift
     if (k := first_true(ascending[1:] == ascending[:-1])) is not None:
         raise InputError(f"{what} holds {show(ascending[k])} twice: give every id one row")
     place = places_in(ascending, vertices)
     there = place >= 0
     if not there.all():
-        differ = f"; ids here are as {show(ids[0])}" * (not there.any())
+        differ = f"; an id here is {show(ids[0])}" * (not there.any())
         if kinds == "iu" and ascending[0] == 1 and vertices.min() == 0:
             differ = "; ids count from 1 here, the graph's from 0"
         told = f"vertex {show(vertices[~there][0])} of the graph has no row"
@@ -144,7 +144,7 @@ def id_column(
         if not are_in_order(column, vertices):
             told = f"column {show(name)} holds every vertex once, not in the graph's order"
             cure = f"call it 'id', or give `keys` id={name}, if rows are of these vertices"
-            raise InputError(f"{where}: {told}: {cure}; `keys` id= takes rows by line")
+            raise InputError(f"{where}: {told}: {cure}; `keys` id= reads rows in this order")
         if are_names(vertices):
             return name
     return None
@@ -212,7 +212,7 @@ def are_in_order(column: npt.NDArray[Any], vertices: npt.NDArray[Any]) -> bool:
 
 
 def begins_with_ids(table: npt.NDArray[np.float64], graph: Graph) -> bool:
-    """Whether the first of several columns without names holds every vertex once: it is ids."""
+    """Whether the first of several columns without names is ids: it holds every vertex once."""
     vertices = ids_of(graph)
     return table.shape[1] > 1 and len(vertices) > FEW and _share_named(table[:, 0], vertices) == 1
 
@@ -255,11 +255,11 @@ def warn_of_order(graph: Graph, where: str) -> None:
     It may if the graph's ids do not ascend, or, in a file, are names or have gaps.
     """
     ids, in_file = graph.original_ids, bool(graph.source.sha256)
-    if ids is None or graph.types is not None:  # type after type
+    if ids is None or graph.types is not None:  # the ids of types are separate
         return
     if in_file if are_names(ids) else (np.diff(ids) != 1 if in_file else np.diff(ids) < 0).any():
         order = f"in the graph's order of vertices ({_first(ids)})"
-        warn(f"{where}rows without ids are taken {order}; a key or column 'id' says whose they are")
+        warn(f"{where}rows without ids are taken {order}; a key or column 'id' names the vertices")
 
 
 def warn_of_lines(graph: Graph, path: Any) -> None:
@@ -272,8 +272,8 @@ def warn_of_lines(graph: Graph, path: Any) -> None:
 def warn_of_numbers(graph: Graph, what: str) -> None:
     """Warn that `what` holds vertex numbers, if the source has other ids."""
     if graph.original_ids is not None:
-        others = f"not for the source's ids ({_first(graph.original_ids)})"
-        warn(f"{what} are taken for vertex numbers from 0, {others}")
+        others = f"not as the source's ids ({_first(graph.original_ids)})"
+        warn(f"{what} are read as vertex numbers from 0, {others}")
 
 
 def _first(ids: npt.NDArray[Any]) -> str:

@@ -34,7 +34,7 @@ def _kind(what: str, begins: bytes, *formats: str, advice: str = "") -> Kind:
     return Kind(what, re.compile(begins, re.IGNORECASE), formats, advice)
 
 
-UNPACK = "unpack it, or let it be gzip and its name end in .gz"
+UNPACK = "unpack it, or pack it by gzip under a name that ends in .gz"
 _ERROR = (
     rb"\s*((<\?xml[^>]*>\s*)?<error>"
     rb"|(4\d\d:? *)?(not found|forbidden|unauthorized|access denied)\b[^\n]*\s*\Z)"
@@ -44,7 +44,7 @@ KINDS = (
     _kind("Parquet", rb"PAR1", "parquet"),
     _kind("a zip archive", rb"PK(\x03\x04|\x05\x06)", "npz", "pyg"),
     _kind("a numpy array", rb"\x93NUMPY", "npy", advice="a graph is read from .npz"),
-    _kind("gzip", rb"\x1f\x8b\x08", advice="let its name end in .gz"),
+    _kind("gzip", rb"\x1f\x8b\x08", advice="give it a name that ends in .gz"),
     _kind("bzip2", rb"BZh[1-9]1AY&SY", advice=UNPACK),
     _kind("xz", rb"\xfd7zXZ\x00", advice=UNPACK),
     _kind("zstd", rb"\x28\xb5\x2f\xfd", advice=UNPACK),
@@ -54,8 +54,8 @@ KINDS = (
         rb"(c([ \t][^\n]*)?\n\s*)*p[ \t]+[a-z]+[ \t]+\d+[ \t]+\d+",
         advice="keep its lines of edges alone (grep '^[ae]'), an edge list of `columns` 2,3[,4]",
     ),
-    _kind("HTML", rb"\s*<(!doctype html|html)\b", advice="the download was answered by a page"),
-    _kind("an error", _ERROR, advice="the download was answered by it"),
+    _kind("HTML", rb"\s*<(!doctype html|html)\b", advice="the download returned a web page"),
+    _kind("an error", _ERROR, advice="the download returned it"),
     _kind("JSON", rb"\s*(\{\s*\"|\[\s*\{)", advice="write its edges, one a line"),
     _kind("GEXF", rb"\s*(<\?xml[^>]*>\s*)?<gexf\b", advice="Gephi exports GraphML"),
     _kind("XML", rb"\s*<(\?xml|graphml)\b", "graphml"),
@@ -83,7 +83,7 @@ def check_kind(path: StrPath, format: str) -> None:
         if kind.begins.match(head):
             if format not in kind.formats:
                 wanted = f"{_NAMES.get(format, format)}{_advice(kind, format)}"
-                raise InputError(f"{os.fspath(path)}: begins as {kind.what}, not as {wanted}")
+                raise InputError(f"{os.fspath(path)}: begins like {kind.what}, not like {wanted}")
             return
 
 
@@ -98,7 +98,7 @@ def _advice(kind: Kind, format: str) -> str:
     """Return advice, after a colon, for a file of this kind in place of `format`; "" for none."""
     if format in _OF_DATA:
         named = next((name for name in kind.formats if name in _DATA_NAMES), "")
-        advice = f"let its name end in .{named}" if named else kind.advice
+        advice = f"give it a name that ends in .{named}" if named else kind.advice
     else:
         readers = [name for name in kind.formats if name != "npy"]
         advice = f"`format` {' or '.join(readers)} reads it" if readers else kind.advice

@@ -254,7 +254,7 @@ def read_integers(
         line = data.count(b"\n", 0, bad) + 1
         token = re.split(rb"[ \t\r\n]", data[bad : bad + 80], maxsplit=1)[0]
         digits = token.removeprefix(b"-")
-        many = " as it is usually written:" if usual and digits[:1] == b"0" else (
+        many = " in the usual spelling:" if usual and digits[:1] == b"0" else (
             " of at most 18 digits" * digits.isdigit()
         )  # fmt: skip
         fail(path, line, f"not a whole number{many}", token, advice(token))

@@ -56,7 +56,7 @@ class Types:
                 cure = "give a whole number, at least 1, or leave the type out"
                 raise InputError(f"type '{shown(name)}' has '{shown(count)}' vertices: {cure}")
         if not self.counts or not self.relations:
-            raise InputError("a graph of types needs a type and a relation at least")
+            raise InputError("a typed graph needs a type and a relation at least")
         if len(self.relations) > MOST_RELATIONS:
             raise InputError(f"{len(self.relations):,} relations: at most {MOST_RELATIONS:,} fit")
         for relation in self.relations:
@@ -67,7 +67,7 @@ class Types:
                 if each not in self.counts:
                     raise InputError(f"{in_words(relation)}: {self._unknown(each)}")
         if len({*self.relations}) < len(self.relations):
-            raise InputError("a relation is there twice: give each another name")
+            raise InputError("a relation is listed twice: give every relation its own name")
 
     def _unknown(self, name: str) -> str:
         known = shown(", ".join(self.counts), 200)

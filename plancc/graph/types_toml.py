@@ -95,7 +95,7 @@ def _read_head(
         check_relation(relation, path)
         name = _check_file(folder, each["file"], f"{path}: {in_words(relation)}")
         if relation in files:
-            raise InputError(f"{path}: {in_words(relation)} is there twice")
+            raise InputError(f"{path}: {in_words(relation)} is listed twice")
         files[relation] = name
         if EDGE_FEATURES in each:
             what = f"{path}: {EDGE_FEATURES} of {in_words(relation)}"
@@ -152,7 +152,7 @@ def read_relations(
     """
     folder = os.fspath(path)
     if symmetrize or transpose:
-        raise InputError(f"{folder}: a graph of types is read without `symmetrize` and `transpose`")
+        raise InputError(f"{folder}: a typed graph is read without `symmetrize` and `transpose`")
     counts, files, data, features = _read_head(folder)
     named = {*files.values(), *features.values()}.union(*map(dict.values, data.values()))
     kinds = (".npy", *(os.path.splitext(name)[1] or "." for name in files.values()))

@@ -148,7 +148,7 @@ def _twins(entries: Mapping[Relation, Entries]) -> Iterator[str]:
         there, back = (np.unique(each[0] << 32 | each[1]) for each in (pairs, pairs[::-1]))
         if not np.array_equal(there, back):  # otherwise the relation is its own reverse
             told = f"has the edges of {in_words(other)}, source for source"
-            yield f"{in_words(relation)} {told}: a reverse has its ends exchanged"
+            yield f"{in_words(relation)} {told}: a reverse relation exchanges source and target"
 
 
 def _parallel(

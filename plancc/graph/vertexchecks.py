@@ -66,7 +66,7 @@ def check_vertex_data(
     if "clusters" in checked:
         _check_clusters(checked["clusters"], f"{where}key '{names.get('clusters', 'clusters')}'")
     if "labels" in checked and "targets" in checked:
-        raise InputError(f"{where}keys 'labels' and 'targets' are both there; a graph has one")
+        raise InputError(f"{where}keys 'labels' and 'targets' are both given; give one")
     return VertexData(**checked)
 
 
@@ -237,7 +237,7 @@ def _targets(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
         _refuse(array, others, what, "; targets are 0 or 1, or real numbers of a floating type")
     unknown = np.isnan(array)
     if not (others & ~unknown).any():
-        rule = "targets of 0 and 1 are all known: of one column make labels, with -1 for others"
+        rule = "targets of 0 and 1 are all known: write one column as labels, with -1 for unknown"
         _refuse(array, others, what, f"; {rule}")
     with np.errstate(over="ignore"):
         numbers = np.ascontiguousarray(array, np.float32)

@@ -129,7 +129,7 @@ def read_vertex_data(
             missing = {key: called for key, called in missing.items() if called not in held}
             if data.by_type is not None:
                 if several:
-                    raise InputError(f"{name}: data by type are of one source: give it alone")
+                    raise InputError(f"{name}: data by type must be the only source: give it alone")
                 found["by_type"] = data.by_type
             for key, array in data.arrays().items():
                 if key in found:
@@ -160,7 +160,7 @@ def _held(
             columns = table.read_columns(name, partial(wanted_columns, keys=keys), named)
             held, ids = arrays_of_columns(columns, keys, name, graph)
             if table.files is not None and not ids:
-                warn_of_parts(name, table.files(name), "a column 'id' says whose each row is")
+                warn_of_parts(name, table.files(name), "a column 'id' names their vertices")
             return held, ids
         if plain.endswith(".npy"):
             return _read_array_file(name), None
@@ -178,7 +178,7 @@ def _held(
         cure = f"give .npz, .npy, .csv, or a source of format {', '.join(able)}"
         raise InputError(f"{name}: format '{known}' holds no vertex data; {cure}")
     found = read(name, split=split, keys=keys or {})
-    return _of_archive(found, graph, keys or {}) if isinstance(found, Archive) else found, None
+    return _archive_arrays(found, graph, keys or {}) if isinstance(found, Archive) else found, None
 
 
 def _unknown(name: str) -> bool:
@@ -196,7 +196,7 @@ def names_of_data(keys: Mapping[str, str]) -> set[str]:
     return {*SOURCE_KEYS, *ROW_IDS, *chain.from_iterable(others)}
 
 
-def _of_archive(archive: Archive, graph: Graph, keys: Mapping[str, str]) -> dict[str, Any]:
+def _archive_arrays(archive: Archive, graph: Graph, keys: Mapping[str, str]) -> dict[str, Any]:
     """Return the arrays of an archive by name; None for arrays that cannot be vertex data."""
     wanted = names_of_data(keys) | {*USUAL_IDS}
     found: dict[str, Any] = {name: archive[name] if name in wanted else None for name in archive}
@@ -238,7 +238,7 @@ def vertex_data_of(
     """
     graph = as_vertices(num_vertices)
     if graph.types is not None and _are_by_type(held, graph.types, keys):
-        return _by_type(held, graph, graph.types, where, split, keys)
+        return _data_of_types(held, graph, graph.types, where, split, keys)
     keys, count = data_keys(keys), graph.num_vertices
     _check_keys(keys, held, where, elsewhere)
     called = _names_in(held, keys, None if required else count)
@@ -261,7 +261,7 @@ def vertex_data_of(
         told = f"none of the keys '{', '.join(SOURCE_KEYS)}' is there, but {_listed(held)}"
         raise InputError(f"{where}no vertex data: {told}")
     for key in [key for key in MASKS if key in arrays]:
-        arrays[key] = _of_0_and_1(arrays[key], rows, whats[key], key)
+        arrays[key] = _boolean_mask(arrays[key], rows, whats[key], key)
     if ids:
         for key, array in arrays.items():
             if not array.ndim or len(array) != rows:
@@ -281,7 +281,7 @@ def vertex_data_of(
         arrays |= {key: _mask_of(held[called[key]], graph, whats[key]) for key in lists}
     _move_targets(arrays, called)
     for key in [key for key in MASKS if key in arrays]:
-        arrays[key] = _of_split(arrays[key], split, whats[key])
+        arrays[key] = _split_column(arrays[key], split, whats[key])
     checked = check_vertex_data(arrays, graph, where, called)
     # without rows to leave out, check before reordering: errors then name rows of the source
     return checked.take(of_vertices) if ids and rows == count else checked
@@ -336,7 +336,7 @@ def _are_by_type(held: Mapping[str, Any], types: Types, keys: Keys) -> bool:
     return bool(named) or any(isinstance(each, Mapping) for each in held.values())
 
 
-def _by_type(
+def _data_of_types(
     held: Mapping[Any, Any], graph: Graph, types: Types, where: str, split: str | None, keys: Keys
 ) -> VertexData:
     """Return the vertex data of a mapping of types to arrays; see `vertex_data_of`.
@@ -396,7 +396,7 @@ def _may_be_row_ids(held: Mapping[str, Any], graph: Graph) -> str:
     name = None if held.keys() & _OF_EDGES else id_column(own, (), graph, "")
     if name is None or are_in_order(own[name], ids_of(graph)):
         return ""
-    return f"; `keys` id={name} takes rows by it"
+    return f"; `keys` id={name} reads rows by it"
 
 
 def _own_ids(held: Mapping[str, Any], graph: Graph) -> str | None:
@@ -450,7 +450,7 @@ def _mask_of_ids(value: Any, ids: Array, what: str) -> npt.NDArray[np.bool_]:
     return np.isin(ids, listed)
 
 
-def _of_0_and_1(mask: Array, rows: int, what: str, key: str) -> Array:
+def _boolean_mask(mask: Array, rows: int, what: str, key: str) -> Array:
     """Return a mask of integers 0 and 1 as booleans; InputError if it may be a list of vertices."""
     if mask.dtype.kind not in "iu" or not mask.ndim:
         return mask
@@ -463,7 +463,7 @@ def _of_0_and_1(mask: Array, rows: int, what: str, key: str) -> Array:
     raise InputError(f"{what} {rule}, not '{mask.dtype}' of shape {mask.shape}; {cure}")
 
 
-def _of_split(mask: Array, split: str | None, what: str) -> Array:
+def _split_column(mask: Array, split: str | None, what: str) -> Array:
     """Return the split's column of a mask that has a column for every split."""
     mask = one_column(mask)
     if mask.ndim == 2:

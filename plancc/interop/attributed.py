@@ -82,7 +82,7 @@ class _Found:
         if name is None:
             fail(self.path, line, "a vertex without an id")
         if name in self.vertices:
-            fail(self.path, line, f"vertex {show(name)} is there twice: give every vertex its own")
+            fail(self.path, line, f"vertex {show(name)} is listed twice: give every vertex its own")
         self.vertices[name] = len(self.vertices)
 
     def add_edge(self, line: int, ends: tuple[Any, Any], mutual: bool) -> None:
@@ -406,7 +406,7 @@ class _Pajek:
         if section == "vertices":
             vertex = self.whole(words[0])
             if vertex in self.labels:
-                self.fail("the vertex is there twice:", words[0])
+                self.fail("the vertex is listed twice:", words[0])
             self.labels[vertex] = (words[1:] or words)[0].strip(b'"')
             self.name(words[2:], "vertices")
         elif section == "matrix":
@@ -458,7 +458,7 @@ class _Pajek:
         elif self.section == "matrix":
             shape = rows or n, n - rows
             if len(self.cells) != shape[0] * shape[1]:
-                message = f"a matrix of {shape[0]} x {shape[1]} has other than"
+                message = f"a matrix of {shape[0]} x {shape[1]} cannot have"
                 self.fail(message, f"{len(self.cells)} numbers")
             cells = np.array(self.cells).reshape(shape)
             for i, j in np.argwhere(cells).tolist():

@@ -70,7 +70,7 @@ def _graph_of_igraph(graph: Any, name: str) -> Graph:
 def _warn_of_attributes(name: str, attributes: set[Any]) -> None:
     """Warn of attributes of edges that are ignored."""
     if left := sorted(map(show, attributes - {"weight"})):
-        words = f"ignored: {', '.join(left)} of edges; name the one that is the weight 'weight'"
+        words = f"ignored: {', '.join(left)} of edges; give the weights the name 'weight'"
         warn(f"{name}: {words}")
 
 

@@ -108,7 +108,7 @@ def _triples(folder: str) -> list[list[str]]:
         if len(each) != 3 or any("/" in name or name in ("", ".", "..") for name in each):
             raise InputError(f"{where}, line {k}: '{shown(','.join(each))}' names no relation")
         if each in triples[: k - 1]:
-            fail(where, k, f"relation '{shown(' '.join(each))}' is there twice")
+            fail(where, k, f"relation '{shown(' '.join(each))}' is listed twice")
     return triples
 
 
@@ -284,7 +284,7 @@ def read_ogb_links(path: StrPath) -> dict[str, Any]:
     for part, key in (("train", "train"), ("valid", "val"), ("test", "test")):
         where = os.path.join(root, name, f"{part}.pt")
         if os.path.isfile(where):
-            found |= _of_part(load_torch(where), key, where)
+            found |= _links_of_split(load_torch(where), key, where)
             continue
         for table, end in (("edge", ""), ("edge_neg", "_negative")):
             if file := _table(os.path.join(root, name), f"{part}/{table}"):
@@ -297,7 +297,7 @@ def _link_files(folder: str) -> bool:
     return os.path.isfile(os.path.join(folder, "train.pt")) or bool(_table(folder, "train/edge"))
 
 
-def _of_part(held: Any, key: str, where: str) -> dict[str, Any]:
+def _links_of_split(held: Any, key: str, where: str) -> dict[str, Any]:
     """Return the links of train.pt, valid.pt or test.pt by the names of `plancc.graph.links`."""
     if not isinstance(held, dict) or not {"edge", "source_node"} & held.keys():
         rule = "a dict with 'edge', or 'source_node' and 'target_node'"

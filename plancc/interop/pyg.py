@@ -42,7 +42,7 @@ def record_of(obj: Any, where: str) -> Record:
             held = held.state
         obj = held.get("_mapping", held) if isinstance(held, dict) else held
     elif isinstance(obj, tuple | list):
-        return _of_several(obj, where)
+        return _only_record(obj, where)
     elif not isinstance(obj, Mapping) and is_data(obj):
         obj = obj.to_dict() if callable(getattr(obj, "to_dict", None)) else vars(obj)
     if not isinstance(obj, Mapping):
@@ -52,7 +52,7 @@ def record_of(obj: Any, where: str) -> Record:
     return {str(key): value for key, value in obj.items()}
 
 
-def _of_several(obj: tuple[Any, ...] | list[Any], where: str) -> Record:
+def _only_record(obj: tuple[Any, ...] | list[Any], where: str) -> Record:
     """Return the record of the only graph in a list, or in (data, slices) of an InMemoryDataset."""
     whole = not isinstance(obj, list) and 2 <= len(obj) <= 3 and _is_record(obj[0])
     if not whole or any(map(_is_graph, obj[1:])):

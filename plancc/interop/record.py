@@ -65,7 +65,7 @@ def graph_of_record(
     pattern = reading.pop("pattern", False)
     pair, values, weights = record.get(graph_key), None, "'adj_t'"
     if pair is None and record.get("adj_t") is not None:
-        n, row, col, values = _of_sparse(record["adj_t"], where)
+        n, row, col, values = _sparse_entries(record["adj_t"], where)
     elif pair is None:
         names = ", ".join(show(name) for name in list(record)[:20])
         raise InputError(f"{where}: '{graph_key}' is missing; there are {names or 'no keys'}")
@@ -83,7 +83,7 @@ def _graph_of_types(record: Record, where: str, source: Source, **reading: bool)
     """Return the graph of records by type and by relation."""
     for flag in ("symmetrize", "transpose"):
         if reading.get(flag):
-            raise InputError(f"{where}: a graph of types is read without `{flag}`")
+            raise InputError(f"{where}: a typed graph is read without `{flag}`")
     entries: dict[Relation, Entries] = {}
     for relation, each in record.items():
         if isinstance(relation, tuple) and each.get("edge_index") is not None:
@@ -222,7 +222,7 @@ def edges_of_record(record: Record, where: str, graph_key: str = "edge_index") -
     return EdgeFeatures(ListedEdges(row, column), features)
 
 
-def _of_sparse(matrix: Any, where: str) -> tuple[int, IntArray, IntArray, Array | None]:
+def _sparse_entries(matrix: Any, where: str) -> tuple[int, IntArray, IntArray, Array | None]:
     """Return (n, row, column, values) of a sparse tensor of torch; values are None if all are 1."""
     what = f"{where}: 'adj_t'"
     shape = tuple(getattr(matrix, "shape", ()))

@@ -87,7 +87,7 @@ def _why_not(error: str, name: str) -> str:
         kind = shown(named[1], 60)
         return f"it holds an object of '{kind}'; only tensors are read: save data.to_dict()"
     if "sorted and distinct" in error:
-        told = "the columns in a row of a sparse tensor do not ascend, or are there twice"
+        told = "the columns in a row of a sparse tensor do not ascend, or are listed twice"
         return f"{told}: save tensor.to_sparse_coo().coalesce()"
     if any(kind.startswith(_start(name)) for kind in (_ZIP, _PICKLE)):
         return "it is damaged or cut off"

@@ -30,7 +30,7 @@ class Model(ABC):
             layout "edge" wrap it in an `EdgeProblem`. None: the model assigns owners itself.
         searched: Whether `plancc.search` searches for owners, unless the user names a partitioner.
         default_objective: The objective if the user names none; None: nothing is minimised.
-        own_objectives: Objectives, besides those of the search, that the model's partitioner
+        own_objectives: Further objectives, which the search lacks and the model's partitioner
             minimises (`with_objective`). If the default objective is among them, the model is
             searched on request only.
         minimised: Objectives that the problem states exactly, so that a partitioner's result needs

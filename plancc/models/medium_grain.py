@@ -61,7 +61,7 @@ def check_nonzeros_balanced(model: str, balance: str | Balance) -> None:
     if isinstance(balance, str):
         balance = Balance.parse(balance)
     if balance.names != ("nnz",):
-        raise InputError(f"model '{model}' balances nonzeros: balance '{balance}' cannot be had")
+        raise InputError(f"balance '{balance}': model '{model}' balances nonzeros: take 'nnz'")
 
 
 def lighter_columns(matrix: Graph) -> npt.NDArray[np.bool_]:

@@ -209,7 +209,7 @@ class Contest:
         left_out = ", ".join(name for name, said in unfits.items() if said)
         if left_out:
             yield (
-                f"the graph is not made for these candidates, which are left out: {left_out}; the "
+                f"these candidates do not suit the graph and are left out: {left_out}; the "
                 "others are searched with effort fast"
             )
         if self.late:
@@ -250,7 +250,7 @@ def choose(asked: Unowned, *, grids: bool = False, hops: bool = False) -> Owners
     grids = grids and goal == "time" and task.options.capacities is None
     names = _names(task.model, {"row": True, "edge": matrix.types is None}, grids)
     unfits = _unfits(matrix, task, names)
-    if any(unfits.values()):  # an extreme graph, on which much search gains little
+    if any(unfits.values()):  # on an extreme graph, a longer search gains little
         task = replace(task, options=replace(task.options, effort="fast"))
         asked = replace(asked, task=task)
     begin, prices, why = wall_seconds(), PricedForms(matrix, task, asked.balance), dict(unfits)
@@ -280,7 +280,7 @@ def _names(model: AutoModel, layouts: Mapping[str, bool], grids: bool) -> tuple[
     others = [name for name in names if not layouts.get(known[name].layout, grids)]
     if others and model.candidates is not None:
         if known[others[0]].layout == "edge":
-            raise InputError(f"candidate '{others[0]}': a graph of types trains by row plans alone")
+            raise InputError(f"candidate '{others[0]}': a typed graph has row plans")
         raise InputError(
             f"candidate '{others[0]}': process grids compete for objective time alone, and not "
             "with capacities, a topology, types, links, features of edges or several relations"

@@ -130,7 +130,7 @@ def _on_nodes(
     topology = options.nodes
     assert topology is not None
     record, ranks, first = Record(report), topology.ranks(), topology.first_ranks()
-    upper = search_part(_of_nodes(matrix, options, limits, first))
+    upper = search_part(_between(matrix, options, limits, first))
     by_volume = options.objective in (None, "volume")
     for trial in upper.tried:
         value = trial.value if by_volume else None  # the search into nodes is for the volume
@@ -141,7 +141,7 @@ def _on_nodes(
     if (np.bincount(upper.owners.rows, minlength=topology.nodes) < ranks).any():
         return None
     begin = wall_seconds()
-    shares = [_of_node(matrix, options, limits, upper.owners, first, k) for k in range(len(ranks))]
+    shares = [_inside(matrix, options, limits, upper.owners, first, k) for k in range(len(ranks))]
     with ThreadPoolExecutor(min(max(options.threads, AT_ONCE), len(shares))) as pool:
         found = list(pool.map(search_part, shares))
 
@@ -167,7 +167,7 @@ def _on_nodes(
     return record.result([*dict.fromkeys(said), *notes])
 
 
-def _of_nodes(
+def _between(
     matrix: Graph, options: SearchOptions, limits: Limits, first: npt.NDArray[np.int64]
 ) -> _Share:
     """Return the search into nodes, with its share of the allowed imbalance and the budget."""
@@ -186,7 +186,7 @@ def _of_nodes(
     )
 
 
-def _of_node(
+def _inside(
     matrix: Graph,
     options: SearchOptions,
     limits: Limits,

@@ -367,7 +367,7 @@ def _run(
         if adapter.constraints and np.count_nonzero(counts) > 1:
             weights, epsilon = weights[:, counts], epsilon[counts]
         else:
-            weights, epsilon = _as_one(weights, epsilon)
+            weights, epsilon = _combined_constraint(weights, epsilon)
     options = options | {"epsilon": epsilon if weights.ndim > 1 else float(np.max(epsilon))}
     if limits.unequal and adapter.capacities:
         options["capacities"] = (shares := np.array(limits.capacities)) / shares.sum()
@@ -395,7 +395,7 @@ def _run(
     return list(found)
 
 
-def _as_one(
+def _combined_constraint(
     weights: npt.NDArray[np.int64], epsilon: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.int64], float]:
     """Return one weight per vertex, and one allowed imbalance, in place of several.

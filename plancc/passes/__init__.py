@@ -1,1 +1,1 @@
-"""Passes over a partition: functions, and frozen dataclasses whose fields are their numbers."""
+"""Passes that improve a partition: functions, and frozen dataclasses with tuned numbers."""

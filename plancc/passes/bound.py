@@ -1,4 +1,4 @@
-"""The volume that no balanced partition is below."""
+"""A lower bound of the volume of all balanced partitions."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from plancc.passes.presets import NEAR_LEAST
 
 
 def least_volume(nets: Nets, limits: Limits) -> int:
-    """Rows that every partition within the limits moves at least.
+    """Number of rows that every partition within the limits moves at least.
 
-    The pins of a net fill as many parts as it takes to hold their weight, the roomiest ones at
-    best. So only nets heavier than a part count: nets of hubs. Graphs without any have bound 0.
+    The pins of a net need as many parts as can hold their weight, at best the parts with the
+    highest limits. So only nets heavier than a part count, the nets of hubs. Without hubs the bound
+    is 0.
     """
     weight = net_weights(nets)
     room = np.sort(limits.limit, axis=0)[::-1].cumsum(axis=0)
@@ -24,5 +25,5 @@ def least_volume(nets: Nets, limits: Limits) -> int:
 
 
 def reaches(volume: int, overload: float, least: int) -> bool:
-    """Whether a balanced partition is so near `least` that there is nothing to look for."""
+    """Whether a partition is balanced, and its volume so close to `least` that a search can end."""
     return overload == 0 and volume <= (1 + NEAR_LEAST) * least

@@ -1,9 +1,10 @@
-"""Clusters of a graph and the graph of the clusters, for partitions of what is too large or slow.
+"""Clusters of a graph and the graph between clusters, to partition graphs that are too large.
 
-Size-constrained label propagation (Meyerhenke, Sanders and Schulz, 2014): vertices join the cluster
-that most of their links lead to, as long as it has room. It takes memory for vertices only beside
-the matrix, and a fraction of a partitioner's time. Clusters of clusters follow while the graph
-between them is large. Partitions of that graph are partitions of the vertices.
+Clusters come from size-constrained label propagation (Meyerhenke, Sanders and Schulz, 2014): a
+vertex joins the cluster that most of its links lead to, if the cluster has room. Besides the matrix
+this takes memory for vertices only, and a fraction of a partitioner's time. While the graph between
+clusters is large, clusters are clustered again. A partition of this graph is a partition of the
+vertices.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class Clusters:
 
     Attributes:
         label (int32[n]): Cluster of every vertex.
-        graph: Costs of edges are numbers of links; it weighs what the vertices weigh.
+        graph: Graph with a vertex for every cluster. The cost of an edge is the number of links
+            between two clusters; the weight of a cluster is the weight of its vertices.
     """
 
     label: npt.NDArray[np.int32]
@@ -46,7 +48,8 @@ def links_of(matrix: Graph, nets: Nets) -> ClusterLinks:
     """The links of a matrix: columns of every row and, if it is directed, rows of every column.
 
     Parameters:
-        nets: Its column nets, with their sources.
+        matrix: The matrix.
+        nets: The matrix' column nets, with sources.
     """
     n = matrix.num_vertices
     other = np.empty(0, dtype=np.int32)
@@ -58,7 +61,7 @@ def links_of(matrix: Graph, nets: Nets) -> ClusterLinks:
 
 
 def degrees_of(matrix: Graph, nets: Nets) -> npt.NDArray[np.int64]:
-    """Neighbours of every vertex in the undirected graph: int64[n]; arguments as of `links_of`."""
+    """Number of neighbours of every vertex in the undirected graph, int64[n]; see `links_of`."""
     links = links_of(matrix, nets)
     found: npt.NDArray[np.int64] = degrees(links.ptr, links.ends, *links[3:])
     return found
@@ -72,15 +75,19 @@ def find_clusters(
     stopped: Callable[[], bool] = lambda: False,
     how: Propagation = PROPAGATION,
 ) -> Clusters | None:
-    """Clusters that leave room for a balanced partition.
+    """Find clusters that are small enough for a balanced partition.
 
     Parameters:
-        weight: int64[n, num_constraints].
-        limits: Of the parts.
-        stopped: Asked between rounds: if it says yes, they end.
+        links: Links of the vertices.
+        weight (int64[n, num_constraints]): Weights of the vertices.
+        limits: Limits of the parts.
+        rng: Shuffles the vertices.
+        stopped: Called between rounds; rounds end if it returns True.
+        how: Tuned numbers.
 
     Returns:
-        None where clusters save few links, as in graphs without communities, or are too few.
+        None if clusters save few links, as in graphs without communities, or if clusters are too
+        few.
     """
     share = limits.total * limits.relative.min() / limits.num_parts
     heaviest = np.maximum(1, share // how.per_part).astype(np.int64)
@@ -93,7 +100,7 @@ def find_clusters(
         if ptr[-1] > len(ends):
             break
         weight = part_weights(label, weight, num)
-        # METIS and KaMinPar need no order, but every edge from both of its ends.
+        # METIS and KaMinPar need every edge at both ends, in any order.
         graph = WeightedGraph(ptr, ends, weight, cost)
         found = Clusters(label if found is None else label[found.label], graph)
         links = ClusterLinks(ptr, ends, cost, np.zeros(1, np.int64), ends[:0], ends[:0])
@@ -101,7 +108,7 @@ def find_clusters(
 
 
 def number_of_links(links: ClusterLinks) -> int:
-    """Links of all vertices, in both lists."""
+    """Number of links of all vertices, in both lists."""
     return len(links.ends) + (len(links.other_ends) if len(links.other) else 0)
 
 
@@ -113,7 +120,7 @@ def _propagated(
     stopped: Callable[[], bool],
     how: Propagation,
 ) -> tuple[npt.NDArray[np.int32], int]:
-    """Clusters 0..m-1 of the vertices, and m. Vertices with few links choose first, once."""
+    """Cluster 0..m-1 of every vertex, and m. In the first round, vertices with few links begin."""
     n = len(weight)
     label, load = np.arange(n, dtype=np.int32), weight.copy()
     score = np.zeros(n, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""What every pass keeps to: the parts and their limits, the seed, the time."""
+"""`Context`: the parameters that all passes share, such as limits, seed and deadline."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from plancc.passes.deadline import Deadline
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """What a pass keeps to; how far it goes is said by its numbers (`plancc.passes.presets`).
+    """Parameters of a pass. `plancc.passes.presets` has a pass' tuned numbers.
 
     Attributes:
-        limits: Of the vertices of the problem, or of nonzeros that have an owner each.
-        seed: The same seed gives the same owners, unless the deadline passes.
-        threads: The owners do not depend on it, unless the deadline passes.
+        limits: Limits of the weights of vertices, or of nonzeros if nonzeros have owners.
+        seed: Seed of random choices. The same seed gives the same owners, unless the deadline
+            passes.
+        threads: Number of threads. The owners do not depend on it, unless the deadline passes.
         deadline: No sweep starts after it, except sweeps that restore the balance.
-        time (EpochTime, for objective "time" only): Of the matrix.
-        movable (bool[nnz], optional): Nonzeros that may be elsewhere than their rows; None: all.
-        held (bool[n], optional): Rows of an edge partition that keep their owner; None: none.
+        time: Prediction of the epoch, for objective "time" only, else None.
+        movable (bool[nnz], optional): Whether a nonzero may be in another part than its row; None:
+            all nonzeros may.
+        held (bool[n], optional): Whether a row of an edge partition keeps its owner; None: no row
+            does.
     """
 
     limits: Limits

@@ -1,4 +1,4 @@
-"""When refinement is to stop."""
+"""`Deadline`: the moment at which refinement stops."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numpy as np
 from plancc.clock import wall_seconds
 
 Stop = Callable[[], object]
-"""Asked often, by any thread: whether to end with what there is."""
+"""A function that returns whether to end with the present result; any thread calls it often."""
 
 
 @dataclass
 class Deadline:
-    """A moment after which no further sweep starts; whoever shares it may move it.
+    """A moment after which no further sweep starts. Everyone who shares the deadline may move it.
 
     Attributes:
-        at: Seconds on the clock of `plancc.clock`.
-        stop: Says that the moment has come before.
+        at: The moment, in seconds on the clock of `plancc.clock`.
+        stop: Returns whether to stop before the moment; None: never.
     """
 
     at: float = np.inf
@@ -31,14 +31,14 @@ class Deadline:
         return cls(np.inf if seconds is None else wall_seconds() + seconds, stop)
 
     def earlier(self, seconds: float) -> Deadline:
-        """The deadline this many seconds earlier; never stays never, at once stays at once."""
+        """The deadline this many seconds earlier; infinite deadlines stay as they are."""
         return replace(self, at=self.at - seconds) if np.isfinite(self.at) else self
 
     def seconds_left(self) -> float:
         return -np.inf if self.stopped() else self.at - wall_seconds()
 
     def stopped(self) -> bool:
-        """Whether everything is to end at once, native partitioners too."""
+        """Whether everything must end at once, native partitioners too."""
         return self.at == -np.inf or (self.stop is not None and bool(self.stop()))
 
     def passed(self) -> bool:

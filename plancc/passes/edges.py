@@ -1,7 +1,7 @@
-"""Refine owners of rows and nonzeros for an exact objective.
+"""The pass `RefineEdges`, which refines owners of rows and nonzeros for an exact objective.
 
-The better owners are those with less overload, then with the smaller value of the objective, then
-with the smaller volume.
+Owners are better if their overload is lower, then if the value of the objective is lower, then if
+the volume is lower.
 """
 
 from __future__ import annotations
@@ -24,22 +24,23 @@ from plancc.passes.refine import Merit, Refined, message_fees, message_size
 from plancc.plan.metrics import Traffic
 
 ROWS = EpochRates(message=0.0, row=1.0, nonzero=0.0, own_row=0.0)
-"""Loads of objectives that count rows."""
+"""Rates of objectives that count rows only."""
 
 
 @dataclass(frozen=True)
 class RefineEdges:
     """Move nonzeros and owners of rows to other parts, so that an edge plan costs less.
 
-    Rounds of sweeps: at first parts may grow beyond the limit at a price that rises from sweep to
-    sweep, then the balance is restored where that costs least, then sweeps stay within the limit
-    (`plancc.passes.kernels.edge_moves`). With another objective than the volume the rows, or the
-    messages, of the busiest parts have a price as well.
+    A round consists of sweeps (`plancc.passes.kernels.edge_moves`). First, parts may grow beyond
+    the limit at a price that rises from sweep to sweep. Then sweeps restore the balance at the
+    least cost. Then sweeps stay within the limit. With an objective other than the volume, the rows
+    or messages of the busiest parts have a price too.
 
     Attributes:
-        objective: In `plancc.cost.objectives.OBJECTIVES`.
-        rounds: At most that many after the first climb; where a part is above the limit, one at
-            least.
+        objective: A name in `plancc.cost.objectives.OBJECTIVES`.
+        rounds: Most rounds after the first climb. If a part is above the limit, there is at least
+            one round.
+        numbers: Tuned numbers.
     """
 
     objective: str = "volume"
@@ -47,13 +48,14 @@ class RefineEdges:
     numbers: EdgeRounds = EDGE_ROUNDS
 
     def refine(self, owners: Owners, matrix: Graph, context: Context) -> Refined:
-        """Refine owners; the given ones are not changed.
+        """Refine owners, without changing the given arrays.
 
-        The owner of a row may change if all nonzeros of the row may; one on the diagonal goes with
-        it and never alone. The capacities of parts are their speed too.
+        The owner of a row may change if all nonzeros of the row may move. A nonzero on the diagonal
+        moves with the row's owner only. The capacities of parts are also their speeds.
 
         Returns:
-            Never worse than given, by overload of the nonzeros, then value.
+            Owners that are never worse than the given owners, by overload of the nonzeros, then by
+            value.
 
         Raises:
             InputError: See `find_objective` and `Owners.check`.
@@ -87,7 +89,7 @@ class _Search:
         self.scale = 1 / self.limits.relative
 
     def start(self, owners: Owners) -> Merit:
-        """Begin with these owners; returns their merit."""
+        """Begin with these owners; return their merit."""
         self.owners = Owners(owners.rows, owners.of_nonzeros(self.matrix))
         self._back()
         self.best = self._merit()
@@ -114,7 +116,7 @@ class _Search:
         return Merit(self.limits.overload(state.sums), value, volume(state))
 
     def run(self) -> None:
-        """Rounds until several in a row found nothing better."""
+        """Run rounds until several in a row have found nothing better."""
         how = self.numbers
         strength, fruitless = how.first_fees if self.charges_messages else 0.0, 0
         self._climb(strength)
@@ -137,7 +139,7 @@ class _Search:
                 self._back()
 
     def _keep(self) -> bool:
-        """Note the state if it is the best so far."""
+        """Keep the state's owners if they are the best so far; return whether they are."""
         reached = self._merit()
         if reached >= self.best:
             return False
@@ -160,11 +162,11 @@ class _Search:
             self._sweep(price, np.inf, strength, restoring=True)
 
     def _sweep(self, price: float, cap: Any, strength: float, *, restoring: bool = False) -> None:
-        """Visit all owners, then all rows and columns that several parts have."""
+        """Visit the owners of all rows, then all rows and columns with pins in several parts."""
         if self.deadline.passed() and not restoring:
             return
         prices = self._prices(price, cap, strength)
-        if not self.charges_messages or restoring:  # a new owner means new messages
+        if not self.charges_messages or restoring:  # a new owner would mean new messages
             order = np.flatnonzero(self.pattern.free)
             self.rng.shuffle(order)
             sweep_owners(order, self.pattern, self.state, prices)
@@ -188,7 +190,7 @@ class _Search:
         return Prices(**(none | tariff | weight))
 
     def _tariff(self, strength: float) -> dict[str, Any]:
-        """The prices of traffic that the objective asks for, as in `plancc.passes.refine`."""
+        """The objective's prices of traffic, as in `plancc.passes.refine`; fields of `Prices`."""
         state, best = self.state, self.best.value
         if self.charges_messages:
             return {"fees": message_fees(message_size(state, Fees.small), strength)}
@@ -201,10 +203,10 @@ class _Search:
         out = rates.row * state.sent + rates.message * state.messages_sent + work
         into = rates.row * state.received + rates.message * state.messages_received + work
         mean = 0.5 * (out + into).mean()
-        if self.objective.is_time:  # the prediction counts more than these sides
+        if self.objective.is_time:  # the predicted time includes more than these two sums
             best = max(out.max(), into.max())
-        # A row over the ceiling costs `strength` more than one below it where the maximum is.
+        # In the busiest part, a row above the ceiling costs `strength` more than a row below.
         ceiling = mean + Fees.ceiling * max(best - mean, 0.0)
-        # Rows cost nothing where the work of a part takes longer than its exchange.
+        # `rates.row` is 0 if the work of a part takes longer than its exchange.
         pressure = strength / max(max(best - ceiling, rates.row) * rates.row, 1e-300)
         return rates._asdict() | {"ceiling": ceiling, "pressure": pressure}

@@ -1,4 +1,4 @@
-"""Give every part a vertex."""
+"""Move vertices into empty parts."""
 
 from __future__ import annotations
 
@@ -13,30 +13,31 @@ from plancc.models.weights import combined
 def fill_empty_parts(
     owner: npt.NDArray[np.int32], weights: npt.NDArray[np.int64], num_parts: int
 ) -> npt.NDArray[np.int32]:
-    """Move one vertex into every empty part, where it hurts least.
+    """Move one vertex into every empty part.
 
-    The vertices that move are the lightest ones of the heaviest parts; a part never gives its
-    last vertex.
+    The lightest vertices of the heaviest parts move; a part never gives away its last vertex.
 
     Parameters:
-        owner (int32[n]): Not changed.
-        weights (int64[n] or int64[n, c]): Several count alike (`plancc.models.weights.combined`).
+        owner (int32[n]): Part of every vertex; not changed.
+        weights (int64[n] or int64[n, c]): Weights of the vertices; several constraints count alike
+            (`plancc.models.weights.combined`).
+        num_parts: Number of parts.
 
     Returns:
-        int32[n]: `owner` itself if no part is empty.
+        int32[n]: New owners; `owner` itself if no part is empty.
 
     Raises:
-        InputError: There are fewer vertices than parts.
+        InputError: If there are fewer vertices than parts.
     """
     if len(owner) < num_parts:
-        raise InputError(f"{num_parts} parts cannot all hold one of {len(owner)} vertices")
+        raise InputError(f"{num_parts} parts for {len(owner)} vertices: every part needs one")
     size = np.bincount(owner, minlength=num_parts)
     empty = np.flatnonzero(size == 0)
     if len(empty) == 0:
         return owner
     weights = combined(weights)
-    # Vertices part by part, heaviest part first, lightest vertex first; the last of each
-    # part stays.
+    # Sort the vertices by part, the heaviest part first, and in a part the lightest vertex first.
+    # The last vertex of each part stays.
     heaviest_first = np.argsort(-part_weights(owner, weights, num_parts), kind="stable")
     rank = np.empty(num_parts, dtype=np.int64)
     rank[heaviest_first] = np.arange(num_parts)

@@ -1,8 +1,8 @@
-"""Refinement around vertices that stay where they are.
+"""Refinement around fixed vertices, which keep their parts.
 
-All fixed vertices of a part are one vertex of a smaller hypergraph, and every part may hold one of
-these, by a separate constraint. So every pass may be used as it is: in the end the parts are
-numbered by the fixed vertex that they have.
+All fixed vertices of a part become one vertex of a smaller hypergraph. An extra constraint allows
+every part one of these vertices. So all passes work unchanged. At the end, every part takes the
+number of the fixed vertex that it holds.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from plancc.passes.refine import RefineVolume
 
 @dataclass(frozen=True, eq=False)
 class Around:
-    """A problem with one vertex for all that are fixed in a part, after the others.
+    """A smaller problem, with one vertex for all fixed vertices of a part, after the free vertices.
 
     Attributes:
-        given: Limits of the given vertices.
-        problem: Its `fixed` are the parts of those vertices.
-        limits: Of its vertices; every part may hold one of those.
-        label (int32[given vertices]): The vertex that stands for every given one.
+        given: Limits of the given problem.
+        problem: The smaller problem. `Hypergraph.fixed` has the parts of the merged vertices.
+        limits: Limits of the smaller problem; every part may hold one merged vertex.
+        label (int32[given vertices]): Vertex of the smaller problem for every given vertex.
     """
 
     given: Limits
@@ -39,11 +39,12 @@ class Around:
 
     @classmethod
     def of(cls, fixed: Owner, problem: Hypergraph, limits: Limits, sized: bool = False) -> Around:
-        """The problem around fixed vertices.
+        """Make the smaller problem for fixed vertices.
 
         Parameters:
-            fixed (int32[num_vertices]): The part of fixed vertices; -1: of others.
-            limits: All parts have one capacity.
+            fixed (int32[num_vertices]): Part of every fixed vertex; -1 for free vertices.
+            problem: The given problem.
+            limits: Limits of the given problem; all parts must have the same capacity.
             sized: Whether pins keep their sizes, for an expected volume.
         """
         free = fixed < 0
@@ -73,12 +74,12 @@ class Around:
 
     @property
     def refinable(self) -> Hypergraph:
-        """The problem for passes that keep to the limits."""
+        """The smaller problem with the weights of `limits`, for passes."""
         return replace(self.problem, vertex_weights=self.limits.weights)
 
     @property
     def fixed(self) -> Owner:
-        """The part of fixed vertices, -1 of others: int32[given vertices]."""
+        """Part of every fixed vertex, -1 for free vertices: int32[given vertices]."""
         assert self.problem.fixed is not None
         return self.problem.fixed[self.label]
 
@@ -88,22 +89,25 @@ class Around:
         return self.problem.fixed[self.problem.fixed >= 0]
 
     def inside(self, owner: Owner) -> Owner:
-        """Owners of the problem's vertices, from owners of the given vertices."""
+        """Owners of the smaller problem's vertices, from owners of the given vertices."""
         found = np.empty(self.problem.num_vertices, np.int32)
         found[self.label] = owner
         return found
 
     def outside(self, owner: Owner) -> Owner:
-        """Owners of the given vertices, from the problem's; fixed ones are in their part."""
+        """Owners of the given vertices, from owners of the smaller problem's vertices.
+
+        Parts are renumbered so that fixed vertices are in their parts.
+        """
         return numbered_by(self._parts, owner, self.limits.num_parts)[self.label]
 
     def holds(self, owner: Owner) -> bool:
-        """Whether no part has vertices that are fixed in several."""
+        """Whether every part holds at most one merged vertex."""
         number = len(self._parts)
         return len(np.unique(owner[len(owner) - number :])) == number
 
     def within(self, context: Context) -> Context:
-        """The context of a pass on the problem, by that of one on the given vertices."""
+        """The context of a pass on the smaller problem, from a context on the given problem."""
         time = context.time
         if time is not None:
             seconds = time.seconds
@@ -118,28 +122,30 @@ def refine_around(
     problem: Hypergraph,
     context: Context,
 ) -> Owner:
-    """Refined owners; fixed vertices keep theirs.
+    """Refine owners while fixed vertices keep their owners.
 
     Parameters:
-        fixed: bool[num_vertices].
-        owner (int32[num_vertices]): Not changed.
-        problem: With net sources.
-        context: All parts have one capacity.
+        fixed (bool[num_vertices]): Whether a vertex keeps its owner.
+        refinement: The pass.
+        owner (int32[num_vertices]): Present owners; not changed.
+        problem: The nets, with sources.
+        context: Context of the pass; all parts must have the same capacity.
 
     Returns:
-        int32[num_vertices]: `owner` itself if no better ones are found.
+        int32[num_vertices]: New owners; `owner` itself if no better owners are found.
     """
     around = Around.of(np.where(fixed, owner, np.int32(-1)), problem, context.limits)
     begin, context = around.inside(owner), around.within(context)
     found = refinement.refine(begin, around.refinable, context).owner
-    return around.outside(found) if around.holds(found) else owner  # balance was out of reach
+    # if the pass could not reach the balance, a part may hold two merged vertices
+    return around.outside(found) if around.holds(found) else owner
 
 
 def numbered_by(parts: Owner, owner: Owner, num_parts: int) -> Owner:
-    """Owners whose parts are numbered so that the last vertices are in these parts."""
+    """Renumber the parts of owners so that the last vertices are in `parts`."""
     last, number = slice(len(owner) - len(parts), None), np.full(num_parts, -1, np.int32)
     number[owner[last]] = parts
     number[number < 0] = np.setdiff1d(np.arange(num_parts), number)
     found = number[owner]
-    found[last] = parts  # where two of them were in one part
+    found[last] = parts  # needed if two of these vertices were in one part
     return found

@@ -1,10 +1,11 @@
-"""Refinement of pairs of parts by minimum cuts: what helps where boundaries are short.
+"""Refine pairs of parts by minimum cuts, for graphs with short boundaries.
 
 On meshes and road networks hardly any single move lowers the volume. A minimum cut around the
 boundary of two parts moves whole layers at once (`plancc.passes.kernels.flows`). Pairs are solved
-in rounds (active block scheduling: Sanders and Schulz, 2011): the first takes all pairs of parts
-that share nets, the others pairs of which a part has changed. A round consists of batches of
-disjoint pairs, which are solved side by side; the result does not depend on the number of threads.
+in rounds (active block scheduling: Sanders and Schulz, 2011). The first round takes all pairs of
+parts that share nets; later rounds take pairs in which a part has changed. A round consists of
+batches of disjoint pairs, which are solved side by side. The result does not depend on the number
+of threads.
 """
 
 from __future__ import annotations
@@ -35,16 +36,18 @@ from plancc.passes.presets import CUTS, Cuts
 
 @dataclass(frozen=True, eq=False)
 class Flows:
-    """Minimum cuts between neighbouring parts, as long as they lower the volume.
+    """Minimum cuts between neighbouring parts, repeated while they lower the volume.
 
-    A part above its limit gets no heavier; the others stay below theirs.
+    A part above its limit gets no heavier; other parts stay below their limits.
 
     Attributes:
-        limits: Of several constraints, or of one in a column.
+        limits: Limits of the parts.
         deadline: No pair is begun after it.
-        threads: Pairs that are solved at once. The owners do not depend on it, unless the deadline
-            passes.
-        most: Vertices that may move; None: all. A pair that asks for more than are left stays.
+        threads: Number of pairs that are solved at once. The owners do not depend on it, unless the
+            deadline passes.
+        numbers: Tuned numbers.
+        most: Most vertices that may move in all; None: any number. A pair that would move more
+            vertices than are left is not changed.
     """
 
     limits: Limits
@@ -54,11 +57,11 @@ class Flows:
     most: int | None = None
 
     def refine(self, nets: Nets, state: State) -> int:
-        """Lower the volume of `state`; returns the nodes and pins that were looked at, about.
+        """Lower the volume of `state`; return the work: about the number of nodes and pins visited.
 
-        The volume never rises, nor does the overload. Nothing is done where most parts are
-        neighbours of most others (`Cuts.max_neighbours`), or some nets much larger than others
-        (`Cuts.max_unevenness`): the work is then 0.
+        Neither the volume nor the overload ever rises. The state is unchanged, and the work 0, if
+        most parts are neighbours of most other parts (`Cuts.max_neighbours`), or if some nets are
+        much larger than others (`Cuts.max_unevenness`).
         """
         how = self.numbers
         if _unevenness(nets) > how.max_unevenness:
@@ -68,7 +71,7 @@ class Flows:
         scratch: SimpleQueue[Any] = SimpleQueue()
         for _ in range(self.threads):
             scratch.put(np.full(len(nets.weight) + len(nets.cost), -1, dtype=np.int32))
-        moved_at = np.zeros(len(nets.weight), dtype=np.int32)  # the number of a batch
+        moved_at = np.zeros(len(nets.weight), dtype=np.int32)  # last batch that moved the vertex
         solved_at: dict[tuple[int, int], int] = {}
         number, left = 0, len(nets.weight) if self.most is None else self.most
         most_pairs = how.max_neighbours * len(active) // 2
@@ -118,7 +121,10 @@ class Flows:
         cut_nets: Any,
         history: Any,
     ) -> tuple[npt.NDArray[np.int32], int]:
-        """Vertices that two parts had better exchange, and the work; changes nothing."""
+        """Find vertices that two parts should exchange; return them and the work.
+
+        The state is not changed.
+        """
         if self.deadline.passed():
             return np.empty(0, dtype=np.int32), 0
         how, sums = self.numbers, state.sums[pair]
@@ -144,7 +150,7 @@ def _unevenness(nets: Nets) -> float:
 
 
 def _disjoint(pairs: npt.NDArray[np.int64], num_parts: int) -> Iterator[npt.NDArray[np.int64]]:
-    """Batches of disjoint pairs, each filled greedily in order, until all have come: places."""
+    """Yield batches of disjoint pairs, as places in `pairs`; batches are filled greedily."""
     left = np.arange(len(pairs))
     while len(left) > 0:
         free = np.ones(num_parts, dtype=np.bool_)
@@ -160,7 +166,7 @@ def _disjoint(pairs: npt.NDArray[np.int64], num_parts: int) -> Iterator[npt.NDAr
 def _cut_nets(
     pairs: list[npt.NDArray[np.int64]], max_spread: int, state: State
 ) -> list[npt.NDArray[np.int32]]:
-    """Nets with pins in both parts, of disjoint pairs."""
+    """For each of some disjoint pairs, the nets with pins in both parts."""
     partner = np.arange(len(state.sums))
     one, two = np.transpose(pairs)
     partner[one], partner[two] = two, one
@@ -171,7 +177,10 @@ def _cut_nets(
 def _exchange(
     vertices: npt.NDArray[np.int32], pair: npt.NDArray[np.int64], nets: Nets, state: State
 ) -> int:
-    """Exchange vertices of two parts unless the nets that were left out make that worse."""
+    """Exchange vertices of two parts; return the rows saved.
+
+    If the nets outside the network make the exchange worse, undo it.
+    """
     saved = int(exchange_between(vertices, pair[0], pair[1], nets, state))
     if saved >= 0:
         return saved

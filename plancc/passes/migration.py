@@ -1,4 +1,4 @@
-"""Owners of a graph that has changed: few rows move, the most useful ones first."""
+"""Find owners for a graph that has changed, with few rows that change their owner."""
 
 from __future__ import annotations
 
@@ -17,10 +17,14 @@ from plancc.passes.presets import LEAST_MIGRATION, MIGRATION, MIGRATION_CUTS, VC
 
 
 def with_all_placed(owner: Owner, nets: Nets, context: Context) -> Owner:
-    """Owners with a part for every vertex: -1 becomes the part where it costs the fewest rows.
+    """Give every vertex without a part the part where it costs the fewest rows.
 
     Parameters:
-        owner (int32[num_vertices]): Parts in -1..num_parts-1; not changed.
+        owner (int32[num_vertices]): Part of every vertex, -1 without a part; not changed.
+        nets, context: The problem.
+
+    Returns:
+        int32[num_vertices]: The new owners; `owner` itself if every vertex has a part.
     """
     free = np.flatnonzero(owner < 0)
     if len(free) == 0:
@@ -33,26 +37,28 @@ def with_all_placed(owner: Owner, nets: Nets, context: Context) -> Owner:
 
 @dataclass(frozen=True)
 class Migrate:
-    """Fewer rows moved by an epoch, for few rows that change their owner.
+    """Lower the volume of an epoch, while few rows change their owner.
 
-    Vertices leave parts above the limit first, where that costs the fewest rows. Then searches from
-    the whole boundary make the moves that save most, one after the other, also some that pay only
-    together with later ones; what follows the best moment is undone. On meshes and roads minimum
-    cuts move layers of vertices too.
+    First, vertices leave parts above the limit at the cost of the fewest rows. Then searches from
+    the whole boundary repeatedly make the move that saves most. Some moves pay only together with
+    later moves; all moves after the best moment are undone. On meshes and roads, minimum cuts move
+    layers of vertices too.
 
     Attributes:
-        most: Vertices that have an owner and may get another one.
+        most: Most vertices with an owner that may get another owner.
+        numbers: Tuned numbers.
     """
 
     most: int
     numbers: VCycles = MIGRATION
 
     def refine(self, owner: Owner, problem: Hypergraph, context: Context) -> Owner:
-        """New owners: int32[num_vertices].
+        """Return new owners, int32[num_vertices].
 
         Parameters:
-            owner (int32[num_vertices]): -1 where there is none yet. Not changed.
-            problem: Of the changed matrix (model hp).
+            owner (int32[num_vertices]): Present owners, -1 for new vertices; not changed.
+            problem: Hypergraph of the changed matrix (model hp).
+            context: Parameters of the pass.
         """
         nets = nets_of(problem)
         limits = context.limits
@@ -67,7 +73,7 @@ class Migrate:
         return state.owner
 
     def _search(self, owner: Owner, nets: Nets, state: State, sweeps: Sweeps) -> None:
-        """Search from the whole boundary as long as that saves a share of the volume."""
+        """Search from the whole boundary while a search saves enough of the volume."""
         saved = rows = volume(nets, state)
         while saved > LEAST_MIGRATION * rows and not sweeps.deadline.passed():
             left = self.most - _moved(owner, state)
@@ -78,7 +84,7 @@ class Migrate:
             saved, _ = sweeps.search_from(order, max(len(order), 1), left, limit, nets, state)
 
     def _within_limits(self, owner: Owner, nets: Nets, state: State, sweeps: Sweeps) -> State:
-        """The state after moves, then exchanges, that lower the overload."""
+        """Lower the overload by moves and then by exchanges; return the new state."""
         limits = sweeps.limits
         if limits.overload(state.sums) > 0:
             sweeps.relieve(nets, state, self.most)
@@ -91,5 +97,5 @@ class Migrate:
 
 
 def _moved(owner: Owner, state: State) -> int:
-    """Vertices with another owner than before."""
+    """Number of vertices whose owner has changed."""
     return int(np.count_nonzero((owner >= 0) & (owner != state.owner)))

@@ -1,13 +1,13 @@
-"""V-cycles: refine a partition on coarse hypergraphs first, where whole clusters move.
+"""Sweeps and V-cycles. A V-cycle refines a partition on coarse hypergraphs first, by clusters.
 
                   coarsen (clusters stay within parts)        refine on every level
     finest    o o o o o o o o o o o o o o o o                 o o o o o o o o o o o o
                  o  o  o  o  o  o  o                             o  o  o  o  o  o
     coarsest       O    O    O    O               ->               O    O    O
 
-On every level the price of overweight parts rises from sweep to sweep: at first parts may grow
-while vertices find better places, then the balance comes back where that costs least volume. Where
-parts have few neighbours, minimum cuts between them follow (`plancc.passes.flows`).
+On every level, the price of overweight parts rises from sweep to sweep. At first, parts may grow
+while vertices find better places. Then the balance is restored at the least cost in volume. If
+parts have few neighbours, minimum cuts between parts follow (`plancc.passes.flows`).
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from plancc.passes.presets import CUTS, V_CYCLES, WIDE_CUTS, Annealing, Coarseni
 
 @dataclass(frozen=True, eq=False)
 class Goal:
-    """What sweeps lower: the volume, or the expected volume of mini-batches.
+    """The objective of sweeps: the volume, or the expected volume of mini-batches.
 
     Attributes:
-        reach (float64[m + 1], or None): See `plancc.passes.kernels.expected`, which needs nets with
-            sizes and sources; None: the volume. Gains below `plancc.passes.kernels.expected.TINY`
-            count as none, so ``reach[1]`` should be about 1.
-        unit: What `value` multiplies the expectation by.
+        reach (float64[m + 1], or None): Probabilities, see `plancc.passes.kernels.expected`; needs
+            nets with sizes and sources. None: the volume. Gains below `plancc.passes.presets.TINY`
+            count as 0, so ``reach[1]`` should be about 1.
+        unit: Factor of the expectation in `value`.
     """
 
     reach: npt.NDArray[np.float64] | None = None
@@ -49,13 +49,13 @@ class Goal:
 
     @property
     def overlap(self) -> float:
-        """Share of a row's cost that two pins of one part save (`kernels.coarsening.cluster`)."""
+        """Share of a row's cost that two pins in one part save (`kernels.coarsening.cluster`)."""
         if self.reach is None or len(self.reach) < 3 or self.reach[1] <= 0:
             return 1.0
         return float(np.clip(2 - self.reach[2] / self.reach[1], 0, 1))
 
     def value(self, nets: Nets, state: State) -> int | float:
-        """Rows moved; expected ones given that every source takes part."""
+        """Number of rows moved; or its expectation, if the source of every net is in the batch."""
         if self.reach is None:
             return volume(nets, state)
         return self.unit * float(expected(nets, state, self.reach))
@@ -63,10 +63,10 @@ class Goal:
     def sweep(
         self, order: Any, nets: Nets, state: State, bounds: Bounds, threads: int = 1
     ) -> tuple[int, int]:
-        """One sweep (`plancc.passes.kernels.volume.sweep`).
+        """Make one sweep (`plancc.passes.kernels.volume.sweep`).
 
         Returns:
-            moved, evaluations: Vertices moved and gains evaluated.
+            moved, evaluations: Vertices moved, and gains computed.
         """
         if self.reach is None:
             moved, _, evaluations = sweep(order, nets, state, bounds, threads)
@@ -80,13 +80,16 @@ VOLUME = Goal()
 
 @dataclass(eq=False)
 class Sweeps:
-    """Sweeps over the vertices of a partition; all methods but `price_unit` change its state.
+    """Sweeps over the vertices of a partition; most methods change the given state in place.
 
     Attributes:
-        deadline: No sweep starts after it, and no coarser level, except sweeps that restore the
+        limits: Limits of the parts.
+        rng: Shuffles the vertices.
+        deadline: No sweep and no coarser level starts after it, except sweeps that restore the
             balance.
-        goal: What they lower.
-        threads: For sweeps and cuts, which give the same with any number.
+        goal: Objective of the sweeps.
+        threads: Threads of sweeps and cuts; the result does not depend on their number.
+        numbers: Tuned numbers.
         evaluations: Pairs of vertex and part whose gain was computed so far.
     """
 
@@ -99,7 +102,7 @@ class Sweeps:
     evaluations: int = 0
 
     def _sweep(self, order: Any, nets: Nets, state: State, bounds: Bounds) -> int:
-        """One sweep; returns how many vertices moved."""
+        """Make one sweep; return the number of vertices that moved."""
         moved, tried = self.goal.sweep(order, nets, state, bounds, self.threads)
         self.evaluations += tried
         return moved
@@ -107,7 +110,7 @@ class Sweeps:
     def anneal(self, nets: Nets, state: State, prices: tuple[float, ...] | None = None) -> None:
         """Sweep with rising prices of overweight.
 
-        Sweeps are repeated where the boundary is small, since weight travels one layer of vertices
+        If the boundary is small, sweeps are repeated, since weight travels one layer of vertices
         per sweep.
         """
         order = boundary(nets, state)
@@ -123,18 +126,18 @@ class Sweeps:
             if k > 0:
                 order = boundary(nets, state)
             self.rng.shuffle(order)
-            if moved or price != last:  # nothing would move again
+            if moved or price != last:  # otherwise no vertex would move again
                 moved = self._sweep(order, nets, state, self.limits.bounds(price * unit))
             last = price
 
     def price_unit(
         self, nets: Nets, state: State, share: npt.NDArray[np.float64] | None = None
     ) -> npt.NDArray[np.float64]:
-        """Unit of the prices of overweight: float64[num_parts, num_constraints].
+        """Unit of the prices of overweight, float64[num_parts, num_constraints].
 
-        It is the higher, the smaller the share of a part. It grows with the inverse square of the
-        boundary's share of the weight: a part of a mesh can only win back as much as lies on its
-        boundary. `share`: that share, if it is known.
+        The smaller the even share of a part, the higher its unit. The unit grows with the inverse
+        square of the boundary's share of the weight, since a part can only move weight that lies on
+        its boundary. `share`: the boundary's share of the weight, if known.
         """
         if share is None:
             share = self._share_of_weight(boundary(nets, state), nets)
@@ -148,9 +151,9 @@ class Sweeps:
         return np.clip(weight / np.maximum(self.limits.total, 1), least, 1)
 
     def refined(self, nets: Nets, owners: Sequence[Owner], cuts: Cuts, coarse: bool) -> Owner:
-        """Owners by sweeps and minimum cuts within the limits, from the start of least volume.
+        """Refine the owners of least volume by sweeps and minimum cuts within the limits.
 
-        `owners` are not changed. `coarse`: whether vertices are clusters; then a V-cycle follows.
+        `owners` are not changed. `coarse`: whether vertices are clusters; if so, a V-cycle follows.
         """
         limits = self.limits
         states = [state_of(nets, owner, limits.num_parts) for owner in owners]
@@ -167,22 +170,22 @@ class Sweeps:
         return min(found)[-1]
 
     def settle(self, nets: Nets, state: State) -> None:
-        """Bring parts below the limit and improve them within it.
+        """Bring parts below the limit, and then improve them within the limit.
 
-        The balance is restored also after the deadline, in its quickest way.
+        After the deadline, the balance is still restored, in the quickest way.
         """
         self.restore_balance(nets, state)
         self.improve(nets, state)
 
     def improve(self, nets: Nets, state: State) -> None:
-        """`climb`, then `eject`: nothing gets worse."""
+        """Call `climb`, then `eject`; neither volume nor overload rises."""
         before, chains = self.evaluations, self.numbers.ejection
         self.climb(nets, state)
         if chains is not None:
             self.eject(nets, state, chains.work * (self.evaluations - before))
 
     def climb(self, nets: Nets, state: State) -> None:
-        """Sweep within the limit, so that nothing gets worse."""
+        """Sweep within the limit; neither volume nor overload rises."""
         bounds = self.limits.bounds(np.zeros(state.sums.shape), self.limits.limit)
         moved = 1
         for _ in range(self.numbers.climbs):
@@ -190,16 +193,14 @@ class Sweeps:
                 break
             order = boundary(nets, state)
             self.rng.shuffle(order)
-            if moved:  # else nothing would move again
+            if moved:  # otherwise no vertex would move again
                 moved = self._sweep(order, nets, state, bounds)
 
     def eject(self, nets: Nets, state: State, most: int) -> None:
-        """Moves into full parts, which eject other vertices.
+        """Run ejection chains: moves into full parts, which eject other vertices.
 
-        No chain begins once `most` gains were evaluated.
-
-        See `plancc.passes.kernels.ejection`. Only for the volume; neither it nor the overload
-        rises.
+        See `plancc.passes.kernels.ejection`. No chain begins after `most` gains were computed. Does
+        nothing for goals other than the volume. Neither volume nor overload rises.
         """
         how = self.numbers.ejection
         if self.goal.reach is not None or how is None:
@@ -230,9 +231,9 @@ class Sweeps:
         cuts: tuple[Cuts, ...] = (CUTS, WIDE_CUTS),
         most: int | None = None,
     ) -> int:
-        """Minimum cuts between neighbouring parts, where these are few; returns their work.
+        """Apply minimum cuts between neighbouring parts, if these are few; return the work.
 
-        Neither volume nor overload rises. Other goals than the volume are left alone. Each of
+        Neither volume nor overload rises. Does nothing for goals other than the volume. Each of
         `cuts` moves at most `most` vertices; None: any number.
         """
         if self.goal.reach is not None:
@@ -246,9 +247,9 @@ class Sweeps:
         return work
 
     def polish(self, nets: Nets, state: State) -> int:
-        """Minimum cuts and localised searches in turns, where parts have few neighbours.
+        """Alternate minimum cuts and local searches, if parts have few neighbours.
 
-        Neither volume nor overload rises. Returns the work of the cuts; 0 if nothing was tried.
+        Neither volume nor overload rises. Returns the work of the cuts, 0 if no cut was tried.
         """
         work = self.cut(nets, state, (WIDE_CUTS,))
         for _ in range(self.numbers.polishes if work > 0 else 0):
@@ -258,9 +259,9 @@ class Sweeps:
         return work
 
     def search(self, nets: Nets, state: State) -> int:
-        """Localised searches from the whole boundary, within the limit; returns the rows saved.
+        """Run local searches from the whole boundary, within the limit; return the rows saved.
 
-        See `plancc.passes.kernels.local_search`. Only for the volume.
+        See `plancc.passes.kernels.local_search`. For the volume only.
         """
         order = boundary(nets, state)
         self.rng.shuffle(order)
@@ -278,7 +279,9 @@ class Sweeps:
     def search_from(
         self, order: Any, width: int, most: int, limit: Any, nets: Nets, state: State
     ) -> tuple[int, bool]:
-        """Localised searches from an order, `width` at a time, of at most `most` moves each.
+        """Run local searches from the vertices of an order, in groups of `width`.
+
+        A search makes at most `most` moves.
 
         Returns:
             The rows saved, and whether all searches ended before the deadline.
@@ -294,7 +297,7 @@ class Sweeps:
     def anneal_and_cut(
         self, nets: Nets, state: State, prices: tuple[float, ...] | None = None, cuts: Cuts = CUTS
     ) -> None:
-        """Sweep with rising prices, or without any within the limit, then cut."""
+        """Sweep with rising prices, or within the limit if `prices` is empty; then cut."""
         if prices is not None and len(prices) == 0:
             self.improve(nets, state)
         else:
@@ -302,13 +305,13 @@ class Sweeps:
         self.cut(nets, state, (cuts,))
 
     def restore_balance(self, nets: Nets, state: State) -> None:
-        """Move vertices out of parts above the limit where that costs the fewest rows.
+        """Move vertices out of parts above the limit, at the cost of the fewest rows.
 
-        First sweeps at still higher prices, which carry weight through full parts too; then single
-        moves to any part with room, cheapest first, and exchanges of few vertices between two
-        parts (`trade`), which come first where several constraints are missed by
-        little: they cost fewer rows than such sweeps. A part of few heavy vertices may stay above
-        the limit. After the deadline only single moves are made.
+        First, sweeps run at still higher prices, which also carry weight through full parts. Then
+        follow single moves to any part with room, the cheapest first, and exchanges between two
+        parts (`trade`). If several constraints are missed slightly, exchanges come first, since
+        they cost fewer rows than such sweeps. A part of few heavy vertices may stay above the
+        limit. After the deadline, only single moves are made.
         """
         how = self.numbers.restoring
         for price in how.prices:
@@ -325,18 +328,18 @@ class Sweeps:
         self.trade(nets, state)
 
     def relieve(self, nets: Nets, state: State, most: int | None = None) -> None:
-        """Move vertices out of parts above the limit, the cheapest first; all or `most` of them."""
+        """Move at most `most` vertices out of parts above the limit, the cheapest first."""
         limit = self.limits.limit
         costs = relief_costs(nets, state, limit)
         order = np.argsort(costs, kind="stable")[: np.isfinite(costs).sum()]
         relieve(order[:most], nets, state, limit)
 
     def trade(self, nets: Nets, state: State) -> int:
-        """Exchange few vertices between two parts to lower the overload; returns how often.
+        """Exchange vertices between pairs of parts to lower the overload; return the exchanges.
 
-        The work follows the parts above their limit, not the pairs of parts: each looks at some
-        parts with room, so that thousands of parts are no problem. The overload never rises, and no
-        part is emptied.
+        Each part above its limit tries some parts with room. So the work grows with the number of
+        parts above their limit, and not with the number of pairs of parts. The overload never
+        rises, and no part becomes empty.
         """
         limits, numbers = self.limits, self.numbers.restoring.trading
         limit = np.ascontiguousarray(limits.limit, dtype=np.float64)
@@ -371,15 +374,19 @@ class Sweeps:
         *,
         other: Owner | None = None,
     ) -> State:
-        """One V-cycle from a partition; it may end worse or unbalanced.
+        """Run one V-cycle from a partition; the result may be worse or unbalanced.
 
         Parameters:
-            owner (int32[num_vertices]): Not changed.
+            nets: The hypergraph.
+            owner (int32[num_vertices]): The partition; not changed.
             refine: ``refine(nets, state)`` changes the state, on every level from the coarsest to
                 the finest. None: `anneal`, then `cut`.
-            other (int32[num_vertices], optional): A second partition: only vertices that share
-                their part in both are clustered, so that either's cut can be kept (the combine
-                operator of evolutionary partitioners).
+            other (int32[num_vertices], optional): A second partition. Then only vertices that share
+                a part in both partitions are clustered, so that the cut of either can be kept (the
+                combine operator of evolutionary partitioners).
+
+        Returns:
+            The state on the finest level.
         """
         refine = refine or self.anneal_and_cut
         num_parts = self.limits.num_parts
@@ -414,10 +421,10 @@ def coarsen(
     overlap: float = 1.0,
     how: Coarsening = V_CYCLES.coarsening,
 ) -> Iterator[tuple[Nets, Owner, npt.NDArray[np.int32]]]:
-    """Coarser and coarser levels: nets, owners, and the cluster of every vertex one level below.
+    """Yield coarser and coarser levels: nets, owners, and the cluster of every finer vertex.
 
-    Only vertices with the same number in `together` meet, so the owners of the clusters are
-    defined if every such group has one owner.
+    Only vertices with the same number in `together` are clustered. All vertices with the same
+    number must have the same owner.
     """
     heaviest = np.maximum(1, nets.weight.sum(axis=0) // (how.per_part * num_parts))
     while len(nets.weight) > 2 * how.per_part * num_parts:
@@ -427,14 +434,14 @@ def coarsen(
         if num > how.similar * n:
             return
         nets = contract(nets, label)
-        owner, together = _of_clusters(owner, label, num), _of_clusters(together, label, num)
+        owner, together = _cluster_values(owner, label, num), _cluster_values(together, label, num)
         yield nets, owner, label
 
 
-def _of_clusters(
+def _cluster_values(
     values: npt.NDArray[Any], label: npt.NDArray[np.int32], num: int
 ) -> npt.NDArray[Any]:
-    """The value that all vertices of a cluster share, by cluster."""
+    """For every cluster, the value that all its vertices share."""
     result = np.empty(num, dtype=values.dtype)
     result[label] = values
     return result
@@ -443,7 +450,7 @@ def _of_clusters(
 def price_unit(
     value: float, share: npt.NDArray[np.float64], limits: Limits
 ) -> npt.NDArray[np.float64]:
-    """`Sweeps.price_unit` of a volume, and of the boundary's share of every weight."""
+    """See `Sweeps.price_unit`; from the volume and the boundary's share of every weight."""
     total = np.maximum(limits.total, 1)
     overweight = Annealing.overweight * np.maximum(total / limits.num_parts, 1)
     return np.asarray(value / total / overweight / share**2 / limits.relative[:, None])

@@ -1,4 +1,4 @@
-"""Number the parts for the nodes of a machine, so that their busiest exchange takes less time."""
+"""Number the parts for the nodes of a machine, so that exchanges take less time."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from plancc.passes.presets import MEAN, Swaps
 class MapToMachine:
     """Renumber parts so that exchanges take less time at the busiest rank.
 
-    A rank's messages inside its node and between nodes cost their latencies and rows, and all rows
-    that leave or enter a node share its way into the network (`LinkRates`). Swaps of two parts on
-    different nodes are tried in a random order and kept if they gain. `MapToTopology` counts rows
-    between nodes only.
+    Messages inside a node and between nodes cost latency and time per row. All rows that leave or
+    enter a node share the node's link into the network (`LinkRates`). Swaps of two parts on
+    different nodes are tried in random order, and kept if the time falls. `MapToTopology` counts
+    only rows between nodes.
 
     Attributes:
         links: Prices, and the node of every rank.
-        speeds (float64[num_parts], optional): Only parts of equal speed change places; None: all
-            are alike.
-        seed: The same seed gives the same numbers.
+        speeds (float64[num_parts], optional): Speeds of the parts; only parts of equal speed change
+            places. None: all parts have the same speed.
+        seed: Seed of the random order; the same seed gives the same numbers.
     """
 
     links: LinkRates
@@ -35,12 +35,12 @@ class MapToMachine:
     seed: int = 1
 
     def run(self, exchanges: Sequence[sp.csr_array]) -> npt.NDArray[np.int32]:
-        """New number of every part, int32[num_parts].
+        """Return the new number of every part, int32[num_parts].
 
         Parameters:
             exchanges (sequence of csr_array int64[num_parts, num_parts]): Rows that part q sends to
-                part m: of the expand (`plancc.cost.pairs`), and of the fold if there is one. They
-                take place one after the other.
+                part m, in the expand (`plancc.cost.pairs`) and in the fold if there is one. The
+                exchanges take place one after the other.
         """
         num_parts = exchanges[0].shape[0]
         node = np.asarray(self.links.node)
@@ -57,9 +57,12 @@ class MapToMachine:
 
 @njit(cache=True, nogil=True)
 def _swap(rows, pairs, kind, links):  # type: ignore[no-untyped-def]
-    """Rank of every part after the swaps of `pairs` that gain; rows are float64[k, p, p]."""
+    """Try the swaps in `pairs`, keep swaps that gain, and return the rank of every part, int32[p].
+
+    `rows` are float64[exchanges, p, p].
+    """
     rank = np.arange(rows.shape[1]).astype(np.int32)
-    node = links.node.copy()  # of every part
+    node = links.node.copy()  # node of every part
     sums = sums_of(rows, node)
     most = seconds(sums, rank, links)
     for k in range(len(pairs)):
@@ -79,7 +82,11 @@ def _swap(rows, pairs, kind, links):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def sums_of(rows, node):  # type: ignore[no-untyped-def]
-    """Rows sent and received, and messages: float64[step, which of these 4, near or far, part]."""
+    """Traffic of every part: float64[step, kind, near or far, part].
+
+    The kinds are rows sent, rows received, messages sent and messages received. Near is inside a
+    node, far between nodes.
+    """
     steps, num_parts, _ = rows.shape
     sums = np.zeros((steps, 4, 2, num_parts))
     for s in range(steps):
@@ -92,7 +99,7 @@ def sums_of(rows, node):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _count(s, q, m, far, sign, rows, sums):  # type: ignore[no-untyped-def]
-    """Add the message from part q to part m, near or far, or take it away."""
+    """Add (sign 1) or remove (-1) the message from part q to part m, near or far."""
     sums[s, 0, far, q] += sign * rows[s, q, m]
     sums[s, 1, far, m] += sign * rows[s, q, m]
     sums[s, 2, far, q] += sign
@@ -101,7 +108,7 @@ def _count(s, q, m, far, sign, rows, sums):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _exchange(i, j, node, rows, sums):  # type: ignore[no-untyped-def]
-    """Let parts i and j change places; what they send each other stays between nodes."""
+    """Swap the nodes of parts i and j; messages between i and j stay between nodes."""
     steps, num_parts, _ = rows.shape
     for a, b in ((i, j), (j, i)):
         old, new = node[a], node[b]
@@ -119,7 +126,7 @@ def _exchange(i, j, node, rows, sums):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def seconds(sums, rank, links):  # type: ignore[no-untyped-def]
-    """Seconds of the slowest rank in every step, and a little of the mean."""
+    """Sum over steps of the slowest rank's seconds, plus a small share of the mean seconds."""
     steps, _, _, num_parts = sums.shape
     node = links.node[rank]
     total = 0.0
@@ -136,7 +143,8 @@ def seconds(sums, rank, links):  # type: ignore[no-untyped-def]
             if sums[s, 0, 1, q] > 0 or sums[s, 1, 1, q] > 0:
                 shared = max(at_node[0, node[q]], at_node[1, node[q]]) * links.row_of_node
                 far += max(max(sums[s, 0, 1, q], sums[s, 1, 1, q]) * links.row_between, shared)
-            copied = sums[s, s, 0, q] + sums[s, s, 1, q]  # owners send rows, and receive the fold
+            # owners copy the rows that they send in the expand (s = 0) or receive in the fold
+            copied = sums[s, s, 0, q] + sums[s, s, 1, q]
             spent = near + far + copied * links.row_copied[s] * links.slow[rank[q]]
             most, mean = max(most, spent), mean + spent / num_parts
         total += most + MEAN * mean

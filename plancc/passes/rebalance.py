@@ -1,4 +1,4 @@
-"""Bring parts back below their limit, whoever made them."""
+"""Bring the parts of any partition below their limits."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from plancc.passes.multilevel import Sweeps
 
 
 def rebalance(owner: Owner, problem: Hypergraph, context: Context) -> Owner:
-    """Owners with a lower overload: those vertices move that cost the fewest rows.
+    """Lower the overload of a partition, at the cost of the fewest rows.
 
-    Repairs the partitions of back ends that balance one weight only, or none. Vertices may be too
-    heavy for balance; then the parts come as close as single moves and swaps bring them.
+    This repairs partitions of back ends that balance only one weight, or none. If vertices are too
+    heavy for a balanced partition, moves and exchanges bring the parts as close as they can.
 
     Parameters:
-        owner (int32[num_vertices]): Not changed.
+        owner (int32[num_vertices]): The partition; not changed.
+        problem, context: The hypergraph, and the parameters of the pass.
 
     Returns:
-        int32[num_vertices]: `owner` itself if no part is above the limit, or none can be brought
-            closer to it.
+        int32[num_vertices]: New owners; `owner` itself if no part is above the limit, or if the
+            overload cannot be lowered.
     """
     nets = nets_of(problem)
     limits = context.limits

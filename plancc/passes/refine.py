@@ -1,7 +1,7 @@
-"""Better owners than given, by exact objective: what no single partitioner minimises.
+"""Passes that refine the owners of rows for an exact objective, which partitioners cannot minimise.
 
-Every pass returns the best owners it met, the given ones included: first by the overload of parts
-above the limit, then by its objective.
+Every pass returns the best owners that it has met, or the given owners. Owners are better if their
+overload is lower, then if the value of the objective is lower.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Merit(NamedTuple):
     """Lexicographic score of owners; lower is better.
 
     Attributes:
-        overload: Weight of all parts above the limit, over that of an average part.
+        overload: Weight of all parts above the limit, over the weight of an average part.
         value: Value of the pass's objective (`plancc.cost.objectives`).
         volume: Rows moved.
     """
@@ -52,13 +52,14 @@ class Merit(NamedTuple):
 
 @dataclass(frozen=True)
 class Refined:
-    """Owners and how they were found.
+    """The result of a pass.
 
     Attributes:
-        before, after: Merit of the given owners and of these.
-        cycles: Rounds that were made.
+        owners: The best owners.
+        before, after: Merit of the given owners, and of the best owners.
+        cycles: Number of V-cycles.
         evaluations: Pairs of vertex and part whose gain was computed.
-        least: The volume that no partition within the limits is below, where that ends the search.
+        least: Lower bound of the volume within the limits, if it can end the search; else 0.
     """
 
     owners: Owners
@@ -75,7 +76,7 @@ class Refined:
 
 
 class _Run:
-    """What the rounds of one refinement share, their state, and the best owners so far."""
+    """One run of a pass: its nets and sweeps, the present state, and the best owners so far."""
 
     def __init__(
         self, options: RefineVolume, owner: Owner, problem: Hypergraph, context: Context
@@ -96,33 +97,33 @@ class _Run:
         self.state = state_of(self.nets, self.owner, self.context.num_parts)
 
     def merit(self, value: float) -> Merit:
-        """Merit of the state, whose objective has this value."""
+        """Merit of the present state, for this value of the objective."""
         overload = self.sweeps.limits.overload(self.state.sums)
         return Merit(overload, value, volume(self.nets, self.state))
 
     def keep(self, merit: Merit) -> None:
-        """Note the state as the best so far."""
+        """Keep the present state as the best so far."""
         self.owner, self.best = self.state.owner.copy(), merit
 
 
 @dataclass(frozen=True)
 class RefineVolume:
-    """Fewer rows moved: sweeps over boundary vertices, minimum cuts, then V-cycles.
+    """Lower the volume by sweeps over boundary vertices, minimum cuts, and then V-cycles.
 
-    Sweeps stay within the limit first, and then go beyond. Minimum cuts between two parts follow
-    where a part has few neighbours (`plancc.passes.flows`).
-
-    The passes for other objectives derive from it.
+    Sweeps stay within the limit first, and then go beyond. If parts have few neighbours, minimum
+    cuts between two parts follow (`plancc.passes.flows`). The passes for other objectives derive
+    from this class.
 
     Attributes:
-        cycles: V-cycles after the first round, which sweeps over the finest level only.
-        polishes: Whether wide minimum cuts and localised searches follow at the end, and minimum
-            cuts go before the first V-cycle.
+        cycles: Most V-cycles after the first round, which sweeps over the finest level only.
+        polishes: Whether the pass ends with wide minimum cuts and local searches, and makes minimum
+            cuts before the first V-cycle.
+        numbers: Tuned numbers.
     """
 
     objective: ClassVar[str] = "volume"
     _ends_in_vain: ClassVar[bool] = False
-    """Whether the first V-cycle that finds nothing better is the last."""
+    """Whether the pass ends after the first V-cycle that finds nothing better."""
 
     cycles: int = 4
     polishes: bool = True
@@ -134,16 +135,17 @@ class RefineVolume:
         """Refine a partition of the vertices of `problem`.
 
         Parameters:
-            owner (int32[num_vertices]): Not changed.
-            problem: Its connectivity - 1 is the volume (model hp). Other objectives need
-                `net_sources`.
+            owner (int32[num_vertices]): The partition; not changed.
+            problem: Hypergraph whose connectivity-1 cut is the volume (model hp). Objectives other
+                than the volume need `net_sources`.
+            context: Parameters of the pass.
             other (int32[num_vertices], optional): A second partition, which the first V-cycle
-                combines with the given one (`Sweeps.v_cycle`); for the volume, expected or not,
-                only.
+                combines with the given one (`Sweeps.v_cycle`). Only for the volume and the expected
+                volume.
 
         Raises:
-            InputError: Owners of another number of vertices, or outside 0..num_parts-1; no net
-                sources, or no prediction, where the objective needs them.
+            InputError: If the number of owners is wrong, or an owner is outside 0..num_parts-1; if
+                the objective needs net sources or a prediction that is missing.
         """
         run = _Run(self, owner, problem, context)
         run.other, before = other, run.best
@@ -151,14 +153,14 @@ class RefineVolume:
         return Refined(Owners(run.owner), before, run.best, cycles, tried, run.least)
 
     def _goal(self, problem: Hypergraph, context: Context) -> Goal:
-        """What sweeps lower; InputError for a problem that the pass cannot refine."""
+        """The objective of sweeps; InputError if the pass cannot refine the problem."""
         return VOLUME
 
     def _merit(self, run: _Run) -> Merit:
         return run.merit(run.sweeps.goal.value(run.nets, run.state))
 
     def _refine(self, run: _Run) -> int:
-        """Make the rounds and keep the best owners; returns the number of V-cycles."""
+        """Run the rounds and keep the best owners; return the number of V-cycles."""
         nets, sweeps = run.nets, run.sweeps
 
         def settle(cuts: bool = True) -> None:
@@ -176,7 +178,7 @@ class RefineVolume:
         if sweeps.goal is VOLUME:
             run.least = least_volume(nets, sweeps.limits)
         cycle = 0
-        settle(self.polishes)  # what is nearest
+        settle(self.polishes)  # first improve the given owners by small steps
         if reached_least():
             return cycle
         if run.other is None:
@@ -201,12 +203,12 @@ class RefineVolume:
 
 @dataclass(frozen=True, eq=False)
 class RefineExpected(RefineVolume):
-    """Fewer rows moved by a mini-batch, in expectation: `RefineVolume` with another goal.
+    """Lower the expected number of rows that a mini-batch moves: `RefineVolume` with another goal.
 
     Attributes:
-        reach (float64[m + 1]): Probability that a part needs a row, by the rows of it that use it
-            (`plancc.sampling.batch.Inclusion`); m is at least the most pins of a net. Where
-            reach[1] is 0, as for batches of one vertex, the edge cut is what falls.
+        reach (float64[m + 1]): Probability that a part needs a row, if 0, 1, 2, ... of the part's
+            rows use it (`plancc.sampling.batch.Inclusion`); m is at least the most pins of a net.
+            If reach[1] is 0, as for batches of one vertex, the pass lowers the edge cut.
     """
 
     objective: ClassVar[str] = "expected volume"
@@ -220,20 +222,21 @@ class RefineExpected(RefineVolume):
             raise InputError("the expected volume needs a hypergraph with net sources")
         if len(self.reach) <= most:
             raise InputError(f"{len(self.reach)} probabilities: a net has {most} pins")
-        if len(self.reach) < 2 or self.reach[1] == 0:  # the limit of smaller and smaller batches
+        if len(self.reach) < 2 or self.reach[1] == 0:  # the edge cut, the limit of tiny batches
             return Goal(np.arange(most + 1, dtype=np.float64))
         return Goal(self.reach / self.reach[1], float(self.reach[1]))
 
 
 @dataclass(frozen=True)
 class _RefineTraffic(RefineVolume, ABC):
-    """Rounds of V-cycles with prices on traffic.
+    """Base class of passes that run rounds of V-cycles with prices on traffic.
 
-    A round that has less of the objective, but too much volume, is where the next one starts, at
-    lower prices: a message that is closed stays so. Else it starts from the best owners so far.
+    If a round lowers the objective, but has too much volume, the next round starts from its result,
+    at lower prices, so that closed messages stay closed. Otherwise the next round starts from the
+    best owners so far.
 
     Attributes:
-        max_extra_volume: By which share the volume may rise above that of the given owners.
+        max_extra_volume: Share by which the volume may rise above the volume of the given owners.
     """
 
     cycles: int = 8
@@ -243,14 +246,17 @@ class _RefineTraffic(RefineVolume, ABC):
 
     @abstractmethod
     def _value(self, run: _Run, flow: PairTraffic) -> float:
-        """Value of the objective in the state of the run."""
+        """Value of the objective for the present state of the run."""
 
     @abstractmethod
     def _tariff(self, strength: float, run: _Run, flow: PairTraffic) -> Tariff:
-        """Prices of traffic."""
+        """Prices of traffic, in proportion to `strength`."""
 
     def _held(self, value: float) -> Tariff | None:
-        """Prices at which sweeps lower the volume, and keep the objective at `value` or below."""
+        """Prices at which sweeps lower the volume, with the objective at `value` or below.
+
+        None if the pass does not hold its objective.
+        """
         return None
 
     def _goal(self, problem: Hypergraph, context: Context) -> Goal:
@@ -273,7 +279,7 @@ class _RefineTraffic(RefineVolume, ABC):
 
 
 class _Rounds:
-    """The rounds of one pass that prices traffic."""
+    """The rounds of one run of a `_RefineTraffic` pass."""
 
     def __init__(self, options: _RefineTraffic, run: _Run) -> None:
         self.options, self.run, self.sweeps = options, run, run.sweeps
@@ -286,7 +292,7 @@ class _Rounds:
         self.allowed = max(self.allowed, int(volume * (1 + self.options.max_extra_volume)))
 
     def push(self) -> int:
-        """Rounds with prices on traffic, the first on the finest level; returns the V-cycles."""
+        """Run rounds with prices on traffic, the first on the finest level; return the V-cycles."""
         run, schedule = self.run, self.options.schedule
         fruitless, cycle, reached = 0, 0, run.best
         for cycle in range(self.options.cycles + 1):
@@ -298,7 +304,7 @@ class _Rounds:
                 run.state = self.sweeps.v_cycle(run.nets, begin, self._refine_level)
             reached = self._settled()
             better = reached < run.best
-            if reached.overload < run.best.overload:  # balance comes first, whatever it costs
+            if reached.overload < run.best.overload:  # balance comes before volume
                 self._allow(reached.volume)
             elif reached.volume > self.allowed:
                 self.strength *= schedule.weaker
@@ -315,7 +321,7 @@ class _Rounds:
         return cycle
 
     def shave(self) -> None:
-        """Lower the value step by step, by sweeps within the limit that hold less of it."""
+        """Lower the value step by step, by sweeps within the limit that hold a lower value."""
         how = self.options.schedule
         if how.shavings == 0:
             return
@@ -348,7 +354,7 @@ class _Rounds:
         return self.options._tariff(self.strength * price, self.run, flow)
 
     def _refine_level(self, level: Nets, state: State) -> None:
-        """Sweeps on one level: beyond the limit, at rising prices of overweight, or within it."""
+        """Sweep on one level, beyond the limit at rising prices of overweight, or within it."""
         flow, prices = self.options._flow(level, state), self.options.schedule.prices
         if self.within:
             ladder = [(self.free, self._tariff(price, flow)) for price in (1.0, prices[-1])]
@@ -362,7 +368,7 @@ class _Rounds:
         self._sweep(level, state, flow, ladder)
 
     def _settled(self) -> Merit:
-        """Merit of the finest level's state after restoring the balance and the last sweeps."""
+        """Restore the balance on the finest level, make the last sweeps, and return the merit."""
         run, schedule, limits = self.run, self.options.schedule, self.sweeps.limits
         if schedule.of_busiest:
             flow = self.options._flow(run.nets, run.state)
@@ -384,7 +390,7 @@ class _Rounds:
         return reached
 
     def _hold(self, value: float, times: int) -> Merit:
-        """Sweep within the limit at the prices that hold a value; the merit reached."""
+        """Sweep within the limit at the prices that hold a value; return the merit."""
         run, tariff = self.run, self.options._held(value)
         flow = self.options._flow(run.nets, run.state)
         ladder = [(self.free, tariff)] * times
@@ -394,7 +400,7 @@ class _Rounds:
     def _sweep(
         self, level: Nets, state: State, flow: PairTraffic, ladder: Any, cap: Any = None
     ) -> None:
-        """One sweep for every (price of overweight, tariff)."""
+        """Make one sweep for every pair (price of overweight, tariff) in `ladder`."""
         sweeps = self.sweeps
         for price, tariff in ladder:
             if sweeps.deadline.passed():
@@ -407,12 +413,12 @@ class _Rounds:
 
 
 def message_size(traffic: Any, share: float) -> float:
-    """`share` of an average message's rows, at least one; `traffic` by part, as `PairTraffic`."""
+    """`share` of an average message's rows, at least 1; `traffic` has fields of `PairTraffic`."""
     return max(share * traffic.sent.sum() / max(traffic.messages_sent.sum(), 1), 1.0)
 
 
 def message_fees(size: float, first: float) -> npt.NDArray[np.float64]:
-    """Fees of the rows of a message, which fall from `first` by the factor e in `size` rows."""
+    """Fees of a message's rows, float64[m], which fall from `first` by e in every `size` rows."""
     size = min(size, Fees.max_size)
     fees = first * np.exp(-np.arange(int(8 * size) + 2) / size)
     fees[-1] = 0.0
@@ -421,11 +427,11 @@ def message_fees(size: float, first: float) -> npt.NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class RefineMaxVolume(_RefineTraffic):
-    """Fewer rows sent and received by the busiest part.
+    """Lower the rows that the busiest part sends or receives.
 
-    The idea of GVB (Mukhopadhyay et al., 2024): lower the maximum without giving up much of the
-    total. Rows above a ceiling between the mean and the maximum have a price. In the end the
-    maximum is shaved row by row, then the volume falls while the maximum is held.
+    The idea of GVB (Mukhopadhyay et al., 2024): lower the maximum without a large rise of the
+    total. Rows above a ceiling between the mean and the maximum have a price. At the end, the
+    maximum is lowered in small steps, and then the volume while the maximum must not rise.
     """
 
     objective: ClassVar[str] = "max-volume"
@@ -447,10 +453,10 @@ class RefineMaxVolume(_RefineTraffic):
 
 @dataclass(frozen=True)
 class RefineMessages(_RefineTraffic):
-    """Fewer ordered pairs of parts that talk: the first two rows of a message are dear.
+    """Lower the number of messages: the first two rows of a message have fees.
 
-    On coarse levels a cluster carries many rows, so that whole messages close at once. What is
-    closed stays so while the fees of later rounds fall to what the volume allows.
+    On coarse levels a cluster carries many rows, so that whole messages close at once. Closed
+    messages stay closed, while the fees of later rounds fall until the volume is allowed.
     """
 
     objective: ClassVar[str] = "messages"
@@ -471,12 +477,12 @@ class RefineMessages(_RefineTraffic):
 
 @dataclass(frozen=True)
 class RefineTime(_RefineTraffic):
-    """Less predicted time of an epoch (`plancc.predict.predictor.Predictor`).
+    """Lower the predicted time of an epoch (`plancc.predict.predictor.Predictor`).
 
     Ranks wait for each other after every exchange and every product. So the work of the slowest
-    rank and the traffic of the busiest count apart: limits of the balance keep the one, and rows
-    and messages of the busiest parts have prices, by the rates of the prediction. What a round
-    found is kept if the prediction itself is less.
+    rank and the traffic of the busiest rank count separately. The limits of the balance bound the
+    work. Rows and messages of the busiest parts have prices, by the rates of the prediction. The
+    result of a round is kept if the predicted time is lower.
     """
 
     objective: ClassVar[str] = "time"
@@ -503,7 +509,7 @@ class RefineTime(_RefineTraffic):
         )
         mean, most = 0.5 * (ends[0] + ends[1]).mean(), max(ends[0].max(), ends[1].max())
         ceiling = mean + Fees.ceiling * (most - mean)
-        # A row over the ceiling costs `strength` more than one below it where the maximum is.
+        # In the busiest part, a row above the ceiling costs `strength` more than a row below.
         pressure = strength / max(row * (most - ceiling), 1e-300)
         size = message_size(flow, 1.0)
         fees = message_fees(size, strength * min(message / row, size) / size)
@@ -518,9 +524,9 @@ _PASSES: dict[str, type[Any]] = {
 def refiner(
     objective: str, cycles: int | None = None, max_extra_volume: float | None = None
 ) -> RefineVolume:
-    """The pass for an objective of `plancc.cost.objectives`; None: its defaults.
+    """The pass for an objective of `plancc.cost.objectives`; None means the pass' default.
 
-    `max_extra_volume` is dropped where the pass has none.
+    `max_extra_volume` is ignored if the pass has no such field.
     """
     check_choice("objective", objective, _PASSES)
     asked = {"cycles": cycles, "max_extra_volume": max_extra_volume}

@@ -1,4 +1,4 @@
-"""Which nonzeros go with their columns, best for given owners."""
+"""Split nonzeros between rows and columns, with the least volume for given owners."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ from plancc.passes.kernels import split as kernels
 
 
 def resplit(owner: npt.NDArray[np.int32], matrix: Graph, context: Context) -> npt.NDArray[np.bool_]:
-    """Split the nonzeros of a matrix with the least volume that the owners of its rows allow.
+    """Split the nonzeros of a matrix, with the least volume for the given owners of rows.
 
-    Nonzero (i, j) is where row i is, which then needs column j, or where column j is, which then
-    folds row i. For the nonzeros of every pair of parts this is a minimum vertex cover (the s2D
-    partitions of Kayaaslan, Aykanat and Ucar, "1.5D parallel sparse matrix-vector multiply", SIAM
-    J. Sci. Comput. 2018), exact by Hopcroft and Karp's matching and Koenig's theorem. Where there
-    are several, the one is taken that relieves the heavier of the two parts. Nonzeros within a
-    part go with the lighter side, as in `MediumGrainModel`; nonzeros of the diagonal never go with
-    their columns.
+    Nonzero (i, j) goes to the owner of row i, which then needs row j of H, or to the owner of row
+    j, which then folds row i. For the nonzeros of every pair of parts, the least volume is a
+    minimum vertex cover (the s2D partitions of Kayaaslan, Aykanat and Ucar, "1.5D parallel sparse
+    matrix-vector multiply", SIAM J. Sci. Comput. 2018). It is exact, by Hopcroft and Karp's
+    matching and Koenig's theorem. Among several minimum covers, the one that relieves the heavier
+    part is taken. Nonzeros within a part go with the lighter of row and column, as in
+    `MediumGrainModel`. Nonzeros of the diagonal never go with their columns.
 
     Parameters:
-        owner: int32[n].
+        owner (int32[n]): Owner of every row.
+        matrix, context: The matrix, and the parameters of the pass.
 
     Returns:
         bool[num_nonzeros]: Whether the nonzero goes with its column. Parts may be above the limit
-            of their nonzeros.
+            of nonzeros.
 
     Raises:
-        InputError: Owners of another number of vertices, or outside 0..num_parts-1.
+        InputError: If the number of owners is wrong, or an owner is outside 0..num_parts-1.
     """
     num_parts = context.num_parts
     check_owners(owner, matrix.num_vertices, num_parts)

@@ -1,6 +1,6 @@
-"""Number the parts so that those which exchange much share a node.
+"""Number the parts so that parts with many rows between them share a node.
 
-What a numbering costs is `plancc.cost.topology`'s.
+`plancc.cost.topology` computes the cost of a numbering.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from plancc.plan.topology import Topology
 
 @dataclass(frozen=True)
 class MapToTopology:
-    """Renumber parts so that few rows travel between nodes; which rows share a part stays.
+    """Renumber parts so that few rows travel between nodes; the rows of every part stay together.
 
     ::
 
@@ -27,16 +27,17 @@ class MapToTopology:
         before   node 0: 0 1    node 1: 2 3        after   node 0: 0 2    node 1: 1 3
                                                    renamed         0 1            2 3
 
-    Two starts, the numbering as it is and one grown greedily node by node, are improved by swaps
-    of two parts, always the best partner for one, until none gains; the better end is taken. The
-    result is the same in every run, never worse than the numbering was, and a swap of any two
-    parts would not better it (unless `sweeps` ran out). Time is O(p^2) a sweep, memory too.
+    There are two starts: the given numbering, and a numbering grown greedily node by node. Each is
+    improved by swaps of a part with its best partner, until no swap gains. The better result is
+    taken. The result is the same in every run, and never worse than the given numbering. No swap of
+    two parts would improve it, unless `sweeps` ran out. A sweep takes O(p^2) time and memory.
 
     Attributes:
-        sweeps: At most that many passes over all parts, each looking for the best partner of every
-            one.
-        capacities: Only parts of equal capacity change places, so that rank r keeps a part of its
-            capacity. The only start then is the numbering as it is. None: all alike.
+        topology: The nodes and their ranks.
+        sweeps: Most sweeps over all parts; a sweep finds the best partner of every part.
+        capacities: Capacities of the parts. Only parts of equal capacity change places, so that
+            rank r keeps a part of its capacity, and the given numbering is the only start. None:
+            all parts are alike.
     """
 
     topology: Topology
@@ -46,18 +47,19 @@ class MapToTopology:
     def run(
         self, owner: npt.NDArray[np.int32], pairs: sp.csr_array, num_parts: int
     ) -> npt.NDArray[np.int32]:
-        """Owners under the new numbers.
+        """Return owners with the new numbers of parts.
 
         Parameters:
-            owner (int32[n]): Not changed.
-            pairs (csr_array int64[num_parts, num_parts]): Rows that part q sends to part m under
-                `owner` (`plancc.cost.pairs`).
+            owner (int32[n]): Part of every vertex; not changed.
+            pairs (csr_array int64[num_parts, num_parts]): Rows that part q sends to part m with
+                these owners (`plancc.cost.pairs`).
+            num_parts: Number of parts.
 
         Returns:
-            int32[n]: `owner` itself if its numbering stays.
+            int32[n]: New owners; `owner` itself if the numbering does not change.
 
         Raises:
-            InputError: The topology does not have one rank for every part.
+            InputError: If the topology does not have one rank for every part.
         """
         self.topology.check(num_parts)
         number = self._numbering(pairs)
@@ -75,15 +77,15 @@ class MapToTopology:
         starts = [self.topology.node_of_rank()]
         if kind.any():
             node = _swap(weight, starts[0], kind, nodes, self.sweeps)
-            # The parts of a node and a kind in the places that such parts had there.
+            # The parts of one node and kind take the places that this kind had on the node.
             number = np.empty(num_parts, dtype=np.int32)
             number[np.lexsort((kind, node))] = np.lexsort((kind, starts[0]))
             return number
         starts.append(_grow(weight, ranks))
         ends = [_swap(weight, node, kind, nodes, self.sweeps) for node in starts]
         node = min(ends, key=lambda node: _between(pairs, node))
-        # Nodes in the order of their first parts, parts of a node in the order that they had.
-        # Only nodes of equal size change places: the topology fixes the ranks of a node.
+        # Sort nodes by their first parts, and keep the order of parts in a node. Only nodes of
+        # equal size change places, since the topology fixes the ranks of a node.
         _, first = np.unique(node, return_index=True)
         order = np.lexsort((first, ranks))
         of_size = np.argsort(ranks, kind="stable")
@@ -94,18 +96,18 @@ class MapToTopology:
 
 
 def _between(pairs: sp.csr_array, node: npt.NDArray[np.int32]) -> int:
-    """Rows between nodes with part m on ``node[m]``."""
+    """Rows that travel between nodes, if part m is on ``node[m]``."""
     sender = np.repeat(node, np.diff(pairs.indptr))
     return int(pairs.data[sender != node[pairs.indices]].sum())
 
 
 @njit(cache=True, nogil=True)
 def _grow(weight, ranks):  # type: ignore[no-untyped-def]
-    """Fill one node after the other, always with the part that exchanges most with those on it.
+    """Fill one node after the other, with the part that exchanges most rows with the node's parts.
 
-    The first part of a node, and the one taken among equals, is the one that exchanges most with
-    all that are still free. `weight` is int64[p, p], symmetric, `ranks` int64[nodes]; returns the
-    nodes, int32[p].
+    The first part of a node is the part that exchanges most rows with all free parts; so is the
+    part that is taken among equals. `weight` is int64[p, p], symmetric; `ranks` is int64[nodes].
+    Returns the node of every part, int32[p].
     """
     num_parts = len(weight)
     node = np.full(num_parts, -1, dtype=np.int32)
@@ -127,10 +129,11 @@ def _grow(weight, ranks):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _swap(weight, start, kind, nodes, sweeps):  # type: ignore[no-untyped-def]
-    """Swap every part with the best of its kind on other nodes, as long as that gains.
+    """Swap every part with the best part of its kind on another node, while swaps gain.
 
-    Of i on node a and j on node b the swap gains what each exchanges with the other's node, less
-    what it exchanges with its own, less twice what both exchange, which stays between nodes.
+    A swap of part i on node a and part j on node b gains the rows that each exchanges with the
+    other's node, minus the rows that each exchanges with its own node, minus twice the rows between
+    i and j, which stay between nodes. Returns the node of every part, int32[p].
     """
     num_parts = len(weight)
     node = start.copy()

@@ -1,4 +1,4 @@
-"""Owners of rows for given owners of nonzeros: where they save most, evenly over the parts."""
+"""Choose owners of rows for given owners of nonzeros: least volume, then balanced traffic."""
 
 from __future__ import annotations
 
@@ -19,28 +19,29 @@ class VectorOwners:
 
     ::
 
-        parts with nonzeros of column v  0 1 3      owner 1 or 3 saves two rows, 0 or 4 one
+        parts with nonzeros of column v  0 1 3      owner 1 or 3 saves two rows, 0 or 4 one row
         parts with nonzeros of row v     1 3 4
 
-    Row v of H and of the product have one owner, so a part on both lists saves two moved rows, one
-    on either list one. The owner saves as many as any part can; which of them follows from
-    the rows that the parts send and receive, parts of most rows first (the idea of Bisseling and
-    Meesen, *Communication balancing in parallel sparse matrix-vector multiplication*, ETNA 2005,
-    here for one owner of both vectors). Sweeps after that revise the owners one by one.
+    Row v of H and row v of the product have the same owner. So an owner on both lists saves two
+    moved rows, an owner on one list saves one. The owner is always a part that saves most. Among
+    such parts, the rows that parts send and receive decide; vertices with most parts choose first
+    (the idea of Bisseling and Meesen, *Communication balancing in parallel sparse matrix-vector
+    multiplication*, ETNA 2005, here for one owner of both vectors). Then sweeps revise the owners
+    one by one.
 
     Attributes:
-        sweeps: Most revisions of all owners.
+        sweeps: Most sweeps over all owners.
     """
 
     sweeps: int = 8
 
     def refine(self, owners: Owners, matrix: Graph, context: Context) -> Owners:
-        """New owners of rows, and of nonzeros, of which only the diagonal changes.
+        """Return new owners of rows; only nonzeros on the diagonal change owners too.
 
-        Never raises the volume of the given owners, nor (at the same volume) the rows that the
-        busiest part sends or receives. Rows without a nonzero off the diagonal, in row and column,
-        keep their owner. No part gets above the limit of nonzeros because nonzeros of the diagonal
-        follow their owners, unless it was before.
+        The volume never rises; at the same volume, the rows that the busiest part sends or receives
+        do not rise. A vertex without nonzeros off the diagonal in its row and column keeps its
+        owner. The nonzeros of the diagonal that follow their owners bring no part above the limit
+        of nonzeros.
 
         Raises:
             InputError: See `Owners.check`.
@@ -64,11 +65,12 @@ class VectorOwners:
 
 @njit(cache=True, nogil=True)
 def _needs(indptr, indices, nonzero_owner, num_parts):  # type: ignore[no-untyped-def]
-    """Parts with nonzeros off the diagonal of a vertex' row or column.
+    """List, for every vertex, the parts with nonzeros of its row or column off the diagonal.
 
-    Returns ``ptr`` int64[n + 1], ``part`` int32[m], ``kind`` int8[m]: parts of vertex v are
-    ``part[ptr[v]:ptr[v + 1]]``, kind 1 with nonzeros of its row, 2 of its column, 3 of both; and
-    the place of every diagonal nonzero, int64[n], or -1.
+    Returns ``ptr`` int64[n + 1], ``part`` int32[m], ``kind`` int8[m], ``diagonal`` int64[n]. The
+    parts of vertex v are ``part[ptr[v]:ptr[v + 1]]``. The kind of a part is 1 if it has nonzeros of
+    the row, 2 for the column, 3 for both. ``diagonal`` has the place of every diagonal nonzero, or
+    -1.
     """
     n = len(indptr) - 1
     column_ptr, _, place = transpose(indptr, indices, np.arange(len(indices)), n)
@@ -106,7 +108,7 @@ def _needs(indptr, indices, nonzero_owner, num_parts):  # type: ignore[no-untype
 
 @njit(cache=True, nogil=True)
 def _trade(ptr, part, kind, v, q, sign, sent, received):  # type: ignore[no-untyped-def]
-    """Count (sign 1) or discount (-1) the rows moved for vertex v if part q owns it."""
+    """Add (sign 1) or subtract (-1) the rows moved for vertex v if part q owns it."""
     for a in range(ptr[v], ptr[v + 1]):
         m = part[a]
         if m != q:
@@ -122,9 +124,10 @@ def _trade(ptr, part, kind, v, q, sign, sent, received):  # type: ignore[no-unty
 def _assign(  # type: ignore[no-untyped-def]
     ptr, part, kind, diagonal, owner, nonzero_owner, num_parts, limit, order, sweeps, anew
 ):
-    """Change owners, `anew` or from what they are; returns the volume and the busiest side.
+    """Choose owners, from scratch if `anew`, else starting from the present owners.
 
-    Among parts that save most the owner is the one whose busier side is lightest afterwards.
+    Among the parts that save most rows, the owner is the part whose larger load, sent or received,
+    is smallest afterwards. Returns the volume, and the largest load of all parts.
     """
     sent = np.zeros(num_parts, dtype=np.int64)
     received = np.zeros(num_parts, dtype=np.int64)
@@ -180,7 +183,7 @@ def _assign(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _is_foreign(ptr, part, v, q):  # type: ignore[no-untyped-def]
-    """Whether part q holds no nonzero of vertex v."""
+    """Whether part q has no nonzero in the row and column of vertex v, off the diagonal."""
     for a in range(ptr[v], ptr[v + 1]):  # noqa: SIM110 - numba knows no all(...)
         if part[a] == q:
             return False

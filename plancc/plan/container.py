@@ -177,8 +177,8 @@ def without_locks(error: Exception) -> str:
         return ""
     variable = "HDF5_USE_FILE_LOCKING"
     return (
-        f"its file system has no locks, which {variable}={os.environ.get(variable, '')} asks for: "
-        f"unset {variable}, since plancc needs none"
+        f"its file system has no locks, but {variable}={os.environ.get(variable, '')} asks for "
+        f"locks: unset {variable}, since plancc needs no locks"
     )
 
 

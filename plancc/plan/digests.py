@@ -1,9 +1,9 @@
 """The tree of digests over a plan: a leaf for each part of a dataset, and a root for the plan.
 
-A leaf is the BLAKE3 digest of one part's entries in one dataset. A reader of a part can so check
-the entries that it read, and read nothing else. The file has the leaves of every dataset in
-``/digests``. The root, the content hash, is made of all leaves (docs/reference/plan-format.md,
-"Digests" and "Content hash").
+A leaf is the BLAKE3 digest of one part's entries in one dataset. So a reader of a part can check
+the entries that it has read, without the entries of other parts. The file has the leaves of every
+dataset in ``/digests``. The root, the content hash, is made of all leaves
+(docs/reference/plan-format.md, "Digests" and "Content hash").
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ class Side:
         """The same messages with other numbers of rows, int[volume]."""
         return replace(self, row=row)
 
-    def in_order(self) -> Side:
+    def consecutive(self) -> Side:
         """The same messages with rows numbered 0, 1, 2, ... in their order."""
         return self.called(np.arange(self.volume, dtype=np.int32))
 
@@ -162,7 +162,7 @@ class Exchange:
         return cls(side, side)
 
     def straight(self) -> Exchange:
-        """The same messages, sent directly and not through nodes (`plancc.plan.routed`)."""
+        """The same messages, sent directly and not in hops (`plancc.plan.routed`)."""
         return Exchange(self.send, self.receive)
 
     def reversed(self) -> Exchange:

@@ -67,7 +67,7 @@ def share_of_rank(
     row_ptr, column, value = np.zeros(1, np.int64), block.column[:0], block.value[:0]
     if part is None:
         columns = block.place_of_columns()
-        kept = _in_process_column(columns, grid, rank, block.part_ptr)
+        kept = _is_held(columns, grid, rank, block.part_ptr)
         counts = np.add.reduceat(np.append(kept, 0), np.minimum(block.row_ptr[:-1], len(kept)))
         counts = np.where(np.diff(block.row_ptr) > 0, counts, 0)
         row_ptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
@@ -77,7 +77,7 @@ def share_of_rank(
     return Part.of_rows(rank, held.num_ranks, first, ids, vertex_data, share, value.dtype)
 
 
-def _in_process_column(
+def _is_held(
     place: Int64Array, grid: Grid, rank: int, part_ptr: Int64Array
 ) -> npt.NDArray[np.bool_]:
     """Whether each place is a column of A that the rank's process column holds: bool[places]."""

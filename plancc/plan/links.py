@@ -174,17 +174,17 @@ def link_problems(
     rows = np.diff(part_ptr)[first + part]
     arrive = received.rows_per_part()
     wrong = (links.source < 0) | (links.source >= rows)
-    yield "links are with the owners of their sources", _first(links.source, wrong)
+    yield "owners of sources have the links", _first(links.source, wrong)
     outside = (links.target < 0) | (links.target >= rows + arrive[part])
-    yield "targets of links are held", _first(links.target, outside)
-    yield "links are of a known kind", _first(links.kind, links.kind >= NUM_KINDS)
+    yield "parts have the targets of their links", _first(links.target, outside)
+    yield "links have a known kind", _first(links.kind, links.kind >= NUM_KINDS)
     yield "links have numbers", _first(links.number, links.number < 0)
     if not outside.any():
         away = links.target >= rows
         used = np.zeros(received.volume, np.bool_)
         used[received.row_ptr[received.ptr][part[away]] + (links.target - rows)[away]] = True
         idle = np.flatnonzero(~used)
-        yield "rows received for links are used", f"row {idle[0]} is not" if len(idle) else ""
+        yield "rows received for links are used", f"row {idle[0]} is unused" if len(idle) else ""
 
 
 def numbers_problem(links: PartLinks, per_link: int) -> str:

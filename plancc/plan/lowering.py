@@ -38,7 +38,7 @@ from plancc.kernel import njit
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, offsets
 from plancc.plan.links import exchange_of_rows, lower_links
 from plancc.plan.plan import Plan
-from plancc.plan.receive_sets import by_part, exchange_of_messages, grouped, list_marked, mark
+from plancc.plan.receive_sets import exchange_of_messages, group_by_part, grouped, list_marked, mark
 from plancc.plan.values import LINKS, Exchanges, Header
 from plancc.threads import in_chunks
 
@@ -272,7 +272,7 @@ def _lower_edges(
 ) -> tuple[Int64Array, _Chunks, _Chunks]:
     """Fill `column` and `value`; return the plan's `row_ptr`, the received and the folded rows."""
     num_parts = len(order.part_ptr) - 1
-    nonzeros = by_part(matrix, nonzero_owner, num_parts, order.rows, order.position)
+    nonzeros = group_by_part(matrix, nonzero_owner, num_parts, order.rows, order.position)
 
     def lower_parts(first: int, last: int) -> tuple[tuple[Int32Array, ...], ...]:
         return _lower_edge_parts(

@@ -24,7 +24,7 @@ def matrix_of(plan: Plan) -> sp.csr_array:
 
     Duplicate entries of parallel relations are added.
     """
-    return _in_csr_order(plan, plan.value)
+    return _csr(plan, plan.value)
 
 
 def graph_of(plan: Plan) -> Graph:
@@ -116,10 +116,10 @@ def owners_of(plan: Plan) -> Owners:
     parts = plan.all_parts.with_distinct_columns()
     distinct = replace(plan, row_ptr=parts.row_ptr, column=parts.column, columns={})
     part = distinct.all_parts.part_of_nonzero().astype(np.int32)
-    return Owners(plan.owner(), _in_csr_order(distinct, part).data)
+    return Owners(plan.owner(), _csr(distinct, part).data)
 
 
-def _in_csr_order(plan: Plan, of_nonzero: npt.NDArray[Any]) -> sp.csr_array:
+def _csr(plan: Plan, of_nonzero: npt.NDArray[Any]) -> sp.csr_array:
     n = plan.num_vertices
     return sp.coo_array((of_nonzero, ends_of(plan)), shape=(n, n)).tocsr(copy=False)
 

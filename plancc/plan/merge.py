@@ -69,7 +69,7 @@ def merge(block: PartRange, held: RankParts, vertex_data: VertexData) -> Part:
         merged = side.called(in_plan).merged(rank, ranks)
         return merged.called(own[merged.row - row0])
 
-    def of_others(rows: Int64Array) -> Side:
+    def foreign_side(rows: Int64Array) -> Side:
         """The end of the exchange for rows of other ranks: ascending places in plan order."""
         return Side.of_rank(*runs(interval(rows, first_row)))
 
@@ -78,11 +78,11 @@ def merge(block: PartRange, held: RankParts, vertex_data: VertexData) -> Part:
         of_links = block.exchanges[LINKS]
         ends = places_of(block.links, part_ptr, block.first, of_links.receive)
         links, arrives = links_of_rank(block.links, ends, (row0, row1), own)
-        linked = Exchange(owned(of_links.send), of_others(arrives))
+        linked = Exchange(owned(of_links.send), foreign_side(arrives))
     fold = block.exchanges.fold
     if fold is not None:  # a fold goes to the owners
-        fold = Exchange(of_others(folded), owned(fold.receive))
-    expand = Exchange(owned(block.exchanges.expand.send), of_others(halo))
+        fold = Exchange(foreign_side(folded), owned(fold.receive))
+    expand = Exchange(owned(block.exchanges.expand.send), foreign_side(halo))
     rows = RankRows(held, row0, own)
     expand = exchange_of_rank("expand", expand, block.exchanges, halo, rows)
     if fold is not None:

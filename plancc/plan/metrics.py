@@ -66,9 +66,9 @@ class Traffic:
         messages_sent, messages_received: Messages that the part sends and receives; a peer counts
             once for each of the two steps.
         fold: The share of the fold in these figures; None if the plan has no fold.
-        copies (int64[num_parts] or None): Number of vertices of which the part holds an own row, a
-            received row or a partial row. None if the plan has no fold: the number is then `rows`
-            plus `received`.
+        copies (int64[num_parts] or None): Number of vertices with an own row, a received row or a
+            partial row in the part. None if the plan has no fold: the number is then `rows` plus
+            `received`.
     """
 
     rows: Int64Array

@@ -25,13 +25,13 @@ from plancc.plan.values import LINKS, OF_ROWS, Header
 from plancc.sampling.counter import mix
 
 MATRIX_FAULTS = {
-    1: ("every nonzero's column is held where it is used", "{row} uses column {column}"),
+    1: ("parts have the columns that their nonzeros use", "{row} uses column {column}"),
     2: ("columns of a row are distinct, own ones first", "{row} uses column {column} twice"),
     3: ("columns of a row are distinct, own ones first", "{row} has a received column first"),
-    4: ("interior rows come first", "{row} is on the wrong side of {interior}"),
-    5: ("every received row is used", "row {row_number} that part {part} receives is not"),
-    6: ("every folded row has a nonzero", "{row} has none"),
-    7: ("nonzeros of the diagonal are with the owner of their row", "{row} has one"),
+    4: ("interior rows come first", "{row} contradicts the number {interior} of interior rows"),
+    5: ("every received row is used", "part {part} does not use received row {row_number}"),
+    6: ("every folded row has a nonzero", "{row} has no nonzero"),
+    7: ("owners of rows have the nonzeros of the diagonal", "{row} is folded and has one"),
 }
 """Invariant and problem for faults of `_matrix_fault`; from `OF_FOLDS` on, in edge plans only."""
 OF_FOLDS = 6
@@ -136,7 +136,7 @@ def _falling(parts: PartRange, relation: npt.NDArray[np.uint16]) -> str:
     """Say which nonzero's relation does not ascend in its row and column; "" if all ascend."""
     again = np.flatnonzero(~first_of_columns(parts.row_ptr, parts.column))
     wrong = again[relation[again] <= relation[again - 1]]
-    return f"nonzero {wrong[0]} does not" if len(wrong) else ""
+    return f"nonzero {wrong[0]} does not ascend" if len(wrong) else ""
 
 
 @njit(cache=True, nogil=True, plain=True)

@@ -199,15 +199,15 @@ class PartRange(WithColumns):
         assert self.last == self.first + 1
         rows = RankRows(held, self.first_row, np.arange(len(self.global_id), dtype=np.int32))
         expand = self.exchanges.expand
-        expand = Exchange(expand.send, expand.receive.in_order())
+        expand = Exchange(expand.send, expand.receive.consecutive())
         expand = exchange_of_rank("expand", expand, self.exchanges, self.place_of_halo(), rows)
         fold = self.exchanges.fold
         if fold is not None:
-            fold = Exchange(fold.send.in_order(), fold.receive)
+            fold = Exchange(fold.send.consecutive(), fold.receive)
             fold = exchange_of_rank("fold", fold, self.exchanges, self.place_of_folded(), rows)
         linked = self.exchanges.get(LINKS)
         if linked is not None:
-            linked = Exchange(linked.send, linked.receive.in_order())
+            linked = Exchange(linked.send, linked.receive.consecutive())
         return Part(
             index=self.first,
             num_parts=len(self.part_ptr) - 1,

@@ -41,17 +41,17 @@ def plan_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
         of_step = "" if step == "expand" else f" of the {step}"
         yield f"sends and receives{of_step} mirror each other", _mirrors(tables)
     if plan.fold is not None:
-        yield "every nonzero is there once", _once(plan, plan.all_parts)
+        yield "every nonzero is in one part", _once(plan, plan.all_parts)
     if plan.header.types is not None:
         yield "the types fit the vertices", plan.header.types_problem()
-        yield "every nonzero is of a relation", _of_relations(plan, plan.header.types)
+        yield "every nonzero has a relation", _relations(plan, plan.header.types)
     yield from data_invariants(plan.vertex_data, plan.num_vertices)
 
 
-def _of_relations(plan: Plan, types: Types) -> str:
+def _relations(plan: Plan, types: Types) -> str:
     rows, columns = ends_of(plan)
     wrong = np.flatnonzero(~types.fits(rows, columns, relations_of(plan)))
-    return f"nonzero ({rows[wrong[0]]}, {columns[wrong[0]]}) has none" if len(wrong) else ""
+    return f"nonzero ({rows[wrong[0]]}, {columns[wrong[0]]}) has no relation" if len(wrong) else ""
 
 
 def _rises(offsets: Int64Array, total: int) -> str:
@@ -69,7 +69,7 @@ def _fold_as_said(plan: Plan) -> str:
 
 def _local_rows(plan: Plan) -> str:
     found, expected = len(plan.row_ptr) - 1, plan.all_parts.local_ptr[-1]
-    return "" if found == expected else f"it has {found}, there are {expected}"
+    return "" if found == expected else f"it has {found} rows, the parts have {expected}"
 
 
 def _permutation(plan: Plan) -> str:
@@ -134,7 +134,7 @@ def _once(plan: Plan, parts: PartRange) -> str:
         parts.place_of_rows(),
         parts.place_of_halo(),
     )
-    return f"({plan.global_id[row]}, {plan.global_id[column]}) is there twice" if row >= 0 else ""
+    return f"({plan.global_id[row]}, {plan.global_id[column]}) is in two parts" if row >= 0 else ""
 
 
 @njit(cache=True, nogil=True, plain=True)

@@ -79,7 +79,7 @@ def read_population(
     if types is not None and target is not None:
         vertices = global_id[types.type_of(global_id) == types.names.index(target)]
 
-    def by_vertex(name: str) -> Any:
+    def read_by_vertex(name: str) -> Any:
         array = file.read(f"vertex_data/{name}{suffix}")
         file.check(f"vertex_data/{name}{suffix}", len(array) == len(vertices))
         found = np.zeros(n, array.dtype)
@@ -88,7 +88,7 @@ def read_population(
 
     training = None
     if file.has(f"vertex_data/train_mask{suffix}"):
-        training = by_vertex("train_mask").astype(np.bool_)
+        training = read_by_vertex("train_mask").astype(np.bool_)
     elif suffix:
         training = np.zeros(n, np.bool_)
         training[vertices] = True
@@ -102,7 +102,7 @@ def read_population(
         indptr,
         indices,
         training,
-        by_vertex("clusters") if "clusters" in sampler.needs else None,
+        read_by_vertex("clusters") if "clusters" in sampler.needs else None,
     )
 
 

@@ -63,7 +63,7 @@ class NonzerosByPart(NamedTuple):
     at: Int64Array
 
 
-def by_part(
+def group_by_part(
     matrix: Graph, nonzero_owner: Int32Array, num_parts: int, rows: Int32Array, position: Int32Array
 ) -> NonzerosByPart:
     """Group nonzeros by their owner.
@@ -74,12 +74,12 @@ def by_part(
             every row in this order.
     """
     return NonzerosByPart(
-        *_by_part(matrix.indptr, matrix.indices, nonzero_owner, num_parts, rows, position)
+        *_group_by_part(matrix.indptr, matrix.indices, nonzero_owner, num_parts, rows, position)
     )
 
 
 @njit(cache=True, nogil=True)
-def _by_part(indptr, indices, nonzero_owner, num_parts, rows, position):  # type: ignore[no-untyped-def]
+def _group_by_part(indptr, indices, nonzero_owner, num_parts, rows, position):  # type: ignore[no-untyped-def]
     ptr = offsets_of(nonzero_owner, num_parts)
     free = ptr[:-1].copy()
     row = np.empty(len(indices), dtype=np.int32)
@@ -103,12 +103,12 @@ def exchange_of_messages(
         receiver, sender (int32[num_messages]): Parts at both ends of every message.
         row_ptr, row: See `plancc.plan.exchange.Side`.
     """
-    send = by_sender(receiver, sender, row_ptr, row, num_parts)
+    send = sort_by_sender(receiver, sender, row_ptr, row, num_parts)
     return Exchange(Side(*send), Side(offsets_of(receiver, num_parts), sender, row_ptr, row))
 
 
 @njit(cache=True, nogil=True)
-def by_sender(receiver, sender, row_ptr, row, num_senders):  # type: ignore[no-untyped-def]
+def sort_by_sender(receiver, sender, row_ptr, row, num_senders):  # type: ignore[no-untyped-def]
     """Sort messages by sender; return the fields of their `Side`."""
     ptr = offsets_of(sender, num_senders)
     peer = np.empty(len(sender), dtype=np.int32)

@@ -112,9 +112,9 @@ def exchange_of_rank(
     route = PartRoute(
         own=rows.local[own - rows.first_row],
         hops=(
-            Exchange(collect.send.called(collect_row), collect.receive.in_order()),
+            Exchange(collect.send.called(collect_row), collect.receive.consecutive()),
             *(
-                Exchange(hop.send.called(_find(stage, hop.send.row)), hop.receive.in_order())
+                Exchange(hop.send.called(_find(stage, hop.send.row)), hop.receive.consecutive())
                 for hop in later
             ),
         ),

@@ -27,7 +27,7 @@ from plancc.plan.topology import HOPS, Route, Topology
 from plancc.plan.values import STEPS, Exchanges
 
 MANY = 64
-"""Number of parts from which the search tries relays by default; with fewer, peers are few."""
+"""Number of parts from which the search tries relays by default; fewer parts have few peers."""
 
 
 def hops_of(

@@ -86,8 +86,8 @@ class Topology:
         """Raise InputError unless there is exactly one part for every rank."""
         if num_parts != self.num_ranks:
             raise InputError(
-                f"topology {self} has {self.num_ranks} ranks, one for every part; here are "
-                f"{num_parts} parts"
+                f"topology {self} has {self.num_ranks} ranks for {num_parts} parts: give it one "
+                "rank for every part"
             )
 
     def ranks(self) -> npt.NDArray[np.int64]:

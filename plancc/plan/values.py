@@ -49,7 +49,7 @@ class Header:
 
     @property
     def topology(self) -> Topology | None:
-        """Which parts share a node, in a plan with hops between nodes; else None."""
+        """The topology of a plan with hops between nodes; None for other plans."""
         return None if self.route is None else self.route.topology
 
     @property

@@ -86,7 +86,7 @@ class Predictor:
 
         Parameters:
             owners: Owners; only of rows if there is a grid.
-            num_parts: Number of parts, of the grid if there is one.
+            num_parts: Number of parts; with a grid, the number of its parts.
             grid: Process grid. If its pieces are smaller than blocks, the plan may differ a little
                 from the prediction: see `tables_of_owners`.
         """

@@ -143,7 +143,7 @@ def tables_of_sizes(
     """Return tables of parts of equal sizes, with measured or assumed halo rows.
 
     Parameters:
-        num_parts: Number of parts, of the grid if there is one.
+        num_parts: Number of parts; with a grid, the number of its parts.
         boundary: Boundary if parts send rows; by default a random matrix's.
     """
     tables = even_tables(name, sizes.vertices, sizes.nonzeros, num_parts, grid)

@@ -50,7 +50,7 @@ class Sampler(ABC):
 
     Attributes:
         name: Name in the registry (entry points ``plancc.samplers``).
-        needs: What a `Population` must have for `batch`: "pattern", "train_mask", "clusters".
+        needs: Fields of a `Population` that `batch` needs: "pattern", "train_mask", "clusters".
         of_training: Whether batches are drawn from the training vertices if there is a mask.
         owners_draw: What only the owners of rows can draw, in words; "" if every rank draws whole
             batches.

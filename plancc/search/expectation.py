@@ -259,7 +259,7 @@ class SampledExpectation:
         return how, notes
 
     def _gap(self, owner: Owner, num_parts: int) -> float:
-        """Rows that fresh batches move more than the sample's batches, over those of the former."""
+        """Excess of rows that fresh batches move, over the sample's, as a share of the former."""
         fresh = self.value(owner, num_parts)
         return (fresh - self._on_sample(owner, num_parts)) / fresh if fresh > 0 else 0.0
 

@@ -1,6 +1,6 @@
 """Tuned numbers of the search: kinds of graphs, efforts, populations, samples and memory.
 
-`plancc.passes.presets` has the tuned numbers of the passes.
+`plancc.passes.presets` has the tuned numbers of the passes, and says what a *loss* is.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class Starts:
 
     # A start that balances only the tightest constraint is tried if the constraint's limit leaves
     # room for this many average vertices: with less room, METIS often cuts several times as much
-    # for one weight as for several. Without such starts effort fast has 1.27 of the volume on a
-    # road network in 64 parts, but 0.91 on a mesh in 8.
+    # for one weight as for several. Loss of effort fast without such starts: 1.27 of the volume on
+    # a road network in 64 parts, but 0.91 on a mesh in 8 parts.
     least_slack: int = 10
     # Overload, divided by the number of parts, up to which such a start is kept: V-cycles restore
     # the limits for fewer rows than a partitioner of several weights takes.
@@ -97,7 +97,10 @@ class Starts:
 
 @dataclass(frozen=True)
 class Combined:
-    """How effort balanced combines members and ends; 1.014 of the volume without, in 64 parts."""
+    """Numbers of the combination that ends effort balanced.
+
+    Loss without combination: 1.014 of the volume, with 64 parts.
+    """
 
     members: int = 3  # most members that are combined with the best member
     tightened: bool = False  # whether a V-cycle within the limit ends a search; meshes have it too
@@ -114,8 +117,8 @@ FEW_PARTS = Combined(tightened=True, kept=2)
 FOUR_PARTS = replace(FEW_PARTS, kept=1)
 TWO_PARTS = Combined(members=1, scouts=2, improved=True)
 """Between two parts of a graph with hubs, sweeps end early. A library's unconstrained moves with
-rollback (Maas et al. 2024) find more, in the time of the V-cycles that they replace; without the
-library's V-cycle, the volume is 1.015, with one balance."""
+rollback (Maas et al. 2024) find more, in the time of the V-cycles that they replace. Loss without
+the library's V-cycle: 1.015 of the volume, with one constraint."""
 IMPROVED = 100_000, 1_000_000
 """Least and most nonzeros for a library's V-cycle: with fewer it is not worth a process, with more
 it is slow."""
@@ -221,7 +224,7 @@ EVOLUTION = Evolution()
 class EdgeEffort:
     """Numbers of a search by nonzeros.
 
-    The volume is 1.022 with one split only, and 1.113 without V-cycles after splits.
+    Loss with one split only: 1.022 of the volume. Loss without V-cycles after splits: 1.113.
     """
 
     splits: int  # number of splits one after the other, the model's own split included

@@ -44,7 +44,7 @@ def open(
     """Return this rank's share of a plan, for a user's own training script. Collective.
 
     Parameters:
-        plan: A plan file, of which every rank reads its slice only, or this rank's slice.
+        plan: A plan file (every rank reads its own slice), or this rank's slice.
         transport: How the ranks exchange messages. "auto": as the launcher (mpirun, srun, torchrun
             or none) started them. Other names: see `plancc_runtime.launch.open_transport`.
         dtype (torch.dtype, optional): float32 or float64, of the plan's values and of every x; by

@@ -165,12 +165,11 @@ class Learner:
             )
         with self.clock("allreduce"):
             self.transport.allreduce_sum(counts)
-        for split, numbers in zip(splits, counts, strict=True):
-            wrong = numbers[~np.isfinite(numbers)]
-            if len(wrong):
-                self._end_diverged(wrong[0], f"split {split} in {where}", view, data)
         scores = Scores()
         for name, numbers in zip(splits, counts, strict=True):
+            wrong = numbers[~np.isfinite(numbers)]
+            if len(wrong):
+                self._end_diverged(wrong[0], f"split {name} in {where}", view, data)
             if size := data.split_sizes[name]:
                 for each, value in target.scores(numbers, size).items():
                     getattr(scores, each)[name] = value

@@ -14,7 +14,7 @@ from plancc.files import atomic_write, open_file
 from plancc_runtime.results import Epoch
 
 FORMER = ".1"
-"""What a run appends to the name of a log that it finds."""
+"""Suffix of the name under which a run keeps an earlier log."""
 
 
 class LogWriter:

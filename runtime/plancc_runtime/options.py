@@ -1,4 +1,4 @@
-"""How to train: the options of `plancc-run`, checked."""
+"""The options of training, which are those of `plancc-run`, and their checks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LARGEST_RATE = float(np.finfo(np.float32).max)
 MOST = 2**31 - 1
 """Largest size of an array or a list."""
 OWN_MOMENTUM = ("adam", "adamw")
-"""Optimisers whose momentum is no option."""
+"""Optimisers that set their own momentum."""
 WATCHFUL = ("plateau",)
 """Schedules that follow the validation loss."""
 DELAY = 5
@@ -35,7 +35,7 @@ DELAY = 5
 RATES_KEPT = ("boundary_sampling", "drop_edge", "boundary_edge_sampling")
 """Shares that an epoch keeps (Wan et al. 2022)."""
 DRAWS = ("auto", "owners", "everywhere")
-BATCH_OPTIONS = ("batch_size", "fanouts", "walk_length", "keep")
+BATCH_OPTIONS = ("batch_size", "fanouts")
 ONLY_BATCHES = {
     "feature_cache": "only mini-batches have one",
     "relation_fanouts": "only mini-batches have fan-outs",
@@ -44,17 +44,17 @@ ONLY_BATCHES = {
     "steps": "only mini-batches have steps",
     "draw": "only mini-batches are drawn",
 }
-"""Why an option does not go with the full batch."""
+"""Reasons why options do not suit the full batch."""
 FULL = "full"
-"""The `batch_size` of an explicit full batch."""
+"""The `batch_size` that asks for the full batch."""
 OF_A_RANK = ("threads", "device")
-"""Options that every rank may have its own of."""
+"""Options whose values may differ between ranks."""
 PATHS_OF_A_RANK = ("init", "log")
-"""Files that may have other names on other ranks; all ranks give one, or none does."""
+"""Files whose names may differ between ranks; all ranks give one, or no rank does."""
 GIVEN = "given"
-"""What is compared of a file that may have other names on other ranks."""
+"""Value that is compared for a file whose names may differ between ranks."""
 MOST_STAGES = 1000
-"""Largest number of stages of a pipeline; its batches are a message each."""
+"""Most stages of a pipeline; each of its batches is a message."""
 
 of_data = partial(option, section="Data")
 of_training = partial(option, section="Training")
@@ -62,7 +62,7 @@ of_batches = partial(option, section="Mini-batches")
 of_messages = partial(option, section="Communication")
 of_execution = partial(option, section="Execution", free=True)
 of_results = partial(option, section="Checkpoints and results", free=True)
-# Free options may change from one run to the next: they change no step, or its rounding only.
+# Free options may change when a run resumes: they change no step, or only its rounding.
 count = {"at_least": 1, "at_most": MOST}
 rate = {"at_least": 0, "below": 1, "metavar": "P"}
 share = {"at_least": 0, "at_most": 1, "metavar": "P"}
@@ -72,11 +72,11 @@ Path = str | PathLike[str]
 @described
 @dataclass(frozen=True)
 class TrainOptions:
-    """How to train; the fields are the options of `plancc-run`.
+    """Options of training; the fields are the options of `plancc-run`.
 
     Raises:
-        InputError: An option that is out of range, that the model does not have, or that excludes
-            another.
+        InputError: If an option is out of range, is not an option of the model, or excludes
+            another option.
     """
 
     model: str = of_model(
@@ -143,7 +143,7 @@ class TrainOptions:
     )
     task: str = of_data(
         "auto",
-        "what is learnt: of vertices, or links between them; auto: links where the plan has some",
+        "predict labels of vertices, or links between vertices; auto: links if the plan has some",
         choices=("auto", "vertices", "links"),
     )
     negatives: int = of_data(
@@ -245,10 +245,8 @@ class TrainOptions:
         otherwise="`fanouts`",
         metavar="NAME=F1,F2,...",
     )
-    walk_length: int | None = of_batches(None, "For walk: steps of every walk", otherwise="3")
-    keep: float | None = of_batches(None, "For edges: share of nonzeros that are kept", metavar="P")
     sampler_options: Mapping[str, Any] | None = of_batches(
-        None, "another option of the sampler; may be repeated", metavar="NAME=VALUE"
+        None, "another option of the sampler (keep=0.1); may be repeated", metavar="NAME=VALUE"
     )
     steps: int | None = of_batches(
         None, "mini-batches per epoch", otherwise="enough to cover every target once", **count
@@ -377,7 +375,7 @@ class TrainOptions:
 
     @property
     def sampling(self) -> Sampling:
-        """What an epoch keeps."""
+        """The shares that an epoch keeps."""
         return Sampling(
             seed=self.seed,
             boundary=self.boundary_sampling,
@@ -386,7 +384,7 @@ class TrainOptions:
         )
 
     def conv_options(self, declared: Collection[str]) -> dict[str, Any]:
-        """The options of a model that declares these, as far as they are not its defaults."""
+        """Return options of a model that declares these names, without its defaults."""
         given = {
             "order": self.product_order,
             "parametrization": self.parametrization,
@@ -397,7 +395,7 @@ class TrainOptions:
         return {k: v for k, v in given.items() if k in declared} | dict(extra)
 
     def chosen(self, names: Iterable[str]) -> dict[str, Any]:
-        """The options that are not the default."""
+        """Return the options among these names whose values are not defaults."""
         given = {name: getattr(self, name) for name in names}
         return {k: value for k, value in given.items() if value != getattr(TrainOptions, k)}
 
@@ -407,25 +405,25 @@ class TrainOptions:
         return bool(self._of_batches()) and self.batch_size != FULL
 
     def _no_batches(self) -> str:
-        """What to do for mini-batches."""
+        """Return what to do for mini-batches, for messages."""
         if self.batch_size == FULL:
             return f"`batch_size` {FULL} leaves them out"
         return "give `sampler` or `batch_size`"
 
     def _of_batches(self) -> list[str]:
-        """Options of the sampler that are given."""
+        """Return the names of the sampler's options that are given."""
         return [*self.chosen(("sampler", *BATCH_OPTIONS, "sampler_options"))]
 
     @property
     def product_order(self) -> str:
-        """How layers order the product A H W (`plancc.plan.convolutions.ORDERS`)."""
+        """Order of the product A H W in layers (`plancc.plan.convolutions.ORDERS`)."""
         if self.fold == "delayed":
             return "aggregate-first"
         return "auto" if "order" in self.passes else "paper"
 
     @property
     def row_wire(self) -> str:
-        """How halo rows travel: as `wire` has it, but for rows of bfloat16, which lose nothing."""
+        """Number format of halo rows: `wire`, but rows of bfloat16 travel as they are."""
         return "bf16" if (self.dtype, self.wire) == ("bfloat16", "fp32") else self.wire
 
     @property
@@ -440,11 +438,11 @@ class TrainOptions:
 
     @property
     def first_dropout(self) -> float:
-        """Rate of the first layer's input."""
+        """Dropout rate of the first layer's input."""
         return self.dropout if self.input_dropout is None else self.input_dropout
 
     def with_plain_paths(self) -> TrainOptions:
-        """The same, with every path as text."""
+        """Return the options with every path as text."""
         given = {name: getattr(self, name) for name in PATHS}
         return replace(self, **{n: fspath(p) for n, p in given.items() if p is not None})
 
@@ -483,10 +481,6 @@ class TrainOptions:
             self.pipeline.isdecimal() and 2 <= int(self.pipeline) <= MOST_STAGES
         ):
             raise self._wrong("pipeline", f"give off, auto, or 2 to {MOST_STAGES} stages")
-        if self.keep is not None and self.keep >= 2:
-            raise self._wrong(
-                "keep", "is a share of nonzeros; `keep_last` is the number of checkpoints"
-            )
         if self.batch_size == FULL and (
             others := [n for n in self._of_batches() if n != "batch_size"]
         ):
@@ -538,7 +532,7 @@ class TrainOptions:
             from plancc_runtime.nn.own_class import check_training
 
             check_training(self)
-            object.__setattr__(self, "passes", ())  # which are for built-in models
+            object.__setattr__(self, "passes", ())  # passes are for built-in models
             return
         refuse_twice(self.chosen(OF_MODELS) | {"model_options": self.model_options})
         given = {**self.chosen(MODEL_OPTIONS), **(self.model_options or {})}
@@ -546,7 +540,7 @@ class TrainOptions:
             return
         try:
             declared = MODELS[self.model].option_names()
-        except ImportError:  # no torch: `train` says so
+        except ImportError:  # torch is missing, which `train` reports
             return
         for name in given.keys() - set(declared):
             named = name in (self.model_options or {})
@@ -556,7 +550,7 @@ class TrainOptions:
             )
 
     def setting(self, name: str) -> str:
-        """An option and its value for messages; a flag and a mapping alone."""
+        """Return an option and its value for messages; of a flag or a mapping only the name."""
         value = getattr(self, name)
         text = ",".join(map(str, value)) if isinstance(value, tuple) else value
         alone = value is True or isinstance(value, Mapping)
@@ -567,19 +561,19 @@ class TrainOptions:
 
 
 def refuse_twice(given: Mapping[str, Any]) -> None:
-    """Raise InputError if `model_options` has another value of an option that is given too."""
+    """Raise InputError if `model_options` gives another value of an option than the option."""
     extra = given.get("model_options") or {}
     for name in (each for each in OF_MODELS if each in extra and given.get(each) is not None):
         own, other = given[name], extra[name]
-        if str(own).lower() != str(other).lower():  # texts of numbers and truths will do
+        if str(own).lower() != str(other).lower():  # numbers and truth values may be texts
             raise InputError(f"`{name}` {own} and `model_options` {name}={other}: give one of them")
 
 
 def check_same_options(options: TrainOptions, transport: Transport) -> None:
-    """Check that all ranks have the same options, without a rank's own. Collective.
+    """Check that all ranks have the same options, without `OF_A_RANK`. Collective.
 
     Raises:
-        InputError: On all ranks; it says which ranks have which values.
+        InputError: On all ranks; the error says which ranks have which values.
     """
     plain = options.with_plain_paths()
     own = {
@@ -593,7 +587,7 @@ def check_same_options(options: TrainOptions, transport: Transport) -> None:
 OPTION_NAMES = tuple(field.name for field in fields(TrainOptions))
 _OF_LAYERS = {field.name for kind in CONVOLUTIONS.values() for field in fields(kind)}
 OF_MODELS = tuple(name for name in OPTION_NAMES if name in _OF_LAYERS)
-"""Options of a model that have a field; `model_options` may hold them too."""
+"""Options of a model that have a field of `TrainOptions`; `model_options` may have them too."""
 MODEL_OPTIONS = tuple(name for name in OF_MODELS if not hasattr(ConvOptions, name))
-"""Those that some models have."""
+"""Options in `OF_MODELS` that only some models have."""
 PATHS = tuple(field.name for field in fields(TrainOptions) if kind_of(field) == "Path")

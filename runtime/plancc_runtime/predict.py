@@ -40,7 +40,7 @@ StrPath = str | PathLike[str]
 
 
 class Predicted(NamedTuple):
-    """What `predict` or `score_links` has written.
+    """Figures of the file that `predict` or `score_links` has written.
 
     Attributes:
         header: The plan's header.

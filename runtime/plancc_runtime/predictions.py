@@ -1,4 +1,4 @@
-"""What a network says of every vertex: class and probabilities, or numbers; embeddings."""
+"""Predictions of vertices as columns of a file: classes and probabilities, numbers, embeddings."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from plancc_runtime.transport.base import Transport
 
 
 def check_finite(outputs: Tensor) -> None:
-    """PlanccError if an output is not finite."""
+    """Raise PlanccError if an output is not finite."""
     if not bool(outputs.isfinite().all()):
         raise PlanccError("the network's outputs are not finite: nothing is predicted")
 
 
 def known_of(labels: Tensor | None, splits: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
-    """What is known of every row: `Target.known_column`, and "split", as text; "" is no split.
+    """Return `Target.known_column` of every row, and "split" as text, "" for no split.
 
     Parameters:
         labels: int[n], bool[n, classes] or float[n, targets], or None.
@@ -40,7 +40,7 @@ def known_of(labels: Tensor | None, splits: Mapping[str, Tensor]) -> dict[str, n
 
 
 def known_in(part: Part, vertices: npt.NDArray[np.integer]) -> dict[str, np.ndarray]:
-    """`known_of` by the plan's labels and masks of these vertices of the part, in this order."""
+    """Return `known_of` for these vertices of the part, by the plan's labels and masks."""
     data, order = part.vertex_data, np.argsort(part.global_id)
     order = order[np.searchsorted(part.global_id, vertices, sorter=order)]
     classes = data.labels if data.targets is None else data.targets
@@ -48,7 +48,7 @@ def known_in(part: Part, vertices: npt.NDArray[np.integer]) -> dict[str, np.ndar
         return {}
     labels = torch.from_numpy(classes[order])
     there = torch.from_numpy(kind_of(labels).known(classes[order]))
-    splits = {SPLITS[0]: torch.nonzero(there)[:, 0]}  # without masks all train
+    splits = {SPLITS[0]: torch.nonzero(there)[:, 0]}  # without masks all vertices train
     for split in SPLITS:
         mask = getattr(data, f"{split}_mask")
         if mask is not None:
@@ -66,22 +66,22 @@ def save_predictions(
     transport: Transport,
     known: Mapping[str, np.ndarray],
 ) -> list[int]:
-    """Write what the network says of all vertices, and count it. Collective.
+    """Write a network's predictions of all vertices, and count them by class. Collective.
 
-    Arrays `Target.predictions`, with the `known` ones behind the first, and, where it is
-    given, "embedding" [n, width].
+    The arrays are the first of `Target.predictions`, then `known`, then the other predictions, and
+    "embedding" [n, width] if it is given.
 
     Parameters:
-        path: As of `gathering.save_rows`.
-        outputs (Tensor[num_rows, classes]): Of the last layer.
+        path: See `gathering.save_rows`.
+        outputs (Tensor[num_rows, classes]): Outputs of the last layer.
         embedding: Tensor[num_rows, width] or None.
-        known (dict of str to array): As of `known_of`.
+        known (dict of str to array): Columns of `known_of`.
 
     Returns:
-        How many vertices are predicted to be of every class; empty of numbers.
+        Number of vertices predicted for every class; empty for real numbers.
 
     Raises:
-        PlanccError: On all ranks: as of `save_rows`, or if an output is not finite.
+        PlanccError: On all ranks: errors of `save_rows`, or if an output is not finite.
     """
     tensors = kind.predictions(outputs)
     first = next(iter(tensors))

@@ -48,7 +48,7 @@ class Opened:
     @property
     def name(self) -> str:
         """The path of the file; "" for a slice."""
-        return name_of(self.plan)
+        return "" if isinstance(self.plan, tuple) else fspath(self.plan)
 
     @property
     def sampler(self) -> str:
@@ -172,11 +172,6 @@ def rows_of_rank(header: Header, part: Part) -> RowsOfRank:
         return RowsOfRank(part.global_id, header.num_vertices)
     first = share.grid.position(share.rank).column == 0
     return RowsOfRank(part.global_id, header.num_vertices, contributes=first)
-
-
-def name_of(plan: str | PathLike[str] | Slice) -> str:
-    """The path of a plan's file; empty for a slice."""
-    return "" if isinstance(plan, tuple) else fspath(plan)
 
 
 def check_contents(content: str, transport: Transport, path: str = "") -> None:

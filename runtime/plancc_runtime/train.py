@@ -37,7 +37,7 @@ def train(
     """Train a network from a plan. Collective.
 
     Parameters:
-        plan: A plan file, of which every rank reads its slice only, or this rank's slice. Samplers
+        plan: A plan file (every rank reads its own slice), or this rank's slice. Samplers
             that draw from more than the number of vertices need the file.
         report: Function of an epoch's measure, called on every rank after every epoch.
 

@@ -94,13 +94,8 @@ def converted(x: Tensor, dtype: torch.dtype) -> Tensor:
     return empty(x.shape[0], x.shape[1], x.new_empty(0, dtype=dtype)).copy_(x)
 
 
-def release() -> None:
-    """Call `Workspace.release` of this thread's workspace."""
-    _local.workspace.release()
-
-
 def return_memory() -> None:
     """Return all free memory to the system, also what glibc keeps of reading and building."""
-    release()
+    _local.workspace.release()
     with suppress(OSError, AttributeError):  # another libc
         ctypes.CDLL(None).malloc_trim(0)

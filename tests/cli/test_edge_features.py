@@ -191,7 +191,7 @@ def bad(edges, relations):
         ((N, twice), features, f"{count:,} rows of features, and the graph has "
                    f"{count + 2} edges \\({count} nonzeros after"),
         ((3, np.array([[1, 2], [0, 1]])), features[:1], "1 rows of features"),
-        ((N, twice), np.concatenate([features, features[:2]]), "2 of .* are there twice"),
+        ((N, twice), np.concatenate([features, features[:2]]), "2 of .* are listed twice"),
         ((N, pair), wrong, "edge 4 .* not finite"),
         ((N, pair), features.astype(str), "give a row of numbers for every edge"),
         ((N, pair), OF_SOURCE, "the source has no features of edges"),

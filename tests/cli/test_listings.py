@@ -144,7 +144,8 @@ LINES = {
     # an option of one name and several types has that of the model that is chosen
     "shared": f"{COMPILE} --json --model shared --groups 0.3 --keep 2 --batches 5",
     "grouped": f"{COMPILE} --json --model mop --groups 2",
-    "edges": f"{COMPILE} --json --model stochastic-hp --sampler edges --keep 0.5 --batches 4",
+    "edges": f"{COMPILE} --json --model stochastic-hp --batches 4 --sampler edges "
+    "--sampler-option keep=0.5",
     "automatic": f"{COMPILE} --model stochastic-hp --batches auto --batch-size 2",
     "no int": f"{COMPILE} --model mop --groups 0.3",
     "no float": f"{COMPILE} --model shared --groups x",
@@ -228,4 +229,4 @@ def test_no_option_of_plancc_has_the_name_of_another() -> None:
     assert of_models
     assert {"seed", "stop", "json"} <= options.taken()
     assert not of_models & options.taken()
-    assert not of_samplers & options.taken_beside_batches()
+    assert not of_samplers & {*options.taken(), "batches"}

@@ -205,7 +205,7 @@ def test_stdout_is_full(words: list[str], plan: Path) -> None:
 def test_quiet_and_verbose(graph: Path, tmp_path: Path) -> None:
     words = ["compile", graph, "-p", 2, "--effort", "fast", "-o", tmp_path / "plan.h5"]
     told = plancc(*words, "-v").err
-    assert {"read", "partition", "lower", "write"} <= {*re.findall(r"(\w+): \d+\.\d s", told)}
+    assert {"read", "partition", "tables", "write"} <= {*re.findall(r"(\w+): \d+\.\d s", told)}
     assert re.search(r"    fast: .+: volume [\d,]+ \*", told)
     assert "read" not in plancc(*words, "-q").err
     done = run(*words)

@@ -120,11 +120,11 @@ CASES = [
          for v in range(N)), says=("ignored: 'node'",), rows=IN_LINE),
     of_data("C13 an archive goes by its order, and says so",
          saved("t", features=FEATURES, node_id=np.array(ORDER)), "t.npz",
-         says=("t.npz: ignored: 'node_id'; --key id=node_id takes rows by it",), rows=IN_LINE),
+         says=("t.npz: ignored: 'node_id'; --key id=node_id reads rows by it",), rows=IN_LINE),
     of_data("C13 an archive by a name", saved("t", features=FEATURES[ORDER],
          node_id=np.array(ORDER)), "t.npz", more="--key id=node_id", rows=IN_LINE),
     of_data("C14 ids from 1 under their name", table("id", first=1),
-         says=("t.csv: key 'id': ids count from 1 here, the graph's from 0|-1 each",), rows=RIGHT),
+         says=("t.csv: key 'id': ids count from 1 here, the graph's from 0: -1 is",), rows=RIGHT),
     of_data("C14 ids from 1 with one too many", table("id", first=1) + "13,0,0,0\n",
          refused="vertex '0' of the graph has no row|ids count from 1 here, the graph's from 0"),
     *(
@@ -156,7 +156,7 @@ CASES = [
     Case("C12 edges in parts and their features", {"g": parts(12, "part.{}.parquet",
          lambda of: {"u": of, "v": (of + 1) % N}), "e.npy": lambda path: np.save(path,
          np.arange(N, dtype=np.float32))}, "compile g --edge-features e.npy PLAIN",
-         says=(f"g: {TAKEN_BY_NUMBERS}|what is given of edges",),
+         says=(f"g: {TAKEN_BY_NUMBERS}|data of edges",),
          check=lambda folder: edge_k_has_k(folder)),
     Case("C12 edges in parts alone", {"g": parts(12, "part.{}.parquet",
          lambda of: {"u": of, "v": (of + 1) % N})}, entries={(i, (i + 1) % N): 1.0
@@ -286,7 +286,7 @@ BY_NAMES = [
          says=("e.csv: ignored: 'kind', 'at'",), silent=("--columns",), entries=OF_USERS),
     Case("sizes before a relation", {**seen("a,b", []),
          "t/e.csv": "2,3,3\n0,0,1\n0,1,1\n1,0,1\n"}, refused="e.csv, line 1|out of range "
-         "0..1: '2': vertices count from 0 within their type (#"),
+         "0..1: '2': vertices count from 0 within their type (put #"),
     Case("A1: a user beyond the type", seen("user,item", [(0, 0), (3, 1)]),
          refused="e.csv, line 3|a vertex of type 'users' is out of range 0..2: '3'"),
 ]  # fmt: skip
@@ -325,7 +325,7 @@ KINDS = [
     Case("lists of vertices where ids are others", {"g.txt": FROM_7,
          "t.npz": saved("t", x=FEATURES, train_idx=np.arange(7, 9))},
          "compile g.txt --data t.npz PLAIN",
-         says=("t.npz: the vertices of 'train_idx' are taken for vertex numbers|ids (7, 8, 9, 10",),
+         says=("t.npz: the vertices of 'train_idx' are read as vertex numbers|ids (7, 8, 9, 10",),
          rows={"train_mask": (np.arange(N) == 7) | (np.arange(N) == 8)}),
     *(
         Case(f"names of vertices under another name, {order[:3]}",

@@ -362,10 +362,7 @@ REFUSED = {
     "budget": ({"budget": 3}, "`budget` is for a compile by one process"),
     "links": ({"links": "none.npz"}, "none.npz: no such file"),
     "edges": ({"edge_features": "source"}, "`edge_features` is for a compile by one process"),
-    "hops": (
-        {"topology": "2x2", "exchange": "nodes"},
-        "nodes: is for a compile by one process",
-    ),
+    "hops": ({"topology": "2x2", "exchange": "nodes"}, "nodes: is for a compile by one"),
     "reading": ({"symmetrize": True}, "`symmetrize` is for a compile by one process"),
     "balance": ({"balance": "nnz,train"}, "balance 'nnz,train': several ranks balance"),
     "ranks": ({"num_parts": 2}, "3 ranks for 2 parts"),

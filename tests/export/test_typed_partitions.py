@@ -68,7 +68,7 @@ def test_numbers_of_distdgl_have_every_edge_of_every_relation(plan):
 
 
 def test_targets_that_hold_no_types_name_one_that_does(plan, tmp_path):
-    with pytest.raises(InputError, match=r"holds no types of vertices, .*; take distdgl$"):
+    with pytest.raises(InputError, match=r"cannot hold vertex types, .*; use distdgl$"):
         export(plan, "petsc", tmp_path / "x")
 
 

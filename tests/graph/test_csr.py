@@ -231,7 +231,7 @@ def damaged(tmp_path, name, array):
         ("original_ids.npy", np.full(N, 2**63, np.uint64), f"id '{2**63}' does not fit"),
         ("graph.json", b"[", "graph.json: not JSON"),
         ("graph.json", b"[" * 200_000, "graph.json: not JSON"),
-        ("graph.json", b'{"directed": false}', r"entries \(i, j\) are without \(j, i\)"),
+        ("graph.json", b'{"directed": false}', r"entries \(i, j\) have no \(j, i\)"),
         ("graph.json", b'{"directed": 1}', "graph.json: 'directed' must be true or false"),
         ("graph.json", b'{"version": 2}', "graph.json: version '2' is not 1"),
         ("features.npy", np.zeros((3, 2)), "'features'"),

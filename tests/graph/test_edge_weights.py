@@ -50,7 +50,7 @@ SOURCES = {
     "parquet": (parquet, "column 'weight' is"),
 }
 RANGE = "1,082,040,961 to 1,254,192,988"
-DOUBT = f"taken as weights of the edges, {RANGE}: whole numbers as large are often times or ids"
+DOUBT = f"taken as weights of the edges, {RANGE}: whole numbers this large are often times or ids"
 
 
 @pytest.mark.parametrize("name", SOURCES)
@@ -88,7 +88,7 @@ def doubt(name, *parts):
         found.add(np.array(values))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        source = found.told(Source("a", weights=name))
+        source = found.described(Source("a", weights=name))
     return "".join(str(each.message) for each in caught), source.weight_range
 
 
@@ -118,7 +118,7 @@ def test_names_that_only_hold_such_a_word(name):
     ],
 )
 def test_large_whole_numbers(parts, large):
-    assert ("as large" in doubt("", *parts)[0]) == large
+    assert ("this large" in doubt("", *parts)[0]) == large
 
 
 def test_features_that_are_whole_numbers_may_be_types():

@@ -162,8 +162,8 @@ def test_shares_that_leave_nothing_for_training():
     ("matrix", "shares", "words"),
     [
         (np.eye(3), (0.4, 0.4), "has no edges to split"),
-        (np.ones((3, 3)), (0.4, 0.4), "2 negatives are needed, and 0 pairs of vertices are"),
-        (np.ones((3, 3)), (0, 0.3), "`link_split` 0.3: of 3 edges that is no link"),
+        (np.ones((3, 3)), (0.4, 0.4), "2 negatives are needed, and 0 pairs of vertices have"),
+        (np.ones((3, 3)), (0, 0.3), "`link_split` 0.3: of 3 edges is less than one link"),
     ],
 )
 def test_graphs_that_cannot_be_split(matrix, shares, words):

@@ -99,7 +99,7 @@ def test_garbled_archives(tmp_path):
         assert "pickle" not in str(caught.value)
     with open(path, "wb") as stream:
         np.save(stream, np.eye(3))
-    with pytest.raises(InputError, match="begins as a numpy array, not as npz"):
+    with pytest.raises(InputError, match="begins like a numpy array, not like npz"):
         read_graph(path)
 
 

@@ -110,7 +110,7 @@ def test_a_heterogeneous_folder(hetero):
         (
             "raw/triplet-type-list",
             [("author", "writes", "paper")] * 2,
-            "line 2: relation 'author writes paper' is there twice",
+            "line 2: relation 'author writes paper' is listed twice",
         ),
     ],
 )

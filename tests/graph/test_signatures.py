@@ -40,10 +40,10 @@ KINDS = {
     "Parquet": (b"PAR1" + bytes(60), ("parquet",), "`format` parquet reads it"),
     "a zip archive": (zipped(), ("npz", "pyg"), "`format` npz or pyg reads it"),
     "a numpy array": (array(), (), "a graph is read from .npz"),
-    "gzip": (gzip.compress(b"0 1\n"), (), "let its name end in .gz"),
+    "gzip": (gzip.compress(b"0 1\n"), (), "give it a name that ends in .gz"),
     "bzip2": (bz2.compress(b"0 1\n"), (), "unpack it"),
     "xz": (lzma.compress(b"0 1\n"), (), "unpack it"),
-    "HTML": (b"\n<!DOCTYPE html><html>", (), "answered by a page"),
+    "HTML": (b"\n<!DOCTYPE html><html>", (), "returned a web page"),
     "DIMACS": (b"c a road\nc\np sp 3 2\na 1 2 5\na 2 3 5\n", (), "grep '^[ae]'"),
     "XML": (b"<?xml version='1.0'?><graphml/>", ("graphml",), "`format` graphml reads it"),
     "Pajek": (b"*Vertices 3\n*Edges\n1 2\n", ("pajek",), "`format` pajek reads it"),
@@ -70,24 +70,24 @@ def test_what_reads_a_file_otherwise_refuses_too(tmp_path):
             lambda p: to_folder(p, tmp_path / "f", memory=1),
             lambda p: check_reading(p, 1),
         ):
-            refused(read, tmp_path / name, "begins as MatrixMarket, not as an edge list")
+            refused(read, tmp_path / name, "begins like MatrixMarket, not like an edge list")
     assert not (tmp_path / "f").exists()
 
 
 @pytest.mark.parametrize(
     ("name", "kind", "advice"),
     [
-        ("x.npy", "a zip archive", "let its name end in .npz"),
+        ("x.npy", "a zip archive", "give it a name that ends in .npz"),
         ("x.npy", "HDF5", ""),
-        ("x.csv", "gzip", "let its name end in .gz"),
-        ("x.csv", "Parquet", "let its name end in .parquet"),
-        ("x.tsv", "a numpy array", "let its name end in .npy"),
-        ("x.csv", "HTML", "answered by a page"),
+        ("x.csv", "gzip", "give it a name that ends in .gz"),
+        ("x.csv", "Parquet", "give it a name that ends in .parquet"),
+        ("x.tsv", "a numpy array", "give it a name that ends in .npy"),
+        ("x.csv", "HTML", "returned a web page"),
     ],
 )
 def test_vertex_data_under_another_name(tmp_path, name, kind, advice):
     (tmp_path / name).write_bytes(KINDS[kind][0])
-    refused(lambda p: read_vertex_data(p, 3), tmp_path / name, f"begins as {kind}, not as", advice)
+    refused(lambda p: read_vertex_data(p, 3), tmp_path / name, f"begins like {kind}, not", advice)
 
 
 def test_formats_of_others_may_begin_as_they_like(tmp_path):

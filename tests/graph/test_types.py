@@ -283,7 +283,7 @@ def test_a_type_has_as_many_vertices_as_rows():
     for data in ({"train_idx": np.arange(3), "x": x.toarray()}, {"x": x}):
         graph = as_graph(given | {"paper": data})
         assert graph.types.counts["paper"] == 6
-    with pytest.raises(InputError, match="type 'paper': key 'x' is sparse: give it dense"):
+    with pytest.raises(InputError, match="type 'paper': key 'x' is sparse: make it dense"):
         as_source(given | {"paper": {"x": x}})
 
 

@@ -101,7 +101,7 @@ BAD = {
     "target value": ({"targets": [[0, 2], [1, 0]]}, "'targets' holds '2' in row 0, column 1"),
     "target shape": ({"targets": [0, 1]}, "'targets' must be a matrix of 0 and 1"),
     "target count": ({"targets": [[0, 1]]}, "'targets' has '1' rows"),
-    "both": ({"targets": [[0], [1]], "labels": [0, 1]}, "'labels' and 'targets' are both there"),
+    "both": ({"targets": [[0], [1]], "labels": [0, 1]}, "'labels' and 'targets' are both given"),
     "sparse rows": (
         SPARSE | {"feat_shape": [3, 1]},
         "'feat_shape' has '3' rows, the graph 2 vertices: give every vertex one row",

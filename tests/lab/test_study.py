@@ -265,6 +265,6 @@ def test_epochs_until_plans_of_a_study_pay(capsys: pytest.CaptureFixture[str]) -
     print_study(every, columns=["model", "pays_random", "pays_baseline"])  # means of both seeds
     rows_of_means = capsys.readouterr().out.splitlines()[3:5]
     assert [line.split()[1:] for line in rows_of_means] == [["20", "12"], ["42", "-"]]
-    assert "pays: epochs until the search has paid, over random and metis" in said
+    assert "pays: epochs that repay the search, against random and metis" in said
     alone = Study(rows[:1], ["hp"], [4], [1], None, [8, 4], "simple")
     assert alone.pays(rows[0]) == {"pays_random": 20, "pays_baseline": None}

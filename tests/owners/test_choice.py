@@ -125,7 +125,7 @@ def test_graphs_of_types_train_by_row_plans():
     assert plan.header.layout == "row"
     table = json.loads(plan.provenance["candidates"])
     assert {MODELS[each["model"].partition(":")[0]].layout for each in table} == {"row"}
-    with pytest.raises(InputError, match="candidate 'libra': a graph of types trains by row plans"):
+    with pytest.raises(InputError, match="candidate 'libra': a typed graph has row plans"):
         plancc.compile(graph, "auto", 2, candidates="hp,libra")
 
 

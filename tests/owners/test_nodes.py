@@ -168,7 +168,7 @@ def test_relays_are_tried_for_the_busiest_of_many_parts(graph):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"topology": "4x4"}, "topology 4x4 has 16 ranks, one for every part; here are 12 parts"),
+        ({"topology": "4x4"}, "topology 4x4 has 16 ranks for 12 parts: give it one rank for"),
         ({"exchange": "relays:4"}, "unknown exchange 'relays:4'"),
         ({"topology": "4x3", "exchange": "some"}, "unknown exchange 'some'"),
     ],

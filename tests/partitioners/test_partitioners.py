@@ -22,7 +22,7 @@ from plancc.partitioners.builtin import as_hypergraph
 from plancc.partitioners.options import PartitionOptions
 from plancc.partitioners.run import (
     TRIVIAL,
-    _as_one,
+    _combined_constraint,
     balance_notes,
     by_rank,
     improve,
@@ -409,7 +409,7 @@ def test_one_weight_for_constraints_with_limits_of_their_own():
     rng = np.random.default_rng(3)
     weights = rng.integers(0, 9, (40, 3)) * np.array([1, 1000, 10**9])
     epsilon = np.array([0.5, 0.05, 0.2])
-    one, allowed = _as_one(weights, epsilon)
+    one, allowed = _combined_constraint(weights, epsilon)
     assert 0.05 < allowed < 0.2
     within = 0
     for _ in range(10_000):
@@ -422,9 +422,9 @@ def test_one_weight_for_constraints_with_limits_of_their_own():
             within += 1
             assert shares[3] <= allowed + 1e-9
     assert within > 50
-    assert (_as_one(weights, np.full(3, 0.1))[0] == combined(weights)).all()
-    assert _as_one(weights, np.zeros(3))[1] == 0.0
-    assert _as_one(weights, np.array([0.0, 0.1, 0.1]))[1] < 0.01
+    assert (_combined_constraint(weights, np.full(3, 0.1))[0] == combined(weights)).all()
+    assert _combined_constraint(weights, np.zeros(3))[1] == 0.0
+    assert _combined_constraint(weights, np.array([0.0, 0.1, 0.1]))[1] < 0.01
 
 
 @pytest.mark.parametrize(("name", "model"), BALANCING)

@@ -123,7 +123,7 @@ def test_what_is_refused(tmp_path):
         (
             "hp",
             {"fixed": np.zeros(N, int), "epsilon": 5.0},
-            "too few others are left to fill 5 parts",
+            "too few others to fill 5 parts",
         ),
         ("hp", {"capacities": (1, 1, 1, 1, 2)}, "for parts of one size"),
         ("hp", {"partitioner": "metis"}, "drop `partitioner` metis"),

@@ -118,10 +118,10 @@ def test_a_plan_with_links_is_that_of_its_graph(disjoint):
 @pytest.mark.parametrize(
     ("name", "place", "value", "words"),
     [
-        ("source", 0, 99, "links are with the owners of their sources: link 0 has 99"),
-        ("target", 1, -1, "targets of links are held: link 1 has -1"),
-        ("target", slice(None), 0, "rows received for links are used: row 0 is not"),
-        ("kind", 2, 5, "links are of a known kind: link 2 has 5"),
+        ("source", 0, 99, "owners of sources have the links: link 0 has 99"),
+        ("target", 1, -1, "parts have the targets of their links: link 1 has -1"),
+        ("target", slice(None), 0, "rows received for links are used: row 0 is unused"),
+        ("kind", 2, 5, "links have a known kind: link 2 has 5"),
         ("number", 0, -1, "links have numbers: link 0 has -1"),
         ("source", 9, 4, "negatives of a link have its source: link 9 has 4"),
         ("number", 0, 7, "every link has its number: number . of kind . is not there once"),

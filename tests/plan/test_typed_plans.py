@@ -148,7 +148,7 @@ def test_a_plan_says_the_relation_of_every_nonzero(parallel, tmp_path):
     swapped = plan.with_columns(relation=np.where(plan.relation < 2, 1 - plan.relation % 2, 2))
     for wrong, words in (
         (swapped.relation, "relations of one row and column ascend"),
-        (plan.relation + 1, "every nonzero is of a relation"),
+        (plan.relation + 1, "every nonzero has a relation"),
     ):
         plan.with_columns(relation=wrong.astype(np.uint16)).save(path)
         with pytest.raises(plancc.PlanError, match=words):
@@ -161,7 +161,7 @@ def test_nonzeros_of_no_relation_are_found(plan, tmp_path):
     header = replace(plan.header, types=short)
     path = tmp_path / "plan.h5"
     replace(plan, header=header).save(path)
-    with pytest.raises(plancc.PlanError, match="every nonzero is of a relation: nonzero"):
+    with pytest.raises(plancc.PlanError, match="every nonzero has a relation: nonzero"):
         plancc.verify_file(path)
 
 

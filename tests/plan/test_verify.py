@@ -130,13 +130,13 @@ PART_PTR, GLOBAL_ID = "rows/part_ptr rises", "rows/global_id is a permutation"
 INTERIOR = "rows/num_interior is within"
 ROW_PTR, VALUE = "matrix/row_ptr rises", "matrix/value is finite"
 SEND, RECV = "expand/send tables are well formed", "expand/recv tables are well formed"
-MIRROR, HELD = "sends and receives mirror each other", "column is held where it is used"
+MIRROR, HELD = "sends and receives mirror each other", "parts have the columns that their"
 DISTINCT, USED = "columns of a row are distinct", "every received row is used"
 FIRST = "interior rows come first"
 FOLD_SEND, FOLD_RECV = "fold/send tables are well formed", "fold/recv tables are well formed"
 FOLD_MIRROR = "sends and receives of the fold mirror each other"
-DIAGONAL = "nonzeros of the diagonal are with the owner of their row"
-ONCE, FOLDED = "every nonzero is there once", "every folded row has a nonzero"
+DIAGONAL = "owners of rows have the nonzeros of the diagonal"
+ONCE, FOLDED = "every nonzero is in one part", "every folded row has a nonzero"
 
 # layout: (invariant that the error names, dataset, {entry: new value})
 BROKEN = {
@@ -372,7 +372,7 @@ def test_of_an_edge_plan_alone(plans):
     plan = plans["edge"]
     row_layout = replace(plan.header, layout="row")
     layout = "layout edge has a fold, layout row has none"
-    diagonal = f"{DIAGONAL}: local row 4 of part 0 has one"
+    diagonal = f"{DIAGONAL}: local row 4 of part 0 is folded and has one"
     for damaged, words in (
         (small_plan("edge", ELSEWHERE | {(2, 2): 0}), diagonal),
         (plan_helpers.with_steps(plan, fold=None), layout),

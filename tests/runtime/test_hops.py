@@ -278,4 +278,4 @@ def test_ranks_of_one_machine_send_straight():
 def test_the_line_that_says_so():
     run = alone(file_of("rp", "2x2"), "--ranks", 4, "--epochs", 1)
     assert run.returncode == 0, run.stderr
-    assert "straight from rank to rank: these ranks are not on nodes x ranks 2x2" in run.stdout
+    assert "node-aware exchange is not used: the plan's is for nodes x ranks 2x2" in run.stdout

@@ -262,7 +262,7 @@ BATCHES = {"batch_size": 25, "fanouts": (3, 2)}
         ({"task": "vertices", "negatives": 2}, "`negatives` 2: is for link prediction"),
         ({"sampler": "uniform"}, "`sampler` uniform: the ends of links are drawn with sampler nei"),
         ({"batch_size": 4}, "sampler 'neighbour' needs `fanouts`"),
-        ({**BATCHES, "draw": "everywhere"}, "`draw` everywhere: ends of links are drawn by owners"),
+        ({**BATCHES, "draw": "everywhere"}, "only owners draw ends of links"),
         ({"exclude_links": True}, "`exclude_links`: is for mini-batches; give `sampler` or"),
         ({"exclude_links": True, "task": "vertices", **BATCHES}, "is for link prediction"),
     ],

@@ -52,9 +52,9 @@ SAMPLERS = [
     {"sampler": "train", "batch_size": 15},
     {"sampler": "neighbour", "batch_size": 4, "fanouts": (2, 1)},
     {"sampler": "neighbour", "batch_size": 9, "fanouts": (3, 2, 5)},
-    {"sampler": "walk", "batch_size": 16, "walk_length": 2},
+    {"sampler": "walk", "batch_size": 16, "sampler_options": {"walk_length": 2}},
     {"sampler": "cluster", "batch_size": 11},
-    {"sampler": "edges", "keep": 0.4},
+    {"sampler": "edges", "sampler_options": {"keep": 0.4}},
 ]
 MODELS = [
     {"optimizer": "sgd", "activation": "relu", "lr": 0.5, "hidden": 5},
@@ -128,8 +128,8 @@ def population(a) -> Population:
 
 def batches_of(a, options):
     """What every step keeps: its blocks as dense factors, members and targets."""
-    names = ("batch_size", "fanouts", "walk_length", "keep")
-    sampler = make_sampler(options["sampler"], N, **{name: options.get(name) for name in names})
+    given = {name: options.get(name) for name in ("batch_size", "fanouts")}
+    sampler = make_sampler(options["sampler"], N, **given, **options.get("sampler_options", {}))
     for number in range(EPOCHS * STEPS):
         batch = sampler.batch(population(a), SEED, number)
         blocks = [batch.block(k) for k in range(batch.num_blocks)]
@@ -149,7 +149,7 @@ def batches_of(a, options):
 def scale(options, row, i, columns):
     """What kept nonzeros off the diagonal are multiplied by, so that the expectation is right."""
     if options["sampler"] == "edges":
-        return 1 / options["keep"]
+        return 1 / options["sampler_options"]["keep"]
     others = [j for j in columns if j != i]
     if options["sampler"] == "neighbour" and others:
         return (np.count_nonzero(row) - (row[i] != 0)) / len(others)
@@ -536,6 +536,7 @@ def test_batches_of_a_loop_of_ones_own(p, k, draw, plans):
     sampler = dict(SAMPLERS[k])
     layers = len(sampler.get("fanouts", (0, 0)))
     a, name = worlds.array("directed"), sampler.pop("sampler")
+    others = sampler.pop("sampler_options", {})
     random = np.random.default_rng(3)
     weights = [random.standard_normal((worlds.WIDTH, worlds.WIDTH)) for _ in range(layers)]
 
@@ -543,7 +544,7 @@ def test_batches_of_a_loop_of_ones_own(p, k, draw, plans):
         graph = plancc_runtime.open(plans["directed"], transport, torch.float64)
         found = []
         for batch in graph.batches(
-            name, layers=layers, seed=SEED, epochs=EPOCHS, draw=draw, **sampler
+            name, layers=layers, seed=SEED, epochs=EPOCHS, draw=draw, **sampler, **others
         ):
             x = graph.features[batch.rows]
             for of_layer, weight in zip(batch.graphs, weights, strict=True):
@@ -553,7 +554,7 @@ def test_batches_of_a_loop_of_ones_own(p, k, draw, plans):
         return found
 
     ranks = runs.on_ranks(p, work)
-    batches = list(batches_of(a, {"sampler": name, **sampler}))
+    batches = list(batches_of(a, SAMPLERS[k]))
     assert len(ranks[0]) >= EPOCHS
     for number, (factors, _, targets) in enumerate(batches[: len(ranks[0])]):
         blocks = [f * a for f in factors] * (layers // len(factors))

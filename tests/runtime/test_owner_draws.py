@@ -98,7 +98,7 @@ def test_shares_are_those_of_the_whole_batch_byte_for_byte(seed, name):
 
 
 NEIGHBOURS = {"sampler": "neighbour", "batch_size": 40, "fanouts": (3, 2)}
-WALKS = {"sampler": "walk", "batch_size": 60, "walk_length": 3}
+WALKS = {"sampler": "walk", "batch_size": 60, "sampler_options": {"walk_length": 3}}
 OPTIONS = {
     **{"hidden": 8, "dtype": "float64"},
     **{"epochs": 2, "seed": 3, "threads": 1, "eval_every": 0, "model": "sage"},

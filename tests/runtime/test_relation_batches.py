@@ -159,7 +159,10 @@ def test_a_step_on_ranks_is_that_of_dense_matrices_of_the_drawn_blocks(plan, mod
 SAMPLERS = [
     SAMPLED | {"relation_fanouts": {"paper:cites:paper": "1,2"}},
     *({"sampler": "uniform", "batch_size": 60}, {"sampler": "walk", "batch_size": 30}),
-    *({"sampler": "train", "batch_size": 15}, {"sampler": "edges", "keep": 0.5}),
+    *(
+        {"sampler": "train", "batch_size": 15},
+        {"sampler": "edges", "sampler_options": {"keep": 0.5}},
+    ),
 ]
 
 

@@ -18,7 +18,7 @@ SECTIONS = core.SECTIONS | {core.FIGURES: (*core.SECTIONS[core.FIGURES], "certif
 @click.option(
     "--certificate",
     is_flag=True,
-    help="A lower bound on the rows moved by any plan as balanced as this one.",
+    help="Show a lower bound on the rows moved by any row plan as balanced as this one.",
 )
 def command(certificate: bool, **given: Any) -> None:
     from plancc_lab.inspect.certificate import with_certificate

@@ -17,10 +17,12 @@ from plancc_cli.words import say
 @click.option("-o", "--output", required=True, type=click.Path(), help="The part vector to write.")
 @click.option("-p", "--parts", required=True, type=int, help="Number of parts.")
 @click.option(
-    "--part", type=click.Path(), help="Part vector to begin with; a line of -1: choose a part."
+    "--part", type=click.Path(), help="Part vector to start from; -1 lets plancc choose the part."
 )
 @click.option(
-    "--fixed", type=click.Path(), help="Part vector of vertices that stay; a line of -1: any part."
+    "--fixed",
+    type=click.Path(),
+    help="Part vector of vertices that never move; -1 lets a vertex move.",
 )
 @options.searching("epsilon")
 @options.searching("effort")
@@ -43,10 +45,10 @@ def command(
     allow_large: bool,
     **search: Any,
 ) -> None:
-    """Partition the hypergraph of an hMETIS file for the least connectivity.
+    """Partition the hypergraph of an hMETIS file for the least connectivity-1 cut.
 
-    That is the cost of every net times its number of parts less 1; with 2 parts the cost of the
-    nets cut. No part is above (1 + epsilon) times its even share.
+    The cut is the sum over all nets of their cost times (number of parts - 1); with 2 parts it is
+    the cost of the cut nets. No part weighs more than (1 + epsilon) times the even share.
 
     \b
         plancc partition circuit.hgr -p 2 --epsilon 0.02 --effort best -o circuit.part.2

@@ -28,7 +28,8 @@ def read_hmetis(path: StrPath, *, allow_large: bool = False) -> Hypergraph:
     Without vertex weights every vertex weighs 1.
 
     Parameters:
-        allow_large: Believe a small file that has many vertices (`plancc.graph.bounds`).
+        allow_large: Accept a file that declares far more than its size suggests
+            (`plancc.graph.bounds`).
 
     Raises:
         InputError: For a wrong header, a wrong number of lines, a pin that is out of range or comes

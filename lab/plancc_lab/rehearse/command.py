@@ -13,7 +13,7 @@ from plancc.fields import options_of
 from plancc.predict.passes import COMMON_PASSES, DEAD_ROWS, DEFAULT_DIMS, DELAY, PASSES
 from plancc_cli import options
 from plancc_cli.progress import progress, verbosity
-from plancc_cli.run_options import FIELDS, SECTIONS, run_option
+from plancc_cli.run_options import FIELDS, run_option
 from plancc_cli.simulate import LINK_TASK, is_graph, link_task
 from plancc_lab.simulate.command import mean_step
 
@@ -40,9 +40,8 @@ LEFT_OUT = {"patience", "eval_every", "threads", "device", "aggregate_on"}
 """Fields of `TrainOptions` that a rehearsal lacks, beside the options of what a run writes."""
 OF_RUNS = [
     name
-    for title, names in SECTIONS.items()
-    for name in names
-    if title != "Checkpoints and results" and name in FIELDS and name not in LEFT_OUT
+    for name, field in FIELDS.items()
+    if field.metadata["section"] != "Checkpoints and results" and name not in LEFT_OUT
 ]
 """Options of `plancc-run` that a rehearsal takes too; its help leaves them out."""
 MOST_BATCHES = 100

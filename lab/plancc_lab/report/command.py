@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     help="Timeline written by `rehearse --trace`; repeat once per plan, in order.",
 )
 @click.option(
-    "--certificate", is_flag=True, help="Show a lower bound for row plans of the same balance."
+    "--certificate",
+    is_flag=True,
+    help="Show a lower bound on the rows moved by any row plan as balanced.",
 )
 @options.predicted_epoch
 def command(

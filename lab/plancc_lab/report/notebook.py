@@ -64,7 +64,7 @@ def key_figures(metrics: Metrics, random: Metrics | None) -> list[tuple[str, str
     for name, words in KEY_FIGURES:
         value, base = getattr(metrics, name), 0 if random is None else getattr(random, name)
         imbalance = isinstance(value, float)
-        beside = f"random: {base:.1%}" if imbalance else f"{value / (base or 1):.2f} of random"
+        beside = f"random: {base:.1%}" if imbalance else f"{value / (base or 1):.0%} of random"
         shown = f"{value:.1%}" if imbalance else f"{value:,}"
         known = random is not None and (base or imbalance)
         found.append((words, shown, beside if known else ""))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from plancc.sampling import Sampler
     from plancc_lab.simulate.batches import BatchPrediction
 
-OF_BATCHES = ("sampler", *options.sampler_fields(), "draw")
+OF_BATCHES = (*options.SAMPLING, "draw")
 """Parameters that say how mini-batches are drawn."""
 OF_ONE_PLAN = (
     *("ranks", "target", "split", "dtype", "per_rank", "pipeline"),
@@ -41,7 +41,7 @@ FIGURES = {"seconds": "step", "words": "words", "words_drawn": "of them by which
     "--batches",
     type=click.IntRange(max=2**31 - 1),
     metavar="NUMBER",
-    help="A step of training in mini-batches: the mean over the first ones of --seed.",
+    help="Predict a step of mini-batch training: the mean over the first batches of --seed.",
 )
 @options.sampling("the plan's own, or uniform")
 @options.with_options([run_option("draw", default=None)])
@@ -50,8 +50,8 @@ FIGURES = {"seconds": "step", "words": "words", "words_drawn": "of them by which
 def command(plan: str | None, **given: Any) -> None:
     """Predict the time of an epoch of PLAN, step by step, from its tables and a machine's numbers.
 
-    With --batches: of the mean step on a mini-batch.
-    With --sweep: of GRAPH, compiled with several models for several numbers of ranks.
+    With --batches, predict the mean step on a mini-batch.
+    With --sweep, compile GRAPH with several models for several numbers of ranks, and predict all.
     """
     if given["sweep"] is not None:
         _sweep(plan, given)

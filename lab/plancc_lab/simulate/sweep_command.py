@@ -72,7 +72,7 @@ sweep_options = options.together(
     options.searching(
         "normalize", "With --sweep: normalisation of the graph.  [default: sym]", default=None
     ),
-    click.option("--no-self-loops", is_flag=True, help="With --sweep: do not add the identity."),
+    click.option("--no-self-loops", is_flag=True, help="With --sweep: do not add self loops."),
 )
 """The options of a sweep; all are None, False or empty where they are not given."""
 SWEEP_OPTIONS = (

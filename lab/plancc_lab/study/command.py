@@ -53,10 +53,14 @@ def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> lis
     required=True,
     metavar="NAME,...",
     help="Models, or partitioners alone, with options as hp:effort=best; LABEL=hp:effort=best "
-    'gives another name. A value has no comma, and no "=" behind a colon.',
+    'gives another name. A value cannot have a comma, or "=" after a colon.',
 )
 @click.option(
-    "-p", "--parts", required=True, metavar="P,...", help="Numbers: 16,64,256 or 16..256."
+    "-p",
+    "--parts",
+    required=True,
+    metavar="P,...",
+    help="Numbers of parts: 16,64,256 or 16..256 (powers of two).",
 )
 @click.option(
     "--seeds",
@@ -74,7 +78,7 @@ def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> lis
     type=click.Path(),
     default=KEPT,
     show_default=True,
-    help="Results file; the next study resumes from it.",
+    help="Results file, from which the next study resumes.",
 )
 @options.as_data
 @click.option(
@@ -106,8 +110,8 @@ def command(
         plancc study a.mtx b.mtx --models hp,rp,metis -p 16,64 --baseline metis
         plancc study a.mtx --models hp,mine=file:part=parts/{graph}.part.{p} -p 16,64 --csv
 
-    A partitioner stands for its own answer to model hp, or gp if it takes graphs only. Models that
-    are not searched have no effort. Rows are kept: the same study goes on where it was interrupted.
+    A partitioner such as metis solves model hp, or gp if it takes graphs only. An effort is for
+    models with a search. Rows are kept: the same command goes on where it was interrupted.
     """
     from plancc_lab.contenders import parse_contenders, parse_numbers
     from plancc_lab.plot import check_plot, plot_study

@@ -123,7 +123,7 @@ def _basis(study: Study, names: Sequence[str]) -> str:
         words.append(f"epoch predicted for machine {study.machine}, dims {dims}")
     if of & {*PAYS}:
         others = "random" if study.baseline is None else f"random and {study.baseline}"
-        words.append(f"pays: epochs until the search has paid, over {others}")
+        words.append(f"pays: epochs that repay the search, against {others}")
     words.append(f"row plans balance {study.balance}")
     if any(name.endswith(RATIO) for name in names):
         words.append(f"ratio: over {study.baseline}")

@@ -1,5 +1,6 @@
-"""Loops of the passes over nets, pins and parts, in numba. Each module is imported at first use.
+"""The compiled loops of the passes, over nets, pins and parts. Modules are imported at first use.
 
-All kernels are plain sequential loops over arrays that the caller shuffled, so the same seed gives
-the same owners everywhere. They release the GIL: independent refinements run side by side.
+All kernels are sequential loops over arrays that the caller has shuffled, so the same seed gives
+the same owners on every machine. Kernels release the GIL, so independent refinements run side by
+side.
 """

@@ -1,4 +1,4 @@
-"""Clusters of vertices that share much of their nets, and the hypergraph of the clusters."""
+"""Kernels that cluster vertices with many common nets, and build the hypergraph of clusters."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ def cluster(
     """Cluster of every vertex, numbered 0..m-1.
 
     Parameters:
-        order (int64[num_vertices]): In which vertices choose.
-        together (int[num_vertices]): Only vertices with the same number meet.
-        heaviest (int64[num_constraints]): No joined cluster is above it.
-        overlap: Share of a row's cost that two pins of a part other than the source's have in
-            common: 1 for the volume, 0 for the edge cut, where only pairs of source and pin matter.
+        nets: The hypergraph.
+        order (int64[num_vertices]): Order in which vertices choose a cluster.
+        together (int[num_vertices]): Only vertices with the same number may join.
+        heaviest (int64[num_constraints]): Most weight of a joined cluster.
+        overlap: Share of a row's cost that two pins in the same part (not the source's part) pay
+            together: 1 for the volume, 0 for the edge cut, where every pair of source and pin pays.
         rated_pins: See `Coarsening`.
 
     Returns:
@@ -42,7 +43,7 @@ def cluster(
 def _cluster(
     nets: Any, order: Any, together: Any, heaviest: Any, max_pins: int, overlap: float
 ) -> Any:
-    """Every still single vertex joins the cluster with the best rating that has room.
+    """Let every vertex that is still single join the best rated cluster with room.
 
     Rating of a cluster: sum over shared nets of cost * overlap / (pins - 1) per shared pin, and of
     cost * (1 - overlap) per pair of source and pin.
@@ -68,13 +69,13 @@ def _cluster(
             if overlap < 1:
                 extra = (1 - overlap) * nets.cost[e]
                 source = nets.source[e]
-                # The pair of v and the source counts once, however many pins v's net has.
+                # The pair of v and the source counts once, with any number of pins.
                 if source != v and together[source] == together[v]:
                     if score[label[source]] == 0.0:
                         seen[num_seen] = label[source]
                         num_seen += 1
                     score[label[source]] += extra * nets.size_at_vertex[a]
-                # only the source meets all pins in this way
+                # only the source has a pair with every pin
                 if source != v:
                     extra = 0.0
             if gain + extra == 0:
@@ -83,7 +84,7 @@ def _cluster(
                 u = nets.pins[k]
                 if together[u] != together[v]:
                     continue
-                # the first time that this cluster is met
+                # the first link to this cluster
                 if score[label[u]] == 0.0:
                     seen[num_seen] = label[u]
                     num_seen += 1
@@ -115,9 +116,9 @@ def _cluster(
 
 
 def contract(nets: Nets, label: Any) -> Nets:
-    """The hypergraph of the clusters: nets of one pin dropped, equal nets merged.
+    """Build the hypergraph of clusters; drop nets of one pin, and merge equal nets.
 
-    Nets are equal if they have the same pins and, where they are known, the same source and sizes.
+    Nets are equal if they have the same pins and, if known, the same source and sizes.
     """
     num = int(label.max()) + 1
     *found, weight = _contract(nets, label, num)
@@ -128,7 +129,7 @@ def contract(nets: Nets, label: Any) -> Nets:
 
 @njit(cache=True, nogil=True)
 def _contract(nets: Any, label: Any, num: int) -> Any:
-    """Nets over clusters."""
+    """Build the nets over clusters, before equal nets are merged, and the clusters' weights."""
     num_nets = len(nets.net_ptr) - 1
     sourced, sized = len(nets.source) > 0, len(nets.size) > 0
     last = np.full(num, -1, dtype=np.int64)
@@ -143,7 +144,7 @@ def _contract(nets: Any, label: Any, num: int) -> Any:
         start = end
         for k in range(nets.net_ptr[e], nets.net_ptr[e + 1]):
             c = label[nets.pins[k]]
-            # `last[c] == e`: net e has a pin of this cluster; `place[c]` is where.
+            # If `last[c] == e`, net e has a pin of cluster c already, at `place[c]`.
             if last[c] != e:
                 last[c] = e
                 place[c] = end

@@ -1,6 +1,6 @@
-"""Moves of nonzeros and of owners that lower the volume, with prices on weight and on traffic.
+"""Kernels that move nonzeros and owners of rows to lower the volume, priced weight and traffic.
 
-What sweeps minimise::
+Sweeps minimise::
 
     volume + sum over parts   weight / 2 * max(0, nonzeros - target)^2
                             + pressure / 2 * (excess(sent side)^2 + excess(received side)^2)
@@ -9,10 +9,10 @@ What sweeps minimise::
     side   = row * rows + message * messages + scale * (nonzero * nonzeros + own_row * own rows)
     excess = max(0, side - ceiling)
 
-Three moves, for nets as in ``edges.py``: one nonzero; all nonzeros that a net has in one part, so
-that it leaves that part; an owner, together with what its row and its column have in its old part
-where that pays. Loads are followed exactly, move by move; only the choice of a move takes traffic
-at its present prices.
+There are three kinds of moves, for the nets of ``edges.py``: one nonzero; all nonzeros that a net
+has in one part, so that the net leaves the part; the owner of a row, together with the nonzeros of
+its row and column in the old part if this pays. Loads are updated exactly after every move. Only
+the choice of a move uses traffic prices from before the move.
 """
 
 from __future__ import annotations
@@ -28,22 +28,25 @@ from plancc.passes.kernels.volume import penalty
 from plancc.passes.presets import SHORT, TINY
 
 BURDEN, RELIEF, GIVE, TAKE, OUT, INTO = range(6)
-"""Rows of the tolls of all parts, float64[6, num_parts]: what one nonzero more costs (inf: there is
-no room), what one less saves; what a unit of load sent, and received, costs; both sides."""
+"""Rows of the array of tolls, float64[6, num_parts]. BURDEN: cost of one more nonzero (inf without
+room). RELIEF: saving by one nonzero less. GIVE, TAKE: cost of a unit of load sent, and received.
+OUT, INTO: the loads of the sent side and of the received side."""
 
 
 class Prices(NamedTuple):
-    """Prices of weight and traffic, see the module.
+    """Prices of weight and traffic, see the module's formula.
 
     Attributes:
-        target, weight (float64[num_parts]): Nonzeros up to which a part's weight costs nothing, and
-            the price above.
-        cap (float64[num_parts]): No move fills a part above it.
-        scale (float64[num_parts]): Nonzeros of two parts are compared times this, and so are loads
-            of nonzeros and own rows: 1 over their capacities, times the mean.
-        row, message, nonzero, own_row: Loads.
-        fees (float64[m], m at least 1): Fees of the first, second, ... row of a message, the last
-            for all that follow; they never rise. Messages and fees need ``EdgeState.pair``.
+        target (float64[num_parts]): Nonzeros up to which a part's weight costs nothing.
+        weight (float64[num_parts]): Price of nonzeros above the target.
+        cap (float64[num_parts]): No move may fill a part above this number of nonzeros.
+        scale (float64[num_parts]): Mean capacity over the part's capacity; it scales nonzeros and
+            loads before parts are compared.
+        row, message, nonzero, own_row: Load of a row, a message, a nonzero and an owned row.
+        ceiling, pressure: Load above which a side costs, and the price.
+        fees (float64[m], m at least 1): Fee of the first, second, ... row of a message; the last
+            fee holds for all further rows. Fees never rise. Messages and fees need
+            ``EdgeState.pair``.
     """
 
     target: Any
@@ -61,7 +64,7 @@ class Prices(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _update(q: int, state: Any, prices: Any, toll: Any) -> None:
-    """Bring the tolls of part q up to date."""
+    """Update the tolls of part q."""
     # Loads of both sides: OUT and INTO; their excess over the ceiling gives GIVE and TAKE.
     load = float(state.sums[q])
     nonzero = prices.nonzero * prices.scale[q]
@@ -82,7 +85,7 @@ def _update(q: int, state: Any, prices: Any, toll: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _lighter(r: int, q: int, state: Any, prices: Any) -> bool:
-    """Whether part r has fewer nonzeros than part q, over their capacities."""
+    """Whether part r has fewer nonzeros than part q, relative to their capacities."""
     return state.sums[r] * prices.scale[r] < state.sums[q] * prices.scale[q]
 
 
@@ -110,7 +113,7 @@ def _move_owner(v: int, there: int, pattern: Any, state: Any, prices: Any, toll:
     here = state.owner[v]
     move_owner(v, there, pattern, state)
     _update(here, state, prices, toll)
-    # All parts that the two nets touch trade with another part now.
+    # All parts that the two nets touch now exchange rows with another part.
     for e in (v, n + v):
         for s in range(state.slot_ptr[e], last_slot(e, state)):
             if state.count[s] > 0:
@@ -119,7 +122,7 @@ def _move_owner(v: int, there: int, pattern: Any, state: Any, prices: Any, toll:
 
 @njit(cache=True, nogil=True)
 def _touched(e: int, state: Any, parts: Any) -> Any:
-    """The parts that net e touches, ascending, in the first places of `parts`: for short nets."""
+    """Fill `parts` with the parts that net e touches, ascending; return them. For short nets."""
     num = 0
     for s in range(state.slot_ptr[e], last_slot(e, state)):
         if state.count[s] > 0:
@@ -141,9 +144,10 @@ def _charged(state: Any, prices: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def _fee(step: int, q: int, m: int, more: int, pair: Any, prices: Any, toll: Any) -> float:
-    """Cost that messages add to the next row (`more` 0), or to the last one (-1).
+    """Cost of messages for one more row (`more` 0), or for the last row (`more` -1).
 
-    Of a net whose owner is part q, in part m; `step` is 1 in the expand, 0 in the fold.
+    The row belongs to a net in part m whose owner is part q. `step` is 1 in the expand, 0 in the
+    fold.
     """
     sender, receiver = (q, m) if step == 1 else (m, q)
     rows = pair[step, sender, receiver] + more
@@ -156,7 +160,7 @@ def _fee(step: int, q: int, m: int, more: int, pair: Any, prices: Any, toll: Any
 
 @njit(cache=True, nogil=True)
 def _saved(e: int, q: int, state: Any, prices: Any, toll: Any) -> float:
-    """Cost that net e saves when it leaves part q, not its owner's."""
+    """Cost that net e saves when it leaves part q, which is not its owner's part."""
     n = len(state.owner)
     # Nets below n are rows (fold: parts send to the owner), from n on columns (expand: the
     # owner sends to parts); `GIVE + step` and `TAKE - step` are the tolls of either direction.
@@ -169,7 +173,7 @@ def _saved(e: int, q: int, state: Any, prices: Any, toll: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _load_counts(e: int, state: Any, mine: Any) -> None:
-    """Pins of net e by part; `_clear_counts` sets them back to 0."""
+    """Fill `mine` with the pins of net e by part; `_clear_counts` resets it to 0."""
     for s in range(state.slot_ptr[e], last_slot(e, state)):
         mine[state.part[s]] = state.count[s]
 
@@ -182,11 +186,11 @@ def _clear_counts(e: int, state: Any, mine: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def sweep_nets(order: Any, pattern: Any, state: Any, prices: Any, anywhere: bool) -> int:
-    """Move nonzeros of the nets in `order`, one by one and then part by part, where that gains.
+    """Move nonzeros of the nets in `order`, one by one and then part by part, if a move gains.
 
-    With `anywhere` a nonzero of an overweight part may also go to the lightest part.
+    With `anywhere`, a nonzero of an overweight part may also go to the lightest part.
 
-    Returns how many nonzeros moved.
+    Returns the number of nonzeros that moved.
     """
     num_parts = len(state.sums)
     toll = _tolls(state, prices)
@@ -201,8 +205,8 @@ def sweep_nets(order: Any, pattern: Any, state: Any, prices: Any, anywhere: bool
         longest = max(longest, pattern.net_ptr[e + 1] - pattern.net_ptr[e])
     by_part = np.empty(longest, dtype=np.int64)
     goal = np.empty(longest, dtype=np.int32)
-    # The net, and the moves made, when a nonzero of a part was tried in vain whose other net is
-    # within that part: the next such nonzero of the part fares the same.
+    # `idle_net[q]` and `idle[q]`: the net, and the number of moves so far, at the last failed try
+    # of a nonzero in part q whose other net is within q. Further such nonzeros would fail too.
     idle_net = np.full(num_parts, -1, dtype=np.int64)
     idle = np.zeros(num_parts, dtype=np.int64)
     moved = 0
@@ -253,7 +257,7 @@ def sweep_nets(order: Any, pattern: Any, state: Any, prices: Any, anywhere: bool
             for q in parts:
                 pins = by_part[end[q] - size[q] : end[q]]
                 size[q] = 0
-                # Others may have come to q from parts before it: then it waits for a next sweep.
+                # If nonzeros came to q from parts before q, q waits for the next sweep.
                 if q != owner and 0 < mine[q] == len(pins):
                     moved += _leave(e, q, pins, mine, added, goal, pattern, state, prices, toll)
         _clear_counts(e, state, mine)
@@ -266,8 +270,8 @@ def _best_part(  # type: ignore[no-untyped-def]
 ):
     """The part that a nonzero of nets e and f in part q should move to, or -1.
 
-    `saved` is what its leaving q saves; `mine` counts the pins of e by part; `theirs` is all false,
-    before and after.
+    `saved` is the saving when the nonzero leaves q; `mine` counts the pins of e by part; `theirs`
+    is scratch, all false before and after.
     """
     n = len(state.owner)
     paired = _charged(state, prices)
@@ -276,7 +280,7 @@ def _best_part(  # type: ignore[no-untyped-def]
     base_e = 1.0 + prices.row * toll[TAKE - step_e, owner_e]
     base_f = 1.0 + prices.row * toll[TAKE - step_f, owner_f]
     best, least = -1, np.inf
-    # Parts that the other net f touches already: it costs no row there.
+    # Parts that the other net f touches already: f costs no row there.
     for s in range(state.slot_ptr[f], last_slot(f, state)):
         r = state.part[s]
         if state.count[s] == 0 or r == q:
@@ -289,7 +293,7 @@ def _best_part(  # type: ignore[no-untyped-def]
                 cost += _fee(step_e, owner_e, r, 0, state.pair, prices, toll)
         if cost < least or (cost == least and best >= 0 and _lighter(r, best, state, prices)):
             best, least = r, cost
-    # If those are not free: parts that only e touches, where f costs a row.
+    # If no such part is free: parts that only e touches, where f costs a row.
     heavy = state.sums[q] > prices.target[q]
     if least > TINY and (heavy or saved > base_f - TINY):
         for s in range(state.slot_ptr[e], last_slot(e, state)):
@@ -301,7 +305,7 @@ def _best_part(  # type: ignore[no-untyped-def]
                 cost += _fee(step_f, owner_f, r, 0, state.pair, prices, toll)
             if cost < least or (cost == least and best >= 0 and _lighter(r, best, state, prices)):
                 best, least = r, cost
-        # A part that neither touches costs two rows: only to relieve an overweight part.
+        # A part that neither net touches costs two rows: only to relieve an overweight part.
         r = lightest
         if heavy and r >= 0 and mine[r] == 0 and not theirs[r]:
             cost = toll[BURDEN, r] + base_e + base_f
@@ -315,7 +319,7 @@ def _best_part(  # type: ignore[no-untyped-def]
         theirs[state.part[s]] = False
     if best < 0 or least > saved + TINY:
         return -1
-    # A move that saves nothing must even out the weights, or sweeps would not end.
+    # A move that saves nothing must improve the balance, or sweeps would not end.
     after = (state.sums[best] + 1) * prices.scale[best]
     if saved <= TINY and after >= state.sums[q] * prices.scale[q]:
         return -1
@@ -326,24 +330,25 @@ def _best_part(  # type: ignore[no-untyped-def]
 def _leave(  # type: ignore[no-untyped-def]
     e, q, pins, mine, added, goal, pattern, state, prices, toll
 ):
-    """Move all nonzeros of net e in part q, not its owner's, to its other parts, if that gains.
+    """Move all nonzeros of net e in part q to the net's other parts, if this gains.
 
-    Returns how many nonzeros moved.
+    Part q is not the owner's part. Returns the number of nonzeros that moved.
 
     Parameters:
-        pins (int64[m]): These nonzeros.
-        mine (int64[num_parts]): Pins of e by part; kept up to date.
-        added (int64[num_parts]): Zero, before and after.
+        pins (int64[m]): The nonzeros of e in q.
+        mine (int64[num_parts]): Pins of e by part; updated.
+        added (int64[num_parts]): Scratch, zero before and after.
         goal (int32[at least m]): Scratch.
     """
     n = len(state.owner)
     owner = state.owner[e % n]
     paired = _charged(state, prices)
-    step = 0 if e >= n else 1  # of the other nets
+    step = 0 if e >= n else 1  # the step of the other nets
     value = _saved(e, q, state, prices, toll)
     relief = toll[RELIEF, q]
-    # Bound for giving up early: all nonzeros that are left save this much each, at most.
-    most = 1.0 + relief + prices.fees[0]  # that a nonzero can save, unless loads have a price
+    # Upper bound of the saving by each remaining nonzero, to give up early. It does not hold if
+    # loads have a price.
+    most = 1.0 + relief + prices.fees[0]
     if prices.pressure > 0.0:
         most = np.inf
     if len(pins) >= SHORT and _stuck(e, q, pins, pattern, state, value, relief, most):
@@ -369,7 +374,7 @@ def _leave(  # type: ignore[no-untyped-def]
                 cost = toll[BURDEN, r] + prices.weight[r] * added[r] * (toll[BURDEN, r] > 0)
                 if cost < least:
                     best, least = r, cost
-        # None: the cheapest part of e, where f costs one row more.
+        # If there is none: the cheapest part that e touches, where f costs one row more.
         if best < 0:
             base = 1.0 + prices.row * toll[TAKE - step, owner_f]
             for s in range(state.slot_ptr[e], last_slot(e, state)):
@@ -410,12 +415,12 @@ def _stuck(  # type: ignore[no-untyped-def]
 ):
     """Whether net e cannot leave part q with gain, since most other nets of `pins` are within q.
 
-    Such a net is cut when its nonzero leaves, which costs a row. `value` is what e itself saves;
-    `most` what one nonzero can save if it is the last that its other net has in q.
+    Such a net is cut when its nonzero leaves, which costs a row. `value` is the saving by e itself.
+    `most` is the largest saving by a nonzero that is the last pin of its other net in q.
     """
     for k in pins:
         f = other(k, e, pattern)
-        # The same sum as in `_leave`, bounded above without looking at parts.
+        # An upper bound of the sum in `_leave`, which visits no parts.
         value += relief
         if pins_in(f, q, state) == 1:
             if most == np.inf:
@@ -428,10 +433,10 @@ def _stuck(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def sweep_owners(order: Any, pattern: Any, state: Any, prices: Any) -> int:
-    """Give the vertices in `order` other owners where that gains; returns how many moved.
+    """Give other owners to the vertices in `order` if this gains; return the number of moves.
 
-    The nonzeros that a row or a column has in the old owner's part come along, or go to other
-    parts, if all of them can leave that part with gain. Fees are not looked at.
+    The nonzeros of the row, or of the column, in the old owner's part move too, to the new owner's
+    part or to other parts, if all of them can leave with gain. Fees are ignored.
     """
     n, num_parts = len(state.owner), len(state.sums)
     toll = _tolls(state, prices)
@@ -466,8 +471,8 @@ def sweep_owners(order: Any, pattern: Any, state: Any, prices: Any) -> int:
             bonus[side] = 0.0
         if best < 0:
             continue
-        # Try: move the owner, then the nonzeros. If these stay and more parts are touched than
-        # before, take the move back.
+        # Try the move: first the owner, then the nonzeros. If the nonzeros stay and the two nets
+        # touch more parts than before, undo the move.
         before = state.spread[v] + state.spread[n + v]
         _move_owner(v, best, pattern, state, prices, toll)
         left = 0
@@ -489,13 +494,13 @@ def sweep_owners(order: Any, pattern: Any, state: Any, prices: Any) -> int:
 def _staying(
     e: int, q: int, pins: Any, mine: Any, bonus: Any, pattern: Any, state: Any, toll: Any
 ) -> Any:
-    """Gain of moving all that net e has in its owner's part q, but for the owner's pins.
+    """Gain of moving all nonzeros that net e has in its owner's part q, except the owner's pins.
 
-    Fills `pins` with these nonzeros and `bonus` with what more it gains, by part, when the net
-    touches that part too.
+    Fills `pins` with these nonzeros, and `bonus` with the additional gain if they go to a part that
+    their other nets touch.
 
     Returns:
-        base, num: -inf where some of them may not move; and how many they are.
+        base, num: The gain, -inf if some of the nonzeros may not move; the number of nonzeros.
     """
     num, base = 0, 0.0
     for a in range(pattern.net_ptr[e], pattern.net_ptr[e + 1]):
@@ -531,7 +536,7 @@ def _staying(
 def _best_owner(  # type: ignore[no-untyped-def]
     v, q, weight, mine, base, num, bonus, state, prices, toll
 ):
-    """The part that vertex v of part q should move to, with its `weight` nonzeros; or -1."""
+    """The part that vertex v of part q should move to, with its `weight` nonzeros; -1 for none."""
     n = len(state.owner)
     best, best_value = -1, TINY
     for r in range(len(state.sums)):
@@ -542,18 +547,18 @@ def _best_owner(  # type: ignore[no-untyped-def]
         sent_here = received_here = sent_there = received_there = 0  # more rows at q and at r
         for side in range(2):
             before = state.spread[v + side * n] - 1
-            # whether the net leaves part q: it has nothing there but the owner, or all of that goes
+            # whether the net leaves part q: only the owner's pins are there, or all nonzeros leave
             left = num[side] == 0
             if not left and state.sums[r] + weight + num[side] <= prices.cap[r]:
                 gain = 1.0 + base[side] + bonus[side, r] - burden * num[side]
                 if gain > TINY:
                     left = True
                     value += gain - 1.0
-            # The net touched `before` parts beside the owner's, and `after` parts then.
+            # Besides the owner's part, the net touches `before` parts now and `after` parts then.
             enters = mine[side, r] == 0
             after = before + enters - left
             value += before - after
-            # The other parts that the net touches trade with r instead of q; q may be among them.
+            # The net's other parts then exchange rows with r instead of q; q may be among them.
             if side == 0:
                 received_here -= before
                 received_there += after

@@ -1,15 +1,15 @@
-"""Owners of rows and nonzeros, and in how many places every part needs a row or a column.
+"""The state of an edge partition: owners of rows and nonzeros, pins by part, and traffic.
 
 Rows and columns are the *nets* of this module: net i is row i, net n + j is column j. The pins of a
-net are its nonzeros and one more, which stands for the owner of the vertex; so every net touches
-the part of its owner, and the volume is the number of pairs of net and part, less 2n::
+net are its nonzeros and one more pin for the owner of the vertex. So every net touches the part of
+its owner, and the volume is the number of pairs of net and touched part, minus 2n::
 
     A = [ a b ]   owner of a, b, d: parts 0 1 1   pins of row 0    a in 0, b in 1, owner in 0
         [ . d ]   owner of rows 0 1: parts 0 1    pins of column 1 b in 1, d in 1, owner in 1
 
-    row 0 touches part 1, which is not its owner's: one partial row moves from part 1 to part 0
+    row 0 touches part 1, which is not its owner's part: one partial row moves from part 1 to part 0
 
-A nonzero of the diagonal goes with the owner of its vertex and never alone.
+A nonzero of the diagonal moves only with the owner of its vertex.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from plancc.passes.kernels.traffic import add_rows, no_traffic
 
 
 class MatrixPattern(NamedTuple):
-    """A matrix by rows and by columns; nothing of it changes.
+    """The pattern of a matrix by rows and by columns; it never changes.
 
     Attributes:
         net_ptr (int64[2n + 1]): Nonzeros of net e are ``pins[net_ptr[e]:net_ptr[e + 1]]``.
-        pins (int64[2 * nnz]): Places in the CSR.
-        row, column: int32[nnz].
-        diagonal (int64[n]): Place of (v, v), or -1.
-        movable (bool[nnz]): Nonzeros that may move alone; False on the diagonal.
-        free (bool[n]): Vertices whose owner may change.
+        pins (int64[2 * nnz]): Places of nonzeros in the CSR.
+        row, column (int32[nnz]): Row and column of every nonzero.
+        diagonal (int64[n]): Place of (v, v) in the CSR, or -1.
+        movable (bool[nnz]): Whether a nonzero may move alone; False on the diagonal.
+        free (bool[n]): Whether the owner of a vertex may change.
     """
 
     net_ptr: Any
@@ -46,16 +46,18 @@ class MatrixPattern(NamedTuple):
 
 
 class EdgeState(NamedTuple):
-    """Owners of a `MatrixPattern`, and what follows from them; moves change all but `slot_ptr`.
+    """Owners of a `MatrixPattern`, and their counts; moves change all arrays except `slot_ptr`.
 
     Attributes:
-        owner: int32[n].
+        owner (int32[n]): Owner of every vertex.
         nonzeros (int32[nnz]): Owner of every nonzero.
-        slot_ptr, part, count, spread: Of the 2n nets, as in `plancc.passes.kernels.state.State`.
-        sums, rows (int64[num_parts]): Nonzeros and vertices that a part owns.
-        sent, received (int64[num_parts]): Rows, in expand and fold together.
-        messages_sent, messages_received (int64[num_parts]): Zero unless `pair` is kept.
-        pair (int32[2, num_parts, num_parts], or int32[2, 0, 0] where messages do not matter): Rows
+        slot_ptr, part, count, spread: Pins of the 2n nets by part, see
+            `plancc.passes.kernels.state.State`.
+        sums, rows (int64[num_parts]): Nonzeros, and vertices, that a part owns.
+        sent, received (int64[num_parts]): Rows of a part in expand and fold together.
+        messages_sent, messages_received (int64[num_parts]): Messages of a part; zero unless `pair`
+            is kept.
+        pair (int32[2, num_parts, num_parts], or int32[2, 0, 0] if messages do not matter): Rows
             from one part to another in the fold (0) and in the expand (1).
     """
 
@@ -75,10 +77,10 @@ class EdgeState(NamedTuple):
 
 
 def pattern_of(indptr: Any, indices: Any, movable: Any = None) -> MatrixPattern:
-    """Both orders of the nonzeros of a CSR pattern. 24 bytes a nonzero.
+    """Sort the nonzeros of a CSR pattern by rows and by columns; takes 24 bytes per nonzero.
 
-    `movable`, bool[nnz]: nonzeros that may change their owner; None: all. The owner of a vertex may
-    change if all nonzeros of its row may.
+    `movable`, bool[nnz]: whether a nonzero may change its owner; None: all may. The owner of a
+    vertex may change if all nonzeros of its row may.
     """
     n = len(indptr) - 1
     row = np.repeat(np.arange(n, dtype=np.int32), np.diff(indptr))
@@ -101,7 +103,7 @@ def pattern_of(indptr: Any, indices: Any, movable: Any = None) -> MatrixPattern:
 def owners_of(
     pattern: MatrixPattern, owner: Any, nonzero_owner: Any, num_parts: int, with_pairs: bool = False
 ) -> EdgeState:
-    """Count owners of rows and nonzeros, which are copied. At most 16 bytes per nonzero."""
+    """Make the state for copies of these owners; takes at most 16 bytes per nonzero."""
     size = np.minimum(np.diff(pattern.net_ptr) + 1, num_parts)
     slot_ptr = np.concatenate([[0], np.cumsum(size)])
     state = EdgeState(
@@ -134,23 +136,23 @@ def _fill(pattern: Any, state: Any) -> None:
 
 
 def volume(state: EdgeState) -> int:
-    """Rows moved by expand and fold."""
+    """Number of rows that expand and fold move."""
     return int(state.spread.sum(dtype=np.int64)) - len(state.spread)
 
 
 @njit(cache=True, nogil=True)
 def other(k: int, e: int, pattern: Any) -> int:
-    """The column of nonzero k if net e is its row, and the other way round."""
+    """The other net of nonzero k: its column if net e is its row, and its row otherwise."""
     n = len(pattern.diagonal)
     return n + pattern.column[k] if e < n else pattern.row[k]
 
 
 @njit(cache=True, nogil=True)
 def insert(e: int, q: int, state: Any) -> bool:
-    """One pin of net e more in part q; returns whether it is the first one there."""
+    """Add a pin of net e in part q; return whether it is the first pin there."""
     start = state.slot_ptr[e]
     if state.slot_ptr[e + 1] - start == len(state.sums):
-        # A net with a slot for every part finds part q at once; others walk their list.
+        # A net with a slot for every part finds part q at once; other nets search their list.
         s = start + q
     else:
         end = start + state.spread[e]
@@ -168,7 +170,7 @@ def insert(e: int, q: int, state: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def delete(e: int, q: int, state: Any) -> bool:
-    """One pin of net e less in part q; returns whether it was the last one there."""
+    """Remove a pin of net e from part q; return whether it was the last pin there."""
     start = state.slot_ptr[e]
     dense = state.slot_ptr[e + 1] - start == len(state.sums)
     s = start + q
@@ -190,7 +192,7 @@ def delete(e: int, q: int, state: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def send(e: int, m: int, rows: int, state: Any) -> None:
-    """`rows` more (or fewer) of net e between part m and the owner, another part."""
+    """Add `rows` (may be negative) of net e to the traffic between part m and the owner's part."""
     n = len(state.owner)
     q = state.owner[e % n]
     if e >= n:
@@ -201,7 +203,7 @@ def send(e: int, m: int, rows: int, state: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def send_all(e: int, rows: int, state: Any) -> None:
-    """`send` for all parts that net e touches."""
+    """Call `send` for all parts that net e touches, except the owner's part."""
     q = state.owner[e % len(state.owner)]
     for s in range(state.slot_ptr[e], last_slot(e, state)):
         if state.count[s] > 0 and state.part[s] != q:
@@ -210,13 +212,13 @@ def send_all(e: int, rows: int, state: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def move(k: int, there: int, pattern: Any, state: Any) -> None:
-    """Give nonzero k, which is not on the diagonal, to part `there`, another than its own."""
+    """Move nonzero k, which is not on the diagonal, to part `there`, which is not its own part."""
     n = len(state.owner)
     here = state.nonzeros[k]
     state.nonzeros[k] = there
     state.sums[here] -= 1
     state.sums[there] += 1
-    # A part that loses a net's last pin trades no row any more; one that gains the first does.
+    # A part that loses a net's last pin stops exchanging a row; a part with a first pin starts.
     for side in range(2):
         e = n + pattern.column[k] if side else pattern.row[k]
         if delete(e, here, state):
@@ -227,11 +229,11 @@ def move(k: int, there: int, pattern: Any, state: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def move_owner(v: int, there: int, pattern: Any, state: Any) -> None:
-    """Give vertex v and its nonzero on the diagonal to part `there`, another than its own."""
+    """Move the owner of vertex v and its diagonal nonzero to part `there`, which is not its own."""
     n = len(state.owner)
     here, k = state.owner[v], pattern.diagonal[v]
     for e in (v, n + v):
-        # All rows of the net are taken away, and sent anew by the next owner below.
+        # Remove all rows of the net from the traffic; the new owner adds them again below.
         send_all(e, -1, state)
         for _ in range(2 if k >= 0 else 1):  # the owner's pin, and the diagonal
             delete(e, here, state)

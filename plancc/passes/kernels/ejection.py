@@ -1,12 +1,12 @@
-"""Ejection chains: moves into full parts, which give up other vertices in turn.
+"""Ejection chains: moves into full parts, each of which ejects another vertex in turn.
 
-Where parts are hardly larger than the balance allows, as with few rows each, nearly every move that
-saves rows is into a part without room. A chain makes that move all the same; the part that is
-then above its limit ejects the vertex that costs the fewest rows, into a part with room or into the
-next full one (Glover, 1996, "Ejection chains, reference structures and alternating path methods";
-for balanced partitions Sanders and Schulz, 2013, who look for negative cycles). Any rotation of
-moves that saves rows in all has a start from which every part of it does, so that a chain ends
-where it has saved nothing so far.
+If the balance leaves parts hardly any room, as with few rows per part, nearly every move that saves
+rows goes into a full part. A chain makes this move anyway. The part, now above its limit, ejects
+the vertex that costs the fewest rows, into a part with room or into the next full part (Glover,
+1996, "Ejection chains, reference structures and alternating path methods"; for balanced partitions
+Sanders and Schulz, 2013, who search for negative cycles). A closed sequence of moves that saves
+rows in total can start at a move from which all partial sums are positive. So a chain may end as
+soon as it has saved nothing so far.
 """
 
 from __future__ import annotations
@@ -42,11 +42,12 @@ def _relieves(v: int, limit: Any, nets: Any, state: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def _options(v: int, limit: Any, nets: Any, state: Any, score: Any, seen: Any) -> Any:
-    """Find the best part for v among those with room, and among all.
+    """Find the best part for v among the parts with room, and among all parts.
 
     Returns:
-        part, gain, any_part, any_gain: -1 where there is none.
-        looked: Parts that were looked at.
+        part, gain: Best part with room, and the rows saved; -1 if there is none.
+        any_part, any_gain: Best part of all, and the rows saved; -1 if there is none.
+        looked: Number of parts that were rated.
     """
     num, base = rate(v, nets, state, score, seen)
     here = state.owner[v]
@@ -68,18 +69,18 @@ def _options(v: int, limit: Any, nets: Any, state: Any, score: Any, seen: Any) -
 def eject(
     order: Any, limit: Any, depth: int, tries: int, most: int, chain: Any, nets: Any, state: Any
 ) -> Any:
-    """Chains from the vertices in `order`; the volume falls, and no part comes above its limit.
+    """Run chains from the vertices in `order`; the volume falls, and no part exceeds its limit.
 
     Parameters:
-        order: int64[m].
-        limit (float64[num_parts, num_constraints]): Of parts that are within it now.
+        order (int64[m]): Vertices from which chains start; only these vertices move.
+        limit (float64[num_parts, num_constraints]): Limits, which all parts keep before the call.
         depth: Most moves of a chain.
-        tries: Vertices of a full part that are looked at.
-        most: Pairs of vertex and part after which no further chain begins.
-        chain (Chains): Those in `order` of every part, kept up to date: no others move.
+        tries: Most vertices of a full part that are tried.
+        most: No further chain begins after this number of pairs of vertex and part.
+        chain (Chains): The vertices of `order` in every part; updated.
 
     Returns:
-        saved, work: Rows, and pairs of vertex and part whose gain was computed.
+        saved, work: Rows saved, and pairs of vertex and part whose gain was computed.
     """
     num_parts = len(state.sums)
     score = np.zeros(num_parts, dtype=np.int64)
@@ -103,14 +104,14 @@ def eject(
             give(v, part, chain, nets, state)
             saved += gain
             continue
-        # Else begin a chain: v enters the full part that saves most.
+        # Otherwise begin a chain: v enters the full part that saves most.
         moved[0], came_from[0], length = v, state.owner[v], 1
         met[v] = i
         give(v, free, chain, nets, state)
         full = free
         while full >= 0:
-            # Of the vertices of the full part: `best` ends the chain in a part with room, `other`
-            # goes on into another full part.
+            # Choose among the vertices of the full part: `best` ends the chain in a part with
+            # room, `other` continues it into another full part.
             best, best_to, best_gain = -1, -1, np.int64(0)
             other, other_to, other_gain = -1, -1, np.int64(0)
             u, tried = chain.first[full], 0

@@ -1,9 +1,9 @@
-"""Exchanges of few vertices between two parts that lower the overload for the fewest rows.
+"""Exchanges of vertices between two parts that lower the overload at the cost of few rows.
 
-A part that is above a limit gives a vertex to a part with room, and takes none or one back. Under
-several constraints single moves soon end, since parts are full by one of them; a heavy vertex for a
-light one changes one weight and hardly the others. Two vertices for one balanced no graph of the
-ablation (`python -m benchmarks ablation`).
+A part above a limit gives a vertex to a part with room, and takes no vertex or one vertex back.
+With several constraints, single moves soon end, since every part is full by some constraint. An
+exchange of a heavy and a light vertex can change one weight and hardly the others. Exchanges of
+two vertices for one were of no use for any graph of the ablation (`python -m benchmarks ablation`).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from plancc.passes.presets import GROUP, MAX_STEPS, SAMPLE, TINY
 
 
 class Chains(NamedTuple):
-    """The vertices of every part, as lists linked both ways; -1 ends a list.
+    """The vertices of every part, as doubly linked lists; -1 ends a list.
 
     Attributes:
-        first: int32[num_parts].
-        after, before: int32[num_vertices].
-        size: int64[num_parts].
+        first (int32[num_parts]): First vertex of every list.
+        after, before (int32[num_vertices]): Next and previous vertex in the list.
+        size (int64[num_parts]): Length of every list.
     """
 
     first: Any
@@ -34,13 +34,13 @@ class Chains(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What an exchange must do.
+    """Rules of exchanges.
 
     Attributes:
-        limit (float64[num_parts, num_constraints]): What parts may weigh.
-        unit (float64[num_parts, num_constraints]): What the overload counts a weight above it.
-        share: An exchange must relieve its part by this share of its overload.
-        tries: Parts with room that are looked at for every exchange.
+        limit (float64[num_parts, num_constraints]): Most weights of the parts.
+        unit (float64[num_parts, num_constraints]): Overload per unit of weight above the limit.
+        share: Least share of a part's overload that an exchange must remove.
+        tries: Most parts with room that are tried for every exchange.
     """
 
     limit: Any
@@ -50,7 +50,7 @@ class Rules(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Vertices of two parts that may be exchanged: what they weigh, what moving them saves."""
+    """Candidates of one part for an exchange: vertices, weights, and rows saved by a move."""
 
     vertices: Any
     weights: Any
@@ -59,13 +59,13 @@ class Scratch(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def chains(vertices: Any, owner: Any, num_parts: int) -> Any:
-    """The vertices of every part: `Chains`. Only those in `vertices` are listed, the last first."""
+    """Make `Chains` of the vertices in `vertices`; in a list, the last vertex comes first."""
     first = np.full(num_parts, -1, dtype=np.int32)
     after = np.full(len(owner), -1, dtype=np.int32)
     before = np.full(len(owner), -1, dtype=np.int32)
     size = np.zeros(num_parts, dtype=np.int64)
     found = Chains(first, after, before, size)
-    # linked in front of the list, so the last vertex comes first
+    # each vertex is linked to the front of the list, so the last vertex comes first
     for v in vertices:
         _link(v, owner[v], found)
     return found
@@ -83,7 +83,7 @@ def _link(v: int, q: int, chain: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def give(v: int, there: int, chain: Any, nets: Any, state: Any) -> None:
-    """Move v to part `there`, in its chain too."""
+    """Move v to part `there`, and to the list of this part."""
     here = state.owner[v]
     # Unlink v from the list of its part.
     left, right = chain.before[v], chain.after[v]
@@ -100,7 +100,7 @@ def give(v: int, there: int, chain: Any, nets: Any, state: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _neighbour(v: int, nets: Any, state: Any, rng: Any) -> int:
-    """A part that shares a net with v, its own where none does: at random."""
+    """A random part that shares a net with v; v's own part if v has no nets."""
     start, end = nets.vertex_ptr[v], nets.vertex_ptr[v + 1]
     if start == end:
         return state.owner[v]
@@ -110,8 +110,8 @@ def _neighbour(v: int, nets: Any, state: Any, rng: Any) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _by_weight(q: int, c: int, sorted_by: Any, chain: Any, nets: Any) -> Any:
-    """Vertices of part q, the lightest by constraint c first; kept in `sorted_by`."""
+def _sorted_by_weight(q: int, c: int, sorted_by: Any, chain: Any, nets: Any) -> Any:
+    """Vertices of part q, the lightest by constraint c first; cached in `sorted_by`."""
     at = c * len(chain.size) + q
     # sorted at the first use; `_give` keeps the order
     if len(sorted_by[at]) == 0:
@@ -128,7 +128,7 @@ def _by_weight(q: int, c: int, sorted_by: Any, chain: Any, nets: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _give(v: int, there: int, sorted_by: Any, chain: Any, nets: Any, state: Any) -> None:
-    """Move v to part `there`; members that are kept by weight stay so, the last come first."""
+    """Move v to part `there`, and keep the lists in `sorted_by` sorted by weight."""
     here = state.owner[v]
     give(v, there, chain, nets, state)
     for c in range(nets.weight.shape[1]):
@@ -144,11 +144,11 @@ def _give(v: int, there: int, sorted_by: Any, chain: Any, nets: Any, state: Any)
 
 @njit(cache=True, nogil=True)
 def _choose(members: Any, there: int, nets: Any, state: Any, chosen: Any, rng: Any) -> int:
-    """Fill `chosen` with at most SAMPLE vertices that cost little to move; returns their number."""
+    """Fill `chosen` with at most SAMPLE vertices that cost little to move; return their number."""
     num = min(len(members), SAMPLE)
     for k in range(num):
-        # The members, sorted by weight, are cut into `num` stretches: one vertex of each, so that
-        # all weights are on offer. Of a stretch about GROUP vertices are rated, the best is taken.
+        # Cut the members, sorted by weight, into `num` stretches, and choose one vertex of each, so
+        # that all weights occur. Rate about GROUP vertices of a stretch, and take the best.
         start, end = k * len(members) // num, (k + 1) * len(members) // num
         step = 1 + (end - start - 1) // GROUP
         best = -1
@@ -167,7 +167,7 @@ def _choose(members: Any, there: int, nets: Any, state: Any, chosen: Any, rng: A
 
 @njit(cache=True, nogil=True)
 def _relief(change: Any, here: int, there: int, state: Any, rules: Any) -> float:
-    """Overload that weights `change`, taken from part `here` to part `there`, save together."""
+    """Overload that both parts save if the weights `change` move from part `here` to `there`."""
     relief = 0.0
     for c in range(len(change)):
         # relief = unit * overload before - unit * overload after, at both parts
@@ -180,7 +180,7 @@ def _relief(change: Any, here: int, there: int, state: Any, rules: Any) -> float
 
 @njit(cache=True, nogil=True)
 def _overload(q: int, state: Any, rules: Any) -> Any:
-    """Overload of part q, and the constraint by which it is most above the limit."""
+    """Overload of part q, and the constraint with the largest share of it."""
     total, most, worst = 0.0, 0.0, 0
     for c in range(rules.limit.shape[1]):
         over = rules.unit[q, c] * max(state.sums[q, c] - rules.limit[q, c], 0.0)
@@ -192,7 +192,7 @@ def _overload(q: int, state: Any, rules: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _pairs(here: int, there: int, num: Any, mine: Any, theirs: Any, state: Any, rules: Any) -> Any:
-    """The best exchange of one vertex for one, or for none: value, and both places (-1: none)."""
+    """The best exchange of one vertex for one or none: value, and both places (-1: no vertex)."""
     least = max(rules.share, TINY) * _overload(here, state, rules)[0]
     change = np.empty(rules.limit.shape[1], dtype=np.int64)
     best, best_i, best_j = 0.0, -1, -1
@@ -208,7 +208,7 @@ def _pairs(here: int, there: int, num: Any, mine: Any, theirs: Any, state: Any, 
                     change[c] -= theirs.weights[j, c]
             relief = _relief(change, here, there, state, rules)
             if relief > least:
-                # Relief per row that it costs; a gain in rows costs nothing.
+                # Relief per row that the exchange costs; an exchange that saves rows costs nothing.
                 value = relief / (1 + max(-gain, 0))
                 if value > best:
                     best, best_i, best_j = value, i, j
@@ -221,18 +221,19 @@ def exchange(
 ) -> int:
     """Relieve the parts in `over` by exchanges, one part after the other.
 
-    No exchange raises the overload of all parts together, and none empties a part.
+    No exchange raises the total overload of all parts, and no exchange empties a part.
 
     Parameters:
-        over: int64[k].
-        roomy (int64[num_constraints + 1, num_parts]): By constraint, and by the one that a part has
-            least room by: parts, the roomiest first.
-        num_roomy (int64[num_constraints]): How many of them have any.
-        chain: Chains.
-        rng: numpy.random.Generator.
+        over (int64[k]): Parts above their limits.
+        roomy (int64[num_constraints + 1, num_parts]): For every constraint, the parts, those with
+            most room first. In the last row, by the constraint with the least room in each part.
+        num_roomy (int64[num_constraints]): Number of parts with room, by constraint.
+        chain (Chains): The vertices that may move, in every part.
+        rules (Rules): Rules of exchanges.
+        rng (numpy.random.Generator): Random numbers.
 
     Returns:
-        Exchanges made.
+        Number of exchanges.
     """
     width = rules.limit.shape[1]
     mine = Scratch(
@@ -249,12 +250,12 @@ def exchange(
             number = num_roomy[c]
             if whole == 0 or number == 0:
                 break
-            own = _by_weight(here, c, sorted_by, chain, nets)
+            own = _sorted_by_weight(here, c, sorted_by, chain, nets)
             best, target, given, taken = 0.0, -1, -1, -1
             for t in range(min(rules.tries, number)):
-                # Few roomy parts: try all. Else half of the tries are neighbours of a random
-                # vertex, a quarter the roomiest parts by this constraint, an eighth the roomiest
-                # by all constraints, an eighth random parts.
+                # Try all parts with room if there are few. Otherwise half of the tries are
+                # neighbours of a random vertex, a quarter the parts with most room by this
+                # constraint, an eighth those by all constraints, an eighth random parts.
                 if number <= rules.tries:
                     there = roomy[c, t]
                 elif t % 2 == 0:
@@ -268,7 +269,7 @@ def exchange(
                 if there == here or state.sums[there, c] >= rules.limit[there, c]:
                     continue
                 num[0] = _choose(own, there, nets, state, mine, rng)
-                other = _by_weight(there, c, sorted_by, chain, nets)
+                other = _sorted_by_weight(there, c, sorted_by, chain, nets)
                 num[1] = _choose(other, here, nets, state, theirs, rng)
                 value, i, j = _pairs(here, there, num, mine, theirs, state, rules)
                 if value > best and (j >= 0 or chain.size[here] > 1):

@@ -1,12 +1,12 @@
-"""Moves that lower the expected volume of mini-batches, with a price on overweight parts.
+"""Kernels that lower the expected volume of mini-batches, with a price on overweight parts.
 
-A part other than the source's that owns c pins of a net needs the net's row with probability
-``reach[c]`` (`plancc.sampling.batch.Inclusion`), so a partition costs
+A part with c pins of a net, if it is not the source's part, needs the net's row with probability
+``reach[c]`` (`plancc.sampling.batch.Inclusion`). So a partition costs
 
     sum over nets of cost * sum over parts other than the source's of reach[pins in the part]
 
-and reach = 0, 1, 1, ... is the volume, reach = 0, 1, 2, ... the edge cut. Nets have sizes, so
-that the cost of a cluster's pins on a coarse level is exact too.
+With reach = 0, 1, 1, ... this is the volume, with reach = 0, 1, 2, ... the edge cut. Pins have
+sizes, so that the cost of a cluster's pins on a coarse level is exact too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from plancc.passes.presets import BOUND_ROUNDING, TINY
 
 @njit(cache=True, nogil=True)
 def expected(nets: Any, state: Any, reach: Any) -> float:
-    """Expected rows moved, given that every source takes part: a sum over all nets."""
+    """Expected number of rows moved, if the source of every net is in the batch."""
     total = 0.0
     for e in range(len(state.spread)):
         if state.spread[e] == 1:
@@ -39,18 +39,18 @@ def expected(nets: Any, state: Any, reach: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _is_wide(v: int, e: int, nets: Any, state: Any) -> bool:
-    """Whether net e of another source than v touches several parts and has a slot for each."""
+    """Whether net e touches several parts, has a slot for every part, and its source is not v."""
     dense = state.slot_ptr[e + 1] - state.slot_ptr[e] == len(state.sums)
     return dense and nets.source[e] != v and state.spread[e] > 1
 
 
 @njit(cache=True, nogil=True)
 def _rate(v: int, nets: Any, state: Any, reach: Any, score: Any, touched: Any, seen: Any) -> Any:
-    """Rows that moving v to other parts saves, without any balance, if wide nets were everywhere.
+    """Upper bounds of the rows saved by moving v, as if wide nets touched every part.
 
-    Fills ``seen[:num]`` with the parts other than v's that its other nets touch. Moving v to part q
-    gains ``base + score[q]`` at most, to parts that are not seen `base`; `_rate_wide` makes the
-    bounds exact. The caller sets `score` and `touched` back to 0.
+    Fills ``seen[:num]`` with the parts, other than v's own, that v's other nets touch. A move of v
+    to a seen part q gains at most ``base + score[q]``, to other parts at most `base`. `_rate_wide`
+    makes the bounds exact. The caller resets `score` and `touched` to 0.
 
     Returns:
         num, base
@@ -62,14 +62,14 @@ def _rate(v: int, nets: Any, state: Any, reach: Any, score: Any, touched: Any, s
         source = nets.source[e]
         own, enter = state.owner[source], reach[size]
         start = state.slot_ptr[e]
-        # A wide net: take the most that it can give, as if it touched every part.
+        # For a wide net take the largest possible gain, as if the net touched every part.
         if _is_wide(v, e, nets, state):
             if own != here:
                 count = state.count[start + here]
                 base += cost * (reach[count] - reach[count - size])
             continue
-        # Entering a part that the net does not touch costs reach[size], for all parts alike;
-        # `score` gives it back, in part or whole, where the net is.
+        # Entering a part that the net does not touch costs reach[size], equally for all parts.
+        # `score` returns some or all of this cost for parts that the net touches.
         if source != v:
             base -= cost * enter
             if state.spread[e] == 1:
@@ -80,7 +80,7 @@ def _rate(v: int, nets: Any, state: Any, reach: Any, score: Any, touched: Any, s
                 continue
             q = state.part[k]
             if q == here:
-                # The source goes: its old part needs the row for the pins that stay.
+                # If the source leaves, its old part needs the row for the pins that stay.
                 if source == v:
                     base -= cost * reach[count - size]
                 elif own != here:
@@ -90,10 +90,10 @@ def _rate(v: int, nets: Any, state: Any, reach: Any, score: Any, touched: Any, s
                 touched[q] = True
                 seen[num] = q
                 num += 1
-            # The source comes: part q needs the row no more.
+            # If the source enters, part q need not receive the row any more.
             if source == v:
                 score[q] += cost * reach[count]
-            # the part of the source has the row whatever its pins
+            # the part of the source has the row with any pins
             elif q == own:
                 score[q] += cost * enter
             else:
@@ -113,7 +113,7 @@ def _rate_wide(
     touched: Any,
     seen: Any,
 ) -> Any:
-    """The exact `num` and `base` of all nets, from the values of `_rate`; fills the same arrays."""
+    """Turn the bounds of `_rate` into exact values, in the same arrays; return `num`, `base`."""
     here, num_parts = state.owner[v], len(state.sums)
     for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
         e = nets.nets[a]
@@ -122,7 +122,7 @@ def _rate_wide(
         cost, size = nets.cost[e], nets.size_at_vertex[a]
         own, enter = state.owner[nets.source[e]], reach[size]
         start = state.slot_ptr[e]
-        # Take back what `_rate` assumed, then add it where the net really is.
+        # Undo the assumption of `_rate`, then add the gain for parts that the net really touches.
         base -= cost * enter
         for q in range(num_parts):
             count = state.count[start + q]
@@ -139,14 +139,14 @@ def _rate_wide(
 
 @njit(cache=True, nogil=True)
 def sweep_expected(order: Any, nets: Any, state: Any, reach: Any, bounds: Any) -> Any:
-    """Move every vertex in `order` to the part where cost and penalty fall most, if any.
+    """Move every vertex in `order` to the part where cost plus penalty falls most, if it falls.
 
-    The many parts of hubs' nets are only looked at where the other nets do not rule out a gain.
+    The many parts of hubs' nets are only rated if the other nets leave a gain possible.
 
     Parameters:
-        order: int64[m].
-        reach (float64[k]): Longer than the largest net; ascending.
-        bounds: plancc.models.limits.Bounds.
+        order (int64[m]): Vertices.
+        reach (float64[k]): Probabilities, ascending; longer than the largest net.
+        bounds (plancc.models.limits.Bounds): Targets, prices and caps of the parts' weights.
 
     Returns:
         moved, evaluations: Vertices moved, and pairs of vertex and part whose gain was computed.
@@ -162,7 +162,7 @@ def sweep_expected(order: Any, nets: Any, state: Any, reach: Any, bounds: Any) -
         most = 0.0
         for k in range(num):
             most = max(most, score[seen[k]])
-        # Not even the upper bound gains: the many parts of wide nets need no look.
+        # If not even the upper bound is a gain, the many parts of wide nets need no rating.
         stays = alone or base + most + saved < -BOUND_ROUNDING
         if not stays:
             num, base = _rate_wide(v, num, base, nets, state, reach, score, touched, seen)

@@ -1,17 +1,18 @@
-"""Minimum cuts between two parts, on the hypergraph around their boundary.
+"""Kernels that find minimum cuts between two parts, on the hypergraph around their boundary.
 
-Only nets with pins in both parts cost the pair anything: a net that leaves one of the two saves its
-cost, whatever other parts it touches. The network of Lawler (1973) stands for the hypergraph: a net
-has two nodes, *in* and *out*, joined by an arc of its cost; every pin sends into *in* and receives
-from *out* without bound. Vertices away from the boundary stay where they are: each part's are one
-terminal. A minimum cut of the network is then a split of the pair with the least volume.
+For a pair of parts, only nets with pins in both parts matter: a net that leaves one of the two
+parts saves its cost, independently of other parts that it touches. The hypergraph becomes the flow
+network of Lawler (1973). A net has two nodes, *in* and *out*, and an arc between them whose
+capacity is the net's cost. Every pin sends into *in* and receives from *out* without bound.
+Vertices far from the boundary stay in their part, and are merged to one terminal per part. A
+minimum cut of the network is then a split of the pair with the least volume.
 
-Cuts are balanced by FlowCutter (Hamann and Strasser, 2018; on hypergraphs Gottesbueren, Hamann and
-Wagner, 2019): while neither the cut next to the source nor that next to the target is balanced, the
-lighter side takes in a vertex behind its cut, and the flow is augmented from there.
+FlowCutter balances the cuts (Hamann and Strasser, 2018; on hypergraphs Gottesbueren, Hamann and
+Wagner, 2019). While neither the cut next to the source nor the cut next to the target is balanced,
+the lighter side takes in a vertex behind its cut, and the flow is augmented from there.
 
-Nothing here changes a `State`: the best split of a pair depends on pins of its two parts only, so
-that disjoint pairs can be solved side by side and applied one after the other.
+Finding a cut changes no `State`. The best split of a pair depends only on pins in its two parts. So
+disjoint pairs can be solved side by side, and applied one after the other.
 """
 
 from __future__ import annotations
@@ -29,22 +30,24 @@ from plancc.passes.presets import Cuts
 
 UNBOUNDED = 1 << 62
 FREE, COSTLY = range(2)
-"""Vertices that a side may take in without more flow, as far as is known, and others."""
+"""Kinds of candidates: vertices that a side can probably take in without more flow, and others."""
 DEEPEST = 1 << 15
-"""Depths are told apart up to here."""
+"""Largest depth in a key; larger depths count as this."""
 
 
 class CutNetwork(NamedTuple):
-    """The hypergraph of a pair of parts; vertices 0 and 1 stand for what stays in each.
+    """The hypergraph around the boundary of a pair of parts.
+
+    Vertices 0 and 1 are the terminals, for all vertices that stay in each part.
 
     Attributes:
-        vertex (int32[v]): Vertices of the whole hypergraph; -1 for the two terminals.
-        part (int8[v]): In which of the two parts a vertex is, 0 or 1.
-        depth (int32[v]): Nets on the way from the boundary, at least 1.
-        weight: int64[v, num_constraints].
-        net_ptr, pins, cost (int64[m + 1], int32[num_pins], int64[m]): No net has both terminals:
-            such nets stay cut.
-        net_of (int32[num_pins]): The net of a pin.
+        vertex (int32[v]): Number of every vertex in the whole hypergraph; -1 for terminals.
+        part (int8[v]): Present part of every vertex, 0 or 1.
+        depth (int32[v]): Number of nets on the path from the boundary, at least 1.
+        weight (int64[v, num_constraints]): Weights of the vertices.
+        net_ptr, pins, cost (int64[m + 1], int32[num_pins], int64[m]): The nets. Nets with both
+            terminals are left out, since they stay cut.
+        net_of (int32[num_pins]): The net of every pin.
         vertex_ptr, pins_of (int64[v + 1], int32[num_pins]): The pins (places in `pins`) of every
             vertex.
     """
@@ -62,13 +65,13 @@ class CutNetwork(NamedTuple):
 
 
 class Region(NamedTuple):
-    """How much of the two parts of a pair a network holds.
+    """Bounds of the network of a pair of parts.
 
     Attributes:
-        room (float64[2, num_constraints]): Weight of each part's vertices that may move.
-        max_degree: Sum of their nets, of each part.
-        max_pins: Larger nets are left out: the cut is then that of the other nets.
-        max_work: Nodes that a cut may look at, over nodes of the network.
+        room (float64[2, num_constraints]): Most weight of each part's vertices that may move.
+        max_degree: Most nets of each part's vertices that may move, added over the vertices.
+        max_pins: Nets with more pins are left out; the cut then ignores these nets.
+        max_work: Most nodes that a search for a cut may visit, over the nodes of the network.
     """
 
     room: Any
@@ -79,14 +82,14 @@ class Region(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def cut_nets_of_pairs(partner: Any, max_spread: int, state: Any) -> Any:
-    """Nets with pins in both parts of a pair, pair by pair.
+    """List the nets with pins in both parts of a pair, for several disjoint pairs.
 
     Parameters:
-        partner (int64[num_parts]): The other part of the pair; a part without one is its own.
+        partner (int64[num_parts]): The other part of a part's pair; the part itself without a pair.
         max_spread: Nets that touch more parts are left out.
 
     Returns:
-        ptr, nets: Nets of the pair whose smaller part is q: ``nets[ptr[q]:ptr[q + 1]]``.
+        ptr, nets: The pair with the smaller part q has the nets ``nets[ptr[q]:ptr[q + 1]]``.
     """
     num_parts = len(partner)
     ptr = np.zeros(num_parts + 2, dtype=np.int64)
@@ -103,7 +106,7 @@ def cut_nets_of_pairs(partner: Any, max_spread: int, state: Any) -> Any:
                 continue
             start, end = state.slot_ptr[e], last_slot(e, state)
             for k in range(start, end):
-                # `here[q] == e + 1` marks the parts of net e: nothing has to be cleared per net.
+                # `here[q] == e + 1` marks the parts of net e, so marks need no reset per net.
                 if state.count[k] > 0:
                     here[state.part[k]] = e + 1
             for k in range(start, end):
@@ -115,7 +118,7 @@ def cut_nets_of_pairs(partner: Any, max_spread: int, state: Any) -> Any:
                         found[ptr[q]] = e
                         ptr[q] += 1
         here[:] = 0
-    # Filling moved each start to the next one; shift them back.
+    # Filling has moved each offset to the next; shift the offsets back.
     for q in range(num_parts, 0, -1):
         ptr[q] = ptr[q - 1]
     ptr[0] = 0
@@ -124,13 +127,13 @@ def cut_nets_of_pairs(partner: Any, max_spread: int, state: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def adjacent_parts(max_spread: int, most: int, nets: Any, state: Any) -> Any:
-    """Pairs of parts that share nets, and the cost of these.
+    """List the pairs of parts that share nets, with the cost of the shared nets.
 
-    Nets that touch more than `max_spread` parts are left out.
+    Nets that touch more than `max_spread` parts are left out. The search ends after more than
+    `most` pairs.
 
     Returns:
-        one, two, cost : int64[num_pairs]: ``one < two``; ascending. Once there are more than
-            `most`, no others are looked for.
+        one, two, cost (int64[num_pairs]): Pairs with ``one < two``, ascending.
     """
     num_parts = len(state.sums)
     ptr = np.zeros(num_parts + 2, dtype=np.int64)
@@ -179,16 +182,16 @@ def adjacent_parts(max_spread: int, most: int, nets: Any, state: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def network_of(pair: Any, cut_nets: Any, region: Any, place: Any, nets: Any, state: Any) -> Any:
-    """The network around the boundary of a pair, and the cost of its nets that are cut at present.
+    """Build the network around the boundary of a pair of parts.
 
     Parameters:
-        pair: int64[2].
-        cut_nets (int32[m]): Nets with pins in both.
-        region: Region.
-        place (int32[num_vertices + num_nets]): Scratch: -1 throughout, before and after.
+        pair (int64[2]): The two parts.
+        cut_nets (int32[m]): Nets with pins in both parts.
+        region (Region): Bounds of the network.
+        place (int32[num_vertices + num_nets]): Scratch, -1 before and after.
 
     Returns:
-        CutNetwork; int, the cost of its nets that are cut at present.
+        CutNetwork; int, the cost of its nets that the present owners cut.
     """
     n, num_constraints = nets.weight.shape
     # Phase 1, the region: breadth first from the boundary of each part, until `region` is full.
@@ -205,7 +208,7 @@ def network_of(pair: Any, cut_nets: Any, region: Any, place: Any, nets: Any, sta
         weight = np.zeros(num_constraints, dtype=np.int64)
         degree = 0
         head = start - 1
-        while head < end:  # the boundary first, then what is behind each vertex
+        while head < end:  # first the cut nets, then the nets of each vertex in the queue
             first, last = 0, len(cut_nets)
             if head >= start:
                 first = nets.vertex_ptr[vertex[head]]
@@ -233,10 +236,9 @@ def network_of(pair: Any, cut_nets: Any, region: Any, place: Any, nets: Any, sta
                         end += 1
             head += 1
         for c in range(num_constraints):
-            # The terminal of a part weighs what is left of the part outside the region.
+            # The weight of a part's terminal is the weight of the part outside the region.
             stays[s, c] = state.sums[q, c] - weight[c]
     # Phase 2, the nets of the region, counted first so that the arrays are allocated once.
-    # its nets
     num_nets, num_pins = 0, 0
     for x in range(2, end):
         for a in range(nets.vertex_ptr[vertex[x]], nets.vertex_ptr[vertex[x] + 1]):
@@ -256,7 +258,7 @@ def network_of(pair: Any, cut_nets: Any, region: Any, place: Any, nets: Any, sta
             e = nets.nets[a]
             if place[n + e] < 0:
                 continue
-            # The mark goes as the net is written, so that each net is written once.
+            # Remove the mark when the net is written, so that each net is written once.
             place[n + e] = -1
             start = at
             stay_0, stay_1, in_0, in_1 = False, False, False, False
@@ -274,7 +276,7 @@ def network_of(pair: Any, cut_nets: Any, region: Any, place: Any, nets: Any, sta
                     stay_0 = True
                 else:
                     stay_1 = True
-            # A net with both terminals is cut whatever moves: it is left out.
+            # A net with both terminals is always cut: leave it out.
             if stay_0 and stay_1:
                 at = start
                 continue
@@ -317,27 +319,27 @@ def network_of(pair: Any, cut_nets: Any, region: Any, place: Any, nets: Any, sta
 
 
 class CutFlow(NamedTuple):
-    """A flow, and what is reached in its residual network from each terminal's side.
+    """A flow, and the nodes that each side reaches in the residual network.
 
-    Side 0 looks from the source along the arcs, side 1 from the target against them. Nodes of side
-    0 are the vertices, *in* of every net, *out* of every net; of side 1 the vertices, *out*, *in*:
-    so both sides walk from a vertex to the *near* node of a net, then to the *far* one.
+    Side 0 searches from the source along the arcs, side 1 from the target against the arcs. The
+    nodes of side 0 are numbered vertices, *in* of every net, *out* of every net; the nodes of side
+    1 are numbered vertices, *out*, *in*. So both sides walk from a vertex to the *near* node of a
+    net, then to the *far* node.
 
     Attributes:
-        sent (int64[2, num_pins]): What a pin sends into its net, and what it receives from it.
-        through (int64[m]): Flow of a net.
-        reached: bool[2, v + 2 m].
-        fixed (bool[2, v]): Vertices that belong to a side for good.
-        order (int32[2, v]): Vertices reached, in that order.
-        behind (int64[2, 2, v]): Heaps of the vertices next to the cut of a side, `FREE` and
-            `COSTLY`.
-        listed (bool[2, v]): Vertices that were put into them.
-        number (int64[2, 5]): How many vertices are reached, how many of these fixed, sizes of the
-            heaps, and whether all other vertices are listed.
-        work (int64[1]): Nodes that searches reached and augmenting paths went through.
-        weight (int64[2, num_constraints]): Of the vertices reached.
-        level, arc, queue, path, path_pin (int32[v + 2 m]): Scratch: levels and arcs are 0 between
-            calls.
+        sent (int64[2, num_pins]): Flow from a pin into its net, and flow from the net to the pin.
+        through (int64[m]): Flow through a net.
+        reached (bool[2, v + 2 m]): Whether a side reaches a node.
+        fixed (bool[2, v]): Whether a vertex belongs to a side for good.
+        order (int32[2, v]): The vertices that a side reaches, in order of the search.
+        behind (int64[2, 2, v]): Heaps of candidates next to a side's cut, `FREE` and `COSTLY`.
+        listed (bool[2, v]): Whether a vertex was put into a side's heaps.
+        number (int64[2, 5]): By side: number of vertices reached, number of these fixed, sizes of
+            the two heaps, and whether all other vertices are listed.
+        work (int64[1]): Nodes that searches reached and augmenting paths passed.
+        weight (int64[2, num_constraints]): Weight of the vertices that a side reaches.
+        level, arc, queue, path, path_pin, room (v + 2 m entries each): Scratch; levels and arcs are
+            0 between calls.
     """
 
     sent: Any
@@ -360,7 +362,7 @@ class CutFlow(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def no_flow(net: Any) -> Any:
-    """Nothing flows, and nothing is reached."""
+    """Make a flow of 0, where no node is reached."""
     v, m = len(net.vertex), len(net.cost)
     nodes = v + 2 * m
     return CutFlow(
@@ -385,17 +387,17 @@ def no_flow(net: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _levels(side: int, num: int, net: Any, flow: Any) -> Any:
-    """Breadth-first search from ``queue[:num]`` outside of what is reached.
+    """Search breadth first from ``queue[:num]``, through nodes that are not reached yet.
 
     Returns:
-        end, found: Nodes in the queue, and whether the other side's fixed vertices are among them;
-            then the search ends with their level.
+        end, found: Number of nodes in the queue, and whether fixed vertices of the other side are
+            among them. If so, the search ends with their level.
     """
     v, m = len(net.vertex), len(net.cost)
     near_flow, far_flow = flow.sent[side], flow.sent[1 - side]
     reached, level, queue, target = flow.reached[side], flow.level, flow.queue, flow.fixed[1 - side]
     head, end, last = 0, num, UNBOUNDED
-    # Level 0 means not seen; sources have level 1, and a step goes from level l to l + 1.
+    # Nodes that are not seen have level 0, sources have level 1; a step goes from l to l + 1.
     for k in range(num):
         level[queue[k]] = 1
     while head < end:
@@ -405,8 +407,8 @@ def _levels(side: int, num: int, net: Any, flow: Any) -> Any:
         if below > last:
             break
         if x < v:
-            # From a vertex into the near node of each of its nets, without bound, and into the far
-            # node against what the vertex receives from there.
+            # From a vertex to the near node of each of its nets, without bound, and to the far node
+            # against the flow that the vertex receives from there.
             for a in range(net.vertex_ptr[x], net.vertex_ptr[x + 1]):
                 k = net.pins_of[a]
                 y = v + net.net_of[k]
@@ -420,8 +422,8 @@ def _levels(side: int, num: int, net: Any, flow: Any) -> Any:
                     queue[end] = y
                     end += 1
             continue
-        # Between the two nodes of a net: near to far where the net has room, far to near
-        # against its flow.
+        # Between the two nodes of a net: near to far if the net has capacity left, far to near
+        # against the net's flow.
         near = x < v + m
         e = x - v if near else x - v - m
         y = x + m if near else x - m
@@ -431,7 +433,7 @@ def _levels(side: int, num: int, net: Any, flow: Any) -> Any:
                 level[y] = below
                 queue[end] = y
                 end += 1
-        # From the far node into any pin; from the near node against what a pin sends.
+        # From the far node to any pin; from the near node against the flow that a pin sends.
         for k in range(net.net_ptr[e], net.net_ptr[e + 1]):
             y = net.pins[k]
             if level[y] == 0 and not reached[y] and (not near or near_flow[k] > 0):
@@ -445,7 +447,7 @@ def _levels(side: int, num: int, net: Any, flow: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _push(side: int, length: int, amount: int, net: Any, flow: Any) -> int:
-    """Send an amount along ``path[:length]``; returns how much of the path still has room."""
+    """Send an amount along ``path[:length]``; return the length of the path up to a full arc."""
     v, m = len(net.vertex), len(net.cost)
     near_flow, far_flow, through = flow.sent[side], flow.sent[1 - side], flow.through
     path, path_pin, cost = flow.path, flow.path_pin, net.cost
@@ -453,8 +455,9 @@ def _push(side: int, length: int, amount: int, net: Any, flow: Any) -> int:
     for d in range(length - 1):
         x, y, k = path[d], path[d + 1], path_pin[d + 1]
         full = False
-        # Each branch is one kind of arc, forward or against its flow; `full`: no room is left.
-        # Only bounded arcs fill up. The walk goes on from the first full arc of the path.
+        # Each branch is one kind of arc, forward or against its flow. `full`: the arc has no
+        # capacity left, which only happens to bounded arcs. The search continues from the first
+        # full arc of the path.
         if x < v:
             if y < v + m:
                 near_flow[k] += amount
@@ -480,9 +483,9 @@ def _push(side: int, length: int, amount: int, net: Any, flow: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def _block(side: int, source: int, net: Any, flow: Any) -> Any:
-    """Augment along paths that lead a level down with every step, until there are none (Dinic).
+    """Augment along paths whose level rises by 1 with every step, until there are none (Dinic).
 
-    Written in one piece, since this is where most of the time goes.
+    Returns the flow added. The function is one piece, since most of the time is spent here.
     """
     v, m = len(net.vertex), len(net.cost)
     near_flow, far_flow, through = flow.sent[side], flow.sent[1 - side], flow.through
@@ -491,18 +494,18 @@ def _block(side: int, source: int, net: Any, flow: Any) -> Any:
     vertex_ptr, pins_of, net_of = net.vertex_ptr, net.pins_of, net.net_of
     net_ptr, pins = net.net_ptr, net.pins
     # Nodes are 0..v-1 vertices, v..v+m-1 near nodes, v+m..v+2m-1 far nodes of the m nets.
-    # `arc[x]` numbers the arcs of x that are known to lead nowhere. Arcs of a vertex are
-    # numbered two for every pin: `at >> 1` is the pin, `at & 1` is 0 for the near node of its
-    # net and 1 for the far one. Arcs of a net's node: 0 is its other node, then its pins.
-    # `room[d]`: the most that can flow along the first d arcs of the path.
+    # The first `arc[x]` arcs of x are known to lead nowhere. A vertex has two arcs for every pin:
+    # `at >> 1` is the pin, `at & 1` is 0 for the near node of the pin's net and 1 for the far
+    # node. A net's node has arc 0 to its other node, then an arc to every pin.
+    # `room[d]` is the most that can flow along the first d arcs of the path.
     total: Any = np.int64(0)
     path[0], length, room[0] = source, 1, UNBOUNDED
     steps = 0
     while length > 0:
         steps += 1
         x = path[length - 1]
-        # The path ends at a fixed vertex of the other side: send what fits, step back to the
-        # first arc that is full.
+        # If the path ends at a fixed vertex of the other side, send as much as fits, and step back
+        # to the first full arc.
         if x < v and target[x]:
             amount = room[length - 1]
             total += amount
@@ -560,8 +563,8 @@ def _block(side: int, source: int, net: Any, flow: Any) -> Any:
             path[length], path_pin[length] = y, k
             length += 1
         else:
-            # A dead end: remove it from the level graph and step back.
-            level[x] = -1  # leads nowhere
+            # x is a dead end: remove it from the level graph and step back.
+            level[x] = -1
             length -= 1
     flow.work[0] += steps
     return total
@@ -569,13 +572,12 @@ def _block(side: int, source: int, net: Any, flow: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def extend(side: int, num: int, bound: int, max_work: int, net: Any, flow: Any) -> Any:
-    """Augment from the vertices ``queue[:num]`` and reach what can then be reached from them.
+    """Augment the flow from the vertices ``queue[:num]``, then mark all nodes reached from there.
 
-    The search ends without that where the flow that is added exceeds `bound`, or ``flow.work``
-    exceeds `max_work`.
+    No node is marked if the added flow exceeds `bound`, or if ``flow.work`` exceeds `max_work`.
 
     Returns:
-        Flow added.
+        The flow added.
     """
     v, m = len(net.vertex), len(net.cost)
     total: Any = np.int64(0)
@@ -589,7 +591,7 @@ def extend(side: int, num: int, bound: int, max_work: int, net: Any, flow: Any) 
             x = flow.queue[k]
             flow.level[x] = 0
             flow.arc[x] = 0
-        # No path is left: the last search has reached all that can be reached.
+        # No path is left, and the last search has found all nodes that can be reached.
         if not found:
             break
         if total > bound or flow.work[0] > max_work:
@@ -603,7 +605,7 @@ def extend(side: int, num: int, bound: int, max_work: int, net: Any, flow: Any) 
             number[0] += 1
             for c in range(net.weight.shape[1]):
                 flow.weight[side, c] += net.weight[x, c]
-    # A net whose near node is reached and whose far node is not belongs to the cut: its other
+    # A net belongs to the cut if its near node is reached and its far node is not. The net's other
     # pins are candidates for piercing.
     for i in range(end):
         x = flow.queue[i]
@@ -615,15 +617,15 @@ def extend(side: int, num: int, bound: int, max_work: int, net: Any, flow: Any) 
 
 @njit(cache=True, nogil=True)
 def _list(side: int, x: int, net: Any, flow: Any) -> None:
-    """Put a vertex among the candidates of a side, vertices far from the boundary first."""
+    """Add a vertex to the candidates of a side; vertices far from the boundary come first."""
     if flow.reached[side, x] or flow.listed[side, x] or x < 2:
         return
     flow.listed[side, x] = True
     depth: Any = net.depth[x]
     depth = np.int64(min(depth, DEEPEST))
-    # A key packs three fields, the largest first: the depth, a random number of 20 bits, the
-    # vertex in 24 bits. Own vertices come first, from the deepest; then the other part's, from
-    # the shallowest.
+    # A key packs three fields, the most significant first: the depth, a random number of 20 bits,
+    # the vertex in 24 bits. Own vertices come first, the deepest first; then vertices of the other
+    # part, the shallowest first.
     key = DEEPEST + (depth if net.part[x] == side else -depth)
     key = (((key << 20) + _hash(x)) << 24) + x
     number = flow.number[side]
@@ -632,7 +634,7 @@ def _list(side: int, x: int, net: Any, flow: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _reach_again(side: int, net: Any, flow: Any) -> None:
-    """Search anew from the fixed vertices of a side, after the flow has changed."""
+    """Search again from the fixed vertices of a side, after the flow has changed."""
     number = flow.number[side]
     flow.reached[side, :] = False
     flow.listed[side, :] = False
@@ -642,7 +644,7 @@ def _reach_again(side: int, net: Any, flow: Any) -> None:
     for k in range(number[1]):
         flow.queue[k] = flow.order[side, k]
     extend(side, number[1], 0, UNBOUNDED, net, flow)
-    other = flow.number[1 - side]  # what was costly may be free now
+    other = flow.number[1 - side]  # candidates of the other side that were costly may be free now
     for k in range(other[2 + COSTLY]):
         key = flow.behind[1 - side, COSTLY, k]
         other[2 + FREE] = push(flow.behind[1 - side, FREE], other[2 + FREE], key)
@@ -651,18 +653,18 @@ def _reach_again(side: int, net: Any, flow: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _hash(x: int) -> int:
-    """A number below 2^20 that looks random."""
+    """A pseudo-random number below 2^20."""
     return ((x * 0x9E3779B1) >> 12) & 0xFFFFF
 
 
 @njit(cache=True, nogil=True)
 def _piercing(side: int, costly: bool, most: Any, net: Any, flow: Any) -> int:
-    """The vertex that a side takes in next; -1 where none may be.
+    """The vertex that a side takes in next; -1 if there is none.
 
-    `costly`: also one that the other side reaches, so that more must flow.
+    `costly`: whether the vertex may be one that the other side reaches, so that flow must grow.
     """
     number, reached, behind = flow.number[side], flow.reached[side], flow.behind[side]
-    # Round 1: vertices next to the cut. Round 2: all others, where no net of the cut leads on.
+    # Round 1: vertices next to the cut. Round 2, if there are none: all other vertices.
     for _ in range(2):
         for kind in range(1 + costly):
             while number[2 + kind] > 0:
@@ -670,12 +672,12 @@ def _piercing(side: int, costly: bool, most: Any, net: Any, flow: Any) -> int:
                 x = key & 0xFFFFFF
                 if reached[x] or flow.fixed[1 - side, x] or not _has_room(side, x, most, net, flow):
                     continue
-                # It lies on a path of the other side, so flow would grow: keep it for later.
+                # The other side reaches x, so flow would grow: keep x for later.
                 if kind == FREE and flow.reached[1 - side, x]:
                     number[2 + COSTLY] = push(behind[COSTLY], number[2 + COSTLY], key)
                     continue
                 return x
-        if number[4] == 0:  # what no net of the cut leads to, if anything
+        if number[4] == 0:  # list the vertices that no net of the cut leads to
             number[4] = 1
             flow.work[0] += len(net.vertex)
             for x in range(2, len(net.vertex)):
@@ -693,7 +695,7 @@ def _has_room(side: int, x: int, most: Any, net: Any, flow: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def _fullness(one: Any, whole: Any, side: int, most: Any) -> float:
-    """Largest weight over `most` where one side has weight `one`, and the other one the rest."""
+    """Largest ratio of weight to `most`, if `side` has weight `one` and the other side the rest."""
     full = 0.0
     for c in range(most.shape[1]):
         if whole[c] > 0:
@@ -704,7 +706,7 @@ def _fullness(one: Any, whole: Any, side: int, most: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _leaves_both(one: Any, whole: Any) -> bool:
-    """Whether neither side is without weight."""
+    """Whether both sides have weight, if one side has weight `one` of `whole`."""
     some, rest = False, False
     for c in range(len(whole)):
         some |= one[c] > 0
@@ -714,19 +716,20 @@ def _leaves_both(one: Any, whole: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def balanced_cut(most: Any, now: int, max_work: int, net: Any) -> Any:
-    """The smallest balanced cut that piercing finds, if it is better than the present one.
+    """Find the smallest balanced cut by piercing, if it is better than the present cut.
+
+    A cut is better if it costs fewer rows, or the same number with a better balance.
 
     Parameters:
-        most (float64[2, num_constraints]): Largest weights of the two parts.
+        most (float64[2, num_constraints]): Most weights of the two parts.
         now: Cost of the present cut.
-        max_work: Nodes looked at after which no more flow is looked for.
-        net: CutNetwork.
+        max_work: No more flow is searched after this number of visited nodes.
+        net (CutNetwork): The network.
 
     Returns:
-        moved (int32[k]): Vertices (of the network) that change sides; none where nothing is better:
-            fewer rows, or as many and a better balance.
-        cost (int): Of the cut that is found.
-        work (int): Nodes looked at.
+        moved (int32[k]): Vertices of the network that change sides; empty if no cut is better.
+        cost (int): Cost of the cut.
+        work (int): Number of visited nodes.
     """
     v = len(net.vertex)
     flow = no_flow(net)
@@ -749,10 +752,10 @@ def balanced_cut(most: Any, now: int, max_work: int, net: Any) -> Any:
         flow.number[side, 1] = 1
     best_side, best_number, best_cost = -1, np.int64(0), now
     best_full = _fullness(present, whole, 0, most)
-    # The piercing loop of FlowCutter. Both sides' cuts have the same cost: the vertices reached
-    # from source or target. Keep the best balanced one; then the lighter side takes in one
-    # vertex behind its cut and the flow grows, until the cost is above the present cut's, no
-    # vertex may be taken in, or the work is used up.
+    # The piercing loop of FlowCutter. The vertices reached from the source, and those reached from
+    # the target, give two cuts of the same cost. Keep the best balanced cut. Then the lighter side
+    # takes in one vertex behind its cut, and the flow grows. The loop ends when the cost is above
+    # the present cut's, when no vertex can be taken in, or when the work is used up.
     while True:
         for side in range(2):
             full = _fullness(flow.weight[side], whole, side, most)
@@ -760,7 +763,7 @@ def balanced_cut(most: Any, now: int, max_work: int, net: Any) -> Any:
             if full <= 1.0 and better and _leaves_both(flow.weight[side], whole):
                 best_side, best_number = side, flow.number[side, 0]
                 best_cost, best_full = cost, full
-        # The lighter side moves on: its cut is further from the balance that it must reach.
+        # The lighter side takes in the next vertex, since its cut is further from the balance.
         lighter, lightest = 0, np.inf
         for side in range(2):
             share = 0.0
@@ -769,18 +772,18 @@ def balanced_cut(most: Any, now: int, max_work: int, net: Any) -> Any:
             if share < lightest:
                 lighter, lightest = side, share
         side, pierced = lighter, -1
-        for _ in range(2):  # once a balanced cut is known, no larger one is looked for
+        for _ in range(2):  # once a balanced cut is known, larger cuts are not tried
             pierced = _piercing(side, best_side < 0, most, net, flow)
             if pierced >= 0:
                 break
             side = 1 - side
         if pierced < 0:
             break
-        # All that the side has reached is its own from now on.
+        # All vertices that the side has reached are fixed from now on.
         number = flow.number[side]
         for k in range(number[1], number[0]):
             flow.fixed[side, flow.order[side, k]] = True
-        flow.order[side, number[0]] = pierced  # `extend` puts it there
+        flow.order[side, number[0]] = pierced  # `extend` writes the same entry
         number[1] = number[0] + 1
         flow.fixed[side, pierced] = True
         flow.queue[0] = pierced
@@ -793,7 +796,7 @@ def balanced_cut(most: Any, now: int, max_work: int, net: Any) -> Any:
             _reach_again(1 - side, net, flow)
     if best_side < 0:
         return nothing, now, flow.work[0]
-    # Vertices that the best side had reached at its cut go there, all others to the other.
+    # Vertices that the best side had reached at its cut go to this side, all others to the other.
     goes = np.full(v, 1 - best_side, dtype=np.int8)
     for k in range(best_number):
         goes[flow.order[best_side, k]] = best_side
@@ -811,13 +814,13 @@ def split_pair(
     nets: Any,
     state: Any,
 ) -> Any:
-    """Vertices that the parts of a pair had better exchange: int32[k], and the work it took.
+    """Vertices that the parts of a pair should exchange, int32[k], and the work.
 
-    None where the vertices of the network have not moved since the pair was solved last.
+    There are none if no vertex of the network has moved since the pair was last solved.
     """
     net, now = network_of(pair, cut_nets, region, place, nets, state)
     moved_at, since = history
-    # The same network as last time has the same best cut: nothing to do.
+    # If the network is the same as last time, its best cut is the same: nothing to do.
     same = True
     for x in range(2, len(net.vertex)):
         same &= moved_at[net.vertex[x]] <= since
@@ -830,7 +833,7 @@ def split_pair(
 
 @njit(cache=True, nogil=True)
 def exchange_between(vertices: Any, one: int, two: int, nets: Any, state: Any) -> Any:
-    """Give vertices of either part to the other one; returns the rows saved."""
+    """Move each of these vertices from its part of the pair to the other; return the rows saved."""
     saved: Any = np.int64(0)
     for v in vertices:
         there = one if state.owner[v] == two else two

@@ -1,4 +1,4 @@
-"""A heap of whole numbers in an array, the largest on top."""
+"""A heap of whole numbers in an array, with the largest number on top."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from plancc.kernel import njit
 
 @njit(cache=True, nogil=True)
 def push(keys: Any, number: int, key: int) -> int:
-    """Add a key to the heap ``keys[:number]``; returns the new number."""
+    """Add a key to the heap ``keys[:number]``; return the new number of keys."""
     at = number
     # Move smaller keys down the path to the root, then put the key into the gap.
     while at > 0:
@@ -24,7 +24,7 @@ def push(keys: Any, number: int, key: int) -> int:
 
 @njit(cache=True, nogil=True)
 def pop(keys: Any, number: int) -> Any:
-    """Take the largest key from the heap ``keys[:number]``, which is not empty.
+    """Remove the largest key from the heap ``keys[:number]``, which is not empty.
 
     Returns:
         key, number: The new number of keys.

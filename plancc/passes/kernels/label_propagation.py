@@ -1,8 +1,8 @@
-"""Clusters with many edges inside, by label propagation, and the graph of the clusters.
+"""Kernels that cluster vertices by label propagation, and build the graph between clusters.
 
-What is walked are *links*: the vertices next to each vertex, with what every link costs. They stand
-in up to two lists, the columns of its row and the rows of its column, so that a directed matrix
-needs no third list with both together. A link that stands in both counts twice.
+A *link* leads from a vertex to a neighbour, and has a cost. The links of a vertex are in up to two
+lists, the columns of its row and the rows of its column, so that a directed matrix needs no merged
+list. A link in both lists counts twice.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from plancc.kernel import njit
 
 
 class ClusterLinks(NamedTuple):
-    """Who is next to whom; links of a vertex to itself count for nothing.
+    """The links of all vertices; links of a vertex to itself are ignored.
 
     Attributes:
-        ptr: int64[n + 1].
-        ends: int32[num_links].
-        cost: int64[num_links], or int64[0] where all cost 1.
-        other_ptr (int64[num_lists + 1]): A second list, all of whose links cost 1.
-        other_ends: int32[num_others].
-        other (int32[n], or int32[0]): Which list of the second kind is whose: -1 for none; empty:
-            there are none.
+        ptr (int64[n + 1]): Offsets of the first lists.
+        ends (int32[num_links]): Neighbours in the first lists.
+        cost (int64[num_links], or int64[0]): Costs of the links in the first lists; empty: 1.
+        other_ptr (int64[num_lists + 1]): Offsets of the second lists; all their links cost 1.
+        other_ends (int32[num_others]): Neighbours in the second lists.
+        other (int32[n], or int32[0]): Number of every vertex' second list, -1 for none; empty: no
+            vertex has a second list.
     """
 
     ptr: Any
@@ -39,20 +39,21 @@ class ClusterLinks(NamedTuple):
 def propagate(
     order: Any, heaviest: Any, links: ClusterLinks, weight: Any, load: Any, label: Any, score: Any
 ) -> int:
-    """Every vertex in `order` takes the label that most of its links lead to, if that has room.
+    """Give every vertex in `order` the label that most of its links lead to, if this has room.
 
-    Of labels with as many links the lightest is taken, and its own before any other.
+    Among labels with equally many links, the vertex' own label comes first, then the lightest.
 
     Parameters:
-        order: int64[n].
-        heaviest (int64[c]): What the vertices of one label may weigh.
-        weight: int64[n, c].
-        load (int64[n, c]): Weight of every label, kept up to date.
-        label (int32[n]): Changed.
-        score (int64[n]): All 0, before and after.
+        order (int64[n]): Vertices.
+        heaviest (int64[c]): Most weight of the vertices with one label.
+        links (ClusterLinks): Links of the vertices.
+        weight (int64[n, c]): Weights of the vertices.
+        load (int64[n, c]): Weight of every label; updated.
+        label (int32[n]): Label of every vertex; updated.
+        score (int64[n]): Scratch, 0 before and after.
 
     Returns:
-        How many vertices changed their label.
+        Number of vertices that changed their label.
     """
     seen = np.empty(len(label), dtype=np.int32)
     moved = 0
@@ -73,7 +74,7 @@ def best_label(
     v: int, at: int, heaviest: Any, links: ClusterLinks, weight: Any, load: Any, label: Any,
     score: Any, seen: Any,
 ) -> int:  # fmt: skip
-    """The label that most links of v lead to, if that has room; else its own.
+    """The label that most links of v lead to, among labels with room; else v's own label.
 
     `at`: the place of v in `links`; `seen`, int32[n], is scratch. See `propagate`.
     """
@@ -84,7 +85,7 @@ def best_label(
         there = seen[k]
         found = score[there]
         score[there] = 0
-        # its own label stays unless another has more links, or as many and less weight
+        # v keeps its label unless another label has more links
         if there == here or found < most:
             continue
         if found == most and (best == here or load[there, 0] >= load[best, 0]):
@@ -101,10 +102,10 @@ def best_label(
 def _add_scores(
     v: int, at: int, but: int, num: int, links: Any, label: Any, score: Any, seen: Any
 ) -> int:
-    """Add the links of v to the scores of the labels they lead to, which `seen` lists.
+    """Add the costs of v's links to the scores of the labels that they lead to; list these labels.
 
-    `at`: the place of v in `links`; links to v itself and to label `but` are left out (-1: none);
-    `num`: labels listed before. Returns the number of labels.
+    Links to v itself, and to label `but` (-1: no label), are ignored. `at` is the place of v in
+    `links`. ``seen[:num]`` has the labels listed before. Returns the new number of labels.
     """
     for k in range(links.ptr[at], links.ptr[at + 1]):
         u = links.ends[k]
@@ -130,7 +131,7 @@ def _add_scores(
 
 @njit(cache=True, nogil=True)
 def numbered(label: Any) -> int:
-    """Number the labels 0..m-1 as they come, in place; returns m."""
+    """Renumber labels to 0..m-1 in place, in order of first occurrence; return m."""
     number = np.full(len(label), -1, dtype=np.int32)
     count = 0
     for v in range(len(label)):
@@ -144,17 +145,18 @@ def numbered(label: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def between(num: int, most: int, links: ClusterLinks, label: Any) -> Any:
-    """Links between clusters: the graph whose vertices they are.
+    """Build the graph between clusters.
 
     Parameters:
         num: Number of clusters.
-        most: Links of clusters beyond which the graph is not made.
+        most: Most links of the graph; with more, the graph is not built.
+        links (ClusterLinks): Links of the vertices.
         label (int32[n]): Cluster of every vertex.
 
     Returns:
-        ptr: int64[num + 1]
-        ends (int32[num_links]): Empty if there are more than `most`.
-        cost: int64[num_links]
+        ptr (int64[num + 1]): Offsets of the clusters' links.
+        ends (int32[num_links]): Neighbours; empty if there are more than `most` links.
+        cost (int64[num_links]): Costs of the links.
     """
     start, members = members_of(num, label)
     ptr = count_between(start, members, links, label)
@@ -165,7 +167,7 @@ def between(num: int, most: int, links: ClusterLinks, label: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def members_of(num: int, label: Any) -> Any:
-    """Vertices by their cluster: int64[num + 1] offsets, int32[n]."""
+    """Sort vertices by cluster; return offsets int64[num + 1], and the vertices int32[n]."""
     start = np.zeros(num + 1, dtype=np.int64)
     for v in range(len(label)):
         start[label[v] + 1] += 1
@@ -182,7 +184,7 @@ def members_of(num: int, label: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def count_between(start: Any, members: Any, links: ClusterLinks, label: Any) -> Any:
-    """Where the links of every cluster to others begin: int64[num + 1]."""
+    """Offsets of every cluster's links to other clusters, int64[num + 1]."""
     num = len(start) - 1
     score, seen = np.zeros(num, dtype=np.int64), np.empty(num, dtype=np.int32)
     ptr = np.zeros(num + 1, dtype=np.int64)
@@ -190,7 +192,7 @@ def count_between(start: Any, members: Any, links: ClusterLinks, label: Any) -> 
         found = 0
         for k in range(start[c], start[c + 1]):
             found = _add_scores(-1, members[k], c, found, links, label, score, seen)
-        # only the touched scores are set back
+        # reset only the scores that were changed
         score[seen[:found]] = 0
         ptr[c + 1] = ptr[c] + found
     return ptr
@@ -200,12 +202,13 @@ def count_between(start: Any, members: Any, links: ClusterLinks, label: Any) -> 
 def links_between(
     chosen: Any, start: Any, members: Any, ptr: Any, links: ClusterLinks, label: Any
 ) -> Any:
-    """The links of some clusters to others: their ends, int32, and costs, int64.
+    """The links of some clusters to other clusters: ends, int32, and costs, int64.
 
     Parameters:
-        chosen (int64[k]): Clusters.
-        start, members: As of `members_of`, of the vertices that `links` are of.
-        ptr (int64[num + 1]): As of `count_between`.
+        chosen (int64[k]): The clusters.
+        start, members: Returned by `members_of`, for the vertices of `links`.
+        ptr (int64[num + 1]): Returned by `count_between`.
+        links (ClusterLinks): Links of the vertices.
         label (int32[n]): Cluster of every vertex.
     """
     num = len(start) - 1
@@ -227,9 +230,9 @@ def links_between(
 
 @njit(cache=True, nogil=True)
 def degrees(ptr: Any, ends: Any, other_ptr: Any, other_ends: Any, other: Any) -> Any:
-    """Neighbours of every vertex in both lists of `ClusterLinks`, each counted once: int64[n].
+    """Number of every vertex' distinct neighbours in both lists of `ClusterLinks`, int64[n].
 
-    Both lists are ascending.
+    Both lists must be ascending.
     """
     found = np.zeros(len(ptr) - 1, dtype=np.int64)
     for v in range(len(found)):
@@ -237,7 +240,7 @@ def degrees(ptr: Any, ends: Any, other_ptr: Any, other_ends: Any, other: Any) ->
         b, last = 0, 0
         if len(other) > 0 and other[v] >= 0:
             b, last = other_ptr[other[v]], other_ptr[other[v] + 1]
-        # A merge of two ascending lists; an end that stands in both counts once.
+        # Merge two ascending lists; a neighbour in both lists counts once.
         while a < end or b < last:
             if b >= last or (a < end and ends[a] < other_ends[b]):
                 u = ends[a]

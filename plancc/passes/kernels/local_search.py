@@ -1,9 +1,9 @@
-"""Localised k-way search with rollback: moves that cost volume at first, undone unless they pay.
+"""Local k-way search with rollback: moves may cost volume at first, and are undone unless they pay.
 
-Searches start from a few vertices of the boundary each and take the best move next to what they
-have moved, worse ones too; what follows the best moment of a search is undone. The localised
-multi-try FM of Sanders and Schulz (2011) and Akhremtsev, Sanders and Schulz (2017), with gains that
-are exact in the connectivity.
+Every search starts from a few vertices of the boundary. It repeatedly makes the best move next to
+the vertices that it has moved, even if the move costs volume. At the end, all moves after the best
+moment are undone. This is the localised multi-try FM of Sanders and Schulz (2011) and Akhremtsev,
+Sanders and Schulz (2017), with gains that are exact in the connectivity.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from plancc.passes.kernels.state import move, must_stay, pins_in
 from plancc.passes.kernels.volume import fits, rate
 
 OFFSET = 1 << 29
-"""Gains are told apart between plus and minus this."""
+"""Gains in keys are clipped to plus and minus this."""
 
 
 @njit(cache=True, nogil=True)
 def _best_move(v: int, limit: Any, scale: Any, nets: Any, state: Any, score: Any, seen: Any) -> Any:
-    """The part that v had best move to, and the rows that this saves; -1 where none has room.
+    """The best part for v to move to, and the rows saved; -1 if no part has room.
 
-    Of equal ones the lightest. No move takes the last weight out of a part.
+    Among equal parts, the lightest is taken. No move takes the last weight out of a part.
     """
     num, base = rate(v, nets, state, score, seen)
     here, alone = state.owner[v], must_stay(v, nets, state)
@@ -46,23 +46,24 @@ def _best_move(v: int, limit: Any, scale: Any, nets: Any, state: Any, score: Any
 
 @njit(cache=True, nogil=True)
 def _key(v: int, gain: Any) -> Any:
-    """Larger for a larger gain."""
+    """Key of a move in the heap; a larger gain has a larger key."""
     # A key packs the gain, shifted by OFFSET to be positive, above 32 bits of the vertex.
     return ((max(-OFFSET, min(OFFSET, gain)) + OFFSET) << 32) + v
 
 
 class Search(NamedTuple):
-    """Localised searches from the vertices of an order: how far they are, and scratch.
+    """The progress of local searches from the vertices of an order, and scratch.
 
     Attributes:
-        done (bool[num_vertices]): Vertices that were moved.
-        met (int64[num_vertices]): The move after which a vertex was rated last.
-        moved, came_from (int32[num_vertices]): Moves of the search in progress: the vertices, and
-            the parts that they left.
-        number (int64[6]): Vertices of the order that were searched from; all moves, undone ones
-            included; of the search in progress: keys in its heap, moves, moves up to its best
-            moment, rows saved.
-        rows (int64[2]): Rows saved by all searches that ended, and by the one in progress up to its
+        done (bool[num_vertices]): Whether a vertex was moved.
+        met (int64[num_vertices]): Number of the move after which a vertex was last rated.
+        moved, came_from (int32[num_vertices]): Moves of the present search: the vertices, and the
+            parts that the vertices left.
+        number (int64[6]): Counts, at the places `USED` (vertices of the order that were starts),
+            `TRIED` (all moves, with undone moves), and for the present search `KEYS` (keys in its
+            heap), `LENGTH` (moves), `BEST_LENGTH` (moves up to its best moment), `TOTAL` (rows
+            saved).
+        rows (int64[2]): Rows saved by all finished searches, and by the present search up to its
             best moment.
     """
 
@@ -80,7 +81,7 @@ USED, TRIED, KEYS, LENGTH, BEST_LENGTH, TOTAL = range(6)
 
 @njit(cache=True, nogil=True)
 def _listed(v: int, gain: Any, keys: Any, number: Any) -> Any:
-    """The heap, or a larger one, with a move of v."""
+    """Add a move of v to the heap; return the heap, or a larger copy if it was full."""
     if number[KEYS] == len(keys):
         keys = np.concatenate((keys, np.empty_like(keys)))
     number[KEYS] = push(keys, number[KEYS], _key(v, gain))
@@ -88,7 +89,7 @@ def _listed(v: int, gain: Any, keys: Any, number: Any) -> Any:
 
 
 def new_search(num_vertices: int) -> Search:
-    """Nothing has been searched yet."""
+    """Make the progress of a search that has not begun."""
     return Search(
         np.zeros(num_vertices, dtype=np.bool_),
         np.zeros(num_vertices, dtype=np.int64),
@@ -101,7 +102,7 @@ def new_search(num_vertices: int) -> Search:
 
 @njit(cache=True, nogil=True)
 def end_search(search: Any, nets: Any, state: Any) -> None:
-    """End the search in progress, if there is one: undo what follows its best moment."""
+    """End the present search, if there is one: undo all moves after its best moment."""
     number, rows = search.number, search.rows
     # Undo from the last move back to the best moment.
     for k in range(number[LENGTH] - 1, number[BEST_LENGTH] - 1, -1):
@@ -126,23 +127,23 @@ def local_search(
     nets: Any,
     state: Any,
 ) -> Any:
-    """Search from the vertices in `order`, `width` of them at a time.
+    """Search from the vertices in `order`; every search starts from the next `width` vertices.
 
-    A vertex moves at most once, undone moves included. Whoever wants no further call while a
-    search is in progress calls `end_search`.
+    A vertex moves at most once, even if the move is undone. A caller that stops while a search is
+    unfinished must call `end_search`.
 
     Parameters:
-        order: int64[m].
-        keys (int64[k]): Heap of the search in progress; anything at first.
-        patience: Moves since the best moment after which a search ends.
-        max_pins: Larger nets lead a search to no other vertex.
-        max_work: Nets and pins looked at, about, after which no further move is made. The next call
-            with the same `order` and `search` goes on there, so that the result does not depend on
-            it.
-        most: Moves, undone ones included, after which a search ends.
-        limit (float64[num_parts, num_constraints]): No move fills a part above it.
+        order (int64[m]): Vertices.
+        keys (int64[k]): Heap of the present search; any contents at first.
+        width: Vertices from which one search starts.
+        patience: A search ends after this many moves since its best moment.
+        max_pins: A search does not follow nets with more pins.
+        max_work: The call returns after visiting about this many nets and pins. The next call with
+            the same `order` and `search` continues, so the result does not depend on this number.
+        most: A search ends after this many moves, with undone moves.
+        limit (float64[num_parts, num_constraints]): No move may fill a part above this.
         scale (float64[num_parts]): See `plancc.models.limits.Bounds`.
-        search: Search.
+        search (Search): Progress; updated.
 
     Returns:
         keys, finished: `keys` or a larger heap; whether all searches have ended.
@@ -168,8 +169,8 @@ def local_search(
             q, gain = _best_move(v, limit, scale, nets, state, score, seen)
             if q < 0:
                 continue
-            # Gains in the heap may be old: rate again, and put back what has fallen.
-            if _key(v, gain) < key:  # less than it was
+            # Gains in the heap may be outdated: rate again, and put v back if its gain has fallen.
+            if _key(v, gain) < key:
                 number[KEYS] = push(keys, number[KEYS], _key(v, gain))
                 continue
             here = state.owner[v]
@@ -186,11 +187,11 @@ def local_search(
                 if nets.net_ptr[e + 1] - nets.net_ptr[e] > max_pins:
                     continue
                 if pins_in(e, here, state) > 1 and pins_in(e, q, state) > 2:
-                    continue  # its other pins gain what they gained before
+                    continue  # the gains of the net's other pins are unchanged
                 work += nets.net_ptr[e + 1] - nets.net_ptr[e]
                 for k in range(nets.net_ptr[e], nets.net_ptr[e + 1]):
                     u = nets.pins[k]
-                    # rate a vertex once per move, whatever the number of nets that it shares
+                    # rate a vertex once per move, even if it shares several nets
                     if done[u] or met[u] == number[TRIED]:
                         continue
                     met[u] = number[TRIED]
@@ -201,7 +202,7 @@ def local_search(
         end_search(search, nets, state)
         if number[USED] == len(order) or work > max_work:
             return keys, number[USED] == len(order)
-        # The next search begins at the next `width` vertices of the order.
+        # The next search starts from the next `width` vertices of the order.
         seeds = order[number[USED] : number[USED] + width]
         number[USED] += len(seeds)
         for v in seeds:

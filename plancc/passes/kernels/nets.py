@@ -1,4 +1,4 @@
-"""A hypergraph as the refinement walks it: pins of every net, and nets of every vertex."""
+"""`Nets`: a hypergraph for kernels, with the pins of every net and the nets of every vertex."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ class Nets(NamedTuple):
     """A hypergraph with its transpose; every net has at least two pins.
 
     Attributes:
-        net_ptr: int64[num_nets + 1].
-        pins: int32[num_pins].
-        cost (int64[num_nets]): Rows that travel to every part of the net except the one that owns
-            them.
-        source (int32[num_nets], or int32[0]): The vertex that those rows belong to, always a pin of
-            the net; needed for the traffic of single parts, not for the volume.
-        vertex_ptr: int64[num_vertices + 1].
+        net_ptr (int64[num_nets + 1]): Offsets of the nets' pins.
+        pins (int32[num_pins]): The pins of every net.
+        cost (int64[num_nets]): Number of rows that travel to every part of the net, except to the
+            owner's part.
+        source (int32[num_nets], or int32[0]): The vertex of these rows, always a pin of the net;
+            needed for the traffic of single parts, but not for the volume.
+        vertex_ptr (int64[num_vertices + 1]): Offsets of the vertices' nets.
         nets (int32[num_pins]): The nets of every vertex.
-        weight: int64[num_vertices, num_constraints].
-        size, size_at_vertex (int32[num_pins], or int32[0]): How many pins of the finest level a pin
-            stands for, in the order of `pins` and of `nets`; empty where only the volume is asked
-            for, which does not depend on it.
+        weight (int64[num_vertices, num_constraints]): Weights of the vertices.
+        size, size_at_vertex (int32[num_pins], or int32[0]): Number of pins of the finest level that
+            a pin stands for, in the order of `pins` and in the order of `nets`. Empty if only the
+            volume matters, which does not depend on sizes.
     """
 
     net_ptr: Any
@@ -40,9 +40,9 @@ class Nets(NamedTuple):
 
 
 def nets_of(problem: Hypergraph, sized: bool = False) -> Nets:
-    """The nets of a problem that have several pins; 4 bytes per pin beside those it holds.
+    """The nets of a problem with several pins; takes 4 more bytes per pin than the problem.
 
-    `sized`: with the sizes of the pins, which need 8 more.
+    `sized`: whether to add the sizes of the pins, which take 8 more bytes.
     """
     weight = problem.vertex_weights
     n = len(weight)
@@ -68,7 +68,7 @@ def nets_of(problem: Hypergraph, sized: bool = False) -> Nets:
 
 
 def without_transpose(nets: Nets) -> Nets:
-    """The same without the nets of the vertices: half the memory, for a level that waits."""
+    """The same nets without the nets of vertices: half the memory, for levels not in use."""
     none = np.empty(0, dtype=np.int32)
     return nets._replace(vertex_ptr=none.astype(np.int64), nets=none, size_at_vertex=none)
 
@@ -81,9 +81,10 @@ def with_transpose(nets: Nets) -> Nets:
 
 @njit(cache=True, nogil=True)
 def transpose(net_ptr: Any, pins: Any, size: Any, n: int) -> Any:
-    """The nets of every vertex: vertex_ptr int64[n + 1], nets int32[num_pins], sizes likewise.
+    """Transpose a CSR pattern: from the pins of every net to the nets of every vertex.
 
-    In other words the transpose of a CSR pattern; `size` may be any values, or empty.
+    `size` may be any values of the nonzeros, or empty. Returns offsets int64[n + 1], nets
+    int32[num_pins], and the values in the new order.
     """
     ptr = np.zeros(n + 1, dtype=np.int64)
     for pin in pins:
@@ -105,7 +106,7 @@ def transpose(net_ptr: Any, pins: Any, size: Any, n: int) -> Any:
 
 @njit(cache=True, nogil=True)
 def net_weights(nets: Any) -> Any:
-    """What the pins of every net weigh together: int64[num_nets, num_constraints]."""
+    """Total weight of the pins of every net, int64[num_nets, num_constraints]."""
     num_nets, num_constraints = len(nets.net_ptr) - 1, nets.weight.shape[1]
     total = np.zeros((num_nets, num_constraints), dtype=np.int64)
     for e in range(num_nets):

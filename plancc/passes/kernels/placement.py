@@ -1,4 +1,4 @@
-"""Parts for vertices that have none: where they cost the fewest rows."""
+"""A kernel that gives a part to vertices without one, at the cost of the fewest rows."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from plancc.passes.kernels.volume import fits, rate
 
 @njit(cache=True, nogil=True)
 def _lighter(q: int, other: int, state: Any, scale: Any) -> bool:
-    """Whether part q is the lighter one, by the first constraint."""
+    """Whether part q is lighter than part `other`, by the first constraint."""
     return state.sums[q, 0] * scale[q] < state.sums[other, 0] * scale[other]
 
 
 @njit(cache=True, nogil=True)
 def place(order: Any, nets: Any, state: Any, limit: Any, scale: Any) -> None:
-    """Move vertices out of the last part, which stands for no part at all.
+    """Move vertices out of the last part of the state, which stands for "no part".
 
-    Those that share nets with other parts go first, round by round: each to the part with room
-    where it saves most, of equal ones to the lightest. The others go where the least weight is.
+    Vertices that share nets with parts go first, round by round. Each goes to the part with room
+    that saves most; among equal parts, to the lightest. All other vertices go to the lightest part.
 
     Parameters:
         order (int64[m]): The vertices of the last part.
-        limit (float64[num_parts, num_constraints]): Of the parts but the last.
+        limit (float64[num_parts, num_constraints]): Limits of all parts except the last.
         scale (float64[num_parts]): See `plancc.models.limits.Bounds`.
     """
     nowhere = len(limit)
@@ -34,7 +34,7 @@ def place(order: Any, nets: Any, state: Any, limit: Any, scale: Any) -> None:
     seen = np.empty(nowhere + 1, dtype=np.int64)
     left, placed = len(order), 1
     pending = order.copy()
-    # A round places what has neighbours in parts; the rest waits until a round places none.
+    # A round places vertices with neighbours in parts. The others wait until a round places none.
     while left > 0:
         waiting = 0
         for k in range(left):
@@ -55,7 +55,7 @@ def place(order: Any, nets: Any, state: Any, limit: Any, scale: Any) -> None:
                 pending[waiting] = v
                 waiting += 1
                 continue
-            # No neighbour has room, or none is known: the lightest part.
+            # If no neighbouring part has room, or there is none, take the lightest part.
             if best < 0:
                 best = 0
                 for q in range(1, nowhere):

@@ -1,13 +1,14 @@
-"""The least split of a matrix for given owners: minimum vertex covers of bipartite graphs.
+"""Kernels that find the split of least volume for given owners, by minimum vertex covers.
 
-Nonzero (i, j) of two parts, P of row i and Q of column j, can be where row i is, which then needs
-column j, or where column j is, which then folds row i::
+Let part P own row i and part Q own row j of H. Nonzero (i, j) can be in P, which then needs row j,
+or in Q, which then folds row i. This gives a bipartite graph::
 
-    left vertex (i, Q): part Q has a partial sum of row i       one row moved each
-    right vertex (j, P): part P has column j                    one row moved each
+    left vertex (i, Q): part Q has a partial sum of row i       costs one moved row
+    right vertex (j, P): part P receives row j                  costs one moved row
 
-One edge for every such nonzero, and at least one of its ends is paid for: a vertex cover. The
-graphs of different pairs of parts share no vertex, so all are one graph.
+Every nonzero between parts is an edge, and at least one of its two vertices must be paid. So the
+paid vertices are a vertex cover. The graphs of different pairs of parts share no vertex, and are
+solved as one graph.
 """
 
 from __future__ import annotations
@@ -26,15 +27,14 @@ class Cut(NamedTuple):
     """The nonzeros between parts as a bipartite graph.
 
     Attributes:
-        at (int64[num_edges]): Place of every edge's nonzero in the CSR; edges of a left vertex are
-            neighbours.
+        at (int64[num_edges]): Place of every edge's nonzero in the CSR; edges are sorted by left
+            vertex.
         left_ptr (int64[num_left + 1]): Edges of left vertex x are ``left_ptr[x]:left_ptr[x + 1]``.
-        left, right (int32[num_edges]): Ends of every edge.
-        right_ptr: int64[num_right + 1].
-        right_edges (int64[num_edges]): Edges of right vertex y are
+        left, right (int32[num_edges]): Left and right vertex of every edge.
+        right_ptr, right_edges (int64[num_right + 1], int64[num_edges]): Edges of right vertex y are
             ``right_edges[right_ptr[y]:right_ptr[y + 1]]``.
-        left_parts, right_parts (int32[num_left, 2], int32[num_right, 2]): Part of the row and part
-            of the column, of all edges of a vertex.
+        left_parts, right_parts (int32[num_left, 2], int32[num_right, 2]): The part of the row and
+            the part of the column, which all edges of a vertex share.
     """
 
     at: Any
@@ -49,10 +49,10 @@ class Cut(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _groups(owner: Any, num_parts: int, ptr: Any, other: Any) -> Any:
-    """Number the pairs of a line (a row or a column) and a foreign part of its nonzeros.
+    """Number the pairs (line, foreign part of a nonzero in it), where a line is a row or a column.
 
-    `ptr`, `other`: CSR of the lines, and where their nonzeros have the other end. Returns the
-    number of every nonzero's pair, int32[nnz], -1 within a part, and how many pairs there are.
+    `ptr`, `other`: CSR of the lines, where `other` is the column or row of a nonzero. Returns the
+    pair of every nonzero, int32[nnz], -1 for nonzeros within a part, and the number of pairs.
     """
     number = np.empty(len(other), dtype=np.int32)
     last = np.full(num_parts, -1, dtype=np.int64)
@@ -75,7 +75,7 @@ def _groups(owner: Any, num_parts: int, ptr: Any, other: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def cut_of(indptr: Any, indices: Any, owner: Any, num_parts: int) -> Any:
-    """The `Cut` of a CSR pattern under owners int32[n]; about 50 bytes for every nonzero."""
+    """Build the `Cut` of a CSR pattern for the owners int32[n]; about 50 bytes per nonzero."""
     left, num_left = _groups(owner, num_parts, indptr, indices)
     column_ptr, rows, place = transpose(indptr, indices, np.arange(len(indices)), len(indptr) - 1)
     of_columns, num_right = _groups(owner, num_parts, column_ptr, rows)
@@ -91,7 +91,7 @@ def cut_of(indptr: Any, indices: Any, owner: Any, num_parts: int) -> Any:
             left_ptr[left[k] + 1] += 1
             right_ptr[right[k] + 1] += 1
     left_ptr, right_ptr = np.cumsum(left_ptr), np.cumsum(right_ptr)
-    # Edges in the order of rows are grouped by left vertex as they are written.
+    # Visit nonzeros row by row, and write each edge to the place of its left vertex.
     free = left_ptr[:-1].copy()
     at = np.empty(left_ptr[num_left], dtype=np.int64)
     left_end = np.empty(len(at), dtype=np.int32)
@@ -117,18 +117,19 @@ def cut_of(indptr: Any, indices: Any, owner: Any, num_parts: int) -> Any:
 
 
 def cover(cut: Cut) -> Any:
-    """Vertices of every minimum cover, and of at least one (Koenig; Dulmage, Mendelsohn).
+    """Find the vertices in every minimum vertex cover, and the choices that remain.
 
-    Every minimum cover holds the right vertices that alternating paths from free left vertices
-    reach, and the left vertices that such paths from free right ones reach, whatever the maximum
-    matching is. All others are matched and fall into connected components: of
-    each all left vertices are a choice, and all right ones are.
+    After Koenig, and Dulmage and Mendelsohn. With any maximum matching, every minimum cover has the
+    right vertices that alternating paths from free left vertices reach, and the left vertices that
+    such paths from free right vertices reach. All other vertices are matched, and form connected
+    components. For each component, a minimum cover has either all left vertices or all right
+    vertices.
 
     Returns:
-        left, right : bool[num_left], bool[num_right]: In every cover.
-        component (int32[num_left]): Component of every left vertex that may be chosen, or -1. A
-            right vertex has its mate's.
-        mate (int32[num_left]): Partner of every left vertex, or -1.
+        left, right (bool[num_left], bool[num_right]): Whether a vertex is in every minimum cover.
+        component (int32[num_left]): Component of every left vertex with a choice, or -1. A right
+            vertex is in the component of its mate.
+        mate (int32[num_left]): Matched right vertex of every left vertex, or -1.
     """
     num_left, num_right = len(cut.left_parts), len(cut.right_parts)
     edges = (np.ones(len(cut.at), np.bool_), cut.right, cut.left_ptr)
@@ -140,7 +141,7 @@ def cover(cut: Cut) -> Any:
     right = _reached(cut.left_ptr, cut.right, mate < 0, mate_right)
     left = _reached(cut.right_ptr, cut.left[cut.right_edges], mate_right < 0, mate)
 
-    # What no alternating path reaches is free to choose: join vertices whose edges force the
+    # Vertices that no alternating path reaches have a choice: join vertices whose edges force the
     # same choice.
     may = (mate >= 0) & ~left & ~right[mate]
     of_both = may[cut.left] & ~right[cut.right]
@@ -155,12 +156,12 @@ def cover(cut: Cut) -> Any:
 
 @njit(cache=True, nogil=True)
 def _reached(ptr: Any, ends: Any, starts: Any, mate: Any) -> Any:
-    """Ends that are reached from the starts by any edge, from there by the one to their mate.
+    """Vertices on the other side that alternating paths from the starts reach, bool[m].
 
     Parameters:
         ptr (int64[n + 1]): The edges of vertex x lead to ``ends[ptr[x]:ptr[x + 1]]``.
-        starts: bool[n].
-        mate (int32[m]): Of the ends.
+        starts (bool[n]): Whether a path may start at a vertex.
+        mate (int32[m]): Matched vertex of every vertex on the other side.
     """
     found, queue = np.zeros(len(mate), dtype=np.bool_), np.empty(len(starts), dtype=np.int64)
     tail = 0
@@ -176,7 +177,7 @@ def _reached(ptr: Any, ends: Any, starts: Any, mate: Any) -> Any:
             y = ends[k]
             if not found[y]:
                 found[y] = True
-                # go on from the mate: every second edge of an alternating path is in the matching
+                # continue from the mate: every second edge of an alternating path is matched
                 queue[tail] = mate[y]
                 tail += 1
     return found
@@ -184,23 +185,25 @@ def _reached(ptr: Any, ends: Any, starts: Any, mate: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def complete(cut, left, right, component, mate, own, scale):  # type: ignore[no-untyped-def]
-    """Choose a side of every component, so that the parts are even; changes `left` and `right`.
+    """Choose a side for every component, to balance the parts; changes `left` and `right`.
 
-    The larger components come first, each to the part that has less so far; then all once more.
+    The largest component chooses first. Each goes to the part with fewer nonzeros so far. Then all
+    components choose once more.
 
     Parameters:
-        cut: Cut.
-        left, right, component, mate: What `cover` answered.
-        own (int64[num_parts]): Nonzeros that the parts have beside the nonzeros of the cut.
-        scale (float64[num_parts]): Nonzeros of two parts are compared times this.
+        cut (Cut): The bipartite graph.
+        left, right, component, mate: The result of `cover`.
+        own (int64[num_parts]): Nonzeros of the parts outside the cut.
+        scale (float64[num_parts]): Mean capacity over the part's capacity; scales nonzeros before
+            parts are compared.
     """
     load, num = own.copy(), component.max() + 1 if len(component) > 0 else 0
     size = np.zeros(num, dtype=np.int64)
     parts = np.zeros((num, 2), dtype=np.int32)
     for e in range(len(cut.at)):
         x, y = cut.left[e], cut.right[e]
-        # A nonzero of a component goes where the component goes; others have their place, but for
-        # those that both ends pay for (`place` puts these).
+        # A nonzero of a component goes with the component. Other nonzeros have a fixed part, except
+        # if both ends are paid for (`place` assigns these).
         if component[x] >= 0 and not right[y]:
             size[component[x]] += 1
             parts[component[x]] = cut.left_parts[x]
@@ -213,7 +216,7 @@ def complete(cut, left, right, component, mate, own, scale):  # type: ignore[no-
         one, two = parts[c]
         side[c] = 1 if load[two] * scale[two] < load[one] * scale[one] else 0
         load[parts[c, side[c]]] += size[c]
-    # Once more: a component changes sides where that leaves the lighter part lighter still.
+    # Choose once more: a component changes sides if the lighter part then stays lighter.
     for c in order:
         here, there = parts[c, side[c]], parts[c, 1 - side[c]]
         if (load[there] + size[c]) * scale[there] < load[here] * scale[here]:
@@ -230,19 +233,19 @@ def complete(cut, left, right, component, mate, own, scale):  # type: ignore[no-
 
 @njit(cache=True, nogil=True)
 def place(cut: Any, left: Any, right: Any, load: Any, scale: Any) -> Any:
-    """Put every nonzero where it is paid for; those paid for at both ends where there is less.
+    """Assign every nonzero to an end that is paid for; if both are, to the lighter part.
 
     Parameters:
-        cut: Cut.
+        cut (Cut): The bipartite graph.
         left, right (bool[num_left], bool[num_right]): A vertex cover.
-        load (int64[num_parts]): Nonzeros that the parts have beside the cut's; changed.
-        scale (float64[num_parts]): Nonzeros of two parts are compared times this.
+        load (int64[num_parts]): Nonzeros of the parts outside the cut; changed.
+        scale (float64[num_parts]): See `complete`.
 
     Returns:
-        bool[num_edges]: Whether the nonzero is where its column is.
+        bool[num_edges]: Whether the nonzero goes with its column.
     """
     with_column = np.zeros(len(cut.at), dtype=np.bool_)
-    # First what has one place only, then what may be at either end.
+    # First the nonzeros with one end paid for, then those with a choice.
     for free in (False, True):
         for e in range(len(cut.at)):
             x, y = cut.left[e], cut.right[e]

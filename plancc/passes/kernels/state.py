@@ -1,4 +1,4 @@
-"""Owners, and how many pins every net has in every part, kept up to date move by move."""
+"""`State`: owners, and the number of pins of every net in every part, updated by every move."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from plancc.passes.kernels.nets import Nets
 
 
 class State(NamedTuple):
-    """A partition of `Nets`; everything but `slot_ptr` changes with every move.
+    """A partition of `Nets`; every array except `slot_ptr` changes with every move.
 
-    A net's slots hold the parts that it touches and its pins in each (the sum of their sizes, where
-    they have sizes). A net with fewer pins than
-    there are parts has a slot per pin; the first ``spread[e]`` are in use, in no order. Any other
-    net has a slot per part: slot q is part q, in use where its count is above 0::
+    The slots of a net hold the parts that it touches, and its number of pins in each (the sum of
+    the pins' sizes, if they have sizes). A net with fewer pins than there are parts has a slot per
+    pin; the first ``spread[e]`` slots are in use, in any order. Every other net has a slot per
+    part: slot q belongs to part q, and is in use if its count is above 0::
 
         5 parts     net of 3 pins in parts 4 4 1     net of 7 pins in parts 0 3 3 3 0 4 0
         part        4 1 .                            0 1 2 3 4
@@ -25,10 +25,10 @@ class State(NamedTuple):
         spread      2                                3
 
     Attributes:
-        owner: int32[num_vertices].
-        slot_ptr: int64[num_nets + 1].
-        part, count: int32[num_slots].
-        spread (int32[num_nets]): Connectivity.
+        owner (int32[num_vertices]): Part of every vertex.
+        slot_ptr (int64[num_nets + 1]): Offsets of the nets' slots.
+        part, count (int32[num_slots]): Part, and number of pins, of every slot.
+        spread (int32[num_nets]): Connectivity of every net.
         sums (int64[num_parts, num_constraints]): Weights of the parts.
     """
 
@@ -41,10 +41,10 @@ class State(NamedTuple):
 
 
 def state_of(nets: Nets, owner: Any, num_parts: int) -> State:
-    """Count the pins of a partition; `owner` is copied. 8 bytes per slot.
+    """Make the state of a partition from a copy of `owner`; takes 8 bytes per slot.
 
     Raises:
-        InputError: Owners of another number of vertices, or outside 0..num_parts-1.
+        InputError: If the number of owners is wrong, or an owner is outside 0..num_parts-1.
     """
     check_owners(owner, len(nets.weight), num_parts)
     size = np.minimum(np.diff(nets.net_ptr), num_parts)
@@ -88,13 +88,13 @@ def _count(nets: Any, owner: Any, slot_ptr: Any, num_parts: int) -> Any:
 
 
 def volume(nets: Nets, state: State) -> int:
-    """Rows moved: the sum over the nets of cost times (connectivity - 1)."""
+    """Number of rows moved: the sum over nets of cost times (connectivity - 1)."""
     return int(nets.cost @ (state.spread.astype(np.int64) - 1))
 
 
 @njit(cache=True, nogil=True)
 def boundary(nets: Any, state: Any) -> Any:
-    """Vertices of nets that touch several parts, ascending: int64."""
+    """Vertices on the boundary, which are pins of nets in several parts: int64[m], ascending."""
     found = np.zeros(len(state.owner), dtype=np.bool_)
     for e in range(len(state.spread)):
         if state.spread[e] > 1:
@@ -105,7 +105,7 @@ def boundary(nets: Any, state: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def must_stay(v: int, nets: Any, state: Any) -> bool:
-    """Whether v's part has no other weight."""
+    """Whether v has all the weight of its part."""
     here, alone = state.owner[v], True
     for c in range(nets.weight.shape[1]):
         alone &= state.sums[here, c] == nets.weight[v, c]
@@ -114,7 +114,7 @@ def must_stay(v: int, nets: Any, state: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def last_slot(e: int, state: Any) -> int:
-    """End of the slots of net e to be read; those with a count of 0 do not count."""
+    """End of the slots of net e that must be read; readers skip slots with a count of 0."""
     start = state.slot_ptr[e]
     dense = state.slot_ptr[e + 1] - start == len(state.sums)
     return start + (len(state.sums) if dense else state.spread[e])
@@ -126,7 +126,7 @@ def pins_in(e: int, q: int, state: Any) -> int:
     start = state.slot_ptr[e]
     if state.slot_ptr[e + 1] - start == len(state.sums):
         return state.count[start + q]
-    # a list of the parts that the net touches
+    # search the list of the parts that the net touches
     for k in range(start, start + state.spread[e]):
         if state.part[k] == q:
             return state.count[k]
@@ -135,7 +135,7 @@ def pins_in(e: int, q: int, state: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def move(v: int, there: int, nets: Any, state: Any) -> None:
-    """Give vertex v to part `there`, another than its own."""
+    """Move vertex v to part `there`, which is not its own part."""
     here = state.owner[v]
     num_parts, num_constraints = state.sums.shape
     sized = len(nets.size_at_vertex) > 0
@@ -147,14 +147,14 @@ def move(v: int, there: int, nets: Any, state: Any) -> None:
         e = nets.nets[a]
         size = nets.size_at_vertex[a] if sized else 1
         start = state.slot_ptr[e]
-        # A net with a slot for every part: its counts are found at once.
+        # A net with a slot for every part finds its counts at once.
         if state.slot_ptr[e + 1] - start == num_parts:
             state.count[start + here] -= size
             state.spread[e] -= state.count[start + here] == 0
             state.spread[e] += state.count[start + there] == 0
             state.count[start + there] += size
             continue
-        # Find both first: a net that only changes parts keeps its slot.
+        # Otherwise find the slots of both parts first.
         end = start + state.spread[e]
         new = start
         while new < end and state.part[new] != there:
@@ -163,7 +163,7 @@ def move(v: int, there: int, nets: Any, state: Any) -> None:
         while state.part[old] != here:
             old += 1
         state.count[old] -= size
-        # The net touches the new part already: count there, close the gap in the old slot.
+        # If the net touches the new part already, count there, and close a gap in the old slot.
         if new < end:
             state.count[new] += size
             if state.count[old] == 0:
@@ -171,7 +171,7 @@ def move(v: int, there: int, nets: Any, state: Any) -> None:
                 state.part[old] = state.part[end]
                 state.count[old] = state.count[end]
         else:
-            # It moves altogether and keeps its slot, or touches one part more.
+            # Otherwise the new part takes over an empty old slot, or gets a new slot.
             if state.count[old] == 0:
                 new = old
             else:

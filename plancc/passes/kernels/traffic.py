@@ -1,6 +1,6 @@
-"""Moves that lower the traffic of the busiest parts, or the number of messages.
+"""Kernels that lower the traffic of the busiest parts, or the number of messages.
 
-What a sweep minimises, beside the volume and the price of overweight parts of ``volume.py``::
+A sweep minimises the following, plus the volume and the price of overweight of ``volume.py``::
 
     sum over parts   pressure / 2 * (excess(sent side)^2 + excess(received side)^2)
     sum over pairs   fee(rows from q to m)
@@ -8,9 +8,10 @@ What a sweep minimises, beside the volume and the price of overweight parts of `
     side   = row * rows + message * messages        of one part, sent or received
     excess = max(0, side - ceiling)
 
-A fee that rises less and less with the rows of a message makes many small messages dearer than
-few large ones. Traffic and fees are followed exactly, move by move; only the choice of a move takes
-the fees of rows of one message, and the pressure on third parts, at their present prices.
+The fee grows more slowly with every row of a message, so that many small messages cost more than
+few large ones. Traffic and fees are updated exactly after every move. Only the choice of a move
+uses prices from before the move, for the fees of rows in one message and for the pressure on third
+parts.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ from plancc.passes.presets import MAX_FEES_READ
 
 
 class PairTraffic(NamedTuple):
-    """Traffic of every part under a `State`.
+    """Traffic of every part for a `State`.
 
     Attributes:
-        sent, received (int64[num_parts]): Rows.
-        messages_sent, messages_received (int64[num_parts]): Zero unless `pair` is kept.
-        pair (int32[steps, num_parts, num_parts], or int32[steps, 0, 0] where messages do not
-            matter): Rows from one part to another in every step; here there is one.
+        sent, received (int64[num_parts]): Rows that a part sends, and receives.
+        messages_sent, messages_received (int64[num_parts]): Messages that a part sends, and
+            receives; zero unless `pair` is kept.
+        pair (int32[steps, num_parts, num_parts], or int32[steps, 0, 0] if messages do not matter):
+            Rows from one part to another in every step; row partitions have one step.
     """
 
     sent: Any
@@ -48,8 +50,8 @@ class Tariff(NamedTuple):
     Attributes:
         row, message: Cost of one row, and of one message, at either end.
         ceiling, pressure: See the module.
-        fees (float64[m], m at least 1): What the first, second, ... row of a message costs; the
-            last is for all that follow.
+        fees (float64[m], m at least 1): Fee of the first, second, ... row of a message; the last
+            fee holds for all further rows.
     """
 
     row: float
@@ -60,7 +62,7 @@ class Tariff(NamedTuple):
 
 
 def no_traffic(num_parts: int, steps: int, with_pairs: bool) -> PairTraffic:
-    """No part sends anything."""
+    """Make the traffic of parts that send nothing."""
     side = num_parts if with_pairs else 0
     sent, received, messages_sent, messages_received = np.zeros((4, num_parts), dtype=np.int64)
     pair = np.zeros((steps, side, side), dtype=np.int32)
@@ -83,11 +85,11 @@ def _fill(nets: Any, state: Any, flow: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def add_rows(step: int, q: int, m: int, rows: int, flow: Any) -> None:
-    """`rows` more (or fewer) from part q to part m."""
+    """Add `rows` (may be negative) to the traffic from part q to part m."""
     flow.sent[q] += rows
     flow.received[m] += rows
     if flow.pair.shape[1] > 0:
-        # A message appears with its first row and goes with its last one.
+        # A message begins with its first row, and ends with the loss of its last row.
         before = flow.pair[step, q, m]
         flow.pair[step, q, m] = before + rows
         change = (before + rows > 0) - (before > 0)
@@ -97,7 +99,7 @@ def add_rows(step: int, q: int, m: int, rows: int, flow: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _send(e: int, q: int, rows: int, nets: Any, state: Any, flow: Any) -> None:
-    """The rows of net e from part q to all others that it touches."""
+    """Add `rows` of net e to the traffic from part q to all other parts that e touches."""
     for k in range(state.slot_ptr[e], last_slot(e, state)):
         if state.part[k] != q and state.count[k] > 0:
             add_rows(0, q, state.part[k], rows, flow)
@@ -105,18 +107,18 @@ def _send(e: int, q: int, rows: int, nets: Any, state: Any, flow: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def shift(v: int, there: int, nets: Any, state: Any, flow: Any) -> None:
-    """`move` that keeps the traffic up to date."""
+    """Move v to part `there`, and update the traffic."""
     here = state.owner[v]
     for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
         e = nets.nets[a]
         cost = nets.cost[e]
-        # The rows of an own net come from another part after the move: take all away, add all
-        # after the move.
+        # After the move, another part sends the rows of v's own nets: remove all their traffic
+        # here, and add all after the move.
         if nets.source[e] == v:
             _send(e, here, -cost, nets, state, flow)
             continue
-        # Another vertex sends this net: it stops sending to a part that loses its last pin,
-        # and begins sending to a part that gains its first.
+        # Another vertex is the source of this net. Its part stops sending to a part that loses the
+        # last pin, and starts sending to a part that gains the first pin.
         q = state.owner[nets.source[e]]
         if pins_in(e, here, state) == 1:
             add_rows(0, q, here, -cost, flow)
@@ -136,7 +138,7 @@ def _strain(side: float, tariff: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _sides(q: int, sent: int, received: int, flow: Any, tariff: Any) -> float:
-    """Strain of part q when it sends and receives more rows."""
+    """Strain of part q if it sends, and receives, this many more rows."""
     out = tariff.row * (flow.sent[q] + sent) + tariff.message * flow.messages_sent[q]
     into = tariff.row * (flow.received[q] + received)
     into += tariff.message * flow.messages_received[q]
@@ -145,7 +147,7 @@ def _sides(q: int, sent: int, received: int, flow: Any, tariff: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _row_price(q: int, flow: Any, tariff: Any) -> float:
-    """Cost of one more row sent by part q now: the row itself, and the strain."""
+    """Present cost of one more row sent by part q: the row itself, and the strain."""
     # the derivative of pressure / 2 * excess^2 by the rows
     out = tariff.row * flow.sent[q] + tariff.message * flow.messages_sent[q]
     return 1.0 + tariff.pressure * tariff.row * max(0.0, out - tariff.ceiling)
@@ -153,7 +155,7 @@ def _row_price(q: int, flow: Any, tariff: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _fee(q: int, m: int, more: int, flow: Any, tariff: Any) -> float:
-    """Fee of the next row from q to m (`more` 0), or of the last one (-1)."""
+    """Fee of one more row from q to m (`more` 0), or of the last row (`more` -1)."""
     at = flow.pair[0, q, m] + more
     return tariff.fees[max(0, min(at, len(tariff.fees) - 1))]
 
@@ -162,36 +164,36 @@ def _fee(q: int, m: int, more: int, flow: Any, tariff: Any) -> float:
 def sweep_traffic(  # type: ignore[no-untyped-def]
     order, nets, state, flow, tariff, bounds
 ):
-    """Move every vertex in `order` to the part where all costs together fall most, if any.
+    """Move every vertex in `order` to the part where the total cost falls most, if it falls.
 
-    With fees a vertex that needs rows of very many parts tries some of its parts only.
+    With fees, a vertex that needs rows of very many parts tries only some parts.
 
     Parameters:
-        order: int64[m].
-        bounds: plancc.models.limits.Bounds.
+        order (int64[m]): Vertices.
+        bounds (plancc.models.limits.Bounds): Targets, prices and caps of the parts' weights.
 
     Returns:
-        moved, evaluations
+        moved, evaluations: Vertices moved, and pairs of vertex and part whose gain was computed.
     """
     # Moving v from part `here` to part q saves, in rows at their prices,
     #
     # left - (needed - saved_rows[q]) + own_rows[q] - own_stay
     #
-    # left      rows that only v needs in `here`: they are sent no more
-    # needed    rows of others that v reads; q has saved_rows[q] of them already
+    # left      rows that only v needs in `here`: after the move nobody sends them
+    # needed    rows of other vertices that v reads; q has saved_rows[q] of them already
     # own_rows  rows of v that q receives: inside q they need no message
-    # own_stay  rows of v that other vertices of `here` read: `here` must receive them then
+    # own_stay  rows of v that other vertices of `here` read: `here` must then receive them
     #
     # The strain of both parts and the fees of all messages that change are added to this.
     num_parts = len(state.sums)
-    saved_rows = np.zeros(num_parts)  # at their prices: nets of v that touch the part already
-    known_rows = np.zeros(num_parts, dtype=np.int64)  # ... as rows
-    known_fees = np.zeros(num_parts)  # ... their fees
+    saved_rows = np.zeros(num_parts)  # price of the rows that v reads and the part has already
+    known_rows = np.zeros(num_parts, dtype=np.int64)  # number of these rows
+    known_fees = np.zeros(num_parts)  # fees of these rows
     own_rows = np.zeros(num_parts, dtype=np.int64)  # rows of v itself that the part receives
     touched = np.zeros(num_parts, dtype=np.bool_)
     seen = np.empty(num_parts, dtype=np.int64)
     receivers = np.empty(num_parts, dtype=np.int64)
-    from_part = np.zeros(num_parts, dtype=np.int64)  # rows that v needs, by their owner
+    from_part = np.zeros(num_parts, dtype=np.int64)  # rows that v needs, by the owner's part
     owners = np.empty(num_parts, dtype=np.int64)
     fees = flow.pair.shape[1] > 0
     moved, evaluations = 0, 0
@@ -204,7 +206,7 @@ def sweep_traffic(  # type: ignore[no-untyped-def]
         for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
             e = nets.nets[a]
             cost = nets.cost[e]
-            # Own nets carry the row of v to other parts; the others bring rows of part q0 to v.
+            # v's own nets carry the row of v to other parts; other nets bring rows of part q0.
             own = nets.source[e] == v
             q0 = state.owner[nets.source[e]]
             row_price = 0.0
@@ -256,13 +258,13 @@ def sweep_traffic(  # type: ignore[no-untyped-def]
                 if own_rows[seen[k]] > 0:
                     receivers[num_own] = seen[k]
                     num_own += 1
-        # A value with fees reads one fee for every owner and every receiver: try fewer parts, so
-        # that the fees read per vertex stay below a limit.
+        # A value with fees reads one fee for every owner and every receiver. Try fewer parts, so
+        # that a vertex reads at most `MAX_FEES_READ` fees.
         most = num if not fees else 1 + MAX_FEES_READ // (1 + num_owners + num_own)
         tried = 0
         best, best_value = -1, 1e-9
         for k in range(num):
-            # begin at another part for every vertex, so that a limit favours none
+            # begin at another part for every vertex, so that the limit favours no part
             q = seen[(k + v) % num]
             if alone or tried == most:
                 break
@@ -271,20 +273,20 @@ def sweep_traffic(  # type: ignore[no-untyped-def]
             tried += 1
             value = freed + left_price - (needed_price - saved_rows[q]) + own_rows[q] - own_stay
             value = value_in(v, q, value, nets, state, bounds)
-            # What q receives and sends more, once v is there.
+            # Rows that q receives and sends in addition after the move.
             received = needed - known_rows[q] - own_rows[q]
             sent = own_sent - own_rows[q] + own_stay
             value += _sides(q, 0, 0, flow, tariff)
             value -= _sides(q, sent, received, flow, tariff)
             if fees:
-                # Fees of the rows that v needs: their owners send to q now.
+                # Fees of the rows that v needs: after the move their owners send to q.
                 value += known_fees[q]
                 for i in range(num_owners):
                     q0 = owners[i]
                     if q0 != q:
                         value -= from_part[q0] * _fee(q0, q, 0, flow, tariff)
                 for i in range(num_own):
-                    # Fees of the row of v: q sends it in place of `here`.
+                    # Fees of v's own row: q sends it instead of `here`.
                     m = receivers[i]
                     value += own_rows[m] * _fee(here, m, -1, flow, tariff)
                     if m != q:
@@ -294,7 +296,7 @@ def sweep_traffic(  # type: ignore[no-untyped-def]
             if value > best_value:
                 best, best_value = q, value
         evaluations += tried
-        # Only the touched places are set back, whatever the number of parts.
+        # Reset only the touched places, so that the work does not depend on the number of parts.
         for i in range(num):
             q = seen[i]
             touched[q] = False

@@ -1,9 +1,10 @@
-"""Moves that lower the volume, with a price on overweight parts.
+"""Kernels that lower the volume, with a price on overweight parts.
 
-What a sweep minimises is ``volume + sum over parts and constraints of
-price / 2 * max(0, weight - target)^2``: low prices let parts grow while vertices find better
-places, high prices bring the balance back where that costs least volume. Counts must be of pins: on
-coarse levels of nets with sizes they are not, and these kernels must not be used.
+A sweep minimises ``volume + sum over parts and constraints of
+price / 2 * max(0, weight - target)^2``. With low prices, parts grow while vertices find better
+places. High prices restore the balance at the least cost in volume. Counts of a state must be
+numbers of pins. On coarse levels of nets with sizes they are sums of sizes, and these kernels must
+not be used.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ def penalty(weight: float, target: float, price: float) -> float:
 
 @njit(cache=True, nogil=True)
 def rate(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
-    """Rows that moving v to other parts saves, without any balance.
+    """Compute the rows that a move of v to each part saves, without regard to balance.
 
-    Fills ``seen[:num]`` with the parts that nets of v touch (v's own among them) and ``score`` of
-    each, to be set back to 0 by the caller. Moving v to part q gains ``base + score[q]`` rows,
-    ``base`` to a part that is not among them. Nets that touch every part tell none from the
-    others: their parts are listed only if v has no other cut nets.
+    Fills ``seen[:num]`` with the parts that nets of v touch (v's own part among them), and
+    ``score`` for each; the caller resets the scores to 0. A move of v to a seen part q saves
+    ``base + score[q]`` rows, to another part ``base`` rows. A net that touches every part does not
+    distinguish parts; its parts are listed only if v has no other cut nets.
 
     Returns:
-        num, base
+        num, base: Number of parts in `seen`, and the rows saved by a move to any other part.
     """
     here = state.owner[v]
     num_parts = len(state.sums)
@@ -46,16 +47,16 @@ def rate(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
         cost = nets.cost[e]
         spread = state.spread[e]
         if spread == num_parts:
-            base += cost  # touches every part: entering is free, and so it is among all of `seen`
-        # A move loses cost where the net does not touch q yet: -cost for all, and +cost in
-        # `score[q]` for parts that it touches.
+            base += cost  # the net touches every part, so entering any part costs nothing
+        # Entering a part that the net does not touch costs `cost`: subtract it for all parts, and
+        # add it back in `score[q]` for parts that the net touches.
         base -= cost
         if spread == 1:
             continue
         start = state.slot_ptr[e]
-        # A net with a slot for every part has its counts by part; others list their parts.
+        # A net with a slot for every part has its counts by part; other nets list their parts.
         if state.slot_ptr[e + 1] - start == num_parts:
-            # v is the last pin of its part: the part needs the row no longer.
+            # If v is the last pin of its part, the part no longer needs the row.
             if state.count[start + here] == 1:
                 base += cost
             if spread == num_parts:
@@ -93,7 +94,7 @@ def fits(v: int, q: int, nets: Any, state: Any, cap: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def lightens(v: int, q: int, nets: Any, state: Any, scale: Any) -> bool:
-    """Whether part q stays lighter, with v, than v's part is now: by the first constraint."""
+    """Whether part q with v is lighter than v's part is now, by the first constraint."""
     here = state.owner[v]
     after = (state.sums[q, 0] + nets.weight[v, 0]) * scale[q]
     return after < state.sums[here, 0] * scale[here]
@@ -101,14 +102,14 @@ def lightens(v: int, q: int, nets: Any, state: Any, scale: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def _add_where(cost: Any, count: Any, score: Any) -> None:
-    """Add `cost` to the scores of all parts whose `count` is above 0; LLVM vectorises it."""
+    """Add `cost` to the scores of all parts whose `count` is above 0; LLVM vectorises the loop."""
     for q in range(len(score)):
         score[q] += cost if count[q] > 0 else 0 * cost
 
 
 @njit(cache=True, nogil=True)
 def _count_above(least: Any, score: Any) -> int:
-    """Number of scores of at least `least`; LLVM vectorises it."""
+    """Number of scores of at least `least`; LLVM vectorises the loop."""
     found = 0
     for q in range(len(score)):
         found += score[q] >= least
@@ -117,17 +118,18 @@ def _count_above(least: Any, score: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def _score(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
-    """`rate`, quicker: parts are no longer listed once they are many.
+    """Compute the scores of `rate` faster, by giving up the list of parts if it gets long.
 
     Parameters:
-        score (int32[num_parts] or int64[num_parts]): All 0; the costs of v's nets together must
-            fit.
-        seen (int64[num_parts + 1], or int64[0]): Empty: parts are never listed.
+        score (int32[num_parts] or int64[num_parts]): All 0; the type must hold the sum of the costs
+            of v's nets.
+        seen (int64[num_parts + 1], or int64[0]): List of parts; if empty, parts are never listed.
 
     Returns:
-        num, base, everywhere: Number of parts in `seen`; -1: all parts whose score is above 0, or
-            all parts if `everywhere`, which says that every cut net of v touches every part; 0: v
-            has no cut net.
+        num: Number of parts in `seen`; 0 if v has no cut net. -1 if there is no list: the parts are
+            those with a score above 0, or all parts if `everywhere`.
+        base: See `rate`.
+        everywhere: Whether every cut net of v touches every part.
     """
     here = state.owner[v]
     num_parts = len(score)
@@ -150,7 +152,7 @@ def _score(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
             if spread == num_parts:
                 full = True
                 continue
-            # A net of many parts: adding to all scores at once is quicker than a list.
+            # For a net of many parts, adding to all scores at once is faster than a list.
             some, listing = True, False
             _add_where(score.dtype.type(cost), state.count[start:end], score)
             continue
@@ -160,7 +162,7 @@ def _score(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
         if listing:
             for k in range(start, end):
                 q = state.part[k]
-                # Written always, counted only at the first touch: no branch.
+                # Write the part always, but count it only at the first touch: no branch.
                 seen[num] = q
                 num += score[q] == 0
                 score[q] += step
@@ -170,9 +172,9 @@ def _score(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
         else:
             parts, at = state.part[start:end], 0
             for k in range(spread):
-                q = np.uint32(parts[k])  # no check for negative indices
+                q = np.uint32(parts[k])  # unsigned, so that no check for negative indices is made
                 score[q] += step
-                at = k if q == here else at  # no branch, hard to predict
+                at = k if q == here else at  # compiles without a branch, which mispredicts often
             if state.count[start + at] == 1:
                 base += cost
     if some:
@@ -182,8 +184,8 @@ def _score(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _first_of(tied: Any, v: int, nets: Any, state: Any, score: Any) -> int:
-    """The part among `tied` that `rate` lists first; their scores are set to -1."""
-    # The tie is broken as if the parts had been listed, so that both ways give the same plan.
+    """The part among `tied` that `rate` would list first; sets the scores of `tied` to -1."""
+    # So the tie is broken as if the parts had been listed, and both ways give the same plan.
     for k in range(len(tied)):
         score[tied[k]] = -1
     for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
@@ -203,7 +205,7 @@ def _first_of(tied: Any, v: int, nets: Any, state: Any, score: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def value_in(v: int, q: int, value: float, nets: Any, state: Any, bounds: Any) -> float:
-    """`value` less what the penalty rises when v enters part q."""
+    """`value` minus the rise of the penalty when v enters part q."""
     for c in range(bounds.target.shape[1]):
         w, full = nets.weight[v, c], state.sums[q, c]
         value -= penalty(full + w, bounds.target[q, c], bounds.price[q, c])
@@ -213,7 +215,7 @@ def value_in(v: int, q: int, value: float, nets: Any, state: Any, bounds: Any) -
 
 @njit(cache=True, nogil=True)
 def saving(v: int, nets: Any, state: Any, bounds: Any) -> Any:
-    """What the penalty falls when v leaves its part, and whether v must stay (`must_stay`)."""
+    """Fall of the penalty when v leaves its part, and whether v must stay (`must_stay`)."""
     here, saved = state.owner[v], 0.0
     for c in range(bounds.target.shape[1]):
         w, full = nets.weight[v, c], state.sums[here, c]
@@ -226,25 +228,26 @@ def saving(v: int, nets: Any, state: Any, bounds: Any) -> Any:
 def _choose(  # type: ignore[no-untyped-def]
     v, found, nets, state, bounds, highest, score, seen
 ):
-    """The best part for a vertex; sets its scores back to 0.
+    """Choose the best part for a vertex, and reset its scores to 0.
 
     Parameters:
-        v: int.
-        found (tuple): What `_score` returned; num is not 0.
-        highest (float): No part has a higher penalty.
+        v: The vertex.
+        found (tuple): The result of `_score`, where num is not 0.
+        highest (float): Upper bound of the penalties of all parts.
 
     Returns:
-        part, gain, evaluations: Part -1: v stays.
+        part, gain, evaluations: The part, -1 if v stays; the rows saved; the number of gains
+            computed.
     """
     num, base, everywhere = found
     here, num_parts = state.owner[v], len(score)
     saved, alone = saving(v, nets, state, bounds)
-    # Penalties only take from gain + saved, but for rounding: most parts need none.
+    # Apart from rounding, a penalty only lowers gain + saved, so most parts need no penalty.
     slack = PENALTY_ROUNDING * (abs(saved) + abs(base) + highest)
     best, best_gain, best_value, evaluations = -1, np.int64(0), 0.0, 0
     num_tied = 0
     if num >= 0:
-        # A part can win only if its rows reach `least`; the bound rises with the best value.
+        # A part can win only if its score is at least `least`, which rises with the best value.
         least = -slack - saved - base
         for k in range(num):
             q = seen[k]
@@ -258,7 +261,7 @@ def _choose(  # type: ignore[no-untyped-def]
                 least = max(least, value - slack - saved - base)
         evaluations = 0 if alone else num - 1
     elif not alone:
-        # Too many parts to list: skip strides in which no score reaches the bound.
+        # There are too many parts to list: skip strides in which no score reaches the bound.
         one = score.dtype.type(0 if everywhere else 1)
         evaluations = _count_above(one, score) - 1
         enough = score.dtype.type(np.ceil(max(float(one), -slack - saved - base)))
@@ -279,7 +282,7 @@ def _choose(  # type: ignore[no-untyped-def]
                 if value == best_value:
                     seen[num_tied] = q
                     num_tied += 1
-    # A move of value 0 counts only if it evens out the weights.
+    # A move of value 0 is made only if it improves the balance.
     stays = best < 0 or best_value < 0
     if not stays and num_tied > 1 and not everywhere:
         best = _first_of(seen[:num_tied], v, nets, state, score)
@@ -291,16 +294,16 @@ def _choose(  # type: ignore[no-untyped-def]
 
 
 def sweep(order: Any, nets: Any, state: Any, bounds: Any, threads: int = 1) -> Any:
-    """Move every vertex in `order` to the part where volume and penalty fall most, if any.
+    """Move every vertex in `order` to the part where volume plus penalty falls most, if it falls.
 
-    No move takes the last weight out of a part. Where there are many pins, the vertices of a block
-    choose their parts all at once, on as many threads as there are, and move one after the other:
-    whoever gains nothing by then chooses again. The moves are the same with any number of threads.
+    No move takes the last weight out of a part. If there are many pins, all vertices of a block
+    choose their parts at once, on all threads, and then move one after the other. A vertex whose
+    move has no gain by then chooses again. The moves are the same with any number of threads.
 
     Parameters:
-        order: int64[m].
-        bounds: plancc.models.limits.Bounds.
-        threads: int, default 1.
+        order (int64[m]): Vertices.
+        bounds (plancc.models.limits.Bounds): Targets, prices and caps of the parts' weights.
+        threads: Number of threads.
 
     Returns:
         moved, gained, evaluations: Vertices moved, rows saved, and pairs of vertex and part whose
@@ -316,7 +319,7 @@ def sweep(order: Any, nets: Any, state: Any, bounds: Any, threads: int = 1) -> A
     with ThreadPoolExecutor(threads) as pool:
         for block in np.array_split(np.arange(len(order)), BLOCKS):
             begin, end = int(block[0]), int(block[-1]) + 1
-            # Threads get about the same number of pins each.
+            # Give every thread about the same number of pins.
             goals = np.linspace(degree[begin], degree[end - 1], threads + 1)[1:-1]
             ends = [begin, *(begin + np.searchsorted(degree[begin:end], goals)), end]
             tasks = [
@@ -330,18 +333,20 @@ def sweep(order: Any, nets: Any, state: Any, bounds: Any, threads: int = 1) -> A
 
 
 def _score_type(nets: Any) -> Any:
-    """The smallest type that holds the costs of the nets of any vertex together."""
+    """The smallest integer type that holds the sum of the costs of any vertex' nets."""
     most = int(nets.cost.max(initial=0)) * int(np.diff(nets.vertex_ptr).max(initial=0))
     return np.int32 if most <= np.iinfo(np.int32).max else np.int64
 
 
 @njit(cache=True, nogil=True)
 def _sweep(order: Any, nets: Any, state: Any, bounds: Any, score: Any) -> Any:
-    """`sweep` with room for scores: 0, one per part."""
+    """Sweep on one thread, see `sweep`; `score` is scratch with a 0 per part."""
     num_parts, num_constraints = state.sums.shape
     seen = np.empty(num_parts + 1, dtype=np.int64)
     moved, gained, evaluations = 0, np.int64(0), 0
-    idle = np.full(num_parts, -1, dtype=np.int64)  # moves made when all parts were tried in vain
+    # `idle[q]`: number of moves made when a vertex in part q, whose cut nets touch every part, last
+    # tried all parts without success; `idle_base`, `idle_weight`: base and weight of this vertex
+    idle = np.full(num_parts, -1, dtype=np.int64)
     idle_base = np.zeros(num_parts, dtype=np.int64)
     idle_weight = np.zeros((num_parts, num_constraints), dtype=np.int64)
     highest = _highest(state, bounds)
@@ -351,7 +356,7 @@ def _sweep(order: Any, nets: Any, state: Any, bounds: Any, score: Any) -> Any:
         if num == 0:
             continue
         here = state.owner[v]
-        # Its cut nets touch every part: all parts gain the same, as they do for others like it.
+        # If v's cut nets touch every part, v gains as much as a vertex with equal base and weight.
         if everywhere and idle[here] == moved and idle_base[here] == base:
             same = True
             for c in range(num_constraints):
@@ -362,7 +367,7 @@ def _sweep(order: Any, nets: Any, state: Any, bounds: Any, score: Any) -> Any:
         evaluations += tried
         if best < 0:
             if everywhere:
-                # Nothing has moved since: such a vertex need not try again.
+                # Until the next move, such a vertex need not try again.
                 idle[here], idle_base[here] = moved, base
                 for c in range(num_constraints):
                     idle_weight[here, c] = nets.weight[v, c]
@@ -376,7 +381,7 @@ def _sweep(order: Any, nets: Any, state: Any, bounds: Any, score: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _choose_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score: Any) -> int:
-    """Write the best part of every vertex into `best`, -1 where it stays; returns evaluations."""
+    """Write the best part of every vertex into `best`, -1 if it stays; return the evaluations."""
     seen = np.empty(len(score) + 1, dtype=np.int64)
     highest, evaluations = _highest(state, bounds), 0
     for k in range(len(order)):
@@ -390,10 +395,10 @@ def _choose_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score
 
 @njit(cache=True, nogil=True)
 def _move_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score: Any) -> Any:
-    """Move vertices to the parts in `best`, or to others where these gain nothing any more.
+    """Move vertices to the parts in `best`, or to other parts if `best` has no gain any more.
 
     Returns:
-        moved, gained, evaluations
+        moved, gained, evaluations: See `sweep`.
     """
     seen = np.empty(len(score) + 1, dtype=np.int64)
     highest = _highest(state, bounds)
@@ -402,7 +407,7 @@ def _move_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score: 
         v, part = order[k], np.int64(best[k])
         if part < 0:
             continue
-        # Others of the block have moved since v chose: look again at the chosen part.
+        # Other vertices of the block have moved since v chose: rate the chosen part again.
         gain = gain_of(v, part, nets, state)
         saved, alone = saving(v, nets, state, bounds)
         evaluations += 1
@@ -413,7 +418,7 @@ def _move_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score: 
             or value < 0
             or (value == 0 and not lightens(v, part, nets, state, bounds.scale))
         ):
-            # The chosen part gains nothing any more: choose anew.
+            # The chosen part has no gain any more: choose again.
             found = _score(v, nets, state, score, seen)
             if found[0] == 0:
                 continue
@@ -430,11 +435,11 @@ def _move_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score: 
 
 @njit(cache=True, nogil=True)
 def gain_of(v: int, there: int, nets: Any, state: Any) -> Any:
-    """Rows that moving v to part `there` saves."""
+    """Number of rows saved by a move of v to part `there`."""
     here, gain = state.owner[v], np.int64(0)
     for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
         e = nets.nets[a]
-        # +cost where v is the last pin here, -cost where it is the first one there
+        # +cost if v is the last pin here, -cost if it becomes the first pin there
         gain += nets.cost[e] * (pins_in(e, here, state) == 1)
         gain -= nets.cost[e] * (pins_in(e, there, state) == 0)
     return gain
@@ -442,7 +447,7 @@ def gain_of(v: int, there: int, nets: Any, state: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _highest(state: Any, bounds: Any) -> float:
-    """The highest penalty of any part."""
+    """The highest penalty of all parts."""
     highest = 0.0
     for q in range(len(state.sums)):
         highest = max(highest, _penalties(q, state, bounds))
@@ -459,7 +464,7 @@ def _penalties(q: int, state: Any, bounds: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _overload(state: Any, q: int, v: int, sign: int, nets: Any, limit: Any) -> float:
-    """Overload of part q with v's weight added (sign 1), taken out (-1) or as it is (0)."""
+    """Overload of part q with v's weight added (sign 1), removed (-1) or unchanged (0)."""
     total = 0.0
     for c in range(limit.shape[1]):
         over = state.sums[q, c] + sign * nets.weight[v, c] - limit[q, c]
@@ -470,7 +475,7 @@ def _overload(state: Any, q: int, v: int, sign: int, nets: Any, limit: Any) -> f
 
 @njit(cache=True, nogil=True)
 def _relief_here(v: int, nets: Any, state: Any, limit: Any) -> float:
-    """Overload that v's part loses when v leaves it; 0 if v must stay."""
+    """Fall of the overload of v's part when v leaves; 0 if v must stay."""
     here = state.owner[v]
     if must_stay(v, nets, state):
         return 0.0
@@ -479,16 +484,17 @@ def _relief_here(v: int, nets: Any, state: Any, limit: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _burden(v: int, there: int, nets: Any, state: Any, limit: Any) -> float:
-    """Overload that part `there` gains when v enters it."""
+    """Rise of the overload of part `there` when v enters."""
     return _overload(state, there, v, 1, nets, limit) - _overload(state, there, v, 0, nets, limit)
 
 
 @njit(cache=True, nogil=True)
 def _best_relief(v: int, nets: Any, state: Any, limit: Any, score: Any, seen: Any) -> Any:
-    """The part to which v's move relieves its overweight part for the fewest rows.
+    """The part to which a move of v lowers the overload at the cost of the fewest rows.
 
     Returns:
-        part, rows, relieved: Part -1: no move lowers the overload.
+        part, rows, relieved: The part, -1 if no move lowers the overload; the rows that the move
+            costs; the fall of the overload.
     """
     here = state.owner[v]
     most = _relief_here(v, nets, state, limit)
@@ -499,14 +505,14 @@ def _best_relief(v: int, nets: Any, state: Any, limit: Any, score: Any, seen: An
     for k in range(num):
         q = seen[k]
         gain = base + score[q]
-        # scores are set back as they are read
+        # reset each score after reading it
         score[q] = 0
         if q == here or (best >= 0 and gain <= best_gain):
             continue
         relief = most - _burden(v, q, nets, state, limit)
         if relief > TINY * most:
             best, best_gain, best_relief = q, gain, relief
-    if best < 0:  # none that it has nets in: any part
+    if best < 0:  # no part that v's nets touch relieves: try all parts
         best_relief = TINY * most
         for q in range(len(state.sums)):
             if q != here:
@@ -521,9 +527,10 @@ def _best_relief(v: int, nets: Any, state: Any, limit: Any, score: Any, seen: An
 
 @njit(cache=True, nogil=True)
 def relief_costs(nets: Any, state: Any, limit: Any) -> Any:
-    """Rows that relieving an overweight part by each of its vertices costs, over what it relieves.
+    """Cost in rows, per relieved overload, of moving each vertex out of an overweight part.
 
-    float64[num_vertices]; inf for vertices of other parts and those whose moves relieve nothing.
+    float64[num_vertices]; inf for vertices of other parts, and for vertices whose moves relieve
+    nothing.
     """
     num_parts = len(state.sums)
     score = np.zeros(num_parts, dtype=np.int64)
@@ -533,14 +540,14 @@ def relief_costs(nets: Any, state: Any, limit: Any) -> Any:
         if _overload(state, state.owner[v], v, 0, nets, limit) > 0:
             q, rows, relieved = _best_relief(v, nets, state, limit, score, seen)
             if q >= 0:
-                # Cheap moves first: rows over relief; saved rows count more with more relief.
+                # Cheap moves come first: rows over relief, or rows times relief if rows are saved.
                 costs[v] = rows / relieved if rows > 0 else rows * relieved
     return costs
 
 
 @njit(cache=True, nogil=True)
 def relieve(order: Any, nets: Any, state: Any, limit: Any) -> int:
-    """Move vertices in `order` out of parts above `limit`; returns how many moved."""
+    """Move vertices in `order` out of parts above `limit`; return the number of moves."""
     num_parts = len(state.sums)
     score = np.zeros(num_parts, dtype=np.int64)
     seen = np.empty(num_parts, dtype=np.int64)

@@ -1,6 +1,6 @@
 """Process grids: broadcasts and reductions of Tripathy et al. 2020, and messages of needed rows.
 
-Every rank holds what `plancc.plan.grid` says. In the backward pass a broadcast becomes a reduction
+`plancc.plan.grid` says what every rank holds. In the backward pass a broadcast becomes a reduction
 to its root, and an all-gather a reduce-scatter. Pieces of A are broadcast in both directions.
 """
 
@@ -56,7 +56,7 @@ class BlockRowScheduler(GridScheduler):
         self._chunk = np.array([grid.chunk(part) for part in range(grid.num_parts)])
         column = self._chunk[tables.expand.source, None]  # process column of the sender's chunk
         self._pairs = pairs_in(column, tables.expand, grid.columns) if grid.sparse else None
-        self._rounds = _column_rounds(tables.rows, self._chunk, grid.columns)
+        self._rounds = _rounds(tables.rows, self._chunk, grid.columns)
         stages = np.bincount(self._chunk, minlength=grid.columns)
         self._calls = 1 if grid.sparse else np.tile(stages, grid.rows)
 
@@ -256,9 +256,7 @@ def _fiber_rows(rows: Int64Array, grid: Grid) -> Int64Array:
     return np.repeat(rows.reshape(grid.rows, grid.layers), grid.columns, axis=0)
 
 
-def _column_rounds(
-    rows: Int64Array, chunk: Int64Array, columns: int
-) -> tuple[Int64Array, Int64Array]:
+def _rounds(rows: Int64Array, chunk: Int64Array, columns: int) -> tuple[Int64Array, Int64Array]:
     """Return rows and roots of process columns' broadcasts: int64[rounds, columns], 0 at end."""
     parts = np.bincount(chunk, minlength=columns)
     place = np.arange(len(chunk)) - np.repeat(np.cumsum(parts) - parts, parts)

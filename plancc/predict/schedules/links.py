@@ -1,7 +1,7 @@
 """Links of an epoch: the rows and numbers that travel for them, and the work of the decoder.
 
-Negatives are those of epoch 0, drawn as a run with the same seed draws them, so that the epoch's
-words are exact. Other epochs move about as many words.
+Negatives are drawn as a run with the same seed draws them in epoch 0, so that its words are exact.
+Other epochs move about as many words.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def tables_of_owners(
 
     Parameters:
         owners: Owners; only of rows if there is a grid.
-        num_parts: Number of parts, of the grid if there is one.
+        num_parts: Number of parts; with a grid, the number of its parts.
         grid: Process grid. In grids that are not square, pieces are smaller than blocks; then
             `Tables.blocks` takes a block's rows in the order of their vertices, whereas a plan has
             rows without a halo first.

@@ -182,7 +182,7 @@ def _check_grid(grid: Grid, options: TrainOptions, wanted: list[str]) -> None:
         )
     if grid.layout == "grid" and options.row_order not in ("auto", "none"):
         raise InputError(
-            f"{options.setting('row_order')}: rows of a plan of grid '{grid}' stay in plan order"
+            f"{options.setting('row_order')}: a plan of grid '{grid}' has plan order; leave it out"
         )
     if options.aggregator == "max":
         wanted.append("`aggregator` max")

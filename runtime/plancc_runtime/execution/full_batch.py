@@ -103,7 +103,7 @@ class FullBatch(Execution):
             return replace(live, graphs=graphs)
         first = _local(live.graphs)[0]
         x = self._columns.kept(samples[first].received)
-        return replace(live, graphs=[graphs[0].at_hand(), *graphs[1:]], x=x)
+        return replace(live, graphs=[graphs[0].with_halo(), *graphs[1:]], x=x)
 
     def figures(self, network: Network) -> Figures | None:
         figures = figures_of(network, self._passes, self._whole, self._training, self._transport)
@@ -128,9 +128,10 @@ class FullBatch(Execution):
         return Columns(own, self._halo_features(own))
 
     def _halo_features(self, own: Tensor) -> Tensor:
-        """Return the features of halo rows, given those of own rows: Tensor[num_halo, width].
+        """Return the features of halo rows: Tensor[num_halo, width]. Collective.
 
-        Collective.
+        Parameters:
+            own: Features of own rows.
         """
         graph = _local(self._training.graphs)[0]
         with torch.no_grad():
@@ -200,7 +201,7 @@ class Columns:
 
     def __init__(self, own: Tensor, halo: Tensor) -> None:
         self._own, self._halo = own, halo
-        self._held = own  # grows with the halo rows that are kept
+        self._held = own  # memory of the result; it grows with the number of kept halo rows
 
     def kept(self, received: BoolArray) -> Tensor:
         """Return the features of a sample's columns: Tensor[num_columns, width].

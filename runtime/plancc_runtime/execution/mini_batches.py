@@ -65,13 +65,15 @@ way has made; turns of both ways together."""
 
 @dataclass(frozen=True, eq=False)
 class BatchShare:
-    """A rank's share of a mini-batch, as layers take it.
+    """A rank's share of a mini-batch, in the form that layers take.
 
     Attributes:
-        x, fixed: As of `View`; the cache's features of halo rows are behind those of the inputs
-            unless these are all rows of the slice. None: they are not fetched yet.
-        graphs: One per layer.
-        words_drawn, words_fetched: That this rank sent to draw it, and for its features.
+        local: The share of the slice.
+        x, fixed: Features and fixed part, as in `View`. Features of halo rows from the cache follow
+            those of the inputs, unless all rows of the slice are inputs. None: not fetched yet.
+        graphs: Graph of every layer.
+        words_drawn, words_fetched: Words that this rank sent to draw the batch, and to fetch its
+            features.
     """
 
     local: LocalBatch
@@ -86,13 +88,13 @@ class UnderWay:
     """A share of a batch that is made in rounds of messages, while other work is done.
 
     Parameters:
-        number: Of the batch.
-        rounds: The first is begun at once.
-        traffic: Of this rank.
-        timed: Gives a block around every round.
+        number: Number of the batch in the run, from 0.
+        rounds: Rounds that make the share; the first round starts at once.
+        traffic: Traffic of this rank.
+        timed: Returns a context for every round, which measures its time.
 
     Attributes:
-        words (int): That this rank has sent in the rounds.
+        words (int): Words that this rank has sent in the rounds.
     """
 
     def __init__(
@@ -108,7 +110,7 @@ class UnderWay:
         self.go_on()
 
     def go_on(self) -> None:
-        """End a round, and begin the next. Collective."""
+        """End a round, and start the next round. Collective."""
         if self._share is None:
             before = self._traffic.words_sent
             try:
@@ -119,7 +121,7 @@ class UnderWay:
             self.words += self._traffic.words_sent - before
 
     def end(self) -> BatchShare:
-        """Go through the rounds that are left. Collective."""
+        """Run the remaining rounds, and return the share. Collective."""
         while self._share is None:
             self.go_on()
         return self._share
@@ -130,10 +132,10 @@ class FeatureCache:
     """Features of halo rows that are kept from step to step.
 
     Attributes:
-        kept (bool[num_halo]): Which halo rows of the slice they are.
-        of_others (bool[sent rows]): Which of the slice's sent rows their receivers keep.
-        place (int64[num_halo]): Where a halo row that is kept stands in `rows`; others: anywhere.
-        rows: Tensor[kept rows, width].
+        kept (bool[num_halo]): Whether each halo row of the slice is kept.
+        of_others (bool[sent rows]): Whether the receiver of each sent row of the slice keeps it.
+        place (int64[num_halo]): Place of every kept halo row in `rows`; undefined for other rows.
+        rows (Tensor[kept rows, width]): Features of the kept halo rows.
         whole: Whether all ranks keep all of their halo rows.
     """
 
@@ -145,13 +147,13 @@ class FeatureCache:
 
 
 class MiniBatches(FullBatch):
-    """Epochs in mini-batches; parameters as of `choice.execution_of`."""
+    """Epochs in mini-batches. The parameters are those of `choice.execution_of`."""
 
     def __init__(
         self, task: LearningTask, part: Part, data: LocalData, resources: Resources, drawn: Drawn
     ) -> None:
         options = task.options
-        if not task.model(options.model).reads_values:  # picked by steps
+        if not task.model(options.model).reads_values:  # no step then copies values
             part = replace(part, value=np.broadcast_to(np.float64(1), len(part.column)))
         super().__init__(task, part, data, resources)
         self.sampler, self.steps_per_epoch = str(drawn.sampler), drawn.per_epoch
@@ -167,15 +169,15 @@ class MiniBatches(FullBatch):
         self._cache: FeatureCache | None = None
         self._mapped: Tensor | None = None  # features that stay in the plan's file
         self._drawing: UnderWay | None = None
-        self._fetching: UnderWay | None = None  # the features of the batch before
+        self._fetching: UnderWay | None = None  # the batch before `_drawing`
         self._thread: ThreadPoolExecutor | None = None
         self._threads = torch.get_num_threads()  # of a step
         self._tried: tuple[list[float], list[float]] | None = None  # seconds of steps, by `_thread`
         self._ahead = resources.overlap and self._transport.size > 1
         self._fixed_of: Callable[[LayerGraph, Tensor], Tensor] | None = None
-        self._coefficients: list[list[str]] = []  # of the products of every layer
+        self._coefficients: list[list[str]] = []  # coefficients of every layer's products
         self._in_place = False  # whether all rows of the slice are inputs of the first block
-        self._reads_outputs = False  # whether it reads own outputs alone beside what is fixed
+        self._reads_outputs = False  # whether layer 1 reads only own outputs and its fixed part
 
     def _start_thread(self) -> None:
         """Make batches beside steps if a core is free for that, or try whether to. Collective."""
@@ -250,20 +252,21 @@ class MiniBatches(FullBatch):
         view = super().whole()
         if self._mapped is None:
             return view
-        return_memory()  # of steps: an evaluation holds outputs of all rows
+        return_memory()  # memory of steps: an evaluation holds outputs of all rows
         return replace(view, x=self._mapped.to(self._type))
 
     def _room(self, data: LocalData) -> int:
-        """Bytes for a cache of features."""
+        """Return the number of bytes for the cache of features."""
         if self._options.feature_cache is not None:
             return self._options.feature_cache
         size = data.features.numel() * self._type.itemsize
         return max(int(SHARE_OF_OWN * size), LEAST_CACHE)
 
     def _kept(self, data: LocalData) -> BoolArray | None:
-        """Halo rows whose features have room here; None if there is none on any rank. Collective.
+        """Choose the halo rows whose features are cached: bool[num_halo]. Collective.
 
-        Those that the first `COUNTED` steps use most come first.
+        The rows that the first `COUNTED` steps use most come first. None if no rank has memory for
+        a row.
         """
         number = len(self._draws.halo)
         size = data.features.shape[1] * self._type.itemsize
@@ -275,20 +278,20 @@ class MiniBatches(FullBatch):
         if halo_rows and not kept_rows:
             self.off["constant"] = (
                 f"features of halo rows take up to {num_bytes / 2**20:,.1f} MiB on a rank, and "
-                "`feature_cache` has no room for one of them"
+                "`feature_cache` has no room for a single row"
             )
             return None
         return kept
 
     def _uses(self) -> Int64Array:
-        """In how many of the first steps every halo row is used: int64[num_halo]. Collective."""
+        """Count the first steps that use every halo row: int64[num_halo]. Collective."""
         uses = np.zeros(len(self._draws.halo), np.int64)
         for number in range(min(COUNTED, self.steps_per_epoch * self._options.epochs)):
             uses[finished(self._draws.share(number)).halos[0]] += 1
         return uses
 
     def _filled(self, kept: BoolArray, features: Tensor) -> FeatureCache:
-        """The features of halo rows that are kept, and who has them. Collective."""
+        """Fetch the features of the kept halo rows, and return their cache. Collective."""
         expand = self._block.expand
         of_others = send_numbers(expand.reversed(), kept, self._transport)
         exchange = expand.keep(of_others, kept)
@@ -297,7 +300,7 @@ class MiniBatches(FullBatch):
         return FeatureCache(kept, of_others, place, rows, whole)
 
     def _fetched(self, exchange: Exchange, x: Tensor) -> Rounds[Tensor]:
-        """The halo rows of x in an exchange of this rank. Collective."""
+        """Fetch the halo rows of x in an exchange of this rank. Collective."""
         halo = Halo(exchange, len(x), self._resources)
         buffers = halo.buffers(x.shape[1])
         halo.send_rows(x.to(self._resources.dtype).contiguous(), buffers)
@@ -305,12 +308,12 @@ class MiniBatches(FullBatch):
         return halo.take(buffers).to(self._type)
 
     def _with_features(self, share: BatchShare, features: Tensor) -> Rounds[BatchShare]:
-        """The share with its features, and what is fixed with them. Collective."""
+        """Return the share with its features and the first layer's fixed part. Collective."""
         if share.x is not None:
             return share
         x, halo = yield from self._features_of(share, features)
         first, *others = share.graphs
-        graph = first if self._cache is None else first.at_hand(halo)
+        graph = first if self._cache is None else first.with_halo(halo)
         with self._clock("dense"):
             fixed = None if self._fixed_of is None else self._fixed_of(graph, x)
             block = share.local.blocks[0]
@@ -322,9 +325,10 @@ class MiniBatches(FullBatch):
     def _features_of(
         self, share: BatchShare, features: Tensor
     ) -> Rounds[tuple[Tensor, Tensor | None]]:
-        """`View.x` of a batch, and features of halo rows apart, from the cache or fetched.
+        """Return `View.x` of a batch, and separately features of halo rows, or None. Collective.
 
-        Collective.
+        Features of halo rows come from the cache, or are fetched. They are None if `View.x` has
+        them, or if there is no cache.
         """
         cache = self._cache
         own = features if self._in_place else rows_of(features, share.local.inputs).to(self._type)
@@ -343,7 +347,7 @@ class MiniBatches(FullBatch):
         return torch.cat([own, rows], out=out), None
 
     def _share(self, number: int, features: Tensor) -> BatchShare:
-        """This rank's share of a batch; those behind it are begun. Collective."""
+        """Return this rank's share of a batch, and start the next batches. Collective."""
         fetching, self._fetching = self._fetch(number, features), None
         share = replace(fetching.end(), words_fetched=fetching.words)
         if self._ahead:  # messages of a batch belong to its epoch
@@ -359,7 +363,7 @@ class MiniBatches(FullBatch):
         return share
 
     def _entered(self, entered: Callable[[str], object], stage: str) -> None:
-        """Go on with the batches that are under way. Collective."""
+        """Advance the batches that are under way by a round. Collective."""
         entered(stage)
         if self._fetching is not None:
             self._fetching.go_on()
@@ -367,7 +371,7 @@ class MiniBatches(FullBatch):
             self._drawing.go_on()
 
     def _fetch(self, number: int, features: Tensor) -> UnderWay:
-        """A batch whose features travel; it is drawn first. Collective."""
+        """Return a batch whose features are being fetched; it is drawn before. Collective."""
         fetching = self._fetching
         if fetching is None or fetching.number != number:
             drawing, self._drawing = self._draw(number, features), None
@@ -378,7 +382,7 @@ class MiniBatches(FullBatch):
         return fetching
 
     def _draw(self, number: int, features: Tensor) -> UnderWay:
-        """A batch that is drawn. Collective if owners draw."""
+        """Return a batch that is being drawn. Collective if owners draw."""
         drawing = self._drawing
         if drawing is None or drawing.number != number:
             rounds, phase = self._made(number, features), "mask"
@@ -389,7 +393,7 @@ class MiniBatches(FullBatch):
         return drawing
 
     def _made(self, number: int, features: Tensor) -> Rounds[BatchShare]:
-        """A batch that is drawn, and complete where nothing travels."""
+        """Draw a batch and make its graphs; on one rank also its features."""
         which: RowsOfBlocks = "live" if "dead-rows" in self._passes else "all"
         local = yield from self._draws.share(number, "in place" if self._in_place else which)
         graphs = [self._graph_of(each) for each in local.blocks]
@@ -443,7 +447,7 @@ class MiniBatches(FullBatch):
         return EpochResult(mean, rate, Scores(accuracy=accuracy), steps)
 
     def batch(self, number: int, data: LocalData) -> tuple[View, LocalData, BatchShare]:
-        """What a step works on: its view, its data, and what the view is made of. Collective."""
+        """Return the view, the data and the share of a step's batch. Collective."""
         self._clock.enter("batch")
         share = self._share(number, data.features)
         local, outputs = share.local, None
@@ -458,7 +462,7 @@ class MiniBatches(FullBatch):
     def _step(
         self, learner: Learner, data: LocalData, number: int, rate: float
     ) -> tuple[BatchStep, tuple[int, ...]]:
-        """One step, and the counts of this rank. Collective."""
+        """Execute one step, and return its result and the counts of this rank. Collective."""
         view, batch, share = self.batch(number, data)
         blocks = share.local.blocks
         words = self._words_of_step()
@@ -474,7 +478,7 @@ class MiniBatches(FullBatch):
         )
 
     def _words_of_step(self) -> int:
-        """Words sent so far by this rank, without words of batches under way."""
+        """Return the words that this rank has sent so far, without those of batches under way."""
         under_way = [each.words for each in (self._drawing, self._fetching) if each is not None]
         return self._transport.traffic.words_sent - sum(under_way)
 
@@ -485,7 +489,7 @@ def _result(future: Future[BatchShare]) -> Rounds[BatchShare]:
 
 
 def rows_of(x: Tensor, rows: Int64Array) -> Tensor:
-    """These rows of x: Tensor[m, width]."""
+    """Return these rows of x: Tensor[m, width]."""
     out = empty(len(rows), x.shape[1], x)
     torch.index_select(x, 0, torch.from_numpy(rows).to(x.device), out=out)
     return out

@@ -112,7 +112,7 @@ def factors(
     column = source.new_empty(len(source), 3, source.shape[1])
     row = target.new_empty(len(target), 4, target.shape[1])
     column[:, 0], row[:, 0] = source, target
-    below = source - largest  # at most 0
+    below = source - largest  # is at most 0
     column[:, 1] = below.exp()
     column[:, 2] = below.mul_(slope).exp_()
     top = target + largest

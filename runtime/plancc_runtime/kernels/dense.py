@@ -98,9 +98,9 @@ def weight_gradient(x: Tensor, g: Tensor) -> Tensor:
     if x.dtype == torch.bfloat16:
         total = x.new_zeros(x.shape[1], g.shape[1], dtype=torch.float32)
         wide_x, wide_g = (empty(min(len(x), ROWS), rows.shape[1], total) for rows in (x, g))
-        for of_x, of_g in zip(x.split(ROWS), g.split(ROWS), strict=True):
-            left, right = (w[: len(of_x)] for w in (wide_x, wide_g))
-            total.addmm_(left.copy_(of_x).T, right.copy_(of_g))
+        for x_rows, g_rows in zip(x.split(ROWS), g.split(ROWS), strict=True):
+            left, right = (w[: len(x_rows)] for w in (wide_x, wide_g))
+            total.addmm_(left.copy_(x_rows).T, right.copy_(g_rows))
         return total
     return (g.T @ x).T.contiguous() if g.shape[1] <= x.shape[1] else x.T @ g
 
@@ -188,46 +188,46 @@ class _DenseLinear(torch.autograd.Function):
         x, weight, out = ctx.saved_tensors
         needs_x, needs_weight, _, _, needs_onto = ctx.needs_input_grad
         back = empty(x.shape[0], x.shape[1], g) if needs_x else None
-        of_onto = g if out is None or not needs_onto else empty(g.shape[0], g.shape[1], g)
+        g_onto = g if out is None or not needs_onto else empty(g.shape[0], g.shape[1], g)
         if needs_weight and quicker_compiled(x, weight, out=out):
             from plancc_runtime.kernels import tall
 
-            masked = None if of_onto is g else of_onto
-            of_weight, of_bias = tall.backward(x, weight, g, out, back, masked)
+            masked = None if g_onto is g else g_onto
+            weight_grad, bias_grad = tall.backward(x, weight, g, out, back, masked)
         else:
-            of_weight, of_bias = _gradients(ctx, g, back, of_onto)
-        found = back, of_weight, of_bias, None, of_onto
+            weight_grad, bias_grad = _gradients(ctx, g, back, g_onto)
+        found = back, weight_grad, bias_grad, None, g_onto
         return tuple(
             each if needed else None
             for each, needed in zip(found, ctx.needs_input_grad, strict=True)
         )
 
 
-def _gradients(ctx: Any, g: Tensor, back: Tensor | None, of_onto: Tensor) -> tuple[Tensor, Tensor]:
+def _gradients(ctx: Any, g: Tensor, back: Tensor | None, g_onto: Tensor) -> tuple[Tensor, Tensor]:
     """Return the gradients of weight and bias; write the gradients of x and of `onto`."""
     x, weight, out = ctx.saved_tensors
     _, needs_weight, needs_bias, _, needs_onto = ctx.needs_input_grad
     turned = g.shape[1] <= x.shape[1]
-    of_weight = x.new_zeros(weight.shape[::-1] if turned else weight.shape)
-    of_bias = x.new_zeros(weight.shape[1])
+    weight_grad = x.new_zeros(weight.shape[::-1] if turned else weight.shape)
+    bias_grad = x.new_zeros(weight.shape[1])
     masked = None
-    for some, of_x, of_out, room, into in blocks_of(
-        max(weight.shape), g, x, g if out is None else out, of_onto, x if back is None else back
+    for some, x_rows, out_rows, room, into in blocks_of(
+        max(weight.shape), g, x, g if out is None else out, g_onto, x if back is None else back
     ):
         if out is not None:
             if not needs_onto:
                 masked = torch.empty_like(some) if masked is None else masked
                 room = masked[: some.shape[0]]
-            some = _masked(some, of_out, room)
+            some = _masked(some, out_rows, room)
         if needs_bias:
-            of_bias += some.sum(0)
+            bias_grad += some.sum(0)
         if needs_weight and turned:
-            torch.addmm(of_weight, some.T, of_x, out=of_weight)
+            torch.addmm(weight_grad, some.T, x_rows, out=weight_grad)
         elif needs_weight:
-            torch.addmm(of_weight, of_x.T, some, out=of_weight)
+            torch.addmm(weight_grad, x_rows.T, some, out=weight_grad)
         if back is not None:
             torch.mm(some, weight.T, out=into)
-    return of_weight.T.contiguous() if turned else of_weight, of_bias
+    return weight_grad.T.contiguous() if turned else weight_grad, bias_grad
 
 
 class _Fork(torch.autograd.Function):
@@ -287,15 +287,15 @@ class _Finished(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> Any:
         (out,) = ctx.saved_tensors
         back = g if out is None else empty(out.shape[0], out.shape[1], g)
-        of_bias = None
+        bias_grad = None
         if ctx.needs_input_grad[1]:
-            of_bias = g.new_zeros(g.shape[1], dtype=ctx.bias_type)
-        for rows, of_out, into in blocks_of(g.shape[1], g, g if out is None else out, back):
+            bias_grad = g.new_zeros(g.shape[1], dtype=ctx.bias_type)
+        for rows, out_rows, into in blocks_of(g.shape[1], g, g if out is None else out, back):
             if out is not None:
-                _masked(rows, of_out, into)
-            if of_bias is not None:
-                of_bias += into.sum(0, dtype=of_bias.dtype)
-        return back, of_bias, None
+                _masked(rows, out_rows, into)
+            if bias_grad is not None:
+                bias_grad += into.sum(0, dtype=bias_grad.dtype)
+        return back, bias_grad, None
 
 
 def _masked(g: Tensor, out: Tensor, into: Tensor) -> Tensor:

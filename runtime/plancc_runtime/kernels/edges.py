@@ -160,7 +160,7 @@ def neighbour_sum(side: PatternSide, x: Tensor) -> Tensor:
 
 def edge_sum(side: PatternSide, value: Tensor) -> Tensor:
     """Return out[i] = sum of value[e] over the nonzeros of group i: [m, d] of [nnz, d]."""
-    if not side.native:  # a product with the matrix of groups and nonzeros
+    if not side.native:  # sums are a product with the 0/1 matrix of groups and nonzeros
         edge = _numbers(side.index) if side.edge is None else side.edge
         return multiply(side.ptr, edge, value.new_ones(len(edge)), value)
     out = empty(len(side), value.shape[1], value)
@@ -252,7 +252,7 @@ def take_adjoint(pattern: Pattern, edge: Tensor, g: Tensor) -> Tensor:
     d = g.shape[1]
     out = g.new_zeros(pattern.num_columns, d)
     if pattern.rows.native:
-        bounds = even_bounds(d, 16)  # a cache line of float32
+        bounds = even_bounds(d, 16)  # 16 float32 are a cache line
         in_chunks(_take_adjoint, bounds, g.numel(), pattern.rows.index, edge, g, out)
         return out
     # The order of the sums is undefined, as in cuSPARSE; index_put_ sorts and is 14 times slower.
@@ -360,7 +360,7 @@ def in_chunks(kernel: Any, bounds: Sequence[int] | np.ndarray, work: int, *args:
         kernel(bounds[0], bounds[-1], *arrays)
         return
     chunks = [(a, b) for a, b in itertools.pairwise(bounds) if a < b]
-    remaining = iter(chunks)  # a list's iterator may be shared by threads
+    remaining = iter(chunks)  # threads may share the iterator of a list
 
     def consume() -> None:
         for begin, end in remaining:

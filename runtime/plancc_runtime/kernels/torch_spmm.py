@@ -54,7 +54,8 @@ class TorchMatrix(SparseMatrix):
     def _multiply(self, x: Tensor, out: Tensor, add: bool, rows: Tensor | None) -> None:
         product = x.new_empty(self.shape[0], x.shape[1]) if add or rows is not None else out
         if self.nnz:
-            torch.addmm(product, self._matrix, x, beta=0, out=product)  # mm allocates another
+            # torch.mm would allocate a second result.
+            torch.addmm(product, self._matrix, x, beta=0, out=product)
         else:
             product.zero_()
         if add:
@@ -94,7 +95,7 @@ def _csr(
 ) -> Tensor:
     """Return a CSR tensor; if `transposed`, the arrays are those of its CSC form."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Sparse", UserWarning)  # "is in beta state"
+        warnings.filterwarnings("ignore", "Sparse", UserWarning)  # says "is in beta state"
         if transposed:
             return torch.sparse_csc_tensor(ptr, index, value, **options).to_sparse_csr()
         return torch.sparse_csr_tensor(ptr, index, value, **options)

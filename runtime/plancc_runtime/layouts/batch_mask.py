@@ -1,15 +1,15 @@
-"""A rank's slice of a plan, masked to mini-batches.
+"""Masks that cut a rank's share of a mini-batch out of its slice.
 
-Every rank draws the same batches, so that no index travels with a step: the sender of a row knows
-by itself who needs it. It must know for that which of its peers' rows use its rows, the *boundary
-pins*, and a rank must know which vertices its halo rows are; both are sent once, at the start.
+Every rank draws the same batches, so no index travels in a step: the sender of a row knows which
+ranks need it. For this a sender knows the *boundary pins*: the rows of its peers that use its rows.
+A rank also knows the vertices of its halo rows. Both are sent once, at the start.
 
-    row j of rank m goes to rank n in a batch that keeps the nonzero (i, j) of a row i of rank n
+    row j of rank m goes to rank n in a batch that keeps a nonzero (i, j) of a row i of rank n
 
       m: row j is sent to n;          n: row j is a halo row;
-         pins of (n, j): i, i', ...      its column holds the rows i, i', ...
+         pins of (n, j): i, i', ...      its column has nonzeros in the rows i, i', ...
 
-Must not know layers, losses or files.
+This module must not know layers, losses or files.
 """
 
 from __future__ import annotations
@@ -34,21 +34,25 @@ from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.row_numbers import send_lists
 
 RowsOfBlocks = Literal["all", "live", "in place"]
-"""Rows that the blocks of a batch have: all that take part in any; of every block those that have
-nonzeros or that the next layer reads, and as inputs those and its columns; the same, but that all
-rows of the slice are inputs of the first. All nonzeros stay, and with them all that travels."""
+"""Rows in the blocks of a batch.
+
+"all": every block has all rows of the batch. "live": the outputs of a block are rows with nonzeros
+in it and rows that the next layer reads; its inputs are these rows and its columns. "in place": as
+"live", but the inputs of the first block are all rows of the slice. No choice drops nonzeros or
+messages."""
 
 
 @dataclass(frozen=True, eq=False)
 class KeptBlock:
-    """What a block of a mini-batch keeps of a rank's slice.
+    """The nonzeros and messages of a rank's slice that a block of a mini-batch keeps.
 
     Attributes:
-        nonzeros (int64[m]): Ascending.
-        rows, columns (int32[m]): Numbers of their rows in the batch; their columns in the slice.
-        factors (float64[m] or None): What their values are multiplied by; None: 1.
-        received, sent (int64[...]): Places of halo rows, and of sent rows, among the rows of the
-            slice; ascending.
+        nonzeros (int64[m]): Numbers of the kept nonzeros in the slice; ascending.
+        rows (int32[m]): Number in the batch of every nonzero's row.
+        columns (int32[m]): Column in the slice of every nonzero.
+        factors (float64[m] or None): Factor of every nonzero's value; None: 1.
+        received, sent (int64[...]): Places of the kept rows among the halo rows and among the sent
+            rows of the slice; ascending.
     """
 
     nonzeros: Int64Array
@@ -66,20 +70,20 @@ class KeptBlock:
         scratch: tuple[Int32Array, Int32Array],
         in_place: bool,
     ) -> tuple[Block, Int64Array, Int64Array]:
-        """The slice masked to the block, between live rows.
+        """Return the block of the kept nonzeros, between live rows.
 
         Parameters:
             whole: The slice.
-            rows (int64[m]): Its rows that take part in the batch.
-            live (bool[m]): Which of them are outputs of the block at any rate. Gets those with
-                nonzeros; after that, rows that are read are marked, which are inputs.
-            scratch (int32[num_inputs or more], int32[num_halo]): Number of every one of `rows`; is
-                filled with that of every halo row of the block.
-            in_place: Whether all rows of the slice are inputs, so that none need to be copied.
+            rows (int64[m]): Rows of the slice that take part in the batch.
+            live (bool[m]): Whether each of `rows` is an output in any case. Outputs and inputs of
+                the block are marked in it.
+            scratch (int32[num_inputs or more], int32[num_halo]): The first array has the number of
+                each of `rows`; the second gets the number of every halo row of the block.
+            in_place: Whether all rows of the slice are inputs, so that no row must be copied.
 
         Returns:
-            block: Block
-            outputs, inputs (int64[...]): Which of `rows` are these; ascending.
+            block (Block): The block.
+            outputs, inputs (int64[...]): Places of its outputs and inputs in `rows`; ascending.
         """
         assert whole.halo is not None
         place = (rows, whole.num_inputs) if in_place else (rows[:0], 0)
@@ -87,7 +91,7 @@ class KeptBlock:
         parts = self.rows, self.columns, self.received, expand.send.row
         ends, number, row_ptr, column = _laid_out(parts, whole.num_inputs, live, scratch, place)
         outputs, inputs = ends
-        if len(whole.value) and not whole.value.strides[0]:  # one number, which no layer reads
+        if len(whole.value) and not whole.value.strides[0]:  # no layer reads values: one number
             value = whole.value[: len(column)]
         else:
             value = whole.value[self.nonzeros]
@@ -115,16 +119,16 @@ class LocalBatch:
     """One rank's share of a mini-batch.
 
     Attributes:
-        rows (int64[m]): Local rows, of the whole slice, that take part in any block; ascending.
-        targets (bool[m]): Those whose output counts for the loss.
-        blocks: One per layer, or one for all.
-        halos (list of int64[halo rows]): One per block: places of its halo rows among the rows of
-            the slice.
-        sents (list of int64[sent rows]): One per block: places of its sent rows among the rows of
-            the slice.
+        rows (int64[m]): Local rows of the slice that take part in any block; ascending.
+        targets (bool[m]): Whether the output of each of `rows` counts for the loss.
+        blocks: Blocks of all layers, or one block for all.
+        halos (list of int64[halo rows]): For every block, places of its halo rows among the halo
+            rows of the slice.
+        sents (list of int64[sent rows]): For every block, places of its sent rows among the sent
+            rows of the slice.
         inputs (int64[...]): Local rows that are inputs of the first block.
-        outputs (int64[...] or None): Which of `rows` are outputs of the last block; None: all.
-        seeds: What it begins with, if the task gives that; the targets are their rows.
+        outputs (int64[...] or None): Places in `rows` of the outputs of the last block; None: all.
+        seeds: Seeds of the batch if the task draws them; the targets are their rows.
     """
 
     rows: Int64Array
@@ -146,9 +150,9 @@ class LocalBatch:
         scratch: tuple[Int32Array, Int32Array],
         which: RowsOfBlocks,
     ) -> LocalBatch:
-        """The share of the slice `whole` that blocks keep; `scratch`: as of `KeptBlock.of`."""
+        """Return the share of the slice `whole` that blocks keep; `scratch`: see `KeptBlock.of`."""
         live = targets | (which == "all")
-        made = [  # from the outputs back: each marks what the one before must compute
+        made = [  # from the last block back: a block marks the rows that the block before computes
             each.of(whole, rows, live, scratch, which == "in place" and k == 0)
             for k, each in reversed(list(enumerate(kept)))
         ]
@@ -164,31 +168,32 @@ class LocalBatch:
 
 
 class BatchMask:
-    """Masks a rank's slice, its send and receive lists included, to mini-batches. Collective.
+    """Cuts mini-batches out of a rank's slice, with their send and receive sets. Collective to
+    make.
 
-    It holds 4 bytes for every nonzero of the rank, 8 for every boundary pin and 24 for every vertex
-    that it knows, beside the slice; 4 more for nonzeros and pins once a batch is `listed`, unless
-    rows ascend. A batch costs a look at its vertices, at the peers of the rank, and at its
-    nonzeros if it is `listed`, else at all in the rows of its vertices.
+    Memory, beside the slice: 4 bytes per nonzero of the rank, 8 per boundary pin, and 24 per vertex
+    that the rank knows; 4 more per nonzero and pin after a `listed` batch, unless rows ascend. The
+    time of a batch is proportional to the batch's vertices and nonzeros and to the rank's peers; if
+    the batch is not `listed`, to all nonzeros in the rows of its vertices.
 
     Parameters:
         part: The slice of a row plan. Its peers must be the ranks.
-        transport: Used here only, to learn of halo rows and boundary pins.
+        transport: Transport that brings the vertices of halo rows and the boundary pins, once.
     """
 
     def __init__(self, part: Block, transport: Transport) -> None:
         halo, pin_ptr, pins = _boundary(part, transport)
         self._part = part = replace(part, halo=halo)
         self._num_nonzeros = len(part.column)
-        # Own rows, halo rows, then rows of peers that are only pins: the columns of the slice
-        # are places among the first two.
+        # Vertices of own rows, of halo rows, and of rows of peers that are only pins. Columns of
+        # the slice are places among own and halo rows.
         foreign, place = np.unique(np.concatenate([halo, pins]), return_inverse=True)
         only_pins = np.setdiff1d(foreign, halo, assume_unique=True)
         self._vertices = np.concatenate([part.inputs, halo, only_pins])
         at = np.empty(len(foreign), dtype=np.int32)  # from 0 after the own rows
         at[np.searchsorted(foreign, self._vertices[part.num_inputs :])] = np.arange(len(foreign))
-        # One CSR over all of them: the slice, then for every other row its pins, which are the
-        # nonzeros that it has in columns of own rows.
+        # One CSR over all these rows: the slice, then the pins of every row of another rank: its
+        # nonzeros in columns of own rows.
         row = at[place[len(halo) :]]
         by_row = np.argsort(row, kind="stable")
         send = part.expand.send
@@ -199,27 +204,24 @@ class BatchMask:
         self._columns = np.concatenate([part.column, send.row[self._sent]])
         self._place = np.argsort(self._vertices).astype(np.int32)
         self._ascending = self._vertices[self._place]
-        # Kept from batch to batch: the number of every vertex of the batch, -1 for all between two
-        # batches; and of every halo row that a block has, which may be anything for others.
+        # Scratch memory: number of every vertex in the batch, all -1 between two batches; and
+        # number of every halo row in a block, undefined for halo rows that the block does not have.
         self._number = np.full(len(self._vertices), -1, np.int32)
         self._slot = np.empty(part.num_halo, np.int32)
         self._in_use = Lock()
 
     @cached_property
     def _by_vertex(self) -> Int32Array:
-        """The nonzeros of every row by ascending vertex: their places in the row.
-
-        Empty where all rows are so already.
-        """
+        """Places of every row's nonzeros in the row, by ascending vertex; empty if rows ascend."""
         found, ascending = order_by_vertex(self._ptr, self._columns, self._vertices)
         return np.empty(0, np.int32) if ascending else found
 
     def local(
         self, batch: Batch, clock: Clock | None = None, which: RowsOfBlocks = "all"
     ) -> LocalBatch:
-        """This rank's share of `batch`; not collective. The clock gets the time of "draw"."""
+        """Return this rank's share of `batch`. Not collective. The clock counts "draw"."""
         with (clock or Clock())("draw"):
-            vertices = batch.vertices()  # and with them the blocks, where these are `listed`
+            vertices = batch.vertices()  # draws the blocks too if the batch is `listed`
         members = self._places(vertices)
         own = members[: np.searchsorted(members, self._part.num_inputs)]
         with self._in_use:
@@ -243,7 +245,7 @@ class BatchMask:
         return self._part.halo
 
     def _places(self, vertices: Int32Array | None) -> Int64Array:
-        """Places of the rows that this rank knows, ascending."""
+        """Return the places, ascending, of those vertices that this rank knows; None: of all."""
         if vertices is None:
             return np.arange(len(self._vertices))
         at = found_in(self._ascending, self._place, vertices)
@@ -251,7 +253,12 @@ class BatchMask:
         return found
 
     def _block(self, batch: Batch, block: int, members: Int64Array) -> KeptBlock:
-        """What a block of the batch keeps; `members`: places of its vertices."""
+        """Return the nonzeros and messages that a block of the batch keeps.
+
+        Parameters:
+            block: Number of the block.
+            members: Places of the batch's vertices.
+        """
         part, number = self._part, self._number
         factors: Floats | None
         if batch.listed:
@@ -271,11 +278,11 @@ class BatchMask:
         return KeptBlock(nonzeros, rows[:local], columns, factors, distinct(halo), sent)
 
     def _listed(self, layer: BatchLayer) -> tuple[Int64Array, Int32Array, Floats]:
-        """The nonzeros of a block that are in own rows, or pins, in the order of `_columns`.
+        """Return the nonzeros of a block that are nonzeros of own rows or pins.
 
         Returns:
-            int64[m], int32[m], float64[m]: Where they are in `_columns`, the numbers of their rows,
-                and their factors.
+            int64[m], int32[m], float64[m]: Places in `_columns`, ascending; numbers of the rows;
+                factors.
         """
         assert layer.places is not None
         assert layer.factors is not None
@@ -297,9 +304,11 @@ class BatchMask:
 
 @njit(cache=True, nogil=True)
 def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
-    """Where the nonzeros of a block are in a CSR, and the numbers of their rows.
+    """Search for the nonzeros of a block in a CSR.
 
-    Besides, whether all are there and ascend; -1: it is nowhere.
+    Returns:
+        int64[m], int32[m], bool: Places in the CSR (-1: missing); numbers of the rows; whether no
+            nonzero is missing and places ascend.
     """
     (layer_ptr, layer_columns, layer_places), (ptr, columns, by_vertex, vertices) = layer, csr
     found = np.empty(layer_ptr[-1], dtype=np.int64)
@@ -314,7 +323,8 @@ def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
                 rows[a] = number[i]
                 low, high = ptr[i], ptr[i + 1]
                 if i < num_own:  # a whole row
-                    # Own rows are whole: the sampler's place tells; others are searched by vertex.
+                    # The CSR has whole own rows: the sampler's place is valid. Other rows have
+                    # pins only, and are searched by vertex.
                     low, high = low + layer_places[a], low
                 while low < high:
                     middle = (low + high) // 2
@@ -327,7 +337,7 @@ def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
                     pin = low if in_order else ptr[i] + by_vertex[low]
                     if i < num_own or vertices[columns[pin]] == layer_columns[a]:
                         found[a] = pin
-            # ascending places need no sort of the values
+            # Values need no sort if places ascend.
             ascends &= found[a] > last
             last = found[a]
     return found, rows, ascends
@@ -335,10 +345,10 @@ def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def between(ptr: Any, columns: Any, places: Any, number: Any) -> Any:
-    """The nonzeros in the rows `places` whose columns are inside too, in their order.
+    """Return the nonzeros of the rows `places` whose columns have a number too, in their order.
 
     Returns:
-        int64[m], int32[m], int32[m]: Where they are in `columns`, and the numbers of their rows and
+        int64[m], int32[m], int32[m]: Places in `columns`; numbers of the rows; numbers of the
             columns.
     """
     most = 0
@@ -351,7 +361,7 @@ def between(ptr: Any, columns: Any, places: Any, number: Any) -> Any:
     for i in places:
         for a in range(ptr[i], ptr[i + 1]):
             j = number[columns[a]]
-            found[size] = a  # kept if inside, else overwritten: no branch to mispredict
+            found[size] = a  # kept if the column is inside, else overwritten: no branch
             found_rows[size] = number[i]
             found_columns[size] = j
             size += j >= 0
@@ -360,7 +370,7 @@ def between(ptr: Any, columns: Any, places: Any, number: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def columns_of(nonzeros: Any, column: Any, num_rows: int) -> Any:
-    """The columns of nonzeros; the own ones of them, and the halo rows of the others."""
+    """Return the columns of nonzeros; separately, own columns, and halo rows of other columns."""
     columns = np.empty(len(nonzeros), dtype=np.int32)
     for k in range(len(nonzeros)):  # a loop alone: these reads miss the caches, many at once
         columns[k] = column[nonzeros[k]]
@@ -368,21 +378,23 @@ def columns_of(nonzeros: Any, column: Any, num_rows: int) -> Any:
     size = 0
     for k in range(len(nonzeros)):
         j = columns[k]
-        own[size], halo[k - size] = j, j - num_rows  # one is kept, the other overwritten
+        own[size], halo[k - size] = j, j - num_rows  # one value is kept, the other overwritten
         size += j < num_rows
     return columns, own[:size], halo[: len(nonzeros) - size]
 
 
 @njit(cache=True, nogil=True)
 def _laid_out(parts: Any, num_rows: int, live: Any, scratch: Any, place: Any) -> Any:
-    """A block between live rows; arguments as of `KeptBlock.of`.
+    """Lay out a block between live rows; `live` and `scratch` are those of `KeptBlock.of`.
 
     Parameters:
-        parts: Row and column of every nonzero, halo rows, and rows of the slice that are sent.
-        place: New numbers of rows, and how many there are, instead of those among the inputs.
+        parts: Row and column of every nonzero, halo rows, and sent rows of the slice.
+        num_rows: Number of rows of the slice.
+        place: Column of every row, and number of own columns, if the inputs are in place; else
+            empty and 0.
 
     Returns:
-        (outputs, inputs), number (int32[m], of `rows` among the columns), row_ptr, column
+        (outputs, inputs), column of every row of the batch (int32[m]), row_ptr, column
     """
     (rows, columns, received, sent), (number, slot), n = parts, scratch, len(live)
     for k in range(len(received)):
@@ -394,8 +406,8 @@ def _laid_out(parts: Any, num_rows: int, live: Any, scratch: Any, place: Any) ->
     row_ptr = np.zeros(n + 1, dtype=np.int64)
     size = 0
     for i in range(n):
-        # Outputs: rows with nonzeros, and rows that the next layer reads. Inputs: these, all own
-        # columns, and rows that others receive.
+        # Outputs are rows with nonzeros, and rows that the next layer reads. Inputs are the
+        # outputs, all own columns, and rows that other ranks receive.
         live[i] |= size_of[i] > 0
         outputs[size] = i  # kept if live, else overwritten
         row_ptr[size + 1] = row_ptr[size] + size_of[i]
@@ -405,7 +417,7 @@ def _laid_out(parts: Any, num_rows: int, live: Any, scratch: Any, place: Any) ->
             live[number[j]] = True
     for j in sent:
         live[number[j]] = True
-    # The new number of every row among the columns: in order, or as `place` says.
+    # Column of every row: its place among the inputs, or its place in the slice from `place`.
     called = np.empty(n, dtype=np.int32)
     left = 0
     for i in range(n):
@@ -416,18 +428,18 @@ def _laid_out(parts: Any, num_rows: int, live: Any, scratch: Any, place: Any) ->
     column = np.empty(len(columns), dtype=np.int32)
     for k in range(len(columns)):
         j = columns[k]
-        # halo columns come behind the own ones
+        # Halo columns follow own columns.
         column[k] = called[number[j]] if j < num_rows else own + slot[j - num_rows]
     return (outputs[:size], inputs[:left]), called, row_ptr[: size + 1], column
 
 
 def _boundary(part: Block, transport: Transport) -> tuple[Int32Array, Int64Array, Int32Array]:
-    """What ranks must tell each other of the rows that travel. Collective.
+    """Exchange the vertices of halo rows and the boundary pins. Collective.
 
     Returns:
         halo (int32[halo rows]): Vertices of the halo rows.
-        pin_ptr (int64[sent rows + 1], pins : int32[pins]): The receiver of sent row k uses it for
-            its vertices ``pins[pin_ptr[k]:pin_ptr[k + 1]]``.
+        pin_ptr, pins (int64[sent rows + 1], int32[pins]): The receiver of sent row k uses it in the
+            rows of its vertices ``pins[pin_ptr[k]:pin_ptr[k + 1]]``.
     """
     halo = halo_vertices(part, transport)
     foreign = np.flatnonzero(part.column >= part.num_inputs)

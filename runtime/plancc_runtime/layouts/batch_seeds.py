@@ -1,4 +1,4 @@
-"""What mini-batches begin with where their sampler does not draw it: this is given by the task."""
+"""Seeds of mini-batches, if the task draws them instead of the sampler."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from plancc_runtime.transport.row_numbers import Rounds
 
 @dataclass(frozen=True, eq=False)
 class Seeds(ABC):
-    """This rank's share of what a mini-batch begins with.
+    """This rank's share of the seeds of a mini-batch.
 
     Attributes:
         rows (int64[m]): Rows of the slice whose outputs count for the loss; ascending.
-        size: What the batch is drawn for, by the number on all ranks.
-        total: What all of it counts in the mean loss.
+        size: Number of seeds on all ranks, such as links, that the batch is drawn for.
+        total: Weight of all seeds in the mean loss.
     """
 
     rows: Int64Array
@@ -27,15 +27,16 @@ class Seeds(ABC):
 
     @abstractmethod
     def kept(self, block: OwnedBlock, column: Int32Array, vertices: Int32Array) -> OwnedBlock:
-        """The nonzeros of a block that carry messages.
+        """Return the block without nonzeros that must carry no messages, such as seed links.
 
         Parameters:
-            column, vertices: Columns of the slice's nonzeros, and their vertices.
+            column: Column of every nonzero of the slice.
+            vertices: Vertex of every column.
         """
 
 
 class SeedDraws(Protocol):
-    """The seeds of all batches."""
+    """The seeds of all batches of a task."""
 
     def drawn(self, sampler: Any, number: int) -> Rounds[Seeds]:
-        """This rank's share of the seeds of a batch, by a sampler of the task's. Collective."""
+        """Return this rank's share of the seeds of a batch, for the task's sampler. Collective."""

@@ -54,7 +54,8 @@ class Numbering:
             whole block.
         uses: Nonzeros of every halo row, numbered from 0 in the whole block in the order of their
             rows; None unless boundary edges are sampled.
-        uses_sent: Nonzeros that the receiver has in the column of every sent row; None likewise.
+        uses_sent: Nonzeros that the receiver has in the column of every sent row; None unless
+            boundary edges are sampled.
     """
 
     received: Int32Array

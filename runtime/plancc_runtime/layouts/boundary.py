@@ -4,11 +4,12 @@
     boundary edge sampling (Section 4.3)       nonzeros in halo columns, with q, times 1/q
     DropEdge (Rong et al. 2020)                all edges, with q, times 1/q
 
-All three keep the expected product: E[A~ H] = A H. (Rong et al. normalise the remaining edges again
-and do not keep it.) A draw is a function of seed, epoch, sender, receiver and place in the message;
-a draw of DropEdge is a function of seed, epoch and the edge's two vertices. So no index is sent.
-Places are counted in the messages of the whole block (`block.Numbering`): a block without dead rows
-draws the same result for each of its rows as the whole block.
+All three keep the expected product: E[A~ H] = A H. (Rong et al. normalise the remaining edges
+again, which changes the expected product.) A draw is a function of seed, epoch, sender, receiver
+and place in the message; a draw of DropEdge is a function of seed, epoch and the edge's two
+vertices. So no index is sent. Places are counted in the messages of the whole block
+(`block.Numbering`): a block without dead rows draws the same result for each of its rows as the
+whole block.
 
 - boundary sampling: both ends of a message draw which of its rows travel;
 - boundary edge sampling: draw a of a halo row decides whether nonzero a of the row is kept. The
@@ -228,9 +229,9 @@ def _row_keys(key: Any, peers: Any, ptr: Any, place: Any, rank: int, receives: b
     """Return a random key for every row of this rank's messages: uint64[rows]."""
     keys = np.empty(ptr[-1], dtype=np.uint64)
     for k in range(len(peers)):
-        of_message = _message_key(key, rank, peers[k], receives)
+        message_key = _message_key(key, rank, peers[k], receives)
         for r in range(ptr[k], ptr[k + 1]):
-            keys[r] = bits(of_message, place[r])
+            keys[r] = bits(message_key, place[r])
     return keys
 
 
@@ -287,7 +288,7 @@ def _kept(
     size = 0
     for i in range(num_rows):
         added = places[i] if self_loops else -1
-        of_row = bits(edge_key, inputs[places[i]]) if edge_rate < 1 else edge_key
+        row_key = bits(edge_key, inputs[places[i]]) if edge_rate < 1 else edge_key
         before[i] = row_ptr[i + 1] - row_ptr[i]
         for a in range(row_ptr[i], row_ptr[i + 1]):
             j = column[a]
@@ -308,9 +309,9 @@ def _kept(
                 factor = 1.0
             if edge_rate < 1 and j != added:
                 vertex = inputs[j] if j < num_inputs else halo[j - num_inputs]
-                if unit(bits(of_row, vertex)) >= edge_rate:
+                if unit(bits(row_key, vertex)) >= edge_rate:
                     place = -1
-            new_column[size] = place  # kept, or else overwritten: no branch to mispredict
+            new_column[size] = place  # kept, else overwritten: no branch to mispredict
             new_value[size] = value[a] * factor
             size += place >= 0
         new_ptr[i + 1] = size

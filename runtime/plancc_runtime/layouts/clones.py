@@ -189,7 +189,7 @@ def _trees_of(block: Block, transport: Transport) -> tuple[Exchange, Int32Array,
     """
     fold = block.fold
     assert fold is not None
-    steps = block.expand, fold.reversed()  # both from owners
+    steps = block.expand, fold.reversed()  # in both, owners send
     sent = [block.inputs[step.send.row] for step in steps]
     came = [send_numbers(step, rows, transport) for step, rows in zip(steps, sent, strict=True)]
     needed = [_keys(step.receive, rows) for step, rows in zip(steps, came, strict=True)]

@@ -1,24 +1,25 @@
-"""Mini-batches, drawn whole by every rank, or by owners of rows: a rank has its slice and no more.
+"""Draws of mini-batches: every rank draws whole batches, or the owners of rows draw their rows.
 
-What the sampler `neighbour` keeps of a row is a function of seed, step, hop and the row alone. So
-the owner draws it, and tells the owners of halo rows which of these it uses:
+In draws by owners a rank has its slice only. The sampler `neighbour` keeps nonzeros of a row by a
+function of seed, step, hop and row. So the owner of a row draws for it, and tells the owners of its
+halo rows which rows it uses:
 
-    hop    this rank's rows of the hop keep nonzeros
-           the owners of halo rows are told which are used (`row_numbers.RowBits`)
-           own columns, and rows that others use, are the rows of the next hop
+    hop    this rank draws the nonzeros of its rows in the hop
+           this rank tells the owners of halo rows which rows it uses (`row_numbers.RowBits`)
+           own columns, and own rows that other ranks use, are the rows of the next hop
 
-The rows that others use are the rows that travel.
+The rows that other ranks use are the rows that travel.
 
-Where a walk of the sampler `walk` goes from a row is a function of seed, batch, root, step and the
-row. So it goes on at the owner of its row:
+A walk of the sampler `walk` goes on from a row by a function of seed, batch, root, step and row. So
+the owner of the row continues the walk:
 
     step   walks on this rank's rows choose a column
-           the owners of halo rows are told which walks came there (`row_numbers.RowLists`)
-    then   who has a row as halo row is told whether it was visited (`row_numbers.RowBits`)
+           this rank tells the owners of halo rows which walks came there (`row_numbers.RowLists`)
+    then   owners tell the ranks with a halo row whether it was visited (`row_numbers.RowBits`)
            nonzeros between visited rows are kept
-           the owners of halo rows are told which are used, as above
+           this rank tells the owners of halo rows which rows it uses, as above
 
-A share is that which `batch_mask` cuts out of the same batch, byte for byte.
+A rank's share equals, byte for byte, the share that `batch_mask` cuts out of the same whole batch.
 """
 
 from __future__ import annotations
@@ -59,12 +60,13 @@ from plancc_runtime.transport.row_numbers import Rounds, RowBits, RowLists
 
 S = TypeVar("S", bound=Sampler)
 PER_NONZERO = 300e-9
-"""Seconds for a nonzero of other ranks' rows, which is drawn and then looked for in vain: on one
-core, batches of 600 to 130,000 nonzeros, 180 to 700 ns."""
+"""Seconds to draw a nonzero of another rank's row and to search for it in vain.
+
+Measured on one core: 180 to 700 ns, in batches of 600 to 130,000 nonzeros."""
 PER_MESSAGE = 20e-6
-"""Seconds for a message of bits beside its words, one of an empty round over shared memory."""
+"""Seconds for a message of bits, without its words, in a round over shared memory."""
 PER_WORD = 2e-9
-"""Seconds for a word of bits, to be sent and read."""
+"""Seconds to send and read a word of bits."""
 
 
 class Draws(ABC, Generic[S]):
@@ -72,9 +74,10 @@ class Draws(ABC, Generic[S]):
 
     Parameters:
         part: The slice of a row plan, whose peers must be the ranks.
-        population: Owners need no pattern.
-        clock: Gets the time of "draw".
-        seeds: Those of the task, if it gives them; owners draw.
+        population: Vertices to draw from; draws by owners need no pattern.
+        seed: Seed of the draws.
+        clock: Clock that adds up the time of "draw".
+        seeds: Seeds that the task draws, for draws by owners; None: the sampler draws seeds.
 
     Attributes:
         halo (int32[num_halo]): Vertices of the halo rows of the slice.
@@ -100,15 +103,20 @@ class Draws(ABC, Generic[S]):
 
     @abstractmethod
     def _begin(self, population: Population, transport: Transport) -> None:
-        """Learn what batches need. Collective."""
+        """Prepare all that batches need. Collective."""
 
     @abstractmethod
     def share(self, number: int, which: RowsOfBlocks = "all") -> Rounds[LocalBatch]:
-        """This rank's share of a batch; one is drawn at a time."""
+        """Draw this rank's share of a batch, one batch at a time.
+
+        Parameters:
+            number: Number of the batch in the run, from 0.
+            which: Rows of the blocks.
+        """
 
 
 class WholeDraws(Draws[Sampler]):
-    """Batches that every rank draws whole."""
+    """Draws of whole batches on every rank."""
 
     alone = True
 
@@ -124,10 +132,10 @@ class WholeDraws(Draws[Sampler]):
 
 
 class OwnerDraws(Draws[S]):
-    """Batches of a sampler whose rows owners draw.
+    """Draws by the owners of rows.
 
-    Beside the slice it holds what `OwnedRows` does, and 8 bytes for every halo row. A step costs
-    what this rank's share of the batch does.
+    Beside the slice, a rank holds its `OwnedRows` and 8 bytes per halo row. The time of a step is
+    proportional to this rank's share of the batch.
     """
 
     def _begin(self, population: Population, transport: Transport) -> None:
@@ -141,27 +149,27 @@ class OwnerDraws(Draws[S]):
         column = part.columns.get(getattr(sampler, "column", ""))
         self._owned = OwnedRows(population, draws_training, *matrix, column)
         self._used = RowBits(part.expand.reversed(), transport)
-        self._slot = np.empty(part.num_halo, np.int32)  # scratch of `KeptBlock`
+        self._slot = np.empty(part.num_halo, np.int32)  # scratch memory for `KeptBlock.of`
 
     @staticmethod
     @abstractmethod
     def expected(sampler: S, num_vertices: int, nonzeros_per_row: float) -> tuple[float, int]:
-        """Nonzeros of a batch that every rank would look at, and rounds of messages."""
+        """Return the expected nonzeros of a whole batch, and the rounds of messages of its draw."""
 
 
 class NeighbourDraws(OwnerDraws[NeighbourSampler]):
-    """Batches of neighbours; holds 4 bytes for every own row, and sends bits in every hop."""
+    """Draws of neighbours by owners: 4 bytes of memory per own row, and bits sent in every hop."""
 
     def _begin(self, population: Population, transport: Transport) -> None:
         super()._begin(population, transport)
-        self._number = np.empty(self._part.num_inputs, np.int32)  # of own rows in a block
+        self._number = np.empty(self._part.num_inputs, np.int32)  # number of own rows in a batch
 
     @staticmethod
     def expected(
         sampler: NeighbourSampler, num_vertices: int, nonzeros_per_row: float
     ) -> tuple[float, int]:
         rows, nonzeros = float(min(sampler.batch_size, num_vertices)), 0.0
-        for fanout in sampler.fanouts:  # as if vertices were met twice only when all are met
+        for fanout in sampler.fanouts:  # assumes that no vertex is drawn twice before all are
             nonzeros += rows * min(fanout + 1, nonzeros_per_row)
             rows = min(rows * min(fanout + 1, nonzeros_per_row), num_vertices)
         return nonzeros, 2 * len(sampler.fanouts)
@@ -200,9 +208,10 @@ class NeighbourDraws(OwnerDraws[NeighbourSampler]):
 
 
 class WalkDraws(OwnerDraws[WalkSampler]):
-    """Batches of walks; holds 12 bytes for every own row, and 4 for every halo and sent row.
+    """Draws of walks by owners: 12 bytes of memory per own row, and 4 per halo and sent row.
 
-    Two words for every walk that crosses, and two rounds of bits travel in a batch.
+    In a batch, two words travel for every walk that crosses to another rank, and two rounds of
+    bits.
     """
 
     def _begin(self, population: Population, transport: Transport) -> None:
@@ -211,8 +220,8 @@ class WalkDraws(OwnerDraws[WalkSampler]):
         self._crossing = RowLists(part.expand.reversed(), transport)
         self._visited = RowBits(part.expand, transport)
         self._sent_ptr = offsets(np.bincount(send.row, minlength=part.num_inputs))
-        self._sent = np.argsort(send.row, kind="stable").astype(np.int32)  # by own row
-        # Number of own and halo rows in the batch, -1 for all between two batches.
+        self._sent = np.argsort(send.row, kind="stable").astype(np.int32)  # sorted by own row
+        # Numbers of own and halo rows in the batch; between two batches all are -1.
         self._number = np.full(part.num_inputs + part.num_halo, -1, np.int32)
 
     @staticmethod
@@ -239,7 +248,7 @@ class WalkDraws(OwnerDraws[WalkSampler]):
         return batch
 
     def _rows_visited(self, key: np.uint64) -> Rounds[Int64Array]:
-        """This rank's rows that walks of a batch visit, ascending. Collective."""
+        """Return this rank's rows that walks of a batch visit, ascending. Collective."""
         part, sampler = self._part, self._sampler
         with self._clock("draw"):
             roots = sampler.roots(self._owned.num_vertices, key)
@@ -264,7 +273,7 @@ class WalkDraws(OwnerDraws[WalkSampler]):
 
 @njit(cache=True, nogil=True)
 def _listed(ptr: Any, numbers: Any, rows: Any) -> Any:
-    """The numbers of some rows: int64[m]; row k has ``numbers[ptr[k]:ptr[k + 1]]``."""
+    """Return the numbers of some rows, int64[m]; row k has ``numbers[ptr[k]:ptr[k + 1]]``."""
     found = np.empty((ptr[rows + 1] - ptr[rows]).sum(), dtype=np.int64)
     size = 0
     for row in rows:
@@ -278,8 +287,10 @@ BY_OWNERS: dict[type[Sampler], type[Any]] = {
     NeighbourSampler: NeighbourDraws,
     WalkSampler: WalkDraws,
 }
-"""Samplers whose rows owners can draw. Of those derived from them, which may draw otherwise, only
-the ones with `Sampler.owners_draw`, which are of neighbours."""
+"""Samplers for which owners can draw.
+
+A class derived from one of these may draw in another way. Owners draw for it only if it sets
+`Sampler.owners_draw`; it must then sample neighbours."""
 
 
 def draws_of(
@@ -292,11 +303,11 @@ def draws_of(
     clock: Clock,
     seeds: SeedDraws | None = None,
 ) -> Draws[Any]:
-    """This rank's shares of the batches of a sampler. Collective.
+    """Return the draws of this rank's shares of the batches of a sampler. Collective.
 
     Parameters:
-        by_owners: Whether owners shall draw, who can (`check_draw`).
-        others: As of `Draws`.
+        by_owners: Whether owners draw; `check_draw` says whether they can.
+        others: Parameters of `Draws`.
     """
     kind: type[Any] = WholeDraws
     if by_owners:
@@ -306,30 +317,28 @@ def draws_of(
 
 
 def check_draw(choice: str, sampler: Sampler) -> None:
-    """InputError if owners shall draw for a sampler that they cannot draw for."""
+    """Raise InputError if the user's choice of who draws does not fit the sampler."""
     if choice == "everywhere" and sampler.owners_draw:
-        raise InputError(
-            f"`draw` everywhere: {sampler.owners_draw} are drawn by owners; leave it out"
-        )
+        raise InputError(f"`draw` everywhere: only owners draw {sampler.owners_draw}; leave it out")
     if choice == "owners" and not (sampler.owners_draw or type(sampler) in BY_OWNERS):
         names = ", ".join(each.name for each in BY_OWNERS)
         raise InputError(
-            f"`draw` owners: is for samplers {names}, whose rows are drawn one by one; batches of "
-            f"sampler '{sampler.name}' are drawn everywhere"
+            f"`draw` owners: is for samplers {names}, whose rows are drawn one by one; sampler "
+            f"'{sampler.name}' draws everywhere: leave it out"
         )
 
 
 def owners_draw(
     choice: str, sampler: Sampler, part: Part, header: Header, transport: Transport
 ) -> tuple[bool, str]:
-    """Whether owners draw: as `choice` has it, or if it is quicker by prediction. Collective.
+    """Decide whether owners draw: by the user's choice, or by predicted time. Collective.
 
-    Owners save the share of the batch that others draw, and need a message to every peer and from
-    every peer in every round. They draw too where patterns of all ranks of a machine would take
-    more memory than is free.
+    Draws by owners save drawing the other ranks' shares of a batch. They need a message to and from
+    every peer in every round. Owners also draw if the patterns of all ranks of a machine need more
+    memory than is free.
 
     Returns:
-        bool, str: The text says why; it is empty where owners could not draw, or are one rank.
+        bool, str: Whether owners draw, and the reason; it is "" if there is no choice.
     """
     if sampler.owners_draw:
         return True, ""
@@ -349,7 +358,14 @@ def owners_draw(
 def owners_are_quicker(
     sampler: Sampler, num_vertices: int, num_nonzeros: int, num_ranks: int, most: Sequence[int]
 ) -> tuple[bool, str]:
-    """Whether one of `BY_OWNERS` is, and why; `most`: the most messages and halo rows of a rank."""
+    """Predict whether draws by owners are quicker for a sampler of `BY_OWNERS`.
+
+    Parameters:
+        most: Largest numbers of messages and of halo rows of a rank.
+
+    Returns:
+        bool, str: Whether owners are quicker, and the predicted times; "" on one rank.
+    """
     messages, bits = most
     per_row = num_nonzeros / max(num_vertices, 1)
     nonzeros, rounds = BY_OWNERS[type(sampler)].expected(sampler, num_vertices, per_row)

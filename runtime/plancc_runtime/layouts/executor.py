@@ -97,10 +97,10 @@ def checked(program: Program) -> Program:
 
 @cache
 def _actions(
-    program: Program, back: bool, at_hand: bool, overlap: bool, idle: frozenset[str]
+    program: Program, back: bool, is_local: bool, overlap: bool, idle: frozenset[str]
 ) -> list[Action]:
-    """Return `actions_of` a program or, if `back`, of its adjoint; no messages if `at_hand`."""
-    steps = without_messages(program) if at_hand else program
+    """Return `actions_of` a program or, if `back`, of its adjoint; no messages if `is_local`."""
+    steps = without_messages(program) if is_local else program
     return list(actions_of(checked(adjoint(steps)) if back else steps, overlap, idle))
 
 
@@ -154,7 +154,7 @@ def _ordered(steps: Sequence[Step], overlap: bool) -> Iterator[Action]:
             comes = leaves = None
             if overlap or step.source in in_turn:
                 comes = coming.pop(step.source, None)
-            if comes is not None and step.transposed:  # pieces belong to its target
+            if comes is not None and step.transposed:  # pieces belong to the product's target
                 yield Action("finish", comes)
                 comes = None
             if (overlap and step.transposed and last[step.target] is step) or (
@@ -218,7 +218,7 @@ class Executor:
         }
 
     def with_blocks(self, blocks: Blocks, movers: Mapping[str, RowMover[Any]]) -> Executor:
-        """Return a copy with other movers, and with `blocks` instead of those of the same names."""
+        """Return a copy with other movers, in which `blocks` replace blocks of the same names."""
         other = copy(self)
         other._blocks, other._movers = self._blocks | blocks, movers
         return other
@@ -241,10 +241,10 @@ class Executor:
                 nothing travels.
         """
         filled = set(self._filled.values())
-        at_hand = bool(filled) and filled <= given.keys()
-        actions = self._actions_of(back, at_hand)
+        is_local = bool(filled) and filled <= given.keys()
+        actions = self._actions_of(back, is_local)
         buffers, spaces, made = {}, {**given}, set[str]()
-        for name, each in () if at_hand else self._movers.items():
+        for name, each in () if is_local else self._movers.items():
             buffers[name] = each.buffers_for(given["x"].shape[1])
             if name in self._filled:
                 spaces[self._filled[name]] = buffers[name].halo
@@ -262,17 +262,17 @@ class Executor:
                 mover.send_rows(spaces[step.source], buffer)
             elif action.what == "add":
                 mover.add_arrived(spaces[step.target], buffer)
-            else:  # of messages only
+            else:  # only exchanges of messages have these actions
                 assert isinstance(mover, HaloExchange)
                 if action.what == "send":
                     mover.send_all_back(buffer)
                 else:
                     mover.take(buffer)
 
-    def _actions_of(self, back: bool, at_hand: bool) -> list[Action]:
+    def _actions_of(self, back: bool, is_local: bool) -> list[Action]:
         movers: dict[str, Any] = {**self._movers, **self._shared}
         idle = frozenset(name for name, each in movers.items() if each.idle)
-        return _actions(self._program, back, at_hand, self._overlap, idle)
+        return _actions(self._program, back, is_local, self._overlap, idle)
 
     def _share(self, step: Step, source: Tensor, target: Tensor) -> None:
         """Run the step of a group from source to target. Collective in the group."""

@@ -86,7 +86,7 @@ def _live_block(
     live[block.expand.send.row[sent]] = True
     inputs = np.flatnonzero(live[:n])
     numbering = block.numbering
-    uses = None if numbering is None else numbering.uses  # peers may drop some though all is live
+    uses = None if numbering is None else numbering.uses  # peers may drop uses of live rows
     expand = live_exchange(block.expand, sent, live, transport)
     if len(outputs) == n and uses is None and expand is block.expand:
         return block, inputs

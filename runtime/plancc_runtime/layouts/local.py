@@ -87,12 +87,12 @@ class LocalGraph(ProgramGraph):
         graph._column_vertices = None
         return graph
 
-    def at_hand(self, halo: Tensor | None = None) -> ColumnsAtHand:
+    def with_halo(self, halo: Tensor | None = None) -> GraphWithHalo:
         """Return this graph for inputs whose halo rows are on this rank: nothing travels.
 
         The inputs have halo rows behind own rows or, if `halo` is given, own rows only.
         """
-        return ColumnsAtHand(self, halo)
+        return GraphWithHalo(self, halo)
 
     @property
     def block(self) -> Block:
@@ -166,7 +166,7 @@ class LocalGraph(ProgramGraph):
         """Return the maximum of own rows of y and the other ranks' rows for them, element by
         element.
 
-        Without gradient. Collective. Messages go straight to the owners.
+        Without gradient. Collective. The exchange is direct.
         """
         if self._returning is None:
             exchange = self.block.expand
@@ -244,8 +244,8 @@ class LocalGraph(ProgramGraph):
         """
         if self.folds:
             raise InputError(
-                "an edge plan spreads rows over ranks: what needs whole rows, such as attention, "
-                "needs a plan of layout row"
+                "the plan is an edge plan, which spreads rows over ranks: layers that need whole "
+                "rows, such as attention, need a plan of layout row"
             )
         return self.local_pattern(nonzeros)
 
@@ -296,7 +296,7 @@ class LocalGraph(ProgramGraph):
 
     def moved(self, step: LayerStep) -> dict[str, list[RowMessages]]:
         assert isinstance(step, RowStep)
-        if isinstance(step, Maximum) and self._partials is not None:  # messages go straight
+        if isinstance(step, Maximum) and self._partials is not None:  # the exchange is direct
             return {"fold": [RowMessages(self._partials.steps[0], step.columns, reverse=True)]}
         return {
             name: [RowMessages(moved, step.columns) for moved in each.steps]
@@ -346,7 +346,7 @@ class LocalGraph(ProgramGraph):
         return rows.reshape(len(rows), *x.shape[1:])
 
 
-class ColumnsAtHand(LocalGraph):
+class GraphWithHalo(LocalGraph):
     """A graph whose inputs have all columns of its matrix, own and halo rows: nothing travels.
 
     Parameters:
@@ -386,7 +386,7 @@ class ColumnsAtHand(LocalGraph):
 
 
 def local_graph(graph: LayerGraph, what: str) -> LocalGraph:
-    """Return the graph if it is that of a row or edge plan; else raise InputError.
+    """Return the graph if its plan is a row or edge plan; else raise InputError.
 
     Parameters:
         what: Name of the caller's feature, which begins the message.

@@ -116,8 +116,8 @@ def _is_symmetric(row_ptr: Any, column: Any, value: Any) -> bool:
     following = row_ptr[:-1].copy()
     for i in range(len(following)):
         for k in range(row_ptr[i], row_ptr[i + 1]):
-            # Rows in order meet the nonzeros of column j for ascending i: the mirror image is the
-            # next nonzero of row j.
+            # The walk meets the nonzeros of column j for ascending i: the mirror image of each is
+            # the next nonzero of row j.
             mirror = following[column[k]]
             if mirror == row_ptr[column[k] + 1] or column[mirror] != i or value[mirror] != value[k]:
                 return False
@@ -187,7 +187,7 @@ def _columns_apart(row_ptr: Any, column: Any, value: Any, first: int, place: Any
     for k in range(2, len(ptr)):
         ptr[k] += ptr[k - 1]
     columns, values = np.empty(before[-1], column.dtype), np.empty(before[-1], value.dtype)
-    rows, of_rows = np.empty(ptr[-1], column.dtype), np.empty(ptr[-1], value.dtype)
+    rows, halo_values = np.empty(ptr[-1], column.dtype), np.empty(ptr[-1], value.dtype)
     size = 0
     for i in range(len(row_ptr) - 1):
         for a in range(row_ptr[i], row_ptr[i + 1]):
@@ -196,9 +196,9 @@ def _columns_apart(row_ptr: Any, column: Any, value: Any, first: int, place: Any
                 size += 1
             else:
                 k = place[column[a] - first] + 1
-                rows[ptr[k]], of_rows[ptr[k]] = i, value[a]
+                rows[ptr[k]], halo_values[ptr[k]] = i, value[a]
                 ptr[k] += 1
-    return (values, columns, before), (of_rows, rows, ptr[:-1])
+    return (values, columns, before), (halo_values, rows, ptr[:-1])
 
 
 def halo_blocks(name: str, part: csr_matrix, recv_ptr: Int64Array, resources: Resources) -> Blocks:

@@ -60,15 +60,15 @@ class TypedBlock:
             copies = block.fold.reversed()
             folded = send_numbers(copies, rows[copies.send.row], transport)
             rows = np.concatenate([rows, folded])
-        of_rows = np.repeat(rows, np.diff(block.row_ptr))
-        relation = types.relation_of(of_rows, columns[block.column])
+        row_vertices = np.repeat(rows, np.diff(block.row_ptr))
+        relation = types.relation_of(row_vertices, columns[block.column])
         if block.relation is not None:
             if len(block.relation) != len(block.column):
                 raise InputError(
-                    "several relations lead from one type to one type: such a plan trains without "
-                    "samples of the boundary"
+                    "the plan has several relations from one type to one type: leave out samples "
+                    "of the boundary"
                 )
-            fits = types.fits(of_rows, columns[block.column], block.relation)
+            fits = types.fits(row_vertices, columns[block.column], block.relation)
             relation = np.where(fits, block.relation.astype(np.int64), -1)
         return cls(block, types, types.type_of(rows), types.type_of(columns), relation)
 
@@ -88,13 +88,13 @@ class TypedBlock:
             InputError: For an edge plan.
         """
         if self.block.fold is not None:
-            raise InputError("an edge plan spreads the rows of relations over ranks")
+            raise InputError("the plan is an edge plan; typed layers need a plan of layout row")
         block, place = self.block, np.zeros(len(self.row_type), np.int64)
-        of_type = [np.flatnonzero(self.row_type == k) for k in range(len(self.types.names))]
-        for rows in of_type:
+        rows_of_type = [np.flatnonzero(self.row_type == k) for k in range(len(self.types.names))]
+        for rows in rows_of_type:
             place[rows] = np.arange(len(rows))
         ends = [self.types.names.index(destination) for *_, destination in self.types.relations]
-        first = offsets(np.array([len(of_type[k]) for k in ends]))
+        first = offsets(np.array([len(rows_of_type[k]) for k in ends]))
         size = int(first[-1])  # row of nonzeros of no relation, whose number is -1
         key = first[self.relation] + np.repeat(place, np.diff(block.row_ptr))
         row_ptr = offsets(np.bincount(key, minlength=size)[:size])
@@ -113,7 +113,7 @@ class TypedBlock:
         """Return the block of a relation. Collective.
 
         Inputs are own rows of the source type, outputs are own rows of the destination type. Only
-        rows with nonzeros of the relation are received or folded. Its messages go straight.
+        rows with nonzeros of the relation are received or folded. Its exchange is direct.
         """
         block, m, number = self.block, self.block.num_outputs, self.types.relations.index(relation)
         kept, received = self.relation == number, self.halo_of({number})
@@ -149,7 +149,7 @@ class TypedBlock:
     def inputs_of(self, name: str, received: BoolArray, transport: Transport) -> Block:
         """Return a block of the own rows of a type and of the `received` halo rows. Collective.
 
-        The block has no nonzeros. Its messages go straight.
+        The block has no nonzeros. Its exchange is direct.
         """
         block, own = self.block, self._own_columns(name)
         column = places(np.append(own, received))

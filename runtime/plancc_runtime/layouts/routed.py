@@ -102,7 +102,7 @@ class RoutedHalo(HaloExchange[RouteBuffers]):
         self, pieces: Sequence[P], out: Tensor, buffers: RouteBuffers
     ) -> Iterator[tuple[P, Tensor]]:
         yield from ((piece, at_rows(buffers.halo, piece.target)) for piece in pieces)
-        self.send_all_back(buffers)  # the first hop needs all of the halo rows
+        self.send_all_back(buffers)  # the first hop back needs all halo rows
 
     def send_all_back(self, buffers: RouteBuffers) -> None:
         _, cross, spread = self._hops
@@ -150,15 +150,15 @@ def live_exchange(
     route, ptr = exchange.route, exchange.route.stage_ptr()
     stage = np.zeros(ptr[-1], np.bool_)
     stage[route.at[needed]] = True
-    of_hops = []
+    sent_by_hop = []
     for k, hop in reversed(list(enumerate(route.hops, 1))):
-        of_hops.append(send_numbers(hop.reversed(), stage[ptr[k] : ptr[k + 1]], transport))
+        sent_by_hop.append(send_numbers(hop.reversed(), stage[ptr[k] : ptr[k + 1]], transport))
         if k > 1:
-            stage[hop.send.row[of_hops[-1]]] = True
-    if whole and stage.all() and all(each.all() for each in of_hops):
+            stage[hop.send.row[sent_by_hop[-1]]] = True
+    if whole and stage.all() and all(each.all() for each in sent_by_hop):
         return exchange
     hops, staged = [], places(stage)
-    for k, (hop, still) in enumerate(zip(route.hops, reversed(of_hops), strict=True), 1):
+    for k, (hop, still) in enumerate(zip(route.hops, reversed(sent_by_hop), strict=True), 1):
         arriving = stage[ptr[k] : ptr[k + 1]]
         number = own if k == 1 else staged
         hops.append(hop.keep(still, arriving).renumbered(number, places(arriving)))

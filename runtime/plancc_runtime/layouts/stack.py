@@ -18,7 +18,7 @@ from plancc.graph.types import Relation, Types
 from plancc.plan.exchange import Int64Array
 from plancc_runtime.kernels.edges import Pattern
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.local import ColumnsAtHand, LocalGraph
+from plancc_runtime.layouts.local import GraphWithHalo, LocalGraph
 from plancc_runtime.layouts.relation import TypedBlock
 from plancc_runtime.layouts.resources import Resources
 
@@ -45,15 +45,15 @@ class StackGraph(LocalGraph):
         names, sizes = types.names, range(len(types.names) + 1)
         for rows in (typed.column_type[: block.num_inputs], typed.row_type):
             assert (np.diff(rows) >= 0).all(), "rows are not sorted by type"
-        of_inputs, of_outputs = (
+        input_rows, output_rows = (
             dict(zip(names, map(slice, *zip(*pairwise(ends), strict=True)), strict=True))
             for ends in (
                 np.searchsorted(typed.column_type[: block.num_inputs], sizes).tolist(),
                 np.searchsorted(typed.row_type, sizes).tolist(),
             )
         )
-        self.inputs_of: dict[str, slice] = of_inputs
-        self.outputs_of: dict[str, slice] = of_outputs
+        self.inputs_of: dict[str, slice] = input_rows
+        self.outputs_of: dict[str, slice] = output_rows
         self.stack_of: dict[Relation, slice] = {}
         first = 0
         for relation in types.relations:
@@ -62,8 +62,8 @@ class StackGraph(LocalGraph):
             first += size
         self._of_relation: dict[Relation, Pattern] = {}
 
-    def at_hand(self, halo: Tensor | None = None) -> ColumnsAtHand:
-        return StackAtHand(self, halo)
+    def with_halo(self, halo: Tensor | None = None) -> GraphWithHalo:
+        return StackWithHalo(self, halo)
 
     @property
     def row_type(self) -> Tensor:
@@ -96,9 +96,9 @@ class StackGraph(LocalGraph):
     def rows_of_product(self, outputs: Int64Array) -> Int64Array:
         found = [np.zeros(0, np.int64)]
         for relation, rows in self.stack_of.items():
-            of_type = self.outputs_of[relation[2]]
-            inside = outputs[(outputs >= of_type.start) & (outputs < of_type.stop)]
-            found.append(inside - of_type.start + rows.start)
+            type_rows = self.outputs_of[relation[2]]
+            inside = outputs[(outputs >= type_rows.start) & (outputs < type_rows.stop)]
+            found.append(inside - type_rows.start + rows.start)
         return np.concatenate(found)
 
     def columns_by_type(self, columns: Tensor) -> dict[str, Tensor]:
@@ -163,11 +163,11 @@ class StackGraph(LocalGraph):
         return self._of_relation[relation]
 
 
-class StackAtHand(ColumnsAtHand, StackGraph):
+class StackWithHalo(GraphWithHalo, StackGraph):
     """A stack whose halo rows are on this rank: nothing travels."""
 
 
-class RelationAtHand(LocalGraph):
+class RelationGraph(LocalGraph):
     """The graph of one relation for a layer that keeps the rows of its source (`Conv.fixed`).
 
     Inputs and outputs of the layer are rows of the destination.
@@ -192,8 +192,8 @@ class RelationAtHand(LocalGraph):
     def local_pattern(self, nonzeros: str) -> Pattern:
         return self._stack.pattern_of(self._relation)
 
-    def _part(self, of_stack: Tensor | None) -> Tensor | None:
-        return None if of_stack is None else of_stack[self._stack.edges_of(self._relation)]
+    def _part(self, stacked: Tensor | None) -> Tensor | None:
+        return None if stacked is None else stacked[self._stack.edges_of(self._relation)]
 
     def edge_column(self, name: str, dtype: torch.dtype | None = None) -> Tensor | None:
         return self._part(self._stack.edge_column(name, dtype))

@@ -313,7 +313,7 @@ class LinearAggregation:
 
 
 class LinearConv(Conv):
-    """A convolution whose only exchange is that of one product A H W."""
+    """A convolution that exchanges rows only for one product A H W."""
 
     Options = ProductOptions
     _aggregate: LinearAggregation

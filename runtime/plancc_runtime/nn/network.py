@@ -1,6 +1,6 @@
 """A stack of convolutions, with dropout, norms, activations and residuals between them.
 
-x -> [dropout -> convolution (-> norm -> activation -> + residual, but for the last)] per layer
+x -> [dropout -> convolution (-> norm -> activation -> + residual, except in the last)] per layer
 """
 
 from __future__ import annotations

@@ -92,17 +92,17 @@ class _Normalise(torch.autograd.Function):
         z, weight, center, root, count = ctx.saved_tensors
         # Sums of g, and of g times the normalised rows.
         sums = z.new_zeros(2, z.shape[1], dtype=torch.float64)
-        for rows, of_rows in blocks_of(z.shape[1], z, g, most=BLOCK):
-            sums[0] += of_rows.sum(0)
-            sums[1] += (rows - center).mul_(of_rows).sum(0)
+        for rows, g_rows in blocks_of(z.shape[1], z, g, most=BLOCK):
+            sums[0] += g_rows.sum(0)
+            sums[1] += (rows - center).mul_(g_rows).sum(0)
         sums[1] *= root
-        of_bias, of_weight = sums.to(z.dtype, copy=True)
+        bias_grad, weight_grad = sums.to(z.dtype, copy=True)
         ctx.transport.allreduce_sum(sums)
         along, across = (sums / count.clamp(min=1)).to(z.dtype)
         scale = weight * root
         slope = -scale * root * across
-        of_z = torch.addcmul(-scale * along - slope * center, z, slope).addcmul_(g, scale)
-        return of_z, of_weight, of_bias, None, None
+        z_grad = torch.addcmul(-scale * along - slope * center, z, slope).addcmul_(g, scale)
+        return z_grad, weight_grad, bias_grad, None, None
 
 
 class LayerNorm(nn.LayerNorm):

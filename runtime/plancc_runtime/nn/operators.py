@@ -53,7 +53,7 @@ def aggregate(
     check_choice("reduction", reduce, REDUCTIONS)
     check_operand("x", x, (pattern.num_columns, None), x)
     if reduce == "max" and weight is not None:
-        raise InputError("reduction 'max' takes no `weight`")
+        raise InputError("reduction 'max' takes no `weight`: leave it out")
     if reduce == "max" and pattern.num_nonzeros:
         return _maximum(pattern, x)
     total = _neighbour_sum(pattern, x) if weight is None else _weighted(pattern, weight, x)
@@ -303,12 +303,12 @@ class _WeightedSum(Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         alpha, x = ctx.saved_tensors
         g = g.contiguous()
-        of_alpha = of_x = None
+        alpha_grad = x_grad = None
         if ctx.needs_input_grad[0]:
-            of_alpha = _EdgeDot.apply(*((x, g) if ctx.back else (g, x)), ctx.pattern)
+            alpha_grad = _EdgeDot.apply(*((x, g) if ctx.back else (g, x)), ctx.pattern)
         if ctx.needs_input_grad[1]:
-            of_x = _WeightedSum.apply(alpha, g, ctx.pattern, not ctx.back)
-        return of_alpha, of_x, None, None
+            x_grad = _WeightedSum.apply(alpha, g, ctx.pattern, not ctx.back)
+        return alpha_grad, x_grad, None, None
 
 
 class _EdgeDot(Function):
@@ -321,8 +321,8 @@ class _EdgeDot(Function):
     @staticmethod
     def backward(ctx: Any, s: Tensor) -> tuple[Tensor | None, ...]:
         (g, x), s = ctx.saved_tensors, s.contiguous()
-        of_g = _WeightedSum.apply(s, x, ctx.pattern, False)
-        return of_g, _WeightedSum.apply(s, g, ctx.pattern, True), None
+        g_grad = _WeightedSum.apply(s, x, ctx.pattern, False)
+        return g_grad, _WeightedSum.apply(s, g, ctx.pattern, True), None
 
 
 class _EdgeScores(Function):
@@ -387,11 +387,11 @@ class _GraphAttention(Function):
         (vectors,) = ctx.saved_tensors
         g, kept = g.contiguous(), ctx.kept
         k, heads, d = vectors.shape
-        back, scores, of_target = attention_adjoint(
+        back, scores, target_grad = attention_adjoint(
             ctx.how.pattern, kept, g, vectors.reshape(k, heads * d), ctx.how.places
         )
         number = torch.arange(heads, device=g.device)
-        of_scores = weight_gradient(kept.x, scores[:, :k].flatten(1)).view(heads, d, k, heads)
-        of_vectors = of_scores[number, :, :, number].permute(2, 0, 1)
-        of_bias = g.sum(0) if ctx.biased else None
-        return back, of_vectors, of_bias, of_target if ctx.has_target else None, None
+        crossed = weight_gradient(kept.x, scores[:, :k].flatten(1)).view(heads, d, k, heads)
+        vectors_grad = crossed[number, :, :, number].permute(2, 0, 1)
+        bias_grad = g.sum(0) if ctx.biased else None
+        return back, vectors_grad, bias_grad, target_grad if ctx.has_target else None, None

@@ -37,7 +37,7 @@ WIDTHS = (
     ("in_channels", "in_features", "num_features", "d_in"),
     ("out_channels", "out_features", "num_classes", "d_out"),
 )
-"""Names of constructors' arguments for the width of the features and for that of the outputs."""
+"""Names of constructors' arguments for the width of the features, and for the outputs' width."""
 INPUTS = {
     "edge_index": "",
     "edge_weight": "weights: compile the plan with normalization none",
@@ -55,7 +55,7 @@ BUILT_IN += "bias dropout input_dropout"
 """Options that describe networks of built-in models.
 
 `hidden` is missing, since link prediction uses it with own classes too."""
-NEED_LAYERS = "sampler batch_size fanouts walk_length keep sampler_options relation_fanouts "
+NEED_LAYERS = "sampler batch_size fanouts sampler_options relation_fanouts "
 NEED_LAYERS += "embeddings fold pipeline aggregate_on kernel passes"
 """Options that need to know the layers of a network, or that only built-in layers read."""
 WHOLE_DATA = ("data", "batch", "graph")
@@ -138,14 +138,14 @@ def check_name(name: str) -> None:
     if name in _GIVEN or not _is_file(file):
         return
     there, wanted = dict[str, type](), wanted.partition(".")[0]
-    for node in ast.walk(_parsed(file)):  # from the outside in
+    for node in ast.walk(_parsed(file)):  # outer nodes come first
         for attribute in {"name", "asname", "id"} & vars(node).keys():
             there.setdefault(getattr(node, attribute), type(node))
     if there.get(wanted) is ast.FunctionDef:
         raise InputError(f"{file}: '{shown(wanted)}' is a function, not a class")
     if not wanted or (wanted not in there and "*" not in there):
         classes = [each for each, kind in there.items() if kind is ast.ClassDef]
-        what = f"has no class '{shown(wanted)}'" if wanted else "give FILE:CLASS, a class of it"
+        what = f"has no class '{shown(wanted)}'" if wanted else "give FILE:CLASS, a class in it"
         raise InputError(f"{file}: {what}{_it_has(wanted, classes)}")
 
 
@@ -262,7 +262,7 @@ def constructor_options(
     model: type[nn.Module],
     given: Mapping[str, Any],
     widths: Sequence[Any],
-    of_graph: Mapping[str, Any],
+    plan_values: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the arguments of a class's constructor: the given options, and values of the plan.
 
@@ -270,7 +270,7 @@ def constructor_options(
         name: Name of the class in messages.
         given: Options: values, or Python literals as text.
         widths: Width of the features, or their widths by type, and width of the outputs.
-        of_graph: Further values that the plan offers, by name.
+        plan_values: Further values that the plan offers, by name.
 
     Raises:
         InputError: If the class lacks a given option, or needs one that is missing.
@@ -278,9 +278,9 @@ def constructor_options(
     there = signature(model).parameters
     names = [k for k, each in there.items() if each.kind in _BY_NAME]
     options = {k: _value(each) for k, each in given.items()}
-    for of_width, width in zip(WIDTHS, widths, strict=True):
-        of_graph = {**dict.fromkeys(of_width, width), **of_graph}
-    options = {k: value for k, value in of_graph.items() if k in names} | options
+    for aliases, width in zip(WIDTHS, widths, strict=True):
+        plan_values = {**dict.fromkeys(aliases, width), **plan_values}
+    options = {k: value for k, value in plan_values.items() if k in names} | options
     takes_any = any(each.kind is Parameter.VAR_KEYWORD for each in there.values())
     for unknown in [k for k in options if k not in names and not takes_any]:
         raise InputError(
@@ -323,7 +323,7 @@ def forward_arguments(name: str, model: type[nn.Module], there: Collection[str])
     Raises:
         InputError: If `forward` needs other arguments, or a data object instead of tensors.
     """
-    _, *parameters = signature(model.forward).parameters.items()  # without self
+    _, *parameters = signature(model.forward).parameters.items()  # drops self
     if not parameters or parameters[0][1].kind not in (*_BY_NAME, Parameter.POSITIONAL_ONLY):
         raise InputError(
             f"`model` {name}: its forward takes no features: write forward(self, x, edge_index)"

@@ -35,7 +35,7 @@ from plancc.plan.layers import (
 from plancc.registry import check_choice
 from plancc.text import shown
 from plancc_runtime.layouts.layer_graph import LayerGraph
-from plancc_runtime.layouts.stack import RelationAtHand, StackGraph
+from plancc_runtime.layouts.stack import RelationGraph, StackGraph
 from plancc_runtime.nn import MODELS
 from plancc_runtime.nn.conv import Conv, glorot, uniform
 
@@ -158,9 +158,9 @@ class ByType(nn.Module):
         Collective if the modules are.
         """
         stack, found = stack_graph(graph), dict[str, Tensor]()
-        of_type = stack.outputs_by_type(x)
+        typed_rows = stack.outputs_by_type(x)
         for (name, width), module in zip(self._widths.items(), self.of_types, strict=True):
-            rows = narrow(of_type[name], width)
+            rows = narrow(typed_rows[name], width)
             found[name] = rows if isinstance(module, nn.Identity) else module(rows, graph)
         return stack.joined(found, x, self._d_out)
 
@@ -234,9 +234,9 @@ class RelationConv(Conv):
             own = {} if rows is None else stack.outputs_by_type(rows)
         else:
             columns = stack.columns_by_type(self._moved(stack, x) if fixed is None else fixed)
-            of_type = {each: narrow(rows, widths[each]) for each, rows in columns.items()}
-            found = [of_type[source] for source, *_ in relations]
-            own = {each: stack.targets_of(each, rows) for each, rows in of_type.items()}
+            typed_rows = {each: narrow(rows, widths[each]) for each, rows in columns.items()}
+            found = [typed_rows[source] for source, *_ in relations]
+            own = {each: stack.targets_of(each, rows) for each, rows in typed_rows.items()}
         return found, {name: narrow(rows, widths[name]) for name, rows in own.items()}
 
 
@@ -354,7 +354,7 @@ class PerRelation(RelationConv):
             widths = [each.shape[1] for each in side]
             targets = stack.linear(own, torch.cat(side, 1)).split(widths, 1)
         for k, target in zip(numbers, targets, strict=True):
-            conv, relation = self.convs[k], RelationAtHand(stack, self.types.relations[k])
+            conv, relation = self.convs[k], RelationGraph(stack, self.types.relations[k])
             given = relation, moved[k] if target is None else target, moved[k]
             if conv.rectifies:
                 y = conv(*given, rectified=rectified and k == numbers[-1], onto=y)

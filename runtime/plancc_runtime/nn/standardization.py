@@ -26,7 +26,7 @@ class Standardization(nn.Module):
 
     Attributes:
         mean (Tensor[width]): Means in float64, saved with the network's weights.
-        scale (Tensor[width]): 1 / standard deviation, or 0 for a constant column; likewise.
+        scale (Tensor[width]): 1 / standard deviation, or 0 for a constant column; saved too.
     """
 
     mean: Tensor

@@ -351,7 +351,7 @@ class Distributed(nn.Module):
             return self._on_columns(layer, rules)
         if type(layer).__name__ == "WLConv":
             return self._with_colours(layer, rules)
-        if hasattr(layer, "to_dense_batch"):  # an aggregation
+        if hasattr(layer, "to_dense_batch"):  # only aggregations have this method
             return self._on_own_rows(layer)
         if not hasattr(layer, "register_propagate_forward_pre_hook"):
             return []
@@ -476,8 +476,8 @@ class Distributed(nn.Module):
 
 def _fetching(layer: nn.Module, rules: TorchRules, names: str) -> Any:
     """Return a hook that fetches, in one exchange, the tensors of sources that messages read."""
-    of_sources = "_j" if getattr(layer, "flow", "") != "target_to_source" else "_i"
-    read = sorted({k[:-2] for k in getattr(layer, names, ()) if k.endswith(of_sources)})
+    suffix = "_j" if getattr(layer, "flow", "") != "target_to_source" else "_i"
+    read = sorted({k[:-2] for k in getattr(layer, names, ()) if k.endswith(suffix)})
 
     def fetch(_: Any, inputs: tuple[Any, Any, dict[str, Any]]) -> None:
         edges, _, given = inputs
@@ -594,8 +594,8 @@ def tensors_in(value: Any) -> list[tuple[Path, Tensor]]:
     """
     leaves = [*leaves_of(value)]
     for _, each in leaves:
-        of_object = () if isinstance(each, Tensor) else getattr(each, "__dict__", {}).values()
-        if any(isinstance(x, Tensor) for x in (*of_object, getattr(each, "edge_index", None))):
+        members = () if isinstance(each, Tensor) else getattr(each, "__dict__", {}).values()
+        if any(isinstance(x, Tensor) for x in (*members, getattr(each, "edge_index", None))):
             raise InputError(
                 f"an argument is a {type(each).__name__}, which has tensors: give the network "
                 "these, such as `data.x, data.edge_index`"

@@ -29,7 +29,7 @@ class FetchedColumns:
     """
 
     def __init__(self) -> None:
-        self._kept: Any = WeakTensorKeyDictionary()  # version, columns, relations of a tensor
+        self._kept: Any = WeakTensorKeyDictionary()  # tensor to its version, columns, relations
 
     def of(self, x: Spread, read: frozenset[int]) -> Tensor:
         """Return own rows of x and the halo rows that are sources of edges of these relations.
@@ -52,8 +52,8 @@ class FetchedColumns:
             here = self._found(x)[1]
             if not read <= here:
                 new.setdefault((x.dtype, here), {})[id(x)] = x
-        for (_, here), of_kind in new.items():
-            self._fetch(list(of_kind.values()), read, here)
+        for (_, here), tensors_of_kind in new.items():
+            self._fetch(list(tensors_of_kind.values()), read, here)
 
     def _found(self, x: Spread) -> tuple[Tensor, frozenset[int]]:
         """Return the columns of x that are here, and the relations whose edges read them."""

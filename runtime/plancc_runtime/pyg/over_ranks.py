@@ -239,7 +239,7 @@ def extreme(
     Equal extremes share the gradient equally; with `pick`, only the entries that it selects do.
 
     Parameters:
-        pick: Maps bool[entries], which are extremes, to those that get the gradient.
+        pick: Selects the entries that get the gradient: maps bool[entries] to bool[entries].
         base: Numbers in the bins beforehand. torch counts an equal `base` among the entries that
             share the gradient, also without `own`.
         own: Whether `base` is one of the entries.

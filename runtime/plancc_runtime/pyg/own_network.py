@@ -166,19 +166,19 @@ def _made(options: NetworkOptions, dims: Sequence[int], seed: int) -> nn.Module:
     """
     name, kind = options.model, class_of(options.model)
     widths: list[Any] = [*dims]
-    of_graph = dict[str, Any]()
+    plan_values = dict[str, Any]()
     if options.types:
         types = TypesOfNetwork.parse(options.types)
-        of_graph = {"num_relations": len(types.relations)}
-        of_graph["metadata"] = [*types.widths], [*types.relations]
+        plan_values = {"num_relations": len(types.relations)}
+        plan_values["metadata"] = [*types.widths], [*types.relations]
         widths[0] = dict(types.widths) if is_by_type(kind) else dims[0]
-    given = constructor_options(name, kind, options.conv, widths, of_graph)
+    given = constructor_options(name, kind, options.conv, widths, plan_values)
     with LOCK, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # generators of GPUs are not seeded
         with users_errors(f"`model` {name}: cannot be made", file_of(kind)):
             model = kind(**given)
             if any(map(is_lazy, model.parameters())):
-                _give_sizes(model, widths[0], of_graph.get("metadata", ((), ()))[1])
+                _give_sizes(model, widths[0], plan_values.get("metadata", ((), ()))[1])
     for parameter, value in model.named_parameters():
         if is_lazy(value):
             raise InputError(

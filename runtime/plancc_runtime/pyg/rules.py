@@ -116,10 +116,10 @@ class TorchRules(OverRanks):
         if call.name.rstrip("_") in calls.INTO_SUMS and is_message_sum(call):
             self.calls.append(call.name)
             return self._scattered(call)
-        of_kind = call.name in calls.LIKE_ROWS
+        reads_kind = call.name in calls.LIKE_ROWS
 
         def read(x: Message) -> Tensor:
-            return x.rows if of_kind else spread(x.formed(), 0, None)
+            return x.rows if reads_kind else spread(x.formed(), 0, None)
 
         args, kwargs = changed((call.args, call.kwargs), Message, read)
         return self.__torch_function__(call.func, None, args, kwargs)
@@ -221,14 +221,14 @@ class TorchRules(OverRanks):
         """
         if not all(isinstance(each, EdgeEnds) for each in parts):
             refuse(call, calls.ENDS)
-        of_parts = [each.ends for each in parts]
-        size = max(map(len, of_parts))
+        ends_of_parts = [each.ends for each in parts]
+        size = max(map(len, ends_of_parts))
         if (call.name == "stack" or size == 2) and call.dims(1, 0, 2) != {size - 1}:
             refuse(call, calls.ENDS)
         if call.name == "stack":
-            ends = [end for of_part in of_parts for end in of_part]
+            ends = [end for of_part in ends_of_parts for end in of_part]
         else:
-            rows = zip(*(each * (size // len(each)) for each in of_parts), strict=True)
+            rows = zip(*(each * (size // len(each)) for each in ends_of_parts), strict=True)
             ends = [_joined_end(call, row) for row in rows]
         relations = frozenset[int]().union(*(each.relations for each in parts))
         return _with_ends(call, call.run(), ends, relations)
@@ -506,7 +506,8 @@ def _with_ends(
 ) -> Tensor:
     """Return x marked as one end or as both ends of edges.
 
-    Of both ends, one row must have targets. The other row has sources; own rows count as sources.
+    If x has both ends, one row must have targets. The other row has sources; own rows may serve as
+    sources.
     """
     if len(ends) != 1:
         row = int(ends[1].is_source)

@@ -77,10 +77,7 @@ class LinkPairs(LearningTask):
         )
 
     def remarks_on(self, data: LocalData) -> list[str]:
-        return [
-            *super().remarks_on(data),
-            *negative_remarks(self.header, data.split_sizes["train"]),
-        ]
+        return [*super().remarks_on(data), *edge_remarks(self.header, data.split_sizes["train"])]
 
     def known(self, data: LocalData) -> dict[str, np.ndarray]:
         return self._known
@@ -224,7 +221,7 @@ class LinkLearner(Learner):
         return sums
 
 
-def negative_remarks(header: Header, num_links: int) -> list[str]:
+def edge_remarks(header: Header, num_links: int) -> list[str]:
     """Return a remark if many negatives of training are edges, else no remark.
 
     Parameters:

@@ -184,8 +184,7 @@ class GroupTransport(Transport):
         every = [own if k == self.rank else _empty_like(own) for k in range(self.size)]
         with uncounted(self.traffic):
             self._group.allgather(every)
-        largest = _maximum(every)
-        own[...] = largest
+        own[...] = _maximum(every)
 
     def alltoall(self, array: np.ndarray) -> np.ndarray:
         array, received = np.ascontiguousarray(array), np.empty_like(array, order="C")

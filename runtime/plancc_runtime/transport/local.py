@@ -238,8 +238,7 @@ class Threads:
             raise TransportError(f"{who} has ended")
 
     def _spread(self) -> None:
-        for condition in self.conditions:
-            condition.notify()
+        self.wake(range(self.size))
         self.news.notify()
 
 

@@ -285,7 +285,7 @@ REFUSED = {
     "{}:Net --kernel numba": "--kernel numba: is for built-in models",
     "{}:Net --passes order": "--passes order: is for built-in models",
     "{}:Net --target paper": "--target paper: needs a plan with types",
-    f"{FILE}": "give FILE:CLASS, a class of it; it has Net, Numbers",
+    f"{FILE}": "give FILE:CLASS, a class in it; it has Net, Numbers",
     "{}:Typed": "its constructor needs metadata",
     "{}:Dicts": "needs edge_index_dict (relations: compile a graph with types)",
     "{}:Kinds": "needs edge_type (relations: compile a graph with types)",
