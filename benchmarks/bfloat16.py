@@ -94,7 +94,9 @@ def prepared_run(plan: str | Path, dtype: str, **options: Any) -> Any:
 
 def _epochs(plan: Path, hidden: int, model: str, rounds: int) -> dict[str, list[float]]:
     """Seconds of epochs by type, after the warm-up."""
-    runs = {t: prepared_run(plan, t, hidden=hidden, features=hidden, model=model) for t in TYPES}
+    runs = {
+        t: prepared_run(plan, t, hidden=hidden, random_features=hidden, model=model) for t in TYPES
+    }
     seconds = defaultdict(list)
     for number in range(WARM_UP + rounds):
         for name, each in runs.items():

@@ -69,8 +69,8 @@ class Choice:
     Attributes:
         rule: Where it is made.
         ways: By name; the first is the automatic one.
-        state: What tells the ways apart once a run is made, so that the automatic one is known by
-            the name of the other that is the same. None: the first has a name of its own.
+        state: What tells the ways apart after the first epochs, so that the automatic one is known
+            by the name of the other that is the same. None: the first has a name of its own.
         base: Options of `TrainOptions`; empty: the compiler is measured.
         compile: Options of `plancc.compile`, where a way has no other.
         ranks, threads: The least of both.
@@ -240,7 +240,7 @@ class Setting:
         features, hidden, classes = self.widths
         rest = (1 - self.train) / 2
         split = (self.train, rest, rest)
-        return {"features": features, "hidden": hidden, "classes": classes, "split": split}
+        return {"random_features": features, "hidden": hidden, "classes": classes, "split": split}
 
 
 def _grid(scale: int) -> Graph:
@@ -320,7 +320,9 @@ class Bench:
         given.pop("OMP_NUM_THREADS", None)  # as a user has it
         with subprocess.Popen(
             command if ranks == 1 else [*launched(ranks), "--bind-to", "none", *command],
-            **{"cwd": ROOT, "env": given, "stdin": subprocess.DEVNULL},
+            cwd=ROOT,
+            env=given,
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             text=True,
         ) as process:

@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -40,7 +41,7 @@ class Side:
 
     way: Way
     play: Callable[[int], object]
-    state: Any
+    state: Callable[[], Any]
     seconds: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
 
@@ -71,7 +72,7 @@ def side_of(choice: Choice, way: Way, plan: str, options: Mapping[str, Any], to:
     if not choice.base:
         graph = plancc.read_graph(plan, symmetrize=True)
         asked = {"effort": "fast", **way.compile}
-        return Side(way, lambda _: plancc.compile(graph, "hp", 4, **asked), None)
+        return Side(way, lambda _: plancc.compile(graph, "hp", 4, **asked), str)
     given = {"epochs": 10**6, "eval_every": 0, **options, **choice.base, **way.train}
     with forced(way):
         run = prepared(plan, TrainOptions(**given), to)
@@ -85,7 +86,7 @@ def side_of(choice: Choice, way: Way, plan: str, options: Mapping[str, Any], to:
         if thread is not None:  # what it draws ahead belongs to this turn
             thread.submit(int).result()
 
-    return Side(way, epoch, choice.state and choice.state(run))
+    return Side(way, epoch, partial(choice.state or repr, run))
 
 
 def measured(
@@ -95,18 +96,19 @@ def measured(
     sides = {
         name: side_of(choice, way, plans[name], options, to) for name, way in choice.ways.items()
     }
-    chosen, *others = sides
-    if choice.state is not None:  # ways that are the same are played once, by the first name
-        for name in others:
-            if sides[name].state == sides[chosen].state:
-                del sides[chosen]
-                chosen = name
-                break
-        first = {repr(side.state): name for name, side in reversed(sides.items())}
-        sides = {name: side for name, side in sides.items() if name in first.values()}
     for side in sides.values():
         side.turn(range(1), to)
         side.turn(range(1, 2), to)
+    chosen, *others = sides
+    if choice.state is not None:  # ways that are the same are played once, by the first name
+        states = {name: side.state() for name, side in sides.items()}
+        for name in others:
+            if states[name] == states[chosen]:
+                del sides[chosen]
+                chosen = name
+                break
+        known = {repr(states[name]): name for name in reversed([*sides])}
+        sides = {name: side for name, side in sides.items() if name in known.values()}
     quickest = min(side.seconds[-1] for side in sides.values())
     epochs = 1 if quick else max(1, min(MOST_EPOCHS, math.ceil(TURN / quickest)))
     for side in sides.values():

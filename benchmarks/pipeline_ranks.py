@@ -76,7 +76,7 @@ class Variant:
         from plancc_runtime.views import View
 
         options = TrainOptions(
-            layers=LAYERS, hidden=hidden, features=hidden, optimizer="sgd", **chosen
+            layers=LAYERS, hidden=hidden, random_features=hidden, optimizer="sgd", **chosen
         )
         header, part = read_rank_slice(plan, transport.rank, transport.size)
         part = order_rows(part, options.row_order, options.pipeline, transport)

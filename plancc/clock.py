@@ -17,7 +17,7 @@ from typing import Any
 BEGIN = time.time()
 """Approximate time when this program began to import plancc, in seconds since 1970."""
 ANNOUNCED_AFTER = 1.0
-"""Seconds of compilation after which it is announced."""
+"""Seconds of compilation after which the compilation is announced."""
 PHASES = ("draw", "mask", "features", "pack", "wait", "spmm", "dense", "allreduce")
 """Phases of an epoch; they never overlap, so that they add up to its time."""
 

@@ -49,9 +49,9 @@ EPSILON = PartitionOptions.epsilon
 
 
 Rows = Mapping[str, Callable[[Any], Any]]
-"""Sentences by combinations that they refuse. A combination is a function of the value with the
-options, ``asked``; it returns something true if it applies, which its sentence calls ``{0}``. The
-first combination that applies counts."""
+"""Refusals: sentences, and the combination of options that each of them refuses. A combination is a
+function of ``asked``, the value with the options. It returns something true if it applies, which
+the sentence shows as ``{0}``. The first combination that applies counts."""
 
 
 def refuse(rows: Rows, asked: Any) -> None:

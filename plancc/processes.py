@@ -1,4 +1,4 @@
-"""Processes: which process one dies with, how a process ended, and its temporary files.
+"""Processes: ending with the parent, how a process ended, and temporary files.
 
 A process that is ended in the middle of native code cannot clean up. So the command line removes
 the temporary files that are noted here (`plancc_cli.signals`).

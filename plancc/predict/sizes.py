@@ -73,7 +73,7 @@ class Boundary:
         return cls(tuple(points), f"measured on {', '.join(plans)}" if plans else "assumed")
 
     def at(self, num_parts: int) -> tuple[float, float | None]:
-        """Return halo rows per own row, and the number of peers or None."""
+        """Return halo rows per own row of a part, and the number of its peers or None."""
         parts = [point[0] for point in self.points]
         fraction = _power_law(parts, [point[1] for point in self.points], num_parts)
         peers = [point[2] for point in self.points if point[2] is not None]

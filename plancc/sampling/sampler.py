@@ -76,7 +76,7 @@ class Sampler(ABC):
                 raise InputError(f"sampler '{self.name}' needs {need}, which {_MISSING[need]}")
 
     def fitted(self, population: Population) -> tuple[Self, str]:
-        """Return the sampler with batches no larger than the population, and a remark on it.
+        """Return the sampler with batches no larger than the population, and a remark on that.
 
         The remark is empty if nothing changes. The pattern of the population is not needed.
 

@@ -32,9 +32,10 @@ class UniformSampler(SizedSampler):
 
 
 def reach_of_sets(n: int, size: int, most: int) -> npt.NDArray[np.float64]:
-    """Return the probability that a set of `size` of n vertices, which has one of them, has others.
+    """Return probabilities for a random set of `size` of n vertices that has a given vertex.
 
-    Entry c: it has at least one of c given others, ``1 - C(n-1-c, size-1) / C(n-1, size-1)``.
+    Entry c: the set has at least one of c other given vertices, with probability
+    ``1 - C(n-1-c, size-1) / C(n-1, size-1)``.
 
     Returns:
         float64[most + 1]

@@ -73,7 +73,7 @@ def areas(
 
 
 def _counted(groups: Groups) -> Counts:
-    """Return this rank's counts; a key is column + i score, and complex numbers sort this way."""
+    """Return this rank's counts. A key is the complex number column + 1j score, sorted by both."""
     columns = [each for scores, truth in groups for each in zip(scores.T, truth.T, strict=True)]
     every = [_added(score, np.stack([~own, own], axis=1)) for score, own in columns]
     keys = np.empty(sum(len(scores) for scores, _ in every), np.complex128)

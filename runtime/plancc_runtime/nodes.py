@@ -78,6 +78,6 @@ def fits(topology: Topology, nodes: list[str]) -> bool:
 
 
 def planned_nodes(topology: Topology, num_ranks: int) -> Int32Array:
-    """The node of every rank's first part: int32[num_ranks]."""
+    """Return the node of every rank's first part: int32[num_ranks]."""
     blocks = block_of_parts(topology.num_ranks, num_ranks)
     return topology.node_of_rank()[blocks[:-1]]

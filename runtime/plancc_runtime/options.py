@@ -402,7 +402,7 @@ class TrainOptions:
     @property
     def mini_batches(self) -> bool:
         """Whether any option asks for mini-batches."""
-        return bool(self._of_batches()) and self.batch_size != FULL
+        return bool(self._batch_settings()) and self.batch_size != FULL
 
     def _no_batches(self) -> str:
         """Return what to do for mini-batches, for messages."""
@@ -410,7 +410,7 @@ class TrainOptions:
             return f"`batch_size` {FULL} leaves them out"
         return "give `sampler` or `batch_size`"
 
-    def _of_batches(self) -> list[str]:
+    def _batch_settings(self) -> list[str]:
         """Return the names of the sampler's options that are given."""
         return [*self.chosen(("sampler", *BATCH_OPTIONS, "sampler_options"))]
 
@@ -482,7 +482,7 @@ class TrainOptions:
         ):
             raise self._wrong("pipeline", f"give off, auto, or 2 to {MOST_STAGES} stages")
         if self.batch_size == FULL and (
-            others := [n for n in self._of_batches() if n != "batch_size"]
+            others := [n for n in self._batch_settings() if n != "batch_size"]
         ):
             raise self._wrong("batch_size", f"excludes `{others[0]}`; give one of them")
         if isinstance(self.batch_size, str) and self.batch_size != FULL:
@@ -561,7 +561,7 @@ class TrainOptions:
 
 
 def refuse_twice(given: Mapping[str, Any]) -> None:
-    """Raise InputError if `model_options` gives another value of an option than the option."""
+    """Raise InputError if an option and `model_options` give different values of an option."""
     extra = given.get("model_options") or {}
     for name in (each for each in OF_MODELS if each in extra and given.get(each) is not None):
         own, other = given[name], extra[name]

@@ -296,7 +296,7 @@ class Run:
         )
 
     def epoch(self, epoch: int) -> Measure:
-        """Run one epoch. Evaluate its training pass if that can be scored, else evaluate before."""
+        """Run one epoch. Evaluate its training pass, or before it if the pass cannot be scored."""
         learner, execution, every = self._learner, self._execution, self.options.eval_every
         where, scores, evaluating = f"epoch {epoch}", None, None
         evaluated = every > 0 and epoch % every == 0

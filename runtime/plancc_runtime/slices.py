@@ -279,7 +279,7 @@ def _check_counts(
 ) -> None:
     """Check that every rank sends as many rows as its peers expect. Collective.
 
-    `ranks` maps peers to ranks if the numbers differ.
+    `ranks`: rank of every peer; None: the peers are ranks.
     """
     sends, expects = np.zeros((2, transport.size), np.int64)
     ranks = np.arange(transport.size) if ranks is None else ranks

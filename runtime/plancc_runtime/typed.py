@@ -194,7 +194,7 @@ class TypedGraph:
 
     @property
     def edge_attr_dict(self) -> dict[Relation, Tensor] | None:
-        """`Graph.edge_attr` by relation, zeros for relations without features; or None."""
+        """`Graph.edge_attr` by relation, zeros if a relation has none; None without features."""
         found = self.union.edge_attr
         return None if found is None else self.by_relation(found, 0)
 

@@ -37,7 +37,8 @@ class LinkTables:
         scored (int64[num_ranks]): Number of links and negatives.
         negatives (int64[num_ranks]): Number of negatives.
         fixed, drawn: Rows of targets of links, and of negatives, sent by their owners.
-        home: Vertices whose owners ranks ask for, from the rank that knows to the rank that asks.
+        home: Messages about owners of vertices, from the rank that knows an owner to the rank that
+            asks for it.
         decoder: See `LinkTask`.
     """
 
