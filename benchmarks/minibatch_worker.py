@@ -23,8 +23,10 @@ STEPS = 40
 
 
 def main(plan: str, threads: str, seeds: str, fanouts: str, width: str, classes: str) -> None:
+    known = vars(TrainOptions)  # "features" in older commits
+    drawn = {"random_features" if "random_features" in known else "features": int(width)}
     options = TrainOptions(
-        model="sage", layers=2, hidden=int(width), random_features=int(width), classes=int(classes),
+        model="sage", layers=2, hidden=int(width), **drawn, classes=int(classes),
         sampler="neighbour", batch_size=int(seeds), fanouts=tuple(map(int, fanouts.split(","))),
         steps=STEPS, epochs=10**6, eval_every=0, optimizer="sgd", lr=0.01, kernel="numba",
         threads=int(threads),

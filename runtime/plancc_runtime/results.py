@@ -264,6 +264,8 @@ class TrainResult(RunOutline):
         weights (dict of str to array): Every parameter of the network, by its name.
         network: Description of the network (`plancc_runtime.saved.Description`), ready for JSON.
         steps: Steps of all epochs.
+        drawing: When mini-batches were drawn and why, if the first steps have tried both ways
+            ("beside steps: ..." or "between steps: ..."); else "".
         remarks (list of str): Remarks of the outline, then on a run that did not learn.
         predicted: Number of vertices predicted for every class. None if no predictions were asked
             for; empty for real numbers.
@@ -276,6 +278,7 @@ class TrainResult(RunOutline):
     network: dict[str, Any]
     best_epoch: int | None = None
     steps: list[BatchStep] = field(default_factory=list)
+    drawing: str = ""
     predicted: list[int] | None = None
     auc_of_classes: dict[str, list[float | None]] = field(default_factory=dict)
     ap_of_classes: dict[str, list[float | None]] = field(default_factory=dict)

@@ -378,6 +378,7 @@ class Run:
                 random_labels=data.random_labels and self._done > 0,
             ).to_dict(),
             steps=self._steps,
+            drawing=self._execution.drawing,
             auc_of_classes=final.scores.auc_of_classes,
             ap_of_classes=final.scores.ap_of_classes,
         )

@@ -195,25 +195,24 @@ class MiniBatches(FullBatch):
             if cores == threads:
                 self._threads, self._tried = threads - 1, ([], [])
 
-    def _try(self, number: int, seconds: float) -> None:
+    def _try(self, tried: tuple[list[float], list[float]], number: int, seconds: float) -> None:
         """Record the time of a step. At the end of a turn, change to the other way to draw.
 
         After the last turn, keep the way whose median step is quicker on the slowest rank.
         Collective.
         """
-        assert self._tried is not None
         beside = self._thread is not None
         if number % TURN >= UNTIMED:
-            self._tried[beside].append(seconds)
+            tried[beside].append(seconds)
         if (number + 1) % TURN:
             return
         beside = not beside
-        if min(map(len, self._tried)) >= (TURN - UNTIMED) * TURNS // 2:
-            apart, both = self._transport.largest(*(int(1e6 * median(t)) for t in self._tried))
+        if min(map(len, tried)) >= (TURN - UNTIMED) * TURNS // 2:
+            apart, both = self._transport.largest(*(int(1e6 * median(t)) for t in tried))
             beside, self._tried = both < apart, None
-            self.remarks.append(
-                f"mini-batches are drawn {'beside' if beside else 'between'} steps: first steps "
-                f"took {both / 1e3:.3g} ms (drawn beside) and {apart / 1e3:.3g} ms (drawn between)"
+            self.drawing = (
+                f"{'beside' if beside else 'between'} steps: the first steps took "
+                f"{both / 1e3:.3g} ms beside drawing, {apart / 1e3:.3g} ms with drawing"
             )
         # A step gives up one thread while a thread draws.
         self._threads += (self._thread is not None) - beside
@@ -438,7 +437,7 @@ class MiniBatches(FullBatch):
                 step, counts[k] = self._step(learner, data, of_run, rate)
                 steps.append(step)
                 if self._tried is not None:
-                    self._try(of_run, perf_counter() - begin)
+                    self._try(self._tried, of_run, perf_counter() - begin)
         finally:
             torch.set_num_threads(before)
         self._transport.allreduce_sum(counts)

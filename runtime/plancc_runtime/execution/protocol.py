@@ -58,6 +58,8 @@ class Execution(ABC):
         steps_per_epoch (int): Number of mini-batches per epoch; 0 for a full batch.
         alike (bool): Whether all epochs make the same products and send messages of the same sizes.
         remarks (list of str): Remarks on the layers, after the first epoch.
+        drawing (str): When mini-batches are drawn and why, once the first steps have tried both
+            ways; else "".
         repeats (bool): Whether an epoch may be executed again from the same weights: it leaves no
             messages under way.
     """
@@ -65,6 +67,7 @@ class Execution(ABC):
     sampler = ""
     steps_per_epoch = 0
     alike = True
+    drawing = ""
     repeats = True
 
     def __init__(
