@@ -1,7 +1,7 @@
-"""THE RUNTIME. Trains on plans; knows no partitioner, no graph format, no terminal.
+"""The runtime: training on plans. It imports no partitioner, no graph reader and no terminal.
 
-`plancc_runtime.train.train` shows the way through it: slice -> layout + transport -> layers -> loss
--> adjoint -> optimiser. A user's own training scripts begin with `open` and the layers of
+`plancc_runtime.train.train` is the path through the runtime: slice -> layout + transport -> layers
+-> loss -> adjoint -> optimiser. A user's own training script begins with `open` and the layers of
 `plancc_runtime.nn`. Modules import torch and MPI at first use.
 """
 
@@ -45,11 +45,12 @@ def open(
 
     Parameters:
         plan: A plan file (every rank reads its own slice), or this rank's slice.
-        transport: How the ranks exchange messages. "auto": as the launcher (mpirun, srun, torchrun
-            or none) started them. Other names: see `plancc_runtime.launch.open_transport`.
-        dtype (torch.dtype, optional): float32 or float64, of the plan's values and of every x; by
-            default torch's own.
-        device: Device of the tensors; "cuda": a device of the machine for each of its ranks.
+        transport: How the ranks exchange messages. "auto" follows the launcher (mpirun, srun,
+            torchrun or none). Other names: see `plancc_runtime.launch.open_transport`.
+        dtype (torch.dtype, optional): Dtype of the plan's values and of every x: float32 or
+            float64; by default torch's default dtype.
+        device: Device of the tensors. With "cuda", the ranks of a machine share its devices
+            round robin.
         threads: Threads of torch in this process. By default the number in OMP_NUM_THREADS; without
             it, an equal share of the machine's usable cores.
 
@@ -69,13 +70,16 @@ def open(
 
 
 def open_typed(plan: str | PathLike[str] | Slice, **options: Any) -> TypedGraph:
-    """Return this rank's share of a plan with types, for products by relation. Collective.
+    """Return this rank's share of a plan with vertex types. Collective.
+
+    The result has products by relation.
 
     Parameters:
         **options: Parameters of `open`, which opens the union of all types.
 
     Raises:
-        InputError, PlanError, BackendUnavailable: See `open`; also for a plan without types.
+        InputError, PlanError, BackendUnavailable: See `open`; InputError also if the plan has no
+            types.
     """
     union = open(plan, **options)
     from plancc_runtime.typed import TypedGraph
@@ -86,19 +90,22 @@ def open_typed(plan: str | PathLike[str] | Slice, **options: Any) -> TypedGraph:
 def load_network(
     path: str | PathLike[str], dtype: torch.dtype | None = None, device: torch.device | str = "cpu"
 ) -> TrainedNetwork:
-    """Return the network of a file that `plancc-run --save` wrote, with weights; not collective.
+    """Return the network in a file that `plancc-run --save` wrote, with its weights.
+
+    Not collective; calling the network is.
 
         network = plancc_runtime.load_network("weights.npz")
         outputs = network(graph)  # this rank's rows; collective
 
     Parameters:
-        path: File of weights and a description of their network. Nothing in the file is executed
+        path: File of weights that also describes their network. Nothing in the file is executed
             or unpickled.
-        dtype (torch.dtype, optional): float32 or float64, the dtype of the graph; by default
-            torch's own.
+        dtype (torch.dtype, optional): The dtype of the graph, float32 or float64; by default
+            torch's default dtype.
 
     Returns:
-        A module in evaluation mode, without dropout. It normalises features as training did.
+        A module in evaluation mode, so without dropout. The module normalises features as
+        training did.
 
     Raises:
         InputError: If the file cannot be read or does not describe its network, or if its arrays do

@@ -32,10 +32,11 @@ class Batch:
 
     Attributes:
         number: Number of the batch in the run, from 0.
-        graphs: A graph for every layer, the first layer first.
-        rows (int64[m]): Rows of the batch as places in the graph, for features, labels and masks.
-        targets (bool[m]): Whether the loss counts each row: seed vertices if the sampler draws
-            neighbours, else all.
+        graphs: One graph for every layer, the first layer first.
+        rows (int64[m]): This rank's rows of the batch, as local row numbers. They select features,
+            labels and masks.
+        targets (bool[m]): Whether the loss counts each row. It counts the seed vertices if the
+            sampler draws neighbours, else all rows.
     """
 
     number: int
@@ -55,9 +56,10 @@ def drawn_batches(
     seed: int,
     epochs: int,
 ) -> Iterator[Batch]:
-    """Draw the batches of all epochs. Collective, as every next batch is.
+    """Yield the batches of all epochs. Collective, and so is the request of every next batch.
 
-    `of_rank` is a slice. Other parameters, and errors: see `plancc_runtime.graph.Graph.batches`.
+    `of_rank` is this rank's slice. See `plancc_runtime.graph.Graph.batches` for the other
+    parameters and the errors.
     """
     (header, part), transport = of_rank, resources.transport
     given = {"sampler": sampler, "layers": layers, "seed": seed, "epochs": epochs, **options}
@@ -82,7 +84,7 @@ def drawn_batches(
     block = Block.of_part(part, header.self_loops)
     draws = draws_of(block, chosen, population, seed, transport, by_owners, resources.clock)
     steps = epochs * chosen.batches_per_epoch(population)
-    del population  # ranks that draw as owners need it no longer
+    del population  # the draws keep what they need of it
     for number in range(steps):
         local = finished(draws.share(number))
         graphs = [LocalGraph(each, resources) for each in local.blocks]

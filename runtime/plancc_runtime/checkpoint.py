@@ -1,21 +1,21 @@
-"""Checkpoints: files from which training resumes with the same bits.
+"""Checkpoints: files from which training resumes with the same results to the bit.
 
-A checkpoint is one file, which is complete or does not exist. It has tensors as safetensors, and
-all else as JSON in its metadata under the key "plancc".
+A checkpoint is one file, which is complete or does not exist. It holds tensors as safetensors. All
+else is JSON in the metadata of safetensors, under the key "plancc".
 
     DIR/last.safetensors    weights and buffers under their names in the network, the optimiser's
                             state as "optimizer/<parameter>/<name>", the best weights as "best/..."
     DIR/last-1.safetensors  the last but one, in the same form; training resumes from it if the last
-                            is damaged; `TrainOptions.keep_last` is the number of such files
+                            is damaged; `TrainOptions.keep_last` checkpoints are kept in all
     DIR/*.damaged           a damaged checkpoint from which training did not resume
     DIR/best.safetensors    weights and buffers that had the best validation loss
     DIR/.lock               exists while a run writes into the folder
 
-Nobody vouches for such a file. It is read as a checkpoint or refused in one sentence. Reading takes
-no more memory than the bytes of the file and the network.
+A checkpoint may come from anywhere, so every value in it is checked; a wrong file raises an error
+of one sentence. Reading takes no more memory than the bytes of the file and the network.
 
-No state of a random generator is kept: every draw is a function of the seed, the number of
-the epoch or step, and the vertex.
+A checkpoint has no state of a random generator: every random number is a function of the seed, the
+number of the epoch or step, and the vertex.
 """
 
 from __future__ import annotations
@@ -61,22 +61,22 @@ BEST_FACTS = ("loss", "epoch", "since", "drops")  # fields of `Validation` that 
 
 
 class _Damaged(Exception):
-    """A file that was cut off or changed after it was written; the text says how."""
+    """Error: a file was cut off or changed after it was written; the text says how."""
 
 
 class _Unfit(Exception):
-    """A whole file that is no checkpoint, or that this version cannot read; the text says why."""
+    """Error: a whole file is no checkpoint, or this version cannot read it; the text says why."""
 
 
 @dataclass(frozen=True)
 class _Facts:
-    """Facts of a checkpoint beside its tensors; every value has the right type.
+    """The values in a checkpoint's JSON, checked.
 
     Attributes:
         plan: Content hash of the plan.
         epoch: Number of epochs that the weights have seen.
-        options: All options of the run that wrote the checkpoint, typed.
-        best: The best validation loss, without weights.
+        options: All options of the run that wrote the checkpoint, by name.
+        best: The best validation loss so far, without weights.
     """
 
     plan: str
@@ -86,14 +86,14 @@ class _Facts:
 
 
 def resumed_options(folder: str | PathLike[str], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a run that resumes: given options, and the others of its checkpoint.
+    """Return the options of a run that resumes: the given ones, and the checkpoint's for the rest.
 
-    Options that the checkpoint lacks are left out. If no checkpoint is whole, only the given
-    options are returned; making `Checkpoints` then says what is wrong. Not collective.
+    Options in `OWN` are never taken from the checkpoint. If no checkpoint is whole, only the given
+    options are returned; `Checkpoints` then raises the error. Not collective.
 
     Parameters:
         folder: Folder of the checkpoints.
-        given: Fields of `TrainOptions`.
+        given: Values of fields of `TrainOptions`, by name.
     """
     _need_safetensors()
     for number in _numbers(Path(folder)):
@@ -110,16 +110,17 @@ class Checkpoints:
     """The checkpoints of one run. Every method is collective.
 
     Parameters:
-        options: ``options.checkpoint`` is the folder; it is made if it is missing.
+        options: Options of the run. ``options.checkpoint`` is the folder; a missing folder is made.
         content: Content hash of the plan.
 
     Attributes:
-        remarks (list of str): Remarks of `load`: that the last checkpoint is damaged.
-        source (str): The file that `load` read; "" before.
+        remarks (list of str): Remarks for the user: that the folder's file system has no locks, or
+            that the last checkpoint is damaged.
+        source (str): The file that `load` read; "" before `load`.
 
     Raises:
-        InputError: If there is a checkpoint and the run does not resume, if the run resumes and
-            there is no checkpoint, or if another run writes into the folder.
+        InputError: If the folder has a checkpoint and the run does not resume, if the run resumes
+            and the folder has no checkpoint, or if another run writes into the folder.
         OutputError: If the folder cannot be made.
         BackendUnavailable: If safetensors is not installed.
     """
@@ -149,7 +150,7 @@ class Checkpoints:
                 self._take_folder()
 
     def _names(self) -> list[str]:
-        """Return names of the checkpoints in the folder, the newest first; some may be damaged."""
+        """Return the names of the checkpoints in the folder, newest first, also damaged ones."""
         return [_name(number) for number in _numbers(self._folder)]
 
     def _take_folder(self) -> None:
@@ -183,11 +184,11 @@ class Checkpoints:
             self._lock.release()
 
     def save(self, learner: Learner, epoch: int, best: Validation) -> None:
-        """Write a checkpoint after `epoch` epochs, unless it is written already.
+        """Write a checkpoint after `epoch` epochs, unless the last checkpoint is of this epoch.
 
         Raises:
-            OutputError: On all ranks, if the checkpoint cannot be written; the checkpoint before it
-                still exists.
+            OutputError: On all ranks, if the checkpoint cannot be written. The previous checkpoint
+                still exists then.
         """
         if epoch == self._saved:
             return
@@ -217,9 +218,9 @@ class Checkpoints:
         }
         kept = {f"best/{name}": value for name, value in chosen.items()}
         former = [self._folder / _name(k) for k in range(1, self._options.keep_last)]
-        for name in self._damaged:  # whole checkpoints stay until the new one exists
+        for name in self._damaged:  # whole checkpoints stay until the new checkpoint exists
             path = self._folder / name
-            with _attempted(f"rename {path}"), suppress(FileNotFoundError):  # it was missing
+            with _attempted(f"rename {path}"), suppress(FileNotFoundError):  # a missing LAST
                 os.replace(path, f"{path}.damaged")
         self._damaged = []
         _write_file(self._folder / LAST, {**weights, **state, **kept}, facts, former)
@@ -230,7 +231,10 @@ class Checkpoints:
                     path.unlink(missing_ok=True)
 
     def begin(self, learner: Learner) -> tuple[int, Validation]:
-        """Load if the options resume, else begin training; close the folder after an error."""
+        """Return what `load` returns if the options resume, else (0, an empty `Validation`).
+
+        After an error the folder is released.
+        """
         try:
             return self.load(learner) if self._options.resume else (0, Validation())
         except BaseException:
@@ -242,11 +246,11 @@ class Checkpoints:
 
         Returns:
             epoch (int): The next epoch to train.
-            best: Validation
+            best: The best validation loss so far, with its weights.
 
         Raises:
-            InputError: On all ranks, if no file is whole, or if the newest whole file cannot be
-                read, is no checkpoint, or has another format, another plan or other options.
+            InputError: On all ranks, if no file is whole. Also if the newest whole file cannot be
+                read, is no checkpoint, or is of another format, plan or options.
         """
         path, facts, tensors, digest = self._newest()
         with self._transport.agreement():
@@ -276,9 +280,9 @@ class Checkpoints:
         return facts.epoch, best
 
     def _newest(self) -> tuple[Path, _Facts, dict[str, Tensor], str]:
-        """Return the newest checkpoint that is whole on all ranks; note the damaged ones.
+        """Return path, facts, tensors and digest of the newest checkpoint that all ranks can read.
 
-        Collective.
+        Names of damaged checkpoints are added to `_damaged`. Collective.
         """
         transport, reasons, found = self._transport, [], None
         for name in transport.gather(self._names())[0]:
@@ -337,7 +341,7 @@ class Checkpoints:
 
 
 def _value_text(value: Any) -> str:
-    """Return the value of an option as a command line has it."""
+    """Return the value of an option as it is written on a command line."""
     if value in (None, []):
         return "none"
     return shown(",".join(map(str, value)) if isinstance(value, list) else value, 60)
@@ -353,12 +357,12 @@ def _need_safetensors() -> None:
 
 
 def _name(number: int) -> str:
-    """Name of the last checkpoint (0), of the last but one (1), and so on."""
+    """Return the name of the last checkpoint (number 0), the last but one (1), and so on."""
     return f"last-{number}.safetensors" if number else LAST
 
 
 def _numbers(folder: Path) -> list[int]:
-    """Numbers of the checkpoints in a folder, ascending."""
+    """Return the numbers of the checkpoints in a folder, ascending: 0 is the last checkpoint."""
     try:
         names = os.listdir(folder)
     except OSError:
@@ -369,7 +373,7 @@ def _numbers(folder: Path) -> list[int]:
 
 @contextmanager
 def _attempted(what: str) -> Iterator[None]:
-    """A block that raises OutputError, naming what failed, if the system refuses."""
+    """Context manager that turns an OSError of its statements into "cannot `what`: ..."."""
     try:
         yield
     except OSError as error:
@@ -397,10 +401,10 @@ def _write_file(
 
 
 def _read_file(path: Path) -> tuple[_Facts, dict[str, Tensor], str]:
-    """Return the content that `_write_file` wrote, and its digest.
+    """Return the facts and tensors that `_write_file` wrote, and their digest.
 
-    Raises `_Damaged` if the file is not as it was written, `_Unfit` if it is another kind of file,
-    and OSError if the system cannot read it.
+    Raises `_Damaged` if the file was changed since, `_Unfit` if the file is of another kind, and
+    OSError if the system cannot read the file.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -433,7 +437,7 @@ def _read_file(path: Path) -> tuple[_Facts, dict[str, Tensor], str]:
 
 
 def _facts_of(text: str) -> _Facts:
-    """Return the JSON of a checkpoint with every value checked; `_Unfit` if a value is wrong."""
+    """Return the values in a checkpoint's JSON; raise `_Unfit` if a value is wrong."""
     if len(text) > MOST_TEXT:
         raise _Unfit(f"is not a checkpoint of plancc: its JSON has {len(text):,} characters")
     try:
@@ -490,7 +494,7 @@ def _is_object(value: object) -> bool:
 
 
 def _digest(text: str, tensors: dict[str, Tensor]) -> str:
-    """Return the SHA-256 of the JSON and of names, dtypes, shapes and bytes of the tensors."""
+    """Return the SHA-256 of the JSON and of all tensors' names, dtypes, shapes and bytes."""
     digest = hashlib.sha256(text.encode())
     for name in sorted(tensors):
         value = tensors[name]
@@ -502,7 +506,10 @@ def _digest(text: str, tensors: dict[str, Tensor]) -> str:
 def _matching(
     path: Path, tensors: dict[str, Tensor], prefix: str, wanted: dict[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Return the tensors of a network; InputError if one is missing or has another shape."""
+    """Return the checkpoint's tensors with the names of `wanted`, which have `prefix` in the file.
+
+    Raises InputError if a tensor is missing, or if its shape or dtype is not that of `wanted`.
+    """
     for name, value in wanted.items():
         found = tensors.get(prefix + name)
         if found is None or found.shape != value.shape or found.dtype != value.dtype:

@@ -1,7 +1,8 @@
-"""Exact areas under curves over the vertices of all ranks; no rank holds all scores.
+"""Exact ROC and precision-recall areas over the vertices of all ranks.
 
-Every rank counts its vertices by score, and all ranks sort these counts together by sampling (Shi
-and Schaeffer 1992). Equal scores meet on one rank, so that ties count as in scikit-learn.
+No rank holds all scores. Every rank counts its vertices by score, and all ranks sort these counts
+together by sampling (Shi and Schaeffer 1992). Equal scores end on one rank, so that ties count as
+in scikit-learn.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from plancc_runtime.transport.row_numbers import swapped
 Float64Array = npt.NDArray[np.float64]
 Groups = Sequence[tuple[Float64Array, npt.NDArray[np.bool_]]]
 Counts = tuple[npt.NDArray[np.complex128], npt.NDArray[np.int64]]
-"""Keys, ascending and distinct, and for each key the vertices (outside, inside) of its class."""
+"""Keys, ascending and distinct, and for each key two counts: vertices outside and in the class."""
 
 
 def areas(
@@ -32,16 +33,17 @@ def areas(
     thresholds.
 
     Parameters:
-        groups: For every split, float64[m, classes], finite, and bool[m, classes]: scores of this
-            rank's vertices, and whether a vertex is in the class.
-        hits: Numbers K. If given, means over the vertices of a class by their rank among the
-            vertices outside are returned too.
+        groups: For every split, the scores of this rank's vertices, float64[m, classes], finite;
+            and whether each vertex is in the class, bool[m, classes].
+        hits: Numbers K of Hits@K. If they are given, the mean reciprocal rank and Hits@K are
+            returned too.
 
     Returns:
-        float64[groups, classes] each: the areas, NaN for a class with all vertices or none; the
-        average precisions, NaN for a class with no vertex. With `hits` also the mean of 1 / rank,
-        where equal scores of outside vertices count half, and for every K the share of vertices
-        with fewer than K outside vertices of at least their score (Hits@K of Hu et al. 2020).
+        A list of float64[groups, classes]. First the areas, NaN for a class with all vertices or
+        none. Then the average precisions, NaN for a class with no vertex. With `hits`, then the
+        mean of 1 / rank of a vertex of the class among the vertices outside the class, where equal
+        scores count half. Last, for every K, the share of the class's vertices that have fewer
+        than K vertices outside the class with at least their score (Hits@K of Hu et al. 2020).
     """
     classes = groups[0][0].shape[1]
     columns = len(groups) * classes
@@ -52,7 +54,7 @@ def areas(
         every[transport.rank, :, k] = np.bincount(column, counts[:, k], columns)
     transport.allreduce_sum(every)
     totals = every.sum(axis=0)
-    # vertices with a lower score in the column, on this rank and on the ranks before it
+    # vertices with a lower score in the same column, on this rank and on lower ranks
     lower = np.cumsum(counts, axis=0) - counts
     first = np.searchsorted(column, np.arange(columns))
     before = every[: transport.rank].sum(axis=0)
@@ -73,7 +75,10 @@ def areas(
 
 
 def _counted(groups: Groups) -> Counts:
-    """Return this rank's counts. A key is the complex number column + 1j score, sorted by both."""
+    """Return this rank's counts, with complex keys: column + 1j score.
+
+    numpy sorts complex numbers by the real part first, then by the imaginary part.
+    """
     columns = [each for scores, truth in groups for each in zip(scores.T, truth.T, strict=True)]
     every = [_added(score, np.stack([~own, own], axis=1)) for score, own in columns]
     keys = np.empty(sum(len(scores) for scores, _ in every), np.complex128)
@@ -85,16 +90,16 @@ def _counted(groups: Groups) -> Counts:
 def _added(
     keys: npt.NDArray[Any], counts: npt.NDArray[Any]
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """Return the distinct keys, ascending, and the summed counts of equal keys."""
+    """Return the distinct keys, ascending, and for each key the sum of its counts."""
     known, place = np.unique(keys, return_inverse=True)
     sums = [np.bincount(place, each, len(known)) for each in counts.T]
     return known, np.stack(sums, axis=1).astype(np.int64)
 
 
 def _sorted_together(mine: Counts, transport: Transport) -> Counts:
-    """Return all ranks' counts, a range of keys on each rank, ascending by rank. Collective.
+    """Return the counts of all ranks for one range of keys; the ranges ascend by rank. Collective.
 
-    The splitters are regular samples of the ranks' samples.
+    The bounds of the ranges are regular samples of the ranks' regular samples.
     """
     size = transport.size
     if size == 1:

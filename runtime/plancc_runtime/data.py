@@ -1,7 +1,7 @@
 """Features, labels and masks of a rank's vertices: read from the plan, or random.
 
-Random data are a function of (seed, vertex, column) alone. So they depend neither on the number of
-ranks nor on the partition.
+Random data are a function of seed, vertex and column alone, so that they depend neither on the
+number of ranks nor on the partition.
 """
 
 from __future__ import annotations
@@ -44,20 +44,22 @@ class LocalData:
 
     Attributes:
         features (Tensor[num_rows, num_features]): Features. On a process grid that splits columns,
-            this rank's columns. With `features_on_disk`, mapped from the plan's file, in its dtype.
-        num_features: Number of all columns.
-        first_column: The first of this rank's columns.
-        labels (int64[num_rows], bool or float[num_rows, num_classes]): Labels of all rows in the
-            form of the kind of targets (`plancc_runtime.targets`).
-        num_classes: Number of classes, or of targets, of a vertex; the same on all ranks.
+            only this rank's columns. With `features_on_disk`, the features are mapped from the
+            plan's file and keep the file's dtype.
+        num_features: Number of feature columns over all ranks that share these rows.
+        first_column: Number of this rank's first feature column.
+        labels (int64[num_rows], bool or float[num_rows, num_classes]): Labels of all rows; the
+            form depends on the kind of targets (`plancc_runtime.targets`).
+        num_classes: Number of classes, or of real targets of a vertex; the same on all ranks.
         splits (dict of str to int64[m]): Local rows of the labelled vertices of every split; always
             has "train".
         split_sizes: Number of these vertices over all ranks, by split.
         target: Kind of targets, with its loss and its scores.
-        totals: Sum of the weights of every split's vertices in its mean loss; 1 if it has none.
+        totals: By split, the divisor of its mean loss: the sum of its vertices' weights over all
+            ranks; 1 if the split is empty.
         replaced_masks: Splits whose masks in the plan were replaced by random masks.
         random_features, random_labels: Whether features and labels are random.
-        row_type (int64[num_rows] or None): Number of the type of every row, in a plan with types.
+        row_type (int64[num_rows] or None): Number of every row's vertex type; None without types.
         seeds: Seed vertices of a mini-batch, if the task draws them.
     """
 
@@ -78,7 +80,7 @@ class LocalData:
 
     @property
     def where(self) -> Any:
-        """`row_type` if there are types, else `first_column`: standardising needs it."""
+        """Argument of `Standardization`: `row_type` if there are types, else `first_column`."""
         return self.first_column if self.row_type is None else self.row_type
 
     @cached_property
@@ -96,15 +98,16 @@ class LocalData:
         size: int | None = None,
         seeds: Seeds | None = None,
     ) -> LocalData:
-        """Return the data of a mini-batch, whose only split is its training targets. Collective.
+        """Return the data of a mini-batch. Collective.
 
-        The features stay whole.
+        Its only split is "train": the batch's targets that are training vertices. The features are
+        those of all rows of this rank.
 
         Parameters:
             rows (int64[m]): Local rows of the batch's vertices that this rank owns.
-            targets (bool[m]): Whether the output of each row counts for the loss.
-            size: Number of targets on all ranks; None: the ranks count them.
-            seeds: Seed vertices whose rows are the targets; their size replaces `size`.
+            targets (bool[m]): Whether the loss counts the output of each row.
+            size: Number of targets on all ranks. None if the ranks are to count them.
+            seeds: Seed vertices that the task drew, if it draws them; they replace `size`.
         """
         chosen = np.flatnonzero(targets & self._training[rows])
         device = self.labels.device
@@ -140,12 +143,12 @@ def load_data(
 ) -> LocalData:
     """Return the vertex data of this rank's rows. Collective.
 
-    Without a train mask every labelled vertex is a training vertex. Masks that `split` draws
-    replace the plan's masks.
+    If the plan has no train mask, every labelled vertex is a training vertex. Masks that the option
+    `split` draws replace the plan's masks.
 
     Parameters:
         dtype (torch.dtype): Dtype of the features.
-        options: If the plan has labels, `classes` may exceed the number of classes that occur.
+        options: Options of the run. `classes` may exceed the number of classes in the plan.
         device: Device of all tensors.
         plan: The plan's name, for messages.
         learnt: The vertices that training may use; by default all.
@@ -208,8 +211,9 @@ def _labels(
     """Return the labels or targets of the rank's rows, or random classes. Collective.
 
     Returns:
-        int64[num_rows], bool or float[num_rows, classes]
-        int, int: Number of classes and number of vertices, judged by the largest of all ranks.
+        int64[num_rows], bool or float[num_rows, classes]: The labels or targets.
+        int: Number of classes: one more than the largest label on any rank.
+        int: Number of vertices: one more than the largest vertex on any rank; 0 for targets.
     """
     data = part.vertex_data
     if data.targets is not None:
@@ -224,7 +228,7 @@ def _labels(
 def _check_data(
     part: Part, options: TrainOptions, width: int, classes: int, num_vertices: int, plan: str
 ) -> None:
-    """Raise InputError for options that contradict the plan's data, or for too large labels."""
+    """Raise InputError if an option contradicts the plan's data, or if labels are too large."""
     data, wanted = part.vertex_data, options.classes
     if options.features_on_disk and not isinstance(data.features, MappedRows):
         raise InputError(
@@ -278,7 +282,7 @@ def features_of(part: Part, options: TrainOptions, width: int, dtype: torch.dtyp
 
 
 class _Exposed:
-    """A mapped array without its read-only mark, about which torch warns."""
+    """A mapped array that claims to be writable, because torch warns of read-only arrays."""
 
     def __init__(self, array: npt.NDArray[Any]) -> None:
         address = array.__array_interface__["data"][0]
@@ -311,7 +315,9 @@ def _mean(numbers: Tensor, transport: Transport) -> Tensor:
 def _weights(
     options: TrainOptions, labels: Tensor, classes: int, kind: type[Target], transport: Transport
 ) -> Tensor:
-    """Return the weight in the loss of every class's vertices: float64[num_classes]. Collective.
+    """Return, for every class, the weight of its vertices in the loss: float64[num_classes].
+
+    Collective.
 
     A class with c of the n training vertices has balanced weight n / (k c), if k classes have
     vertices (King and Zeng 2001), as in scikit-learn; a class without vertices has weight 1.
@@ -333,7 +339,9 @@ def _weights(
 
 
 def read_class_weights(path: str, classes: int) -> npt.NDArray[np.float64]:
-    """Return class weights from a text file (a number a line) or an .npy: float64[classes].
+    """Return the class weights in a file: float64[classes].
+
+    The file is a text with one number a line, or an .npy.
 
     Raises:
         InputError: If the file cannot be read or has another length, or if a weight is negative or
@@ -359,14 +367,19 @@ def read_class_weights(path: str, classes: int) -> npt.NDArray[np.float64]:
 def _totals(
     target: Target, labels: Tensor, splits: dict[str, Tensor], transport: Transport
 ) -> dict[str, float]:
-    """Return the weight of every split's vertices in its loss; 1 for an empty split. Collective."""
+    """Return, by split, the sum of its vertices' weights; 1 for an empty split. Collective."""
     sums = np.array([target.total(labels[rows]) for rows in splits.values()], np.float64)
     transport.allreduce_sum(sums)
     return {split: each or 1.0 for split, each in zip(splits, sums.tolist(), strict=True)}
 
 
 def _no_training(drawn: bool, given: Sequence[str]) -> str:
-    """Return why no training vertex has a label, and what to do."""
+    """Return why no training vertex has a label, and what to do.
+
+    Parameters:
+        drawn: Whether `split` drew the masks.
+        given: Splits that have a mask in the plan.
+    """
     if drawn:
         return "no vertex that `split` draws for training has a label"
     if "train" in given:
@@ -378,7 +391,7 @@ def _no_training(drawn: bool, given: Sequence[str]) -> str:
 
 
 def _own_columns(part: Part, width: int) -> slice:
-    """Return this rank's columns of a matrix of this width."""
+    """Return this rank's columns of a dense matrix of `width` columns."""
     if part.grid is None or not part.grid.grid.splits_columns:
         return slice(0, width)
     grid = part.grid.grid
@@ -392,7 +405,7 @@ def random_features(
     stream = mix.in_python(vertex.astype(np.uint64) + mix.in_python(np.uint64(seed)))
     column = np.arange(width, dtype=np.uint64)[columns]
     result = np.empty((len(vertex), len(column)), np.float32)
-    # some rows at a time, so that the 64-bit numbers stay in the cache
+    # a few rows at a time, so that the 64-bit numbers stay in the cache
     step = max(1, 2**17 // max(1, len(column)))
     for first in range(0, len(vertex), step):
         bits = mix.in_python(stream[first : first + step, None] + column) >> np.uint64(40)
@@ -405,6 +418,9 @@ def random_features(
 def random_labels(
     vertex: npt.NDArray[np.integer], num_classes: int, seed: int
 ) -> npt.NDArray[np.int32]:
-    """Return classes uniform in 0..num_classes - 1: int32[len(vertex)], apart from features."""
+    """Return classes uniform in 0..num_classes - 1: int32[len(vertex)].
+
+    They are independent of `random_features`.
+    """
     bits = mix.in_python(vertex.astype(np.uint64) + mix.in_python(~np.uint64(seed)))
     return (bits % np.uint64(num_classes)).astype(np.int32)

@@ -11,7 +11,9 @@ from plancc_runtime.transport.base import Transport
 
 
 def own_device(name: str | torch.device, transport: Transport) -> torch.device:
-    """Return the device of that name; for "cuda", this rank's device of the machine.
+    """Return the device with this name; for "cuda", the device that this rank gets.
+
+    The ranks of a machine get its CUDA devices round robin.
 
     Raises:
         InputError: If there is no such device.

@@ -1,7 +1,8 @@
-"""Rows of all ranks in the source's order, one block at a time.
+"""Collection of the rows of all ranks in the source's order, in blocks.
 
-The source numbers its vertices 0..n-1. A *block* has the rows of consecutive vertices. Every rank
-sends its rows of a block to the ranks that want the block, so that these hold one block at a time.
+The source numbers its vertices 0..n-1. In this module a *block* is the rows of consecutive
+vertices. Every rank sends its rows of a block to the ranks that collect. A collecting rank holds
+only one block at a time.
 """
 
 from __future__ import annotations
@@ -27,24 +28,24 @@ BLOCK_BYTES = 32 << 20
 
 @dataclass(frozen=True)
 class Ids:
-    """This rank's share of the source's ids; the shares of all ranks have every vertex once.
+    """This rank's share of the source's ids; every vertex is in the share of exactly one rank.
 
     Attributes:
-        vertex: Numbers of vertices, int[m].
-        original: Ids of these vertices: int64[m], or bytes[m] for names.
+        vertex (int[m]): Numbers of the vertices.
+        original (int64[m], or bytes[m] for names): The source's ids of these vertices.
     """
 
     vertex: npt.NDArray[np.integer]
     original: npt.NDArray[Any]
 
     def within(self, vertices: slice) -> Ids:
-        """Return the ids of consecutive vertices, numbered from the first of them."""
+        """Return the ids of a range of vertices; `vertex` then counts from the range's start."""
         there = (self.vertex >= vertices.start) & (self.vertex < vertices.stop)
         return Ids(self.vertex[there] - vertices.start, self.original[there])
 
 
 class RowSource:
-    """Arrays with a row for each of these vertices; every vertex is on one rank."""
+    """Arrays with one row for each of this rank's vertices; each vertex is on exactly one rank."""
 
     def __init__(self, vertices: npt.NDArray[np.integer], arrays: Mapping[str, np.ndarray]) -> None:
         self._order = np.argsort(vertices, kind="stable")
@@ -53,7 +54,7 @@ class RowSource:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a row and of its vertex."""
+        """Number of bytes of one row of all arrays, and of its vertex."""
         return 8 + sum(a.dtype.itemsize * math.prod(a.shape[1:]) for a in self.arrays.values())
 
     def rows(self, start: int, stop: int) -> tuple[npt.NDArray[np.int64], dict[str, np.ndarray]]:
@@ -64,14 +65,19 @@ class RowSource:
 
 
 Block = tuple[int, int, dict[str, np.ndarray] | None]
-"""First vertex, last vertex + 1, and arrays with a row for each; None if this rank wants none."""
+"""First vertex, last vertex + 1, and arrays with a row for each vertex of the range.
+
+The arrays are None on a rank that does not collect."""
 
 
 def named_arrays(rows: Any, num_rows: int, of: str = "`rows`") -> dict[str, np.ndarray]:
-    """Return tensors or arrays by name, as arrays: one, called "row", or a mapping of several.
+    """Return tensors or arrays as arrays by name.
 
-    Messages call the rows `of`. Floating-point numbers of less than 4 bytes become float32, which
-    can represent all of them.
+    Floating-point numbers of less than 4 bytes become float32, which can represent all of them.
+
+    Parameters:
+        rows: One tensor or array, which gets the name "row", or a mapping of names to several.
+        of: What error messages call `rows`.
 
     Raises:
         InputError: If a value is no dense tensor or array of numbers, or lacks a row for each
@@ -119,12 +125,12 @@ def blocks(
     """Yield all rows in the order of their vertices. Collective.
 
     Parameters:
-        sources: Sources of rows; each has all vertices over all ranks. Their arrays have distinct
-            names, and the same dtypes and row shapes on all ranks.
-        everywhere: Whether every rank gets the blocks; else rank 0 alone.
+        sources: Sources of rows. The ranks together must have every vertex in each source. The
+            arrays have distinct names, and the same dtypes and row shapes on all ranks.
+        everywhere: Whether every rank gets the blocks; otherwise only rank 0 does.
 
     Raises:
-        PlanError: On all ranks, if no rank has some vertex.
+        PlanError: On all ranks, if a vertex is on no rank.
     """
     row_bytes = sum(source.row_bytes for source in sources)
     step = max(1, BLOCK_BYTES // row_bytes)
@@ -166,7 +172,8 @@ class RowsOfRank:
     Attributes:
         vertices (int[num_rows]): Vertex of every row.
         num_vertices: Number of vertices on all ranks.
-        contributes: Whether this rank contributes its rows; False if they copy another rank's.
+        contributes: Whether this rank contributes its rows; False if its rows are copies of another
+            rank's rows.
     """
 
     vertices: npt.NDArray[np.integer]
@@ -174,15 +181,20 @@ class RowsOfRank:
     contributes: bool = True
 
     def among(self, rows: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> RowsOfRank:
-        """Return some of the rows, their vertices numbered by places in `wanted`.
+        """Return the given rows; a vertex's number is then its place in `wanted`.
 
-        `wanted` has the vertices of all ranks."""
+        Parameters:
+            rows (int64[m]): Local row numbers.
+            wanted (int64[n]): The vertices of these rows on all ranks.
+        """
         order = np.argsort(wanted)
         places = order[np.searchsorted(wanted, self.vertices[rows], sorter=order)]
         return RowsOfRank(places, len(wanted), self.contributes)
 
     def within(self, vertices: slice) -> tuple[npt.NDArray[np.int64], RowsOfRank]:
-        """Return the rows of consecutive vertices, and these rows numbered from the first."""
+        """Return the local rows of a range of vertices, and a `RowsOfRank` of these rows alone.
+
+        In the latter, vertices count from the start of the range."""
         there = (self.vertices >= vertices.start) & (self.vertices < vertices.stop)
         size, rows = vertices.stop - vertices.start, np.flatnonzero(there)
         return rows, RowsOfRank(self.vertices[rows] - vertices.start, size, self.contributes)
@@ -197,7 +209,10 @@ class RowsOfRank:
 def gather_rows(
     rows: RowsOfRank, array: np.ndarray, transport: Transport, everywhere: bool
 ) -> np.ndarray | None:
-    """Return all rows in one array, on the ranks that want it. Collective; errors of `blocks`."""
+    """Return the rows of all ranks in one array; None on a rank that does not collect.
+
+    Collective. Parameters and errors: see `blocks`.
+    """
     columns_of({"rows": array}, transport)
     whole = None
     with transport.agreement():
@@ -217,14 +232,14 @@ def save_rows(
     ids: Ids | None,
     transport: Transport,
 ) -> None:
-    """Write the rows of all ranks with the ids of their vertices. Collective.
+    """Write the rows of all ranks with the ids of their vertices to one file. Collective.
 
     Rank 0 writes the file, and holds one block at a time.
 
     Parameters:
-        path: See `rowfiles.check_name`.
-        arrays: mapping of str to array[num_rows, ...].
-        ids: Ids of the vertices; None: the vertices' numbers are their ids.
+        path: Name of the file; see `rowfiles.check_name`.
+        arrays: Mapping of names to array[num_rows, ...].
+        ids: Ids of the vertices. None if the vertices' numbers are their ids.
 
     Raises:
         InputError, OutputError, BackendUnavailable, PlanError: On all ranks; no half-written file

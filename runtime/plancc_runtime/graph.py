@@ -41,25 +41,25 @@ DTYPES = (torch.float32, torch.float64)
 
 
 class Graph(EdgeGraph):
-    """This rank's rows of the graph, and collective operations; made by `plancc_runtime.open`.
+    """This rank's rows of a graph, with collective operations; made by `plancc_runtime.open`.
 
-    The rows of every dense tensor are this rank's own rows, in the order of `vertices`. Columns of
-    the local matrix are numbered [own rows | halo rows]. A layer of `plancc_runtime.nn` takes a
+    A dense tensor has one row for each of this rank's own rows, in the order of `vertices`. Columns
+    of the local matrix are numbered [own rows | halo rows]. A layer of `plancc_runtime.nn` takes a
     graph as its first argument. All ranks must call methods marked *collective* in the same order,
-    and must run the backward pass through the results.
+    and all must run the backward pass through the results.
 
     Attributes:
         features: Tensor[num_rows, width] or None.
-        labels (int64[num_rows], bool or float32[num_rows, num_classes], or None): Classes, -1 if
-            unknown. If a vertex may have several classes, or has real numbers, a matrix; NaN if
-            unknown.
-        num_classes (int): Number of classes or real numbers, the same on all ranks; 0 without
-            labels.
+        labels (int64[num_rows], bool or float32[num_rows, num_classes], or None): int64: the class
+            of every vertex, -1 if it is unknown. bool: whether the vertex is in each class. float:
+            real numbers, NaN if they are unknown.
+        num_classes (int): Number of classes, or of real numbers of a vertex; the same on all
+            ranks; 0 without labels.
         train_mask, val_mask, test_mask: bool[num_rows] or None.
-        data_of_types (mapping of str to VertexData): In a plan with types, the plan's data of this
-            rank's rows, by type.
-        vertices (int32[num_rows]): Vertex of every row, in the order of the compiled graph.
-        plan_part (Part): The plan's part as this rank read it, without data.
+        data_of_types (mapping of str to VertexData): Vertex data of this rank's rows, by type;
+            only in a plan with types.
+        vertices (int32[num_rows]): Vertex of every row, as the compiled graph numbers vertices.
+        plan_part (Part): This rank's slice of the plan, without vertex data.
         others: See `EdgeGraph`.
     """
 
@@ -98,24 +98,27 @@ class Graph(EdgeGraph):
         )
 
     def product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
-        """Return A x with the values of the plan; its gradient is A^T g. Collective.
+        """Return the product A x; its gradient is A^T g. Collective.
 
         Parameters:
             x: Tensor[num_rows, width].
-            coefficients: "plan", or other values on A's pattern: "sum" (1 for every edge), "mean"
-                (1 / number of edges of the row) or "closed-mean" (mean over the edges and the row).
+            coefficients: Values of A. "plan": the plan's values. "sum": 1 for every edge. "mean":
+                1 / number of edges of the row. "closed-mean": the mean over the row itself and its
+                edges.
 
         Returns:
             Tensor[num_rows, width]
 
         Raises:
-            InputError: If x does not fit the graph. Every other method raises it too.
+            InputError: If x does not fit the graph. All methods that take x raise this error.
         """
         self._check(x, ndim=2)
         return super().product(x, coefficients)
 
     def halo(self, x: Tensor) -> Tensor:
-        """Return the halo rows of x; the owners add the gradients of their rows. Collective.
+        """Return the halo rows of x. Collective.
+
+        In the backward pass, each owner adds up the gradients of its rows.
 
         Parameters:
             x: Tensor[num_rows, ...].
@@ -139,9 +142,10 @@ class Graph(EdgeGraph):
             x: Tensor[num_rows, width].
             reduce: "sum", "mean" or "max"; 0 in rows without nonzeros.
             weight (Tensor[nonzeros] or Tensor[nonzeros, width], or "plan"): A weight for every
-                nonzero, in the order of `local_edge_index`; "plan": `edge_values`. Not for "max".
-            nonzeros: "edges": all but the diagonal that normalisation added. "closed": edges and
-                the whole diagonal. "plan": the nonzeros of the plan.
+                nonzero, in the order of `local_edge_index`. "plan": the weights are `edge_values`.
+                "max" allows no weight.
+            nonzeros: "edges": the plan's nonzeros without the diagonal that normalisation added.
+                "closed": the edges and the whole diagonal. "plan": the plan's nonzeros.
 
         Returns:
             Tensor[num_rows, width]
@@ -154,12 +158,14 @@ class Graph(EdgeGraph):
         return aggregate(self, x, reduce, weight, nonzeros)
 
     def dropout(self, x: Tensor, rate: float, *key: int) -> Tensor:
-        """Return x after dropout; the mask does not depend on the ranks. Not collective.
+        """Return x after dropout. Not collective.
+
+        The mask does not depend on the number of ranks or on the partition.
 
         Parameters:
             x: Tensor[num_rows, width].
-            rate: In [0, 1).
-            key (int): Numbers that identify the mask: for instance seed, epoch and layer.
+            rate: Dropout rate, in [0, 1).
+            key (int): Numbers that identify the mask, for instance seed, epoch and layer.
         """
         self._check(x, ndim=2)
         if not 0 <= rate < 1:
@@ -169,7 +175,8 @@ class Graph(EdgeGraph):
     def mean_loss(self, losses: Tensor) -> Tensor:
         """Return the mean of the losses of all ranks, the same on all ranks. Collective.
 
-        Its gradient on a rank is this rank's share, which `sync_gradients` adds up.
+        The backward pass gives each rank its share of the gradients; `sync_gradients` then adds up
+        the shares.
 
         Parameters:
             losses (Tensor[...]): One loss for each chosen row of this rank. A rank may have none;
@@ -181,7 +188,7 @@ class Graph(EdgeGraph):
         return _MeanLoss.apply(losses, self.transport)
 
     def all_reduce(self, x: Tensor) -> Tensor:
-        """Return the sum of x over all ranks, without gradient. Collective.
+        """Return the sum of x over all ranks; the result has no gradient. Collective.
 
         Parameters:
             x (Tensor[...]): Tensor of the same shape on all ranks, float32, float64 or int64.
@@ -191,9 +198,9 @@ class Graph(EdgeGraph):
         return total
 
     def sync_gradients(self, of: nn.Module | Iterable[nn.Parameter]) -> None:
-        """Replace gradients by their sum over all ranks, between backward() and step().
+        """Replace gradients by their sums over all ranks; call between backward() and step().
 
-        Collective. `of`: a module, or parameters, the same on all ranks.
+        Collective. `of` is a module or some parameters; they must be the same on all ranks.
         """
         if isinstance(of, nn.Module):
             named = dict(of.named_parameters())
@@ -205,7 +212,8 @@ class Graph(EdgeGraph):
     def sync_parameters(self, module: nn.Module) -> None:
         """Copy the parameters and buffers of rank 0 to all ranks. Collective.
 
-        Needed if the ranks make them differently, as with torch's generators in different states.
+        This is needed if ranks initialise them differently, for instance from torch's random
+        generator in different states.
         """
         tensors = dict(module.named_parameters()) | dict(module.named_buffers())
         self._check_alike(tensors)
@@ -220,10 +228,10 @@ class Graph(EdgeGraph):
         epochs: int = 1,
         **options: Any,
     ) -> Iterator[Batch]:
-        """Yield mini-batches for a training loop of your own, drawn from the seed. Collective.
+        """Yield mini-batches for a training loop of your own; they depend on the seed. Collective.
 
-        Every next batch is collective too if owners draw: all ranks take all batches, each from one
-        thread.
+        Each step of the iteration is collective too: all ranks must take all batches, and a rank
+        must take them all from one thread.
 
             for batch in graph.batches("neighbour", batch_size=1024, fanouts=(10, 5), epochs=5):
                 x = graph.features[batch.rows]
@@ -232,16 +240,16 @@ class Graph(EdgeGraph):
                 out, y = x[batch.targets], graph.labels[batch.rows][batch.targets]
 
         Parameters:
-            sampler: A name of `plancc list samplers`; None: the sampler that the plan was compiled
-                for, or "uniform".
-            layers: Number of layers of the network, and of `Batch.graphs`.
-            seed, epochs: The batches are those of ``plancc-run`` with these options.
-            **options: Options of the sampler: batch_size, fanouts, walk_length, keep. Also draw:
+            sampler: A name that `plancc list samplers` prints. By default the sampler that the plan
+                was compiled for; if there is none, "uniform".
+            layers: Number of layers of the network, and length of `Batch.graphs`.
+            seed, epochs: ``plancc-run`` draws the same batches with the same seed and epochs.
+            **options: Options of the sampler: batch_size, fanouts, walk_length, keep. Also `draw`:
                 see ``plancc-run --draw``.
 
         Raises:
-            InputError: On all ranks, if there is no row plan or no file, or if options do not suit
-                the sampler or the plan, or differ between ranks.
+            InputError: On all ranks, if the plan is no row plan or was not opened from a file, or
+                if options do not suit the sampler or the plan, or differ between ranks.
         """
         with self.transport.agreement():
             if self._plan is None:
@@ -255,14 +263,15 @@ class Graph(EdgeGraph):
         )
 
     def take(self, array: Any, axis: int = 0) -> Tensor:
-        """Return this rank's rows of an array over all vertices; of a file only these are read.
+        """Return this rank's rows of an array that has an entry for every vertex of the graph.
 
-        Not collective.
+        If the array is in a file, only these rows are read. Not collective.
 
         Parameters:
-            array: Numbers of numpy, a memory map or a data set of h5py, in the order of the
+            array: An array of numpy, a memory map or a data set of h5py, in the order of the
                 source's vertices.
-            axis: Axis of the vertices: 1 for [times, num_vertices, width].
+            axis: Axis along which the vertices are: for instance 1 for [times, num_vertices,
+                width].
 
         Returns:
             Tensor[..., num_rows, ...]: In the graph's dtype if the numbers are floating-point.
@@ -290,11 +299,11 @@ class Graph(EdgeGraph):
         Parameters:
             rows (Tensor[num_rows, ...]): Numbers of any dtype, the same dtype on all ranks; the
                 result has no gradient.
-            everywhere: Whether every rank gets the result; else rank 0 alone.
+            everywhere: Whether every rank gets the result; otherwise only rank 0 does.
 
         Returns:
-            Tensor[num_vertices, ...] or None: The rows in the same dtype, in the CPU's memory,
-                where they must fit. `save_rows` can write larger results.
+            Tensor[num_vertices, ...] or None: The rows in the same dtype, in the CPU's memory; None
+                on a rank that gets no result. If the memory is too small, use `save_rows`.
 
         Raises:
             InputError: On all ranks, if the rows of one rank do not fit.
@@ -313,16 +322,16 @@ class Graph(EdgeGraph):
         """Write the rows of all ranks in the source's order, with the source's ids. Collective.
 
         Parameters:
-            path: The extension gives the format: ``.csv`` or ``.npz``. Rank 0 writes the file, and
-                holds some MiB of it at a time.
-            rows (Tensor[num_rows, ...], or mapping of str to such tensors): Columns by name; one
-                tensor alone is called "row". Tables have a column for each number of a row:
+            path: Name of the file; its extension gives the format: ``.csv`` or ``.npz``. Rank 0
+                writes the file, and holds some MiB of it at a time.
+            rows (Tensor[num_rows, ...], or mapping of str to such tensors): Columns by name; a
+                single tensor gets the name "row". A CSV has a column for each number of a row:
                 ``row_0``, ``row_1`` and so on.
 
         Raises:
             InputError: On all ranks, if the rows of one rank, or the name of the file, do not fit.
             OutputError: On all ranks, if the file cannot be written; no file is left then.
-            PlanError: On all ranks, if the file has held another plan since the graph was opened.
+            PlanError: On all ranks, if the plan's file was replaced since the graph was opened.
         """
         with self.transport.agreement():
             arrays = named_arrays(rows, self.num_rows, f"{os.fspath(path)}: `rows`")
@@ -332,10 +341,11 @@ class Graph(EdgeGraph):
         save_rows(path, self._rows, arrays, ids, self.transport)
 
     def _check_alike(self, tensors: Mapping[str, Tensor]) -> None:
-        """Raise InputError for tensors that belong to one rank. Collective.
+        """Raise InputError if a tensor holds data of one rank, and is no parameter. Collective.
 
-        Such a tensor's shape differs between ranks, or its length is the number of rows, halo rows
-        or edges on every rank and its values differ. Known shapes are not checked again."""
+        This is assumed if the tensor's shape differs between ranks. It is also assumed if its
+        values differ, and its length is the number of rows, halo rows or edges on every rank.
+        Shapes that were checked once are not checked again."""
         shapes = tuple((name, tuple(tensor.shape)) for name, tensor in tensors.items())
         if shapes in self._alike:
             return
@@ -362,7 +372,7 @@ class Graph(EdgeGraph):
         self._alike.add(shapes)
 
     def _own_sizes(self) -> list[int]:
-        """Return this rank's numbers of rows, halo rows and edges, and of rows by type."""
+        """Return the numbers of this rank's rows, halo rows, nonzeros, edges, and rows by type."""
         edges = [len(self.block.with_nonzeros(each).column) for each in ("plan", "edges")]
         found = [self.num_rows, self.num_halo, *edges]
         if self.types is not None:
@@ -371,17 +381,17 @@ class Graph(EdgeGraph):
         return found
 
     def features_of(self, data: VertexData) -> Tensor | None:
-        """Return features as layers read them; None if there are none."""
+        """Return the features in the graph's dtype; None if `data` has no features."""
         return self._tensor(data.features, self.dtype)
 
     def targets_of(self, data: VertexData) -> Tensor | None:
-        """Return labels, int64, or targets in their own dtype; None if there are none."""
+        """Return labels as int64, or targets in their own dtype; None if `data` has neither."""
         if data.targets is not None:
             return self._tensor(data.targets)
         return self._tensor(data.labels, torch.int64)
 
     def masks_of(self, data: VertexData) -> dict[str, Tensor]:
-        """Return the masks that exist, by "train", "val" and "test"."""
+        """Return the masks in `data`, under the names "train", "val" and "test"."""
         masks = (self._tensor(getattr(data, f"{split}_mask")) for split in SPLITS)
         return {s: mask for s, mask in zip(SPLITS, masks, strict=True) if mask is not None}
 

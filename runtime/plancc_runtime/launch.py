@@ -1,7 +1,7 @@
-"""How this process was started: alone, or as one of several ranks, by environment variables.
+"""Detection of how this process was started: alone, or by a launcher as one of several ranks.
 
-Every launcher announces itself to its ranks by variables. Reading these variables prevents that
-`mpirun -n 4 plancc-run` on a machine without mpi4py becomes four runs that do not know each other.
+Every launcher sets environment variables for its ranks. They are read even if mpi4py is missing:
+else `mpirun -n 4 plancc-run` would become four separate runs on the same plan.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TRANSPORTS = ("auto", "mpi", "torch", "gloo", "nccl", "single")
 
 
 class Launcher(NamedTuple):
-    """Environment variables in which a launcher describes a rank."""
+    """Names of the environment variables in which a launcher describes a rank."""
 
     size: str
     rank: str
@@ -31,7 +31,7 @@ class Launcher(NamedTuple):
 
 _COMM_WORLD = ("SIZE", "RANK", "LOCAL_SIZE", "LOCAL_RANK")
 _TORCHRUN = Launcher("WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE", "LOCAL_RANK")
-# srun, for instance with PMIx; it gives the number of ranks of a node in another form
+# srun, for instance with PMIx; its variable for ranks on this machine has another form
 _SLURM = Launcher("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "", "SLURM_LOCALID")
 # The most specific launcher first: mpirun may itself run inside a Slurm step.
 _LAUNCHERS = (
@@ -43,7 +43,8 @@ _LAUNCHERS = (
     _SLURM,
     _TORCHRUN,
 )
-# Sizes of jobs, each with the variable that a rank of the job has; srun's step comes later
+# Variables with the size of a job, and for each the variable that every rank of the job has. ""
+# for Slurm: the rank variable exists only in a step of srun.
 _SIZES = {
     "SLURM_NTASKS": "",
     "WORLD_SIZE": "RANK",
@@ -51,15 +52,15 @@ _SIZES = {
     "JSM_NAMESPACE_SIZE": "JSM_NAMESPACE_RANK",
     "FLUX_JOB_SIZE": "FLUX_TASK_RANK",
 }
-# Variables that differ between two jobs on one machine, and are the same on all ranks of a job.
+# Variables that are the same on all ranks of a job, and differ between two jobs on one machine.
 _JOBS = (("SLURM_JOB_ID", "SLURM_STEP_ID"), ("PMIX_NAMESPACE",), ("PALS_APID",), ("PBS_JOBID",))
 
 
 def launcher() -> Launcher | None:
     """Return the launcher that started this rank; None if no launcher announces itself.
 
-    torchrun may run inside any other job, and comes first if it gives its own name. Other programs
-    also set variables like RANK for their own purposes, so RANK alone comes last.
+    torchrun may run inside any other job, so it is tried first if TORCHELASTIC_RUN_ID is set. Other
+    programs also set variables such as RANK, so without that variable torchrun is tried last.
     """
     first = [_TORCHRUN] if "TORCHELASTIC_RUN_ID" in os.environ else []
     for candidate in (*first, *_LAUNCHERS):
@@ -72,7 +73,7 @@ def launcher() -> Launcher | None:
 
 
 def announced() -> tuple[int, int]:
-    """Return (rank, size) as the launcher announces them; (0, 1) without a launcher."""
+    """Return rank and number of ranks by the launcher's variables; (0, 1) without a launcher."""
     found = launcher()
     if found is None:
         return 0, 1
@@ -80,13 +81,13 @@ def announced() -> tuple[int, int]:
 
 
 def local_rank() -> int:
-    """Return this rank's number among the ranks of its machine, which chooses its device."""
+    """Return this rank's number among the ranks on its machine, from 0."""
     found = launcher()
     return 0 if found is None else _number(found.local_rank) or 0
 
 
 def ranks_here() -> int | None:
-    """Return the number of ranks on this machine; None if the launcher does not tell it."""
+    """Return the number of ranks on this machine; None if the launcher has no variable for it."""
     found = launcher()
     return None if found is None else _number(found.local_size)
 
@@ -102,12 +103,12 @@ def open_transport(
         name: One of `TRANSPORTS`. "auto": "single" for one rank, "torch" if torchrun started the
             ranks, else "mpi". "torch": "nccl" if every rank of a machine has its own CUDA device,
             else "gloo".
-        timeout: Most seconds that one wait may last, also the first; None or 0: no limit.
+        timeout: Longest wait for other ranks in seconds, also here; None or 0 for no limit.
         say: See `Transport.say`.
 
     Raises:
-        InputError: If the name is unknown, or is "single" and there are several ranks. Also the
-            errors of `check_no_singleton`.
+        InputError: If the name is unknown, if it is "single" and there are several ranks, or as
+            `check_no_singleton` says.
         BackendUnavailable: If several ranks were started but cannot reach each other.
     """
     check_choice("transport", name, TRANSPORTS)
@@ -156,7 +157,7 @@ def open_transport(
 
 
 def check_no_launcher(ranks: int, transport: Transport | str) -> None:
-    """Raise InputError if there are ranks as threads and also a launcher or a transport."""
+    """Raise InputError if ranks are to be threads, and a launcher or a transport is there too."""
     _, size = announced()
     if size > 1:
         raise InputError(f"`ranks` {ranks}: the launcher has started {size} ranks already")
@@ -166,9 +167,9 @@ def check_no_launcher(ranks: int, transport: Transport | str) -> None:
 
 
 def check_no_singleton() -> None:
-    """Raise InputError if the job has several ranks and this process does not know its own.
+    """Raise InputError if the job has several ranks, but this process cannot find out its rank.
 
-    Each process would work alone on the whole graph (Open MPI, issue 13523).
+    Otherwise each process would work alone on the whole graph (Open MPI, issue 13523).
     """
     if launcher() is not None:
         return
@@ -186,7 +187,7 @@ def check_no_singleton() -> None:
 
 
 class _Opening:
-    """A rank that has no transport yet."""
+    """A rank that has no transport yet, as the watchdog needs it."""
 
     def __init__(self, timeout: float, say: Callable[[str], None]) -> None:
         self.rank, _ = announced()
@@ -231,12 +232,12 @@ def rendezvous() -> tuple[str, int]:
 
 
 def _job() -> str:
-    """Return a text that all ranks of this job share, and that hardly any other job has."""
+    """Return a string that is the same on all ranks of this job, and hardly occurs in others."""
     for variables in _JOBS:
         values = [os.environ.get(variable, "") for variable in variables]
         if values[0]:
             return " ".join(values)
-    return str(os.getppid())  # one launcher, on one machine
+    return str(os.getppid())  # on one machine, the ranks have one launcher as parent
 
 
 def _number(variable: str) -> int | None:

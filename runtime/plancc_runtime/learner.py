@@ -1,4 +1,4 @@
-"""A learner: the network of a run, its optimiser, and training and evaluation passes."""
+"""A learner: the network of a run with its optimiser; it trains and evaluates the network."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ AT_ONCE = 1 << 19
 """Numbers of a matrix that `is_finite` checks at a time."""
 Splits = dict[str, tuple[Tensor, Tensor]]
 SMALL = 1 << 18
-"""Most vertices for which a pass on a device is recorded, as it waits for starts of kernels."""
+"""Most vertices for which the work of a training step on a CUDA device is recorded.
+
+With few vertices, kernels take less time than their starts."""
 UNTRAINED = (
     "the outputs are not finite before the first step: look for large numbers among the features, "
     "which `scale_features` columns scales, and among the initial weights (`init`)"
@@ -41,12 +43,12 @@ _Pass = tuple[Tensor, Tensor, list[Tensor | None]]
 
 
 class Learner:
-    """The network of a run, its optimiser, and the passes that change or evaluate the network.
+    """The network of a run with its optimiser; its methods train and evaluate the network.
 
     Attributes:
         optimizer: SGD, Adam or AdamW.
         is_trained: Whether steps have changed the weights, in this run or before it resumed.
-        exchanges: Whether `scores` needs more messages than sums over all ranks.
+        exchanges: Whether `scores` sends more than sums over all ranks.
     """
 
     exchanges = False
@@ -62,18 +64,21 @@ class Learner:
         self._places = WeakKeyDictionary[View, dict[str, tuple[Tensor | None, Tensor]]]()
 
     def hold(self, part: Part, header: Header, resources: Resources) -> None:
-        """Keep the data of this rank's slice that the loss reads, before epoch 0. Collective."""
+        """Keep what the loss reads of this rank's slice; called before epoch 0. Collective."""
 
     def words(self, epoch: int) -> int:
-        """Return the words that all ranks send in an epoch beside layers' words. Collective."""
+        """Return the words that all ranks send for the loss in an epoch. Collective.
+
+        Words that the layers send do not count.
+        """
         return 0
 
     def gradients(self, view: View, data: LocalData, step: int, where: str) -> tuple[float, Tensor]:
-        """Run a training pass, forward and backward; `update` follows. Collective.
+        """Run the network forward and backward in training mode, before `update`. Collective.
 
         Parameters:
-            step: Number of the update, for dropout.
-            where: Name of the pass, for errors.
+            step: Number of the update, from 0; dropout depends on it.
+            where: Name of the epoch or step, for error messages.
 
         Returns:
             loss (float): Mean loss over the training vertices of all ranks.
@@ -121,9 +126,10 @@ class Learner:
         return data.target.share_of_loss(*learnt, data.totals["train"])
 
     def _is_repeated(self, view: View, data: LocalData) -> bool:
-        """Return whether to record a pass over this view and replay it on the device.
+        """Return whether `gradients` over this view is recorded and replayed on the device.
 
-        Such a pass waits mostly for starts of kernels, and draws, sends and times nothing."""
+        It is if the work waits mostly for starts of kernels, and is the same in every step: it
+        draws no random numbers, sends nothing and measures no time."""
         return (
             data.labels.device.type == "cuda"
             and len(data.labels) <= SMALL
@@ -135,7 +141,7 @@ class Learner:
         )
 
     def update(self, rate: float) -> None:
-        """Change the weights along the gradients of `gradients`, at this learning rate."""
+        """Change the weights by the gradients that `gradients` computed; `rate`: learning rate."""
         with self.clock("dense"):
             if self.options.clip_norm is not None:  # gradients are sums over all ranks
                 clip_gradients(self._parameters, self.options.clip_norm)
@@ -144,11 +150,14 @@ class Learner:
         self.clock.enter("")
 
     def evaluate(self, view: View, data: LocalData, where: str) -> Scores:
-        """Return the scores of all splits from a separate pass without dropout. Collective."""
+        """Run the network forward without dropout. Return the scores of all splits. Collective."""
         return self.scores(self.outputs(view, data), view, data, where)
 
     def outputs(self, view: View, data: LocalData, kept: dict[int, Tensor] | None = None) -> Tensor:
-        """Return outputs of a view's rows without dropout; `kept`: see `Network`. Collective."""
+        """Run the network without dropout. Return this rank's outputs of the view. Collective.
+
+        `kept`: see `Network.forward`.
+        """
         self.network.eval()
         with torch.no_grad(), self.clock("dense"):
             x = view.rows_of(data.features)
@@ -156,7 +165,7 @@ class Learner:
         return found
 
     def scores(self, outputs: Tensor, view: View, data: LocalData, where: str) -> Scores:
-        """Return the scores of all splits, over their vertices in the view. Collective."""
+        """Return the scores of every split, from its vertices' outputs in the view. Collective."""
         target = data.target
         with self.clock("dense"):
             splits = self._split_outputs(outputs, view, data)
@@ -178,14 +187,14 @@ class Learner:
         return scores
 
     def _split_outputs(self, outputs: Tensor, view: View, data: LocalData) -> Splits:
-        """Return every split's outputs to be scored, and their true values. Collective."""
+        """Return, by split, the outputs that are scored, and their labels. Collective."""
         return {name: self._taken(name, outputs, view, data) for name in data.splits}
 
     def _rank(self, scores: Scores, splits: Splits, data: LocalData) -> None:
-        """Add the scores that compare all outputs with each other, if asked for. Collective.
+        """Add areas under curves to the scores, if the option `metric` is one. Collective.
 
-        They are the areas under curves of all classes, and the means over the classes that have an
-        area. If no class has one, there is no mean.
+        Every class has an area, and the mean is taken over the classes for which the area is
+        defined. If the area is defined for no class, no mean is added.
         """
         target = data.target
         if not isinstance(target, ClassTarget) or self.options.metric not in RANKED:
@@ -201,11 +210,11 @@ class Learner:
                     getattr(scores, metric)[split] = float(there.mean())
 
     def _end_diverged(self, loss: float, where: str, view: View, data: LocalData) -> None:
-        """Raise on all ranks that the loss is not finite, and why. Collective.
+        """Raise PlanccError on all ranks: the loss is not finite, for this reason. Collective.
 
         Plans hold finite numbers, and all ranks have the same weights. So a rank is at fault if its
-        features or its values of A are not finite, or if it alone has weights that are not finite.
-        Otherwise training diverged, or no step was taken yet.
+        features or its values of A are not finite, or if only some ranks have weights that are not
+        finite. Otherwise training diverged, or the initial outputs are not finite.
         """
         held = [data.features, *(x for x in (view.x, view.fixed) if x is not None)]
         whole = [
@@ -227,15 +236,15 @@ class Learner:
         self.transport.agree(PlanccError(said) if why else None)
 
     def num_found(self, outputs: Tensor, view: View, data: LocalData) -> int:
-        """Return how many of this rank's training vertices the outputs are right for."""
+        """Return the number of this rank's training vertices in the view with correct outputs."""
         return data.target.num_found(*self._taken("train", outputs, view, data))
 
     def state(self) -> list[Tensor]:
-        """Return a copy of all tensors that `update` and training passes change."""
+        """Return copies of all tensors that a training step changes."""
         return [tensor.detach().clone() for tensor in self._changing()]
 
     def restore(self, state: list[Tensor]) -> None:
-        """Set all these tensors to an earlier `state`."""
+        """Set the tensors of `state` to the copies that an earlier call returned."""
         with torch.no_grad():
             for tensor, before in zip(self._changing(), state, strict=True):
                 tensor.copy_(before)
@@ -256,9 +265,10 @@ class Learner:
     def _taken(
         self, name: str, outputs: Tensor, view: View, data: LocalData
     ) -> tuple[Tensor, Tensor]:
-        """Return a view's outputs for the vertices of a split, and their labels.
+        """Return a view's outputs for the vertices of the split `name`, and their labels.
 
-        Places are looked up once per view. If the split has all outputs, these are not copied.
+        The places of these outputs are looked up once per view. If the split has all outputs, the
+        outputs are returned without a copy.
         """
         known = self._places.setdefault(view, {})
         if name not in known:
@@ -268,7 +278,10 @@ class Learner:
         return outputs if at is None else outputs.index_select(0, at), labels
 
     def _reduce(self, share: Tensor) -> float:
-        """Sum the gradients, and the loss with them (Algorithm 2, line 13). Collective."""
+        """Sum gradients and loss over all ranks in one all-reduce; return the loss. Collective.
+
+        This is line 13 of Algorithm 2 of Demirci et al. 2022.
+        """
         self.clock.enter("update")
         with self.clock("allreduce"):
             gradients = gradients_of(self._parameters)
@@ -278,5 +291,5 @@ class Learner:
 
 
 def is_finite(x: Tensor) -> bool:
-    """Return whether all numbers are finite; checks some at a time, to save memory."""
+    """Return whether all numbers are finite. The check goes piece by piece, to save memory."""
     return all(bool(piece.isfinite().all()) for piece in x.reshape(-1).split(AT_ONCE))

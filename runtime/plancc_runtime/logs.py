@@ -18,14 +18,17 @@ FORMER = ".1"
 
 
 class LogWriter:
-    """Writes one line per epoch: the fields of `Epoch` as JSON, and the plan. One rank writes.
+    """Writer of a log with a line per epoch: the fields of `Epoch`, and `known`, as JSON.
+
+    Only rank 0 makes a writer.
 
     Parameters:
-        path: Lines of epochs before `first` are kept, all other lines are replaced. The log of
-            another run is kept beside it, with `.1` after its name.
+        path: The log. If training resumes, the log's lines of epochs before `first` are kept, and
+            all other lines are removed. If training begins, an existing log is renamed: `.1` is
+            added to its name.
         first: The next epoch: 0, or the epoch at which training resumes.
-        known: Texts that every line has too: "plan", the content hash, and "drawn_by", who draws
-            mini-batches. Empty texts are left out.
+        known: More entries of every line: "plan", the content hash, and "drawn_by", who draws
+            mini-batches. Empty strings are left out.
 
     Raises:
         OutputError: If the file cannot be written, now or later.
@@ -44,7 +47,7 @@ class LogWriter:
             self._stream = open(path, "a", encoding="utf-8")  # noqa: SIM115
 
     def write(self, epoch: Epoch) -> None:
-        """Append an epoch; when this returns, the line is in the file."""
+        """Append the line of an epoch, and hand it to the system at once."""
         with self._writing():
             line = {"epoch": epoch.epoch, "loss": epoch.loss} | asdict(epoch) | self._known
             self._stream.write(json.dumps(line) + "\n")
@@ -62,7 +65,7 @@ class LogWriter:
 
 
 def _lines_before(first: int, path: Path) -> list[str]:
-    """Return the complete lines of epochs before `first`."""
+    """Return the log's complete lines of epochs before `first`."""
     if not path.exists():
         return []
     kept = []

@@ -1,4 +1,4 @@
-"""Metrics by name: printed by runs, and followed by early stopping, schedules and `best`."""
+"""Metrics by name. Runs print them; early stopping, schedules and the best weights follow one."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class Metric:
 
     Attributes:
         title: Title in tables.
-        fields: Fields of `results.Scores` and of `results.Epoch` that a cell shows; the last field
-            is followed.
+        fields: Fields of `results.Scores` and of `results.Epoch` that a table cell shows. Early
+            stopping and schedules follow the last field.
         higher: Whether higher is better.
         form: Format of a number.
     """
@@ -45,4 +45,4 @@ METRICS["mrr"] = Metric("MRR", ("mrr",))
 METRICS |= {f"hits@{k}": Metric(f"Hits@{k}", (f"hits_{k}",)) for k in HITS}
 LOSSES = ("auto", "mse", "mae", "huber")
 BALANCED = "balanced"
-"""The `class_weights` under which all classes count alike."""
+"""Value of `class_weights` that gives all classes the same total weight."""

@@ -20,7 +20,7 @@ from plancc_runtime.transport.messages import name_ranks
 from plancc_runtime.weights import read_description, read_weights
 
 NETWORK_OPTIONS = ("model", "activation", "norm", "residual", "dropout", "standardize_features")
-"""Options of runs that networks have under the same names."""
+"""Options of `TrainOptions` that `NetworkOptions` has under the same names."""
 
 
 def make_network(
@@ -30,13 +30,14 @@ def make_network(
     dtype: torch.dtype,
     task_fields: Mapping[str, Any] | None = None,
 ) -> Network:
-    """Return the network of these options, the same on all ranks. Collective.
+    """Return the network that the options ask for, the same on all ranks. Collective.
 
     Parameters:
-        task_fields: Fields of `NetworkOptions` that the task gives.
+        task_fields: Fields of `NetworkOptions` that the task sets.
 
     Raises:
-        InputError: If the model cannot be made with them, or the initial weights do not fit it.
+        InputError: If the model cannot be made with these options, if the initial weights do not
+            fit the model, or if they differ between ranks.
     """
     hidden = [options.hidden] * (options.layers - 1)
     declared = option_names(options.model, "types" in (task_fields or {}))
@@ -77,11 +78,11 @@ def make_network(
 
 
 def _initialise(network: Network, path: str | PathLike[str]) -> None:
-    """Set the weights from a file, and the standardisation if the file has it.
+    """Set the network's weights from a file, and its standardisation if the file has one.
 
     Raises:
-        InputError: If the weights are of another model or other widths, or were trained on
-            standardised features and this network does not standardise.
+        InputError: If the weights are of another model or of other widths, or if they were trained
+            on standardised features and this network does not standardise features.
     """
     description, there = read_description(path)
     model = None if description is None else description.get("model")

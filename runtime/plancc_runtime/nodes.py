@@ -1,4 +1,4 @@
-"""Whether rows go node-aware or over relays, or straight from rank to rank."""
+"""Choice of the exchange: node-aware, over relays, or straight from rank to rank."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from plancc_runtime.transport.base import Transport
 
 
 def with_exchange(header: Header, part: Part, exchange: str, transport: Transport) -> Part:
-    """Return the slice with the hops of its plan, or without them. Collective.
+    """Return the slice with the hops of its plan, or with straight messages. Collective.
 
-    If nodes are known, the transport from then on counts messages between nodes.
+    If the nodes of the ranks are known, the transport counts messages between nodes from then on.
 
     Parameters:
-        exchange: "auto": hops, but hops between nodes only if the ranks share nodes as the plan's
-            topology says. "flat": no hops. "nodes", "relays": hops wherever the ranks are.
+        exchange: "auto": the plan's hops; but a node-aware exchange only if the ranks share nodes
+            as the plan's topology says. "flat": straight messages. "nodes", "relays": the plan's
+            hops, whichever nodes the ranks are on.
     """
     topology = header.topology
     if not isinstance(part.expand, Routed):
@@ -39,14 +40,14 @@ def with_exchange(header: Header, part: Part, exchange: str, transport: Transpor
 
 
 def exchange_of(header: Header, part: Part) -> str:
-    """Return how rows of the slice travel: "flat", "nodes" or "relays" (see `with_exchange`)."""
+    """Return how rows of the slice are exchanged: "flat", "nodes" or "relays"."""
     if not isinstance(part.expand, Routed):
         return "flat"
     return "relays" if header.topology is None else "nodes"
 
 
 def check_exchange(header: Header, exchange: str, num_ranks: int) -> None:
-    """Raise InputError if `exchange` asks for hops that the plan lacks for these ranks."""
+    """Raise InputError if `exchange` asks for hops that the plan lacks for `num_ranks` ranks."""
     route, topology, parts = header.route, header.topology, header.num_parts
     fits_ranks = route is not None and route.keeps_groups(block_of_parts(parts, num_ranks))
     why = ""
@@ -66,7 +67,7 @@ def check_exchange(header: Header, exchange: str, num_ranks: int) -> None:
 
 
 def fits(topology: Topology, nodes: list[str]) -> bool:
-    """Return whether the ranks share nodes as their parts do in the topology.
+    """Return whether ranks share a node exactly if the topology puts their parts on one node.
 
     Parameters:
         nodes: Name of every rank's node.

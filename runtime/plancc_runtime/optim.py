@@ -1,4 +1,4 @@
-"""Optimisers, gradients of all ranks, learning-rate schedules and the best validation loss."""
+"""Optimisers, sums of gradients over ranks, learning-rate schedules, the best validation loss."""
 
 from __future__ import annotations
 
@@ -15,27 +15,28 @@ from plancc_runtime.transport.base import Transport
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 Tensors = list[Tensor]
-STEPS = (1 / 2, 3 / 4)  # shares of the epochs after which "step" lowers the rate
+STEPS = (1 / 2, 3 / 4)  # shares of the epochs after which schedule "step" lowers the rate
 STEP_FACTOR = 0.1
-PLATEAU = 5  # evaluations without a better validation loss after which "plateau" lowers the rate
+PLATEAU = 5  # evaluations without improvement after which schedule "plateau" lowers the rate
 PLATEAU_FACTOR = 0.5
 
 
 class SGD:
-    """w <- w - rate v with v <- momentum v + g + decay w; v is 0 at first.
+    """Stochastic gradient descent: v <- momentum v + g + decay w, then w <- w - rate v.
 
-    Without momentum this is Equation 4 of Demirci et al. 2022. With momentum it is the heavy ball
-    of Polyak (1964); the rate is no factor in v, as in PyTorch.
+    v is 0 at first. Without momentum this is Equation 4 of Demirci et al. 2022. With momentum it is
+    the heavy-ball method of Polyak (1964); as in PyTorch, v does not contain the rate.
 
-    We have our own because torch's optimisers import its compiler: seconds and 76 MB per rank.
+    torch's optimisers are not used, because they import torch's compiler, which costs each rank
+    seconds and 76 MB.
 
     Parameters:
         decay: Factor of the L2 penalty ``decay / 2 |w|^2``.
-        momentum: Share of the last step's v that is kept.
+        momentum: Share of the previous step's v that is kept.
 
     Attributes:
-        state (list of dict of str to Tensor): For every parameter, tensors that a step leaves for
-            the next step.
+        state (list of dict of str to Tensor): For every parameter, the tensors that the optimiser
+            keeps between steps, by name.
     """
 
     def __init__(
@@ -55,9 +56,9 @@ class SGD:
 
     @torch.no_grad()
     def step(self, rate: float) -> None:
-        """Change the parameters along their gradients.
+        """Change the parameters by their gradients, at this learning rate.
 
-        Each operation treats all parameters at once, to start few kernels on a device.
+        Each operation handles all parameters at once, so that a device starts few kernels.
         """
         gradients: Tensors = [w.grad for w in self._parameters if w.grad is not None]
         assert len(gradients) == len(self._parameters)
@@ -78,7 +79,7 @@ class SGD:
 
 
 class Adam(SGD):
-    """Adam (Kingma and Ba 2015, Algorithm 1), with their default decay rates."""
+    """Adam (Kingma and Ba 2015, Algorithm 1), with the paper's default decay rates."""
 
     def __init__(self, parameters: Sequence[nn.Parameter], decay: float) -> None:
         super().__init__(parameters, decay)
@@ -116,17 +117,17 @@ OPTIMIZERS: dict[str, type[SGD]] = {"sgd": SGD, "adam": Adam, "adamw": AdamW}
 
 
 def optimizer_of(options: TrainOptions, parameters: Sequence[nn.Parameter]) -> SGD:
-    """Return the optimiser that the options name, at its first step."""
+    """Return the optimiser that the options name, before its first step."""
     own = {"momentum": options.momentum} if options.momentum else {}
     return OPTIMIZERS[options.optimizer](parameters, options.weight_decay, **own)
 
 
 def clip_gradients(parameters: Sequence[nn.Parameter], most: float) -> None:
-    """Scale all gradients down to a common norm of `most`, if their norm is larger.
+    """Scale all gradients by one factor so that their common norm is at most `most`.
 
-    Algorithm 1 of Pascanu et al. (2013), with the 1e-6 of `torch.nn.utils.clip_grad_norm_`. The
-    norm is summed in float64 and in one order. So ranks with the same gradients scale them alike,
-    with any number of threads.
+    This is Algorithm 1 of Pascanu et al. (2013), with the 1e-6 of `torch.nn.utils.clip_grad_norm_`.
+    The norm is summed in float64 and in a fixed order. So ranks with the same gradients use the
+    same factor, whatever their number of threads.
     """
     gradients = [w.grad for w in parameters if w.grad is not None]
     arrays = (g.detach().cpu().numpy() for g in gradients)
@@ -140,12 +141,12 @@ def clip_gradients(parameters: Sequence[nn.Parameter], most: float) -> None:
 def sum_gradients(parameters: Iterable[nn.Parameter], transport: Transport) -> None:
     """Replace every gradient by its sum over all ranks, in one all-reduce. Collective.
 
-    Demirci et al. 2022, Algorithm 2, line 13. A parameter without a gradient counts as zero,
-    because it may have a gradient on another rank.
+    This is line 13 of Algorithm 2 of Demirci et al. 2022. A missing gradient counts as zero,
+    because the parameter may have a gradient on another rank.
 
     Parameters:
-        parameters: The same parameters in the same order on all ranks; those with `requires_grad`
-            False are left out.
+        parameters: The same parameters in the same order on all ranks. Parameters without
+            `requires_grad` are left out.
     """
     sum_together(gradients_of([w for w in parameters if w.requires_grad]), transport)
 
@@ -156,7 +157,7 @@ def copy_from_first(tensors: Sequence[Tensor], transport: Transport) -> None:
         if transport.rank > 0:
             for tensor in tensors:
                 tensor.zero_()
-        # float64 holds the values of all dtypes that occur, also of counters
+        # float64 represents the values of all dtypes that occur, also of counters
         values = [tensor.double() for tensor in tensors]
         sum_together(values, transport)
         for tensor, value in zip(tensors, values, strict=True):
@@ -164,7 +165,7 @@ def copy_from_first(tensors: Sequence[Tensor], transport: Transport) -> None:
 
 
 def gradients_of(parameters: Sequence[nn.Parameter]) -> list[Tensor]:
-    """Return the gradients of parameters; missing gradients become zeros."""
+    """Return the gradients of the parameters; a missing gradient is set to zeros first."""
     for w in parameters:
         if w.grad is None:
             w.grad = torch.zeros_like(w)
@@ -186,11 +187,12 @@ def learning_rate(options: TrainOptions, epoch: int, drops: int) -> float:
     """Return the learning rate of an epoch.
 
     Parameters:
-        options: With ``schedule`` "none" the rate is always ``lr``. "step": ``lr``, a tenth of it
-            after half of the epochs, and a hundredth after three quarters. "cosine": half a cosine
-            from ``lr`` down to 0 (Loshchilov and Hutter 2017). "plateau": the rate is halved
-            whenever the validation loss did not improve in `PLATEAU` evaluations.
-        drops: `Validation.drops`.
+        options: Options with the schedule and the first rate ``lr``. Schedule "none": always
+            ``lr``. "step": ``lr``, a tenth of ``lr`` after half of the epochs, and a hundredth of
+            ``lr`` after three quarters. "cosine": half a cosine from ``lr`` down to 0 (Loshchilov
+            and Hutter 2017). "plateau": the rate is halved whenever the validation loss did not
+            improve in `PLATEAU` evaluations.
+        drops: Number of halvings of schedule "plateau" so far (`Validation.drops`).
     """
     done = epoch / max(options.epochs, 1)
     factor = {
@@ -204,13 +206,13 @@ def learning_rate(options: TrainOptions, epoch: int, drops: int) -> float:
 
 @dataclass
 class Validation:
-    """The best validation loss so far, or another metric in its place, and its weights.
+    """The best validation loss so far, or the best value of another metric, and its weights.
 
     Attributes:
         loss: The best loss; None before the first evaluation.
         epoch: Number of epochs that the best weights had seen.
-        since: Number of evaluations after the best.
-        drops: How often `PLATEAU` evaluations in a row did not improve.
+        since: Number of evaluations since the best evaluation.
+        drops: Number of times that `PLATEAU` evaluations in a row did not improve the loss.
         weights: Parameters and buffers of the network at the best evaluation.
     """
 

@@ -1,6 +1,6 @@
-"""Outputs of a run's network for vertices, by the network's present weights: as files and arrays.
+"""Outputs of a run's network for its vertices, as files and arrays.
 
-All methods are collective.
+The outputs are computed from the network's present weights. All methods are collective.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ class Outputs:
         known: dict[str, np.ndarray] | None = None,
         wanted: npt.NDArray[np.int64] | None = None,
     ) -> list[int]:
-        """Write predictions of all vertices that the task predicts.
+        """Write predictions for all vertices that the task predicts, or for `wanted`.
 
         Parameters:
             path, ids: See `predictions.save_predictions`.
-            embeddings: Number of a layer, from 1, whose outputs are written too.
+            embeddings: Number of a layer, from 1, whose outputs are written too; None for no layer.
             kind: Kind of targets that the network predicts; by default the run's kind.
-            known (dict of str to array, optional): Columns of `predictions.known_of`; by default
-                the columns of the run's task.
-            wanted (int64[m], optional): Vertices to write, in this order, instead of all: vertices
-                of the training split of all ranks. `ids` and `known` belong to them.
+            known (dict of str to array, optional): Columns of labels and splits as in
+                `predictions.known_of`; by default the columns of the run's task.
+            wanted (int64[m], optional): The vertices to write, in this order; by default all.
+                They must be training vertices of the run, and `ids` and `known` must be theirs.
 
         Returns:
-            Number of vertices predicted for every class; empty for real numbers.
+            The number of vertices predicted for every class; an empty list for real numbers.
         """
         kept = {} if embeddings is None else {embeddings: torch.empty(0)}
         view = self._execution.whole() if wanted is None else self._execution.view(0)
@@ -86,12 +86,14 @@ class Outputs:
         )
 
     def learnt(self, ids: Ids | None) -> tuple[RowsOfRank, Ids | None]:
-        """Return this rank's rows that `predictions` has, and its share of their ids."""
+        """Return this rank's rows of the vertices that the task predicts, and their ids."""
         learnt = self._task.learnt
         return self._rows.within(learnt)[1], ids and ids.within(learnt)
 
     def predictions(self) -> dict[str, np.ndarray]:
-        """Return the columns of `Target.predictions`, real numbers as float32.
+        """Return this rank's predictions: arrays by name, as `Target.predictions` returns them.
+
+        Floating-point numbers are float32.
 
         Raises:
             PlanccError: On all ranks, if an output is not finite.
@@ -107,13 +109,16 @@ class Outputs:
         }
 
     def score(self, pairs: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], torch.Tensor]:
-        """Return scores of pairs of vertices; see the learner's `score`."""
+        """Return the scores of pairs of vertices; see `LinkLearner.score`."""
         outputs = self._learner.outputs(self._execution.whole(), self._data)
         places, found = self._learner.score(outputs, pairs)
         return places, found
 
     def words(self) -> tuple[int, int]:
-        """Return the words that all ranks send for outputs of training vertices, and of all."""
+        """Return the words that all ranks send to compute outputs.
+
+        The first number is for the training vertices, the second for all vertices.
+        """
         views = self._execution.view(0), self._execution.whole()
         words = [words_of_outputs(self._learner.network, view.graphs) for view in views]
         counts = np.array(words, np.int64)

@@ -45,9 +45,9 @@ class Predicted(NamedTuple):
     Attributes:
         header: The plan's header.
         counts: Number of vertices predicted for every class; empty for real numbers and links.
-        num_vertices: Number of rows written.
-        words, words_of_all: Words that all ranks sent for the listed vertices, and would send for
-            all; 0 if all vertices were asked for.
+        num_vertices: Number of rows in the file: of vertices, or of pairs of vertices.
+        words: Words that all ranks sent for the listed vertices; 0 without `ids`.
+        words_of_all: Words that all ranks would have sent for all vertices; 0 without `ids`.
     """
 
     header: Header
@@ -66,18 +66,17 @@ def predict(
     ids: str | Sequence[int] | None = None,
     **execution: Any,
 ) -> Predicted:
-    """Write the predictions of saved weights for the vertices of a plan. Collective.
+    """Write the predictions of a saved network for the vertices of a plan. Collective.
 
     Parameters:
         plan: A plan of any layout, with features as wide as in training.
         weights: A file of weights that describes its network (`plancc_runtime.saved`).
-        path: See `TrainOptions.predict`.
-        embeddings: See `TrainOptions`.
-        ids: The source's ids of the vertices to write, in this order: a sequence, a text such as
-            "17,42", or the name of a file with an id a line. By default all vertices. With a row
-            plan, only rows that the listed outputs depend on are computed and sent.
-        execution: Other fields of `TrainOptions` that change no result: threads, device, dtype,
-            kernel.
+        path: The file to write; see `TrainOptions.predict`.
+        embeddings: Number of a layer whose outputs are written too; see `TrainOptions.embeddings`.
+        ids: The source's ids of the vertices to write, in this order: a sequence, a string such as
+            "17,42", or the name of a file with one id a line. By default all vertices. With a row
+            plan, only rows on which the listed outputs depend are computed and sent.
+        execution: Other fields of `TrainOptions`: threads, device, dtype, kernel.
 
     Raises:
         InputError, PlanError, OutputError, BackendUnavailable: On all ranks; no half-written file
@@ -149,9 +148,10 @@ def score_links(
     Parameters:
         plan: A plan with links, and with features as wide as in training.
         weights: A file whose network was trained on links.
-        links: A text file with the source's ids of a source and a target on each line: ``17,42``.
-        path: See `TrainOptions.predict`. A row is a pair of `links`, by number from 0, with
-            ``source``, ``target``, ``score`` and ``probability``.
+        links: A text file with one pair of ids a line, such as ``17,42``: the source and the target
+            of a link, as the source of the graph names vertices.
+        path: The file to write; see `TrainOptions.predict`. Row k is the k-th pair of `links`, with
+            the columns ``id`` (k, from 0), ``source``, ``target``, ``score`` and ``probability``.
         execution: See `predict`.
 
     Raises:
@@ -188,11 +188,11 @@ def score_links(
 def _opened(
     plan: StrPath, weights: StrPath, asked: Mapping[str, Any], transport: Transport
 ) -> tuple[Opened, Description]:
-    """Return the opened plan, and the description of the weights' network. Collective.
+    """Return the opened plan, and the description of the network in `weights`. Collective.
 
     Raises:
         InputError, PlanError, BackendUnavailable: On all ranks, also if `asked` differs between
-            ranks, or the weights are of different networks.
+            ranks, or if their files of weights describe different networks.
     """
     with transport.agreement():
         need_torch("a network")
@@ -210,7 +210,7 @@ def _opened(
 
 
 def _are_names(share: Ids | None) -> bool:
-    """Return whether the source's ids are names."""
+    """Return whether the source's ids are names, and not numbers."""
     return share is not None and share.original.dtype.kind == "S"
 
 
@@ -234,7 +234,10 @@ def _read_pairs(path: str, named: bool) -> npt.NDArray[Any]:
 
 
 def _lines(path: str, wanted: str) -> list[str]:
-    """Return the lines of a text; InputError, which says what is `wanted`, if it is no text."""
+    """Return the lines of a text file; raise InputError if the file is no text.
+
+    `wanted` is the sentence of the error that says which file is expected.
+    """
     with open_file(path) as file:
         data = file.read()
     if b"\0" in data:
@@ -243,14 +246,17 @@ def _lines(path: str, wanted: str) -> list[str]:
 
 
 def _id(word: str, named: bool) -> int | bytes | None:
-    """Return the id in a word: a name if ids are `named`, else a whole number; None if neither."""
+    """Return the id in a string: a name if ids are `named`, else a whole number.
+
+    None if the string is no whole number.
+    """
     if named:
         return word.strip().encode()
     return int(word) if re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", word) else None
 
 
 def _read_ids(text: str, named: bool) -> dict[Any, int]:
-    """Return the ids of a list or a file, with their lines; InputError if an id is wrong."""
+    """Return `_checked` of the ids in a string such as "17,42", or in the file of this name."""
     if not os.path.exists(text):
         if named or "," in text or text.strip(" +-").isdecimal():
             return _checked(next(csv.reader([text])), named=named)
@@ -263,9 +269,9 @@ def _read_ids(text: str, named: bool) -> dict[Any, int]:
 
 
 def _checked(words: Sequence[Any], file: str = "", named: bool = False) -> dict[Any, int]:
-    """Return the ids in these lines, int or bytes for names, each with its line's number from 1.
+    """Return the ids in these lines, and for each id the number of its line, from 1.
 
-    Empty lines are skipped.
+    An id is an int, or bytes if ids are names. Empty lines of a file are skipped.
 
     Raises:
         InputError: If there is no id, or if an id is no whole number or occurs twice.
@@ -290,7 +296,10 @@ def _checked(words: Sequence[Any], file: str = "", named: bool = False) -> dict[
 def _asked(
     ids: str | Sequence[int], plan: StrPath, opened: Opened, of: slice, transport: Transport
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """Return the ids in a list or a file, and their vertices. Collective; errors of `predict`."""
+    """Return the ids in a list or a file, and their vertices, int64[m]. Collective.
+
+    `of` is the range of the vertices that the network predicts.
+    """
     with transport.agreement():
         share = read_ids(plan, opened.content, transport)
         named = _are_names(share)
@@ -309,9 +318,13 @@ def _vertices_of(
     transport: Transport,
     places: Sequence[str],
 ) -> npt.NDArray[np.int64]:
-    """Return the vertices with these ids: int64[m]; InputError for an unknown id. Collective.
+    """Return the vertices with these ids: int64[m]; raise InputError for an unknown id. Collective.
 
-    Without ids of the source (`share`), ids count from 0. `places` name the ids in errors.
+    Parameters:
+        share: This rank's share of the source's ids; None if the plan has no ids, so that ids are
+            numbers from 0.
+        of: Range of the vertices that may be asked for.
+        places: For every id, its name in error messages.
     """
     if not transport.all_equal(ids.tobytes()):
         transport.agree(InputError("other ranks were given other ids; give all the same"))
@@ -335,7 +348,10 @@ def _vertices_of(
 
 
 def _joined(opened: Opened, description: Description, task: LearningTask, weights: str) -> Part:
-    """Return the slice with data of all vertices; InputError if the network's types differ."""
+    """Return the slice with the vertex data of all types joined.
+
+    Raises InputError if the plan's vertex types are not the network's.
+    """
     of_network, types = description.options.types, opened.header.types
     if types is None and not of_network:
         return task.joined(opened.rows, opened.name)
@@ -357,7 +373,11 @@ def _joined(opened: Opened, description: Description, task: LearningTask, weight
 
 
 def options_of(description: Description, name: str, settings: dict[str, Any]) -> TrainOptions:
-    """Return options of a run with the described network; `name` is the name of the file.
+    """Return the options of a run with the described network.
+
+    Parameters:
+        name: Name of the file of weights, for errors.
+        settings: Values of other fields of `TrainOptions`.
 
     Raises:
         InputError: If no options can make such a network.
@@ -421,7 +441,7 @@ def _check_widths(name: str, part: Part, dims: tuple[int, ...]) -> None:
 
 
 def _check_targets(name: str, part: Part, description: Description, transport: Transport) -> None:
-    """Raise InputError if the plan's labels do not fit the network. Collective."""
+    """Raise InputError if the plan's labels do not fit the network's outputs. Collective."""
     from plancc_runtime.targets import LinkTarget, Numbers, kind_of
 
     if description.target == LinkTarget.name:

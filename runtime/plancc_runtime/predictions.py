@@ -1,4 +1,4 @@
-"""Predictions of vertices as columns of a file: classes and probabilities, numbers, embeddings."""
+"""Writing predictions to a file: classes and probabilities, real numbers, and embeddings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ def check_finite(outputs: Tensor) -> None:
 
 
 def known_of(labels: Tensor | None, splits: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
-    """Return `Target.known_column` of every row, and "split" as text, "" for no split.
+    """Return columns of known values: `Target.known_column`, and "split".
+
+    "split" has the name of every row's split, or "". Without labels there is no column.
 
     Parameters:
         labels: int[n], bool[n, classes] or float[n, targets], or None.
@@ -40,7 +42,7 @@ def known_of(labels: Tensor | None, splits: Mapping[str, Tensor]) -> dict[str, n
 
 
 def known_in(part: Part, vertices: npt.NDArray[np.integer]) -> dict[str, np.ndarray]:
-    """Return `known_of` for these vertices of the part, by the plan's labels and masks."""
+    """Return `known_of` for these vertices of the part, from the plan's labels and masks."""
     data, order = part.vertex_data, np.argsort(part.global_id)
     order = order[np.searchsorted(part.global_id, vertices, sorter=order)]
     classes = data.labels if data.targets is None else data.targets
@@ -66,10 +68,10 @@ def save_predictions(
     transport: Transport,
     known: Mapping[str, np.ndarray],
 ) -> list[int]:
-    """Write a network's predictions of all vertices, and count them by class. Collective.
+    """Write a network's predictions, and return how many vertices have each class. Collective.
 
-    The arrays are the first of `Target.predictions`, then `known`, then the other predictions, and
-    "embedding" [n, width] if it is given.
+    The columns of the file are the first of `Target.predictions`, then `known`, then the other
+    predictions, and "embedding" if it is given.
 
     Parameters:
         path: See `gathering.save_rows`.
@@ -78,10 +80,10 @@ def save_predictions(
         known (dict of str to array): Columns of `known_of`.
 
     Returns:
-        Number of vertices predicted for every class; empty for real numbers.
+        The number of vertices predicted for every class; an empty list for real numbers.
 
     Raises:
-        PlanccError: On all ranks: errors of `save_rows`, or if an output is not finite.
+        PlanccError: On all ranks, if an output is not finite; also the errors of `save_rows`.
     """
     tensors = kind.predictions(outputs)
     first = next(iter(tensors))

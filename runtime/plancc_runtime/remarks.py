@@ -1,4 +1,4 @@
-"""Remarks of a run: sentences on what it learnt, and on what to try."""
+"""Remarks of a run: sentences that tell the user what went less well, and what to try."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from plancc_runtime.targets import Target
 from plancc_runtime.transport.base import Transport
 
 NEAR = 0.1
-"""A score is near a constant answer's score if they differ by less than this share of the gap
-between the constant answer's score and 1."""
+"""A run has hardly learnt if its score is at most this much above that of a constant answer.
+
+The number is a share of the gap between the constant answer's score and 1."""
 WITH_LABELS = "compile the graph with its labels, which `data` has by the key labels or y"
 """Advice for predictions from a plan without labels."""
 
 
 def data_remarks(random_features: bool, random_labels: bool, what: str = "labels") -> list[str]:
-    """Return remarks on data that teach little or nothing.
+    """Return a remark if features or labels are random, so that little or nothing can be learnt.
 
     Parameters:
-        random_features, random_labels: Whether they are random, because the plan has none.
+        random_features, random_labels: Whether the plan lacks features or labels, so that random
+            ones are used.
         what: What the task predicts: "labels" or "links".
     """
     if random_labels:
@@ -39,10 +41,10 @@ def data_remarks(random_features: bool, random_labels: bool, what: str = "labels
 
 
 def option_remarks(options: TrainOptions, between: Sequence[str], cores: int) -> list[str]:
-    """Return remarks on options that have no effect, or another effect than the user meant.
+    """Return remarks on options that have no effect, or that may slow the run down.
 
     Parameters:
-        between: Options that have no effect on a network of one layer.
+        between: Names of options that have no effect on a network of one layer.
         cores: Number of cores that a rank may use.
     """
     found = [
@@ -58,7 +60,10 @@ def option_remarks(options: TrainOptions, between: Sequence[str], cores: int) ->
 
 
 def sampler_remarks(plan: Opened, options: TrainOptions, transport: Transport) -> list[str]:
-    """Return a remark if a plan for mini-batches trains the full batch unasked. Collective."""
+    """Return a remark if the plan was compiled for mini-batches and the run uses the full batch.
+
+    If the user asked for the full batch, there is no remark. Collective.
+    """
     if options.mini_batches or options.batch_size == FULL:
         return []
     with transport.agreement():
@@ -75,12 +80,13 @@ def sampler_remarks(plan: Opened, options: TrainOptions, transport: Transport) -
 def remarks(
     options: TrainOptions, epochs: Sequence[Epoch], final: Scores, of_plan: bool, kind: type[Target]
 ) -> list[str]:
-    """Return a remark on a run that hardly learnt; no remark on other runs.
+    """Return a remark if the run hardly learnt; else an empty list.
 
     Parameters:
         epochs: The epochs of the run.
         final: Scores of the final weights.
-        of_plan: Whether the features are the plan's, and not random.
+        of_plan: Whether the features come from the plan, and are not random.
+        kind: Kind of targets.
     """
     if not epochs or not final.loss:
         return []

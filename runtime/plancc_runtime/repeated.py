@@ -1,7 +1,7 @@
-"""Work on a CUDA device that is the same every time, recorded and started as one piece.
+"""Recording of work on a CUDA device, so that all its kernels are started at once.
 
-On small graphs kernels take less time than their starts. A CUDA graph starts all kernels of a pass
-at once, with the same results.
+On small graphs, kernels take less time than their starts. A CUDA graph starts all kernels of the
+work at once, with the same results.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Result = TypeVar("Result")
 
 
 class Repeated(Generic[Result]):
-    """Work that reads and writes the same tensors every time.
+    """Function that is recorded as a CUDA graph, and then replayed in every call.
 
     Parameters:
-        work: Function that reads and returns the same tensors in every call. If it waits for the
-            device, or CUDA cannot record it for another reason, its kernels are started one by one.
+        work: Function that runs the same kernels on the same tensors in every call. If CUDA cannot
+            record it, for instance because it waits for the device, every call runs it anew.
     """
 
     def __init__(self, work: Callable[[], Result]) -> None:
@@ -31,7 +31,7 @@ class Repeated(Generic[Result]):
         self._result: Result
 
     def __call__(self) -> Result:
-        """Do the work. The result replaces the last call's result."""
+        """Do the work and return its result. The tensors of an earlier result are overwritten."""
         if self._graph is None:
             self._left -= 1
             if self._left or not self._record():

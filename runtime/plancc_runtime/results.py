@@ -1,4 +1,4 @@
-"""Results of a run: per epoch, per step and altogether."""
+"""Results of a run: figures of every epoch, of every step, and of the whole run."""
 
 from __future__ import annotations
 
@@ -23,22 +23,27 @@ STEP = {
     **{"products": "spmm", "dense": "dense", "reduce": "allreduce", "waiting": "wait"},
     "other": "other",
 }
-"""Parts of a mini-batch's step, and their phases."""
+"""Portions of the time of a mini-batch's step, as results name them, and their phases."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SplitMetrics:
-    """Metrics of the labelled vertices of every split that has any, over all ranks.
+    """Metrics by split, over the labelled vertices of all ranks.
+
+    A split without labelled vertices has no entry. A metric that does not suit the kind of targets
+    is empty.
 
     Attributes:
         accuracy: Share of the vertices whose class (or set of classes) is predicted correctly.
         f1_micro: F1 of all classes together; with one label per vertex, the accuracy.
         f1_macro: Mean F1 of the classes that occur among the labels or the predictions.
-        auc, ap: Means over the classes for which they are defined, if the metric is one of these.
-        rmse, mae, r2: For real numbers: root of the mean squared error, mean absolute error, and 1
-            - squared error / variance of the split's targets; means over the targets.
-        mrr, hits_10, hits_20, hits_50, hits_100: For links: mean reciprocal rank among negatives,
-            and Hits@K (`plancc_runtime.curves.areas`).
+        auc, ap: Area under the ROC curve and average precision: means over the classes for which
+            they are defined. Empty unless the option `metric` is "auc" or "ap".
+        rmse, mae, r2: For real numbers: root of the mean squared error; mean absolute error; and 1
+            - squared error / variance of the split's targets. If a vertex has several numbers, the
+            mean over these.
+        mrr, hits_10, hits_20, hits_50, hits_100: For link prediction: mean reciprocal rank among
+            negatives, and Hits@K (`plancc_runtime.curves.areas`).
     """
 
     accuracy: dict[str, float] = field(default_factory=dict)
@@ -58,13 +63,14 @@ class SplitMetrics:
 
 @dataclass(frozen=True, kw_only=True)
 class Scores(SplitMetrics):
-    """The metrics of every split, with its loss and its figures of single classes.
+    """The metrics of every split, and its loss and its figures of single classes, by split.
 
     Attributes:
         loss: Mean loss (`plancc_runtime.nn.loss`).
-        class_shares: Share of the vertices in each class.
-        auc_of_classes, ap_of_classes: Each class against the others (`curves.areas`); of two
-            classes, only the second.
+        class_shares: Share of the split's vertices in each class.
+        auc_of_classes, ap_of_classes: Area under the ROC curve and average precision of each class
+            against the others (`curves.areas`), None if undefined. If there are two classes, only
+            the second has a figure.
     """
 
     loss: dict[str, float] = field(default_factory=dict)
@@ -73,39 +79,41 @@ class Scores(SplitMetrics):
     ap_of_classes: dict[str, list[float | None]] = field(default_factory=dict)
 
     def without_classes(self) -> Scores:
-        """Return the scores without the figures of single classes, which may be many."""
+        """Return the scores without figures of single classes, because classes may be many."""
         return replace(self, class_shares={}, auc_of_classes={}, ap_of_classes={})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Epoch(SplitMetrics):
-    """One epoch over all ranks; its scores belong to the weights before its update.
+    """One epoch over all ranks; its scores belong to the weights before the epoch's update.
 
-    It has the metrics of the kind of targets, and metrics of curves if they are asked for. An epoch
-    that was not evaluated has no metrics; in mini-batches it then has the accuracy of "train"
-    alone, over the same targets as the loss, if there were any.
+    An epoch that was not evaluated has no metrics. There is one exception: with mini-batches it has
+    the accuracy of "train", over the same targets as the loss, if there were any.
 
     Attributes:
-        epoch: Number from 0; in a row for the final weights, the number of epochs.
-        loss: Mean over the labelled training vertices, in training mode (with dropout). With
-            mini-batches, mean over the targets of all its steps, before each step's update.
+        epoch: Number of the epoch, from 0; for the final weights, the number of epochs of the run.
+        loss: Mean loss over the labelled training vertices, in training mode (with dropout). With
+            mini-batches, the mean over the targets of all steps, each before the step's update.
         learning_rate: Learning rate; 0 if there was no update.
-        val_loss: Mean over the labelled validation vertices; None if the epoch was not evaluated.
-        seconds_max, seconds_mean: Seconds by phase ("communication", "spmm", "dense", "allreduce",
-            "other", "total"), over ranks.
-        words_sent, messages_sent, bytes_sent: Sums over ranks of sent rows of H and G (on process
-            grids also nonzeros of A and rows for W), as the transport counts them.
+        val_loss: Mean loss over the labelled validation vertices; None if the epoch was not
+            evaluated.
+        seconds_max, seconds_mean: Maximum and mean over ranks of the seconds of each phase
+            ("communication", "spmm", "dense", "allreduce", "other", "total").
+        words_sent, messages_sent, bytes_sent: Sums over ranks, as the transport counts, of the sent
+            rows of activations and gradients. On process grids, also of sent nonzeros of A and of
+            rows for products with weights.
         words_sent_max, messages_sent_max: Counts of the rank that sends most.
-        words_reduced: Words that every rank hands to all-reduces, counted apart: weight gradients,
-            loss, scores and sums of batch norms; for every mini-batch the counts of its line, and
-            of its targets unless all batches have the same number; on 1.5D grids the sums over
-            copies.
+        words_reduced: Words that every rank contributes to all-reduces; not in `words_sent`. They
+            are weight gradients, loss, scores and sums of batch norms. Every mini-batch adds the
+            figures of its `BatchStep`, and the number of its targets unless all batches have the
+            same number. 1.5D grids add the sums over copies.
         evaluation_seconds, evaluation_words: Seconds of the slowest rank, and words of all ranks,
-            in an evaluation that needed a separate pass; in no other figure.
+            for an evaluation apart from training; in no other figure.
         volume_per_step: Mean of `BatchStep.volume`; None without mini-batches.
-        step_seconds: Mean seconds of a step over ranks and steps, by the parts in `STEP`, which add
-            up to the whole step. "reduce" is the time of the rank that waits least in reductions;
-            "waiting" is for messages and, in reductions, for the slowest rank.
+        step_seconds: Mean seconds of a step over ranks and steps, by the portions in `STEP`, which
+            add up to the whole step. "reduce" is the time of the rank that waits least in
+            all-reduces. "waiting" is the time spent waiting for messages, and for the slowest rank
+            in all-reduces.
     """
 
     epoch: int
@@ -134,11 +142,12 @@ class BatchStep:
         number: Number of the batch over all epochs, from 0.
         loss: Mean loss over the batch's targets; 0 if there are none.
         targets: Number of labelled training vertices whose output the loss counts.
-        vertices: Number of vertices in any block.
-        volume, messages: Rows moved, and ordered pairs of ranks that exchange messages, in one
-            exchange of every block; sums over the blocks, counted in the forward pass.
+        vertices: Number of vertices that occur in any block of the batch.
+        volume: Rows sent in the forward pass: one exchange for every block, summed over blocks.
+        messages: Messages in these exchanges.
         words_sent: Words of all exchanges of rows in the step, forward and backward.
-        words_drawn: Words of bits by which owners tell each other which rows the batch needs.
+        words_drawn: Words that the ranks send each other while they draw the batch: bits that say
+            which rows the batch needs.
     """
 
     number: int
@@ -155,18 +164,18 @@ class BatchStep:
 class Figures:
     """Words that one training epoch moves, forward and backward, over all ranks.
 
-    Set-up, evaluations and reductions are left out; a word is one number of any type.
+    Words of set-up, evaluations and all-reduces are left out. A word is one number of any type.
 
     Attributes:
-        plain: Words without any pass, as in Demirci et al. 2022: for a GCN volume x sum of
-            (d_{k-1} + d_k). The volume of an edge plan is the volume of both steps. On process
-            grids, as in Tripathy et al. 2020.
-        words: Words with all passes up to and including a pass, for each pass that is on and
-            changes the number, in the order of `PASSES`.
-        planned: Words with all passes. If epochs sample the boundary (`TrainOptions.sampling`), the
-            mean; the other figures belong to an epoch that keeps all rows.
-        reduced: Words that ranks put into all-reductions of products with all passes: the sums over
-            the copies of a 1.5D grid. They are not in `planned`.
+        plain: Words without any pass, as in Demirci et al. 2022: for a GCN, the volume times the
+            sum of (d_{k-1} + d_k) over the layers. The volume of an edge plan is the sum of the
+            volumes of expand and fold. On process grids, the words of Tripathy et al. 2020.
+        words: For each pass that is on and changes the number: words with this pass and all
+            earlier passes, in the order of `PASSES`.
+        planned: Words with all passes. If epochs sample the boundary (`TrainOptions.sampling`),
+            their expected number; the other figures are of an epoch that keeps all rows.
+        reduced: Words that ranks contribute to all-reduces of products, with all passes: the sums
+            over the copies of a 1.5D grid. They are not in `planned`.
     """
 
     plain: int
@@ -175,7 +184,10 @@ class Figures:
     reduced: int = 0
 
     def with_more(self, words: int) -> Figures:
-        """Return the figures with words added that no pass changes: the words of links."""
+        """Return the figures with `words` added to each; `reduced` stays.
+
+        No pass changes these words: they are sent for the pairs of link prediction.
+        """
         of_passes = {name: each + words for name, each in self.words.items()}
         return Figures(self.plain + words, of_passes, self.planned + words, self.reduced)
 
@@ -201,24 +213,25 @@ class RunOutline:
 
     Attributes:
         kernel: Kernel of local products.
-        passes_off: Passes that were asked for and do not fit the other options, with the reason.
-        figures: Words of one epoch, by the passes that avoid communication; None for mini-batches.
+        passes_off: Names of passes that the options ask for, but that do not fit the other
+            options; for each the reason.
+        figures: Words of one epoch, with and without passes; None for mini-batches.
         dims: Widths d_0..d_L.
         split_sizes: Number of labelled vertices by split.
-        replaced_masks: Splits whose masks in the plan `split` replaced.
+        replaced_masks: Splits whose masks in the plan were replaced by the masks of `split`.
         target: Kind of targets: "class", "classes" or "numbers" (`plancc_runtime.targets`).
-        metrics: Metrics that are printed: the first in the table of epochs, and all at the end if
-            there are several.
+        metrics: Metrics that are printed: the first in the table of epochs; all at the end if there
+            are several.
         sampler: Sampler of mini-batches, with its options; empty for full batch.
         drawn_by: "owners" or "everywhere", with the reason if `draw` allows both; empty for full
             batch.
         steps_per_epoch: Number of steps of an epoch; 0 for full batch.
         pipelining: The pipeline of a feature plan, if it has one.
         remarks: Remarks on data and options (`plancc_runtime.remarks`).
-        exchange: How rows travel: "flat", "nodes" or "relays" (`plancc_runtime.nodes`).
+        exchange: How rows are exchanged: "flat", "nodes" or "relays" (`plancc_runtime.nodes`).
         resumed_from: The checkpoint from which the run resumes; "" if it does not resume.
-        first_epoch: Number of epochs before this run.
-        ended: Whether these were all epochs that the options ask for.
+        first_epoch: Number of the run's first epoch: the epochs trained before it resumed.
+        ended: Whether no epoch is left: earlier runs trained all epochs, or their patience ended.
     """
 
     header: Header
@@ -248,7 +261,7 @@ class RunOutline:
 
     @property
     def num_learnt(self) -> int:
-        """Number of vertices that are predicted: all, or all of the target type."""
+        """Number of vertices that the network predicts: all, or all of the target's type."""
         types, target = self.header.types, self.options.target
         return self.header.num_vertices if types is None or target is None else types.counts[target]
 
@@ -259,17 +272,17 @@ class TrainResult(RunOutline):
 
     Attributes:
         epochs: The epochs of this run, from where it resumed to where it stopped.
-        final: One more forward pass with the final weights, apart from the epochs.
-        best_epoch: With early stopping, the number of epochs that the final weights have seen.
-        weights (dict of str to array): Every parameter of the network, by its name.
+        final: Scores and costs of one more forward pass, with the final weights.
+        best_epoch: Number of epochs that the final weights have seen; None without early stopping.
+        weights (dict of str to array): Every parameter and buffer of the network, by its name.
         network: Description of the network (`plancc_runtime.saved.Description`), ready for JSON.
-        steps: Steps of all epochs.
-        drawing: When mini-batches were drawn and why, if the first steps have tried both ways
-            ("beside steps: ..." or "between steps: ..."); else "".
-        remarks (list of str): Remarks of the outline, then on a run that did not learn.
-        predicted: Number of vertices predicted for every class. None if no predictions were asked
-            for; empty for real numbers.
-        auc_of_classes, ap_of_classes: See `Scores`; of the final weights.
+        steps: Steps of all epochs; empty for full batch.
+        drawing: When mini-batches were drawn, and why ("beside steps: ..." or "between steps:
+            ..."), if the first steps tried both ways; else "".
+        remarks (list of str): Remarks of the outline, then remarks on the training.
+        predicted: Number of vertices predicted for every class, an empty list for real numbers;
+            None if no predictions were asked for.
+        auc_of_classes, ap_of_classes: Figures of the final weights; see `Scores`.
     """
 
     epochs: list[Epoch]
@@ -284,7 +297,10 @@ class TrainResult(RunOutline):
     ap_of_classes: dict[str, list[float | None]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything but the weights, ready for JSON; the route as two keys."""
+        """Return all figures, ready for JSON, without weights.
+
+        The header's route is given by two keys: "topology" and "relays".
+        """
         result = asdict(replace(self, weights={}))
         del result["weights"]
         route = result["header"].pop("route")
@@ -296,7 +312,12 @@ class TrainResult(RunOutline):
 
 @dataclass(frozen=True)
 class Spent:
-    """Seconds by phase, and the increase of the counters of `Traffic`, on one rank."""
+    """Time and traffic of one rank.
+
+    Attributes:
+        seconds: Seconds of each phase.
+        traffic: Increase of each counter of `Traffic`, in the order of `Traffic.as_array`.
+    """
 
     seconds: dict[str, float]
     traffic: np.ndarray
@@ -304,10 +325,11 @@ class Spent:
 
 @dataclass(frozen=True)
 class Measure:
-    """One epoch as one rank measured it; loss and scores are over all ranks.
+    """One epoch: its cost on one rank, and its loss and scores over all ranks.
 
     Attributes:
-        spent, evaluating: Cost of the epoch, and of a separate evaluation; None if there was none.
+        spent: Cost of the epoch.
+        evaluating: Cost of a separate evaluation; None if there was no separate evaluation.
     """
 
     epoch: int
@@ -320,12 +342,12 @@ class Measure:
     steps: int = 0
 
     def seconds(self) -> list[float]:
-        """Return the seconds of every phase, and of the evaluation."""
+        """Return the seconds of every phase in `TIMES`, then of the evaluation."""
         evaluation = 0.0 if self.evaluating is None else self.evaluating.seconds["total"]
         return [*(self.spent.seconds[phase] for phase in TIMES), evaluation]
 
     def traffic(self) -> list[int]:
-        """Return the counters of `Traffic`, and the words of the evaluation."""
+        """Return the counters of `Traffic`, then the words of the evaluation."""
         words = 0 if self.evaluating is None else self.evaluating.traffic[WORDS_SENT]
         return [*self.spent.traffic.tolist(), int(words)]
 
@@ -340,14 +362,14 @@ def spent_by_all(spent: Spent, transport: Transport) -> Setup:
 
 
 def scores_of(epoch: Epoch) -> dict[str, dict[str, float]]:
-    """Return the metrics that an epoch has, by name and split."""
+    """Return the metrics of an epoch that are not empty, by name and split."""
     return {
         each.name: found for each in fields(SplitMetrics) if (found := getattr(epoch, each.name))
     }
 
 
 def summarise(measures: Sequence[Measure], transport: Transport) -> list[Epoch]:
-    """Return epochs with sums and maxima over ranks, for one or more `measures`. Collective."""
+    """Return, for each measure, an epoch with sums, means and maxima over ranks. Collective."""
     seconds_max = np.array([each.seconds() for each in measures])
     traffic_sum = np.array([each.traffic() for each in measures])
     least = -seconds_max[:, TIMES.index("allreduce")]
@@ -391,7 +413,13 @@ def summarise(measures: Sequence[Measure], transport: Transport) -> list[Epoch]:
 
 
 def _step_seconds(mean: dict[str, float], reduce: float, steps: int) -> dict[str, float]:
-    """Return `Epoch.step_seconds`; `reduce`: seconds of the rank that waits least in reductions."""
+    """Return `Epoch.step_seconds`.
+
+    Parameters:
+        mean: Mean seconds of each phase over ranks.
+        reduce: Seconds in all-reduces of the rank that waits least in them.
+        steps: Number of steps of the epoch.
+    """
     found = {name: mean[phase] for name, phase in STEP.items()}
     found |= {"reduce": reduce, "waiting": found["waiting"] + found["reduce"] - reduce}
     return {name: float(seconds / steps) for name, seconds in found.items()}

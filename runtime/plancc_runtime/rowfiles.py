@@ -1,8 +1,8 @@
-"""Files with a row per vertex, of numbers or short texts: CSV and .npz, written in pieces.
+"""Files with one row per vertex, of numbers or short strings: CSV and .npz, written in pieces.
 
-Ids may be names, in UTF-8, which are written as text. A table (CSV) has a column for every number
-of a row: an array `class` of one dimension is the column ``class``, a matrix `probability` the
-columns ``probability_0``, ``probability_1`` and so on. An ``.npz`` has every array under its name.
+Ids that are names in UTF-8 are written as text. A CSV has a column for every number of a row: a
+vector `class` becomes the column ``class``, a matrix `probability` the columns ``probability_0``,
+``probability_1`` and so on. An ``.npz`` has every array under its name.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def check_name(path: str | PathLike[str]) -> None:
     """Check the name of a file of rows.
 
     Raises:
-        InputError: If the extension is not in `FORMATS`, or the name stands for a file per rank.
+        InputError: If the extension is not in `FORMATS`, or if the name has {part}, which asks for
+            one file per rank.
     """
     name = os.fspath(path)
     if _format(name) not in FORMATS:
@@ -54,7 +55,7 @@ def check_name(path: str | PathLike[str]) -> None:
 
 
 def check_columns(path: str, columns: Mapping[str, Column]) -> None:
-    """Raise InputError if the file cannot hold such arrays beside the ids."""
+    """Raise InputError if the file cannot hold these arrays beside the ids."""
     for name, (dtype, shape) in columns.items():
         if not name or not name.isprintable() or len(name) > LONGEST_NAME:
             raise InputError(
@@ -86,11 +87,13 @@ class RowFile(ABC):
 
     @property
     def passes(self) -> Sequence[Sequence[str]]:
-        """Names of the arrays that blocks must have, in each pass over all rows."""
+        """For each of the times that all rows must be written: the names of the arrays to write.
+
+        A CSV takes all arrays at once, an .npz one array after the other."""
         return [list(self._columns)]
 
     def write(self, block: Arrays) -> None:
-        """Append rows of this pass's arrays; OutputError if the disk is full."""
+        """Append rows of the arrays in `block`; raise OutputError if the system refuses."""
         try:
             self._write({name: _decoded(each) for name, each in block.items()})
         except OSError as error:
@@ -152,11 +155,12 @@ class NpzFile(RowFile):
 
 @contextmanager
 def open_row_file(path: str, columns: Mapping[str, Column], num_rows: int) -> Iterator[RowFile]:
-    """A block with a file in the format of its name, which `check_name` has checked.
+    """Context manager that opens a new file of rows, in the format that its name asks for.
 
-    The file exists when the block ends without an error; otherwise no file is left.
+    If the statements end without an error, the file is complete; otherwise no file is left.
 
     Parameters:
+        path: Name of the file, checked by `check_name`.
         num_rows: Number of rows of the whole file.
 
     Raises:
@@ -179,17 +183,17 @@ def open_row_file(path: str, columns: Mapping[str, Column], num_rows: int) -> It
 
 
 def number_bytes(array: np.ndarray) -> np.ndarray:
-    """Return the bytes of an array, uint8[...]; copies only if the array is not contiguous."""
+    """Return the bytes of an array, uint8[...]: a view, or a copy if it is not contiguous."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def _flat_rows(array: np.ndarray) -> np.ndarray:
-    """Return an array with each row in one dimension, also if there is no row."""
+    """Return the array as a matrix, one line per row, also if there is no row."""
     return array.reshape(len(array), math.prod(array.shape[1:]))
 
 
 def _decoded(array: np.ndarray) -> np.ndarray:
-    """Return names as text, and other arrays unchanged."""
+    """Return an array of bytes as strings, and any other array unchanged."""
     if array.dtype.kind != "S":
         return array
     return np.char.decode(array, "utf-8", "replace").astype(f"U{array.dtype.itemsize}")

@@ -1,4 +1,4 @@
-"""The steps of a training run, which `train` puts in order. All are collective."""
+"""The stages of a training run on one rank; `plancc_runtime.train` calls them in order."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.
 
 
 class Run:
-    """A training run on one rank.
+    """A training run on one rank. Its methods are collective unless they say otherwise.
 
-    Making it refuses whatever is wrong before the first kernel is called. Only a damaged plan is
-    refused later, by `prepare`, which reads the slice.
+    The constructor raises all errors of options and data before the first kernel is called. Only a
+    damaged plan is found later, by `prepare`, which reads the slice.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Run:
         self._done = self._first
 
     def prepare(self) -> None:
-        """Read the rank's slice, set up the execution, and measure the cost of both."""
+        """Read the rank's slice, set up the execution, and measure the cost of the set-up."""
         options, transport, opened = self.options, self.transport, self._opened
         assert opened is not None
         part = with_exchange(self.header, opened.read(transport), options.exchange, transport)
@@ -161,7 +161,7 @@ class Run:
         self._setup = self._learner.measure(before)
 
     def _use_features(self) -> None:
-        """Standardise features by the network's present statistics, which may come from a file."""
+        """Standardise the features with the network's statistics, which may come from a file."""
         network, data = self._learner.network, self._data
         features = network.standardized(data.features, data.where)
         with self.transport.agreement():
@@ -179,20 +179,22 @@ class Run:
 
     @property
     def features(self) -> torch.Tensor:
-        """Features of own rows as the network reads them, type after type; before `prepare`."""
+        """Standardised features of own rows, sorted by vertex type; only before `prepare`."""
         data = self._data
         x, kind = self.network.standardized(data.features, data.where), data.row_type
         return x if kind is None else x[kind.argsort(stable=True)]
 
     @property
     def outputs(self) -> Outputs:
-        """The network's outputs for vertices; after `prepare`."""
+        """The network's outputs for vertices; only after `prepare`."""
         from plancc_runtime.outputs import Outputs
 
         return Outputs(self._task, self._learner, self._execution, self._data, self.rows)
 
     def outline(self) -> RunOutline:
-        """Return the facts before epoch 0; call after `prepare`. Collective at the first call."""
+        """Return the facts of the run before its first epoch; only after `prepare`.
+
+        Collective at the first call."""
         if self._outline is None:
             network, execution, data = self._learner.network, self._execution, self._data
             figures = execution.figures(network)
@@ -233,7 +235,7 @@ class Run:
         return self._outline
 
     def loop(self, report: Callable[[Measure], None] | None, stop: Callable[[], str] = str) -> None:
-        """Run all epochs, or stop when the validation loss has stopped falling.
+        """Run all epochs; end early if the validation loss did not fall for `patience` evaluations.
 
         Parameters and errors: see `train.trained`.
         """
@@ -296,11 +298,15 @@ class Run:
         )
 
     def epoch(self, epoch: int) -> Measure:
-        """Run one epoch. Evaluate its training pass, or before it if the pass cannot be scored."""
+        """Run one epoch and return its measure.
+
+        If the epoch is to be evaluated, the scores come from the training outputs if possible, else
+        from a separate evaluation before the epoch.
+        """
         learner, execution, every = self._learner, self._execution, self.options.eval_every
         where, scores, evaluating = f"epoch {epoch}", None, None
         evaluated = every > 0 and epoch % every == 0
-        # words that scores exchange are no words of an epoch
+        # words that scores exchange must not count as words of the epoch
         of_training = execution.evaluates and not learner.exchanges
         if evaluated and not of_training:
             before = learner.start()
@@ -323,15 +329,16 @@ class Run:
         return Measure(*figures, volume, len(result.steps))
 
     def _see(self, scores: Scores, epoch: int) -> None:
-        """Record the validation loss after an epoch."""
+        """Record the validation loss of the weights that have seen `epoch` epochs."""
         if self._validated:
             self._best.see(self._followed(scores), epoch, self._learner.network)
 
     def _followed(self, scores: Scores) -> float:
-        """Return the validation loss, or the metric in its place; lower is better.
+        """Return the validation loss, or the metric that the run follows; lower is better.
 
         Raises:
-            InputError: On all ranks, if the metric is an area under a curve that no class has.
+            InputError: On all ranks, if the metric is an area under a curve that is defined for no
+                class.
         """
         metric = METRICS[self.options.metric]
         found: dict[str, float] = getattr(scores, metric.fields[-1])
@@ -343,7 +350,10 @@ class Run:
         return metric.lowered(found["val"])
 
     def finish(self) -> TrainResult:
-        """Return all figures of the run, with scores of the final or the best weights, then set."""
+        """Return all figures of the run, with the scores of the final weights.
+
+        With early stopping, the network's weights are set to the best weights first.
+        """
         network, transport = self._learner.network, self.transport
         final, best_epoch = self._final_pass(), None
         if self.options.patience is not None:
@@ -384,7 +394,7 @@ class Run:
         )
 
     def _final_pass(self) -> Measure:
-        """Return the scores of the present weights."""
+        """Return scores and costs of a forward pass with the network's present weights."""
         before = self._learner.start()
         where = f"epoch {self._done}"
         scores = self._learner.evaluate(self._execution.whole(), self._data, where)

@@ -1,4 +1,4 @@
-"""Saved networks: the description of a network in a file of weights, and the network itself."""
+"""Saved networks: the description of a network in a file of weights, and reading the network."""
 
 from __future__ import annotations
 
@@ -28,21 +28,22 @@ FORMAT = 1
 MOST_LAYERS = 1024
 """Most layers of a network, unless its file holds more arrays."""
 NO_FUNCTION = ("order",)
-"""Options of convolutions that change how a convolution computes, but not its result."""
+"""Options of convolutions that do not change the result of a convolution."""
 SMALL = 1 << 24
 """Most numbers of a network, unless its file holds more."""
 
 
 @dataclass(frozen=True)
 class Description:
-    """Description of the network that weights belong to; stored as JSON in a file of weights.
+    """Description of a network; stored as JSON in the file of its weights.
 
     Attributes:
-        dims: Widths d_0..d_L of the features, between the layers, and of the classes.
-        options: Options of the network, with all options of the convolutions, also defaults.
+        dims: Widths d_0..d_L: of the features, of each layer's outputs, last the number of classes.
+        options: Options of the network, with all options of its convolutions, also those at their
+            defaults.
         normalize_features: Whether every row of features is first divided by the sum of its
             magnitudes.
-        target: Kind of targets that the outputs predict (`plancc_runtime.targets.TARGETS`).
+        target: Kind of targets that the network predicts (`plancc_runtime.targets.TARGETS`).
         random_labels: Whether the network was trained on random labels.
     """
 
@@ -54,7 +55,7 @@ class Description:
 
     @classmethod
     def of(cls, network: Network, **own: Any) -> Self:
-        """Return the description of a network; `own` are the other attributes."""
+        """Return the description of a network; `own` has the attributes after `options`."""
         options = asdict(network.options)
         if not is_own(network.options.model):
             used = asdict(network.convs[0].options)
@@ -69,10 +70,10 @@ class Description:
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any], name: str) -> Self:
-        """Return the description that `to_dict` turned into `found`, checked.
+        """Return the description in the JSON that `to_dict` made, after checking every value.
 
         Parameters:
-            found: JSON of a file; may be anything.
+            found: JSON of a file, not checked yet.
             name: Name of the file, for messages.
 
         Raises:
@@ -115,7 +116,9 @@ class Description:
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Self:
-        """Return the description in a file of weights, whose arrays are large enough for it.
+        """Return the description in a file of weights.
+
+        The file's arrays are checked to be large enough for the described network.
 
         Raises:
             InputError: If the file cannot be read or has no description, or if the description does
@@ -134,7 +137,10 @@ class Description:
         return description
 
     def _check_size(self, shapes: Shapes, name: str) -> None:
-        """Raise InputError if the file lacks numbers for the network, before memory is taken."""
+        """Raise InputError if the file has too few numbers for the described network.
+
+        So a wrong description cannot take much memory.
+        """
         layers = len(self.dims) - 1
         if layers > max(MOST_LAYERS, len(shapes)):
             raise InputError(
@@ -153,7 +159,7 @@ class Description:
         """Return the network with the weights of the file, in evaluation mode; not collective.
 
         Raises:
-            InputError: If the arrays do not fit.
+            InputError: If the file's arrays do not fit the network.
         """
         name, model = fspath(path), self.options.model
         if is_own(model):
@@ -175,10 +181,13 @@ class Description:
 
 
 class TrainedNetwork(nn.Module):
-    """A network from a file of weights, to be called on a graph; see `plancc_runtime.load_network`.
+    """A network from a file of weights, which is called on a graph.
+
+    `plancc_runtime.load_network` makes it.
 
     Attributes:
         network: The layers; their parameters can be trained further.
+        description: The description in the file.
     """
 
     def __init__(self, network: Network, description: Description) -> None:
@@ -190,7 +199,7 @@ class TrainedNetwork(nn.Module):
 
         Parameters:
             x (Tensor[num_rows, d_0], optional): Features as in the plan; by default the graph's
-                features. They are normalised here if the network was trained so.
+                features. If the network was trained on normalised features, x is normalised here.
 
         Returns:
             Tensor[num_rows, d_L]
@@ -231,7 +240,7 @@ class TrainedNetwork(nn.Module):
 def load_network(
     path: str | PathLike[str], dtype: torch.dtype | None, device: torch.device | str
 ) -> TrainedNetwork:
-    """Do what `plancc_runtime.load_network` does, when torch is installed."""
+    """Do what `plancc_runtime.load_network` does; torch must be installed."""
     description = Description.read(path)
     network = description.network(path, dtype or torch.get_default_dtype())
     return TrainedNetwork(network.to(device), description).eval()
@@ -250,7 +259,12 @@ def _is_width(value: object) -> bool:
 
 
 def _fields_of(kind: type, rest: dict[str, Any], name: str, but: Sequence[str]) -> dict[str, Any]:
-    """Take the values of `rest` that are fields of a dataclass, check and return them."""
+    """Remove from `rest` the values of fields of the dataclass `kind`, check and return them.
+
+    Parameters:
+        name: Name of the file, for errors.
+        but: Fields that stay in `rest`.
+    """
     taken = {}
     for each in fields(kind):
         if each.name in but or each.name not in rest:

@@ -1,4 +1,4 @@
-"""`plancc.train`: training from a script or a notebook, with results as arrays."""
+"""`plancc.train`: training that is called in a script or a notebook, with results as arrays."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from plancc_runtime.transport.base import Transport
 
 SPLITS = ("train", "val", "test")
 ELSEWHERE = {"save": "trained.save(path)", "json": "trained.result.to_dict()"}
-"""Options of `plancc-run` that `plancc.train` lacks, and the call that replaces each."""
+"""Options of `plancc-run` that `plancc.train` lacks; for each the expression that replaces it."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -41,24 +41,25 @@ class Trained:
     """The result of training from a plan.
 
     Attributes:
-        history (dict of str to float64[epochs]): A column for each figure: "epoch", "loss",
-            "val_loss", "train", "val", "test" (accuracies; ROC-AUC of links, RMSE of real numbers),
-            other metrics such as "test_r2" or "val_mrr", "seconds", "words", "messages". NaN if an
-            epoch was not evaluated (`eval_every`); with mini-batches "train" is then the accuracy
-            over the epoch's batches, each before its update.
+        history (dict of str to float64[epochs]): One array for each figure: "epoch", "loss",
+            "val_loss", "seconds", "words", "messages"; scores by split: "train", "val", "test";
+            and other metrics such as "test_r2" or "val_mrr". The score is the accuracy; for link
+            prediction ROC-AUC, for real numbers RMSE. In epochs that were not evaluated
+            (`eval_every`), metrics are NaN; but with mini-batches "train" is then the accuracy over
+            the epoch's batches, each before its update.
         loss: Training loss of the final weights.
         scores: Scores of the final weights, by metric and split: "accuracy", "f1_micro", ...; for
-            links "auc", "ap", "mrr", "hits_10", ...; for real numbers "rmse", "mae", "r2".
-        accuracy: The scores "accuracy"; empty for links and for real numbers, which have none.
-        weights (dict of str to array): Every parameter of the network, by its name.
-        predictions (int32[n], uint8[n, classes], float32[n], float32[n, targets] or None):
-            Predicted class of every vertex, in the source's order; its set of classes if it may
-            have several; or its numbers. Only rank 0 has predictions, probabilities and ids; other
-            ranks have None. Without labels in the plan there are neither predictions nor
-            probabilities.
-        probabilities: float32[n, classes] or None; real numbers have no probabilities.
-        ids (int64[n], bytes[n] or None): The source's ids of the vertices. With a plan with types,
-            all arrays have the target's vertices.
+            link prediction "auc", "ap", "mrr", "hits_10", ...; for real numbers "rmse", "mae",
+            "r2".
+        accuracy: ``scores["accuracy"]``; empty for link prediction and for real numbers.
+        weights (dict of str to array): Every parameter and buffer of the network, by its name.
+        predictions (int32[n], uint8[n, classes], float32[n], float32[n, targets] or None): For
+            every vertex, in the source's order: its predicted class (int32), whether it is in each
+            class (uint8), or its predicted numbers (float32). None if the plan has no labels. Only
+            rank 0 has predictions, probabilities and ids; they are None on other ranks.
+        probabilities: float32[n, classes]; None for real numbers and without labels.
+        ids (int64[n], bytes[n] or None): The source's ids of the vertices. If the plan has vertex
+            types, these arrays have only the vertices of the target's type.
         result: All figures of the run.
     """
 
@@ -107,9 +108,9 @@ def train(
 ) -> Trained:
     """Train a network from a plan, as `plancc-run` does. Collective.
 
-    One process trains alone, whatever the number of parts, or on `ranks` threads. (A plan of a
-    process grid needs as many ranks as the grid.) A script that mpirun, srun or torchrun starts
-    trains on all its ranks.
+    Without a launcher, this process trains alone, whatever the number of parts, or with `ranks`
+    threads as ranks. If mpirun, srun or torchrun starts the script, all its ranks train. A plan of
+    a process grid needs as many ranks as the grid.
 
         plan = plancc.compile("data.pt", num_parts=4)
         trained = plancc.train(plan, model="sage", epochs=50)
@@ -117,12 +118,13 @@ def train(
         plancc.train(plan, model=Net, model_options={"hidden": 64})  # a class of your own
 
     Parameters:
-        plan: A plan, or the path of its file. Ranks that a launcher started need the path.
-        ranks: Number of ranks, as threads of this process; rank 0's result is returned.
-        transport: A name of ``plancc-run --transport``.
-        timeout: Seconds that a rank waits for others; None: no limit.
-        report: Function of an epoch's measure, called on every rank after every epoch; with `ranks`
-            on rank 0 alone.
+        plan: A plan, or the path of its file. If a launcher started several ranks, the path.
+        ranks: Number of ranks that run as threads of this process; rank 0's result is returned. By
+            default there are no such threads.
+        transport: How ranks exchange messages; the values of ``plancc-run --transport``.
+        timeout: Longest time that a rank waits for other ranks, in seconds; None for no limit.
+        report: Function that is called with an epoch's measure, on every rank after every epoch;
+            if `ranks` is given, only on rank 0.
         **options
 
     Raises:
@@ -131,7 +133,7 @@ def train(
         PlanError, OutputError, BackendUnavailable: On all ranks, also if only one rank failed.
 
     Warns:
-        PlanccWarning: On rank 0, whatever `plancc-run` warns of: for instance random labels or
+        PlanccWarning: On rank 0: the warnings of `plancc-run`, for instance of random labels or
             features.
     """
     if not isinstance(plan, Plan | str | PathLike):
@@ -187,7 +189,10 @@ def _train(
     report: Callable[[Measure], None] | None,
     warn: Callable[[str], None],
 ) -> Trained:
-    """Do what `train` does with a file, on existing ranks; rank 0 warns. Collective."""
+    """Do what `train` does with a plan file on the ranks of `transport`. Collective.
+
+    Rank 0 calls `warn` with each remark.
+    """
     run = prepared(path, chosen, transport)
     told = run.outline().remarks
     for sentence in told if transport.rank == 0 else ():
@@ -221,7 +226,7 @@ def _train(
 
 
 def _unknown(name: str) -> str:
-    """Return a sentence: no option has this name, and which may be meant."""
+    """Return the error for an unknown option: the name, and the option that may be meant."""
     said = f"unknown option of training '{shown(name)}'"
     if name in ELSEWHERE:
         return f"{said}: call {ELSEWHERE[name]} on what plancc.train returns"
@@ -231,7 +236,7 @@ def _unknown(name: str) -> str:
 
 @contextmanager
 def _file_of(plan: Plan | str | PathLike[str]) -> Iterator[str | PathLike[str]]:
-    """Yield the file of a plan; for a plan in memory a temporary file."""
+    """Yield the path of a plan's file. A plan in memory is saved to a temporary file."""
     if not isinstance(plan, Plan):
         yield plan
         return
@@ -242,14 +247,14 @@ def _file_of(plan: Plan | str | PathLike[str]) -> Iterator[str | PathLike[str]]:
 
 
 def _metric(result: TrainResult) -> Metric:
-    """Return the metric of histories."""
+    """Return the metric of the columns "train", "val" and "test" of `Trained.history`."""
     from plancc_runtime.targets import TARGETS
 
     return METRICS[TARGETS[result.target].metrics[0]]
 
 
 def _history(result: TrainResult) -> dict[str, npt.NDArray[np.float64]]:
-    """Return columns of the epochs' figures."""
+    """Return `Trained.history`."""
     epochs, score = result.epochs, _metric(result).fields[-1]
 
     def column(values: list[float | None]) -> npt.NDArray[np.float64]:

@@ -29,12 +29,13 @@ Slice = tuple[Header, Part]
 
 @dataclass(frozen=True)
 class Opened:
-    """A plan that a rank has opened; no kernel has been called yet.
+    """A plan that a rank has opened, before the rank reads nonzeros and messages.
 
     Attributes:
-        header: See `run_header`.
-        rows: The rank's rows in plan order, with vertex data. If the plan is a file, without
-            nonzeros and messages.
+        plan: The path of the plan's file, or this rank's slice.
+        header: The plan's header, changed by `run_header`.
+        rows: The rank's rows in plan order, with vertex data. If the plan is a file, `rows` has no
+            nonzeros and no messages.
         content: Content hash of the file; "" for a slice.
         file: The open file, until `read` closes it; None for a slice.
     """
@@ -52,7 +53,7 @@ class Opened:
 
     @property
     def sampler(self) -> str:
-        """The sampler that the plan was compiled for; "" for a slice and for other plans."""
+        """The sampler that the plan was compiled for; "" if there is none, and for a slice."""
         return "" if self.file is None else sampler_of(self.file)
 
     def read(self, transport: Transport) -> Part:
@@ -119,7 +120,7 @@ def _opened(
         file = files.enter_context(PlanFile(plan))
         header, content = file.header, file.content_sha256
         if transport.rank == 0:
-            file.check_attributes()  # no rank needs what they say
+            file.check_attributes()  # training does not use them, so one rank checks them
         rows = read_rows(file, transport.rank, transport.size, on_disk)
     if header.layout not in LAYOUTS:
         raise PlanError(
@@ -132,9 +133,9 @@ def _opened(
 
 
 def run_header(header: Header) -> Header:
-    """Return the header with the layout in which a plan runs.
+    """Return the header with the layout in which the plan runs.
 
-    A grid of one process column that moves only needed rows runs as a row plan.
+    A sparse 1D grid, which sends only needed rows, runs as a row plan.
     """
     grid = header.grid
     as_rows = grid is not None and grid.scheme == "1d" and grid.sparse
@@ -144,11 +145,13 @@ def run_header(header: Header) -> Header:
 def read_ids(plan: str | PathLike[str] | Slice, content: str, transport: Transport) -> Ids | None:
     """Return this rank's share of the source's ids, in plan order; not collective.
 
-    None if the plan has no ids, or is given as a slice: its vertices then have numbers from 0, as
-        in the source. `content` is the content hash of the file when the slice was read.
+    None if the plan has no ids or is given as a slice; then the vertices' numbers are their ids.
+
+    Parameters:
+        content: Content hash of the file when the run opened it.
 
     Raises:
-        PlanError: If the file's content has changed, or if it cannot be read.
+        PlanError: If the file's content has changed since, or if the file cannot be read.
     """
     if isinstance(plan, tuple):
         return None
@@ -166,7 +169,10 @@ def read_ids(plan: str | PathLike[str] | Slice, content: str, transport: Transpo
 
 
 def rows_of_rank(header: Header, part: Part) -> RowsOfRank:
-    """Return this rank's rows by vertex; among ranks with copies, the first one contributes."""
+    """Return the rows that this rank contributes to results.
+
+    If several ranks have copies of the same rows, only the rank in process column 0 contributes.
+    """
     share = part.grid
     if share is None or share.grid.copies == 1:
         return RowsOfRank(part.global_id, header.num_vertices)
@@ -175,7 +181,10 @@ def rows_of_rank(header: Header, part: Part) -> RowsOfRank:
 
 
 def check_contents(content: str, transport: Transport, path: str = "") -> None:
-    """Raise PlanError on all ranks if they opened files of different content. Collective."""
+    """Raise PlanError on all ranks if the ranks' content hashes differ. Collective.
+
+    `path` is this rank's file, for the error.
+    """
     found = transport.ranks_by_value(content)
     if len(found) > 1:
         own, what = content[:16] or "none", "content hashes"
@@ -186,11 +195,13 @@ def check_contents(content: str, transport: Transport, path: str = "") -> None:
 
 
 def check_slices(part: Part, transport: Transport) -> None:
-    """Check that the slices of all ranks fit together; else messages would hang. Collective.
+    """Check that the slices of all ranks fit together. Collective.
+
+    Without this check, a damaged plan could leave ranks waiting for messages for ever.
 
     Raises:
         PlanError: If the ranks have parts of plans of different kinds, or if a rank sends other
-            rows than its peer expects.
+            rows than another rank expects.
     """
     fold, share = part.fold, part.grid
     grid = None if share is None else share.grid
@@ -214,7 +225,11 @@ def check_slices(part: Part, transport: Transport) -> None:
 
 
 def _check_claims(claims: Claims, has_links: bool, transport: Transport) -> None:
-    """Check that the tables of all ranks mirror each other and form one plan. Collective."""
+    """Check what each rank's tables say of other ranks against their own tables. Collective.
+
+    Every message must have the same rows at both ends, and vertices and nonzeros of all ranks must
+    add up to the header's numbers.
+    """
     size = transport.size
     steps = ["rows", "partial rows"][: 1 + claims.folds]
     steps += ["forwarded rows"] * (len(claims.sent) - len(steps) - has_links)
@@ -243,9 +258,10 @@ def _check_claims(claims: Claims, has_links: bool, transport: Transport) -> None
 
 
 def _check_once(part: Part, fold: Exchange, transport: Transport) -> None:
-    """Check that no nonzero is on two ranks, by the columns of the owners' rows. Collective.
+    """Check that no nonzero is on two ranks. Collective.
 
-    Every rank sends a number for each nonzero of its folded rows, and one for each folded row.
+    Every rank sends the columns of the nonzeros of its folded rows to the owners of these rows,
+    and an owner looks for equal columns in a row.
     """
     halo = send_numbers(part.expand, part.global_id[part.expand.send.row], transport)
     vertex = np.concatenate([part.global_id, halo])
@@ -277,9 +293,11 @@ def _check_counts(
     transport: Transport,
     ranks: npt.NDArray[np.integer] | None = None,
 ) -> None:
-    """Check that every rank sends as many rows as its peers expect. Collective.
+    """Check that every rank sends as many rows as the receivers expect. Collective.
 
-    `ranks`: rank of every peer; None: the peers are ranks.
+    Parameters:
+        rows: What the exchange sends, for errors.
+        ranks: Rank of every peer number of the exchange; None if peer numbers are ranks.
     """
     sends, expects = np.zeros((2, transport.size), np.int64)
     ranks = np.arange(transport.size) if ranks is None else ranks

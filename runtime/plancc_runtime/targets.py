@@ -1,7 +1,7 @@
-"""Kinds of targets: one class, a set of classes, or real numbers of a vertex; links.
+"""Kinds of targets: one class of a vertex, a set of classes, real numbers, or links.
 
-A kind has its losses, its metrics and its columns of predictions. Other code does not ask for the
-kind.
+A kind has its losses, its metrics and its columns of predictions. So other code need not
+distinguish kinds.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Target(ABC):
     """A kind of targets.
 
     Attributes:
-        loss: One of `losses`.
-        weights (Tensor[classes] or None): Weight of each class's vertices in the loss; None: all
-            the same.
-        centre (float64[targets] or None): Numbers that are subtracted from targets before these
-            are squared and summed.
+        loss: Name of the loss, one of `losses`.
+        weights (Tensor[classes] or None): Weight in the loss of each class's vertices; None if all
+            vertices count the same.
+        centre (float64[targets] or None): Numbers that are subtracted from the targets before sums
+            of squares for R2, against rounding errors.
     """
 
     loss: str = "auto"
@@ -42,17 +42,17 @@ class Target(ABC):
     words: ClassVar[str]
     losses: ClassVar[tuple[str, ...]] = ("auto",)
     metrics: ClassVar[tuple[str, ...]]
-    """Metrics of the kind; histories have the first."""
+    """Metrics of the kind. The first is the score of `plancc_runtime.script.Trained.history`."""
     printed: ClassVar[tuple[str, ...]]
     """Metrics that a run prints by default: the first in its table, and all at its end."""
     compared: ClassVar[str]
     """Field of `Scores` in which remarks compare a network with a constant answer."""
     compared_words: ClassVar[tuple[str, str]]
-    """Names of this score, and of the constant answer's score, in remarks."""
+    """Two phrases for remarks: the name of this score, and of the constant answer's score."""
 
     @classmethod
     def shown(cls, metric: str) -> tuple[str, ...]:
-        """Return the metrics that a run prints if it follows this metric."""
+        """Return the metrics that a run prints if its option `metric` is this metric."""
         if metric == "loss":
             return cls.printed
         group = RANKED if metric in RANKED else cls.printed
@@ -64,38 +64,41 @@ class Target(ABC):
         return np.ones(len(labels), np.bool_)
 
     def total(self, labels: Tensor) -> float:
-        """Return the sum of these vertices' weights in a mean loss."""
+        """Return the sum of the weights, in the loss, of vertices with these labels."""
         return len(labels)
 
     @abstractmethod
     def share_of_loss(self, outputs: Tensor, labels: Tensor, total: float) -> Tensor:
-        """Return this rank's share of the mean loss.
+        """Return this rank's share of the mean loss of a split; the mean is the sum over ranks.
 
         Parameters:
             outputs (Tensor[m, d_L]): Outputs for the split's vertices on this rank.
-            labels (Tensor[m, ...]): Their targets, in the form of `LocalData`.
-            total: `total` of the split's vertices, summed over all ranks.
+            labels (Tensor[m, ...]): Targets of these vertices, in the form of `LocalData.labels`.
+            total: Sum over all ranks of what the method `total` returns for the split.
         """
 
     @abstractmethod
     def count(self, outputs: Tensor, labels: Tensor, total: float) -> Float64Array:
-        """Return numbers of one rank's vertices of a split, whose sums over ranks give `scores`.
+        """Return sums over this rank's vertices of a split, from which `scores` are computed.
 
-        The first number is the share of the loss. Parameters: see `share_of_loss`.
+        The first number is this rank's share of the loss. Parameters: see `share_of_loss`.
         """
 
     @abstractmethod
     def scores(self, counts: Float64Array, size: int) -> dict[str, Any]:
-        """Return fields of `results.Scores` of a split of `size` vertices, from sums of `count`."""
+        """Return the scores of a split of `size` vertices, by fields of `results.Scores`.
+
+        `counts` is the sum over all ranks of what `count` returns.
+        """
 
     @staticmethod
     @abstractmethod
     def predictions(outputs: Tensor) -> dict[str, Tensor]:
-        """Return columns of predictions; the first is the prediction itself."""
+        """Return columns of predictions by name; the first column is the prediction itself."""
 
     @staticmethod
     def known_column(labels: Tensor) -> dict[str, npt.NDArray[Any]]:
-        """Return the column of all vertices' targets; empty if the kind has none."""
+        """Return a column with the targets, by name; empty if the kind has no such column."""
         return {}
 
     @staticmethod
@@ -105,13 +108,19 @@ class Target(ABC):
 
     @classmethod
     def num_found(cls, outputs: Tensor, labels: Tensor) -> int:
-        """Return how many vertices have a correct class or set of classes; 0 for real numbers."""
+        """Return the number of vertices whose class or set of classes is predicted correctly.
+
+        0 for real numbers.
+        """
         return 0
 
     @staticmethod
     @abstractmethod
     def constant(class_shares: list[float]) -> float:
-        """Return the best constant answer's `compared`, from each class's share of vertices."""
+        """Return the score `compared` of the best constant answer.
+
+        `class_shares`: share of the vertices in each class.
+        """
 
 
 class ClassTarget(Target):
@@ -131,7 +140,10 @@ class ClassTarget(Target):
     @staticmethod
     @abstractmethod
     def ranking(outputs: Tensor, labels: Tensor) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
-        """Return scores of the ranked classes and whether vertices are in them: [m, classes]."""
+        """Return each vertex's score for each ranked class, and whether the vertex is in the class.
+
+        Both are [m, classes]. Areas under curves are computed from them.
+        """
 
     @classmethod
     def num_found(cls, outputs: Tensor, labels: Tensor) -> int:
@@ -143,7 +155,10 @@ class ClassTarget(Target):
         return right if right.ndim == 1 else right.all(dim=1)
 
     def count(self, outputs: Tensor, labels: Tensor, total: float) -> Float64Array:
-        """Return loss; correct vertices; by class: correct, predicted, and actual vertices."""
+        """Return the loss, the number of correct vertices, and three numbers for every class.
+
+        They are the numbers of correct, of predicted and of actual vertices of the class.
+        """
         classes, predicted = outputs.shape[1], self._predicted(outputs)
         found = self._found(predicted, labels)
         right = labels[found] if labels.ndim == 1 else predicted & labels
@@ -168,7 +183,7 @@ class ClassTarget(Target):
 
 
 class OneClass(ClassTarget):
-    """The class of every vertex, int64[n], -1 if unknown; the network ends in a softmax."""
+    """The class of every vertex: int64[n], -1 if unknown. Outputs go through a softmax."""
 
     name = "class"
     words = "the class of every vertex"
@@ -198,7 +213,7 @@ class OneClass(ClassTarget):
 
     @staticmethod
     def ranking(outputs: Tensor, labels: Tensor) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
-        """Return scores of the second of two classes, or of each class of more."""
+        """Return scores of every class; if there are two classes, only of the second."""
         classes = torch.arange(outputs.shape[1] == 2, outputs.shape[1], device=labels.device)
         scores = torch.softmax(outputs, dim=1)[:, classes]
         return scores.double().cpu().numpy(), (labels[:, None] == classes).cpu().numpy()
@@ -214,12 +229,12 @@ class OneClass(ClassTarget):
 
     @staticmethod
     def constant(class_shares: list[float]) -> float:
-        """Return the accuracy of the largest class as the only answer."""
+        """Return the accuracy of answering the largest class for every vertex."""
         return max(class_shares)
 
 
 class ManyClasses(ClassTarget):
-    """The set of classes of every vertex, bool[n, classes]; a sigmoid for each class."""
+    """The set of classes of every vertex: bool[n, classes]. Outputs go through a sigmoid."""
 
     name = "classes"
     words = "any number of classes for every vertex"
@@ -244,21 +259,24 @@ class ManyClasses(ClassTarget):
 
     @staticmethod
     def predictions(outputs: Tensor) -> dict[str, Tensor]:
-        """Return the classes of probability above 0.5, uint8[n, classes], and all probabilities."""
+        """Return, for every class, whether its probability is above 0.5, and the probability.
+
+        The former is uint8[n, classes].
+        """
         return {"class": (outputs > 0).byte(), "probability": torch.sigmoid(outputs)}
 
     @staticmethod
     def constant(class_shares: list[float]) -> float:
-        """Return the micro F1 of answering all classes that more than half of the vertices have.
+        """Return the micro F1 of one answer for every vertex: all classes of most vertices.
 
-        A network without inputs learns this answer.
+        A network that ignores its inputs learns this answer.
         """
         often = [share for share in class_shares if share > 0.5]
         return 2 * sum(often) / (len(often) + sum(class_shares)) if often else 0.0
 
 
 class Numbers(Target):
-    """Real numbers of every vertex, float[n, targets]; a row with NaN is unknown."""
+    """Real numbers of every vertex: float[n, targets]. A row with NaN counts as unknown."""
 
     name = "numbers"
     words = "real numbers for every vertex"
@@ -278,7 +296,10 @@ class Numbers(Target):
         return loss_of_numbers(outputs, labels, total, name)
 
     def count(self, outputs: Tensor, labels: Tensor, total: float) -> Float64Array:
-        """Return loss; by target: sums of squared and absolute errors, of targets and squares."""
+        """Return the loss, and four sums for every target.
+
+        They sum squared errors, absolute errors, centred targets, and squares of centred targets.
+        """
         outputs, labels = outputs.double(), labels.double()
         errors, targets = outputs - labels, labels if self.centre is None else labels - self.centre
         loss = self.share_of_loss(outputs, labels, total).reshape(1)
@@ -287,7 +308,7 @@ class Numbers(Target):
         return found
 
     def scores(self, counts: Float64Array, size: int) -> dict[str, Any]:
-        """Return means over the targets; R2 of a constant target is scikit-learn's."""
+        """Return scores as means over the targets; R2 of a constant target as in scikit-learn."""
         squared, magnitudes, sums, squares = counts[1:].reshape(4, -1)
         around = squares - sums**2 / size
         around[around <= size * np.finfo(np.float64).eps * squares] = 0
@@ -311,12 +332,12 @@ class Numbers(Target):
 
     @staticmethod
     def constant(class_shares: list[float]) -> float:
-        """Return R2 of the mean as the only answer."""
+        """Return R2 of answering the mean for every vertex."""
         return 0.0
 
 
 class LinkTarget(Target):
-    """Whether a pair of vertices is a link, bool[m], by a score, Tensor[m]; a sigmoid."""
+    """Whether each pair of vertices is a link: bool[m]. Scores, Tensor[m], go through a sigmoid."""
 
     name = "link"
     words = "links between vertices"
@@ -341,7 +362,7 @@ class LinkTarget(Target):
 
     @staticmethod
     def predictions(outputs: Tensor) -> dict[str, Tensor]:
-        """Return the decoder's input of every vertex, Tensor[n, width]."""
+        """Return the decoder's input for every vertex: Tensor[n, width]."""
         return {"embedding": outputs}
 
     @staticmethod
@@ -356,7 +377,7 @@ TARGETS: dict[str, type[Target]] = {
 
 
 def kind_of(labels: npt.NDArray[Any] | Tensor) -> type[Target]:
-    """Return the kind of targets in this form."""
+    """Return the kind of targets whose labels have this dtype and number of axes."""
     if labels.ndim == 1:
         return OneClass
     return ManyClasses if labels.dtype in (np.bool_, torch.bool) else Numbers

@@ -1,10 +1,9 @@
-"""Training from a plan, on one page.
+"""Training from a plan: the stages in order.
 
     plan.h5 -> this rank's slice -> graphs + transport -> layers -> loss -> adjoint -> optimiser
 
-With mini-batches the slice is first masked to every batch; all else is the same.
-
-`train` is collective: all ranks call it with the same options.
+With mini-batches, each batch's graphs have only the batch's rows of the slice; all else is the
+same. All functions are collective: all ranks call them with the same options.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ def train(
     """Train a network from a plan. Collective.
 
     Parameters:
-        plan: A plan file (every rank reads its own slice), or this rank's slice. Samplers
-            that draw from more than the number of vertices need the file.
-        report: Function of an epoch's measure, called on every rank after every epoch.
+        plan: A plan file (every rank reads its own slice), or this rank's slice. Samplers that
+            read more than the number of vertices need the file.
+        report: Function that is called with an epoch's measure, on every rank after every epoch.
 
     Raises:
         InputError, PlanError, OutputError, BackendUnavailable: On all ranks, also if only one rank
@@ -56,16 +55,24 @@ def trained(
     begin: Callable[[RunOutline], None] | None = None,
     stop: Callable[[], str] = str,
 ) -> tuple[TrainResult, Callable[[], TrainResult]]:
-    """Train a network, and leave writing its predictions to the caller. Collective.
+    """Train a network; a returned function writes its predictions. Collective.
 
-    Parameters and errors: see `train`. `begin` is called on every rank before the first epoch. In a
-    run with checkpoints, `stop` is called on every rank before every epoch. If it returns a text on
-    any rank, which says who wants the run to stop, all ranks save a checkpoint and raise `Stopped`.
+    So the result is there even if the predictions cannot be written.
+
+    Parameters:
+        plan, options, transport, report: See `train`.
+        begin: Function that is called with the run's outline, on every rank before the first epoch.
+        stop: Function that is called on every rank before every epoch of a run with checkpoints. It
+            returns "", or a string that says what asks the run to stop. In the latter case, all
+            ranks save a checkpoint and raise `Stopped`.
 
     Returns:
-        TrainResult: The result before predictions are written, so that it survives their failure.
+        TrainResult: The result, without counts of predictions.
         callable: Function that writes the predictions, if the options ask for them, and returns the
-            result with their counts; collective, and raises the errors of `train`.
+            result with their counts. It is collective and raises the errors of `train`.
+
+    Raises:
+        Stopped: If `stop` asked for it; also the errors of `train`.
     """
     run, ids = prepared(plan, options, transport), None
     if options.predict is not None:
@@ -88,14 +95,14 @@ def trained(
 def check_model(
     plan: str | PathLike[str], options: TrainOptions, transport: Transport
 ) -> Agreement:
-    """Return how far a user's class on all ranks is from the same class on one. Collective.
+    """Return how much a user's class on all ranks differs from the same class on one rank.
 
-    The network and its features are those at the beginning of `train`, in float64; nothing is
-    trained or written.
+    The network is compared before training, with the features of `train`, in float64. Nothing is
+    trained or written. Collective.
 
     Raises:
-        InputError, PlanError, BackendUnavailable: Errors of `train`; for a built-in model; or if
-            something in the class cannot be exact on several ranks.
+        InputError, PlanError, BackendUnavailable: See `train`. InputError also for a built-in
+            model, and if an operation in the class cannot be exact on several ranks.
     """
     with transport.agreement():
         need_torch("a network")
@@ -122,9 +129,9 @@ def prepared(
     transport: Transport,
     kind: type[Run] | None = None,
 ) -> Run:
-    """Return a run, of the class `kind` if given, that is ready for its first epoch. Collective.
+    """Return a run that is ready for its first epoch. Collective.
 
-    Parameters and errors: see `train`.
+    `kind` is the run's class, by default `Run`. Other parameters and errors: see `train`.
     """
     with transport.agreement():
         need_torch("training")
@@ -139,15 +146,16 @@ def run_of(
     kind: type[Run] | None = None,
     task: LearningTask | None = None,
 ) -> Run:
-    """Do what `prepared` does with a plan that `slices.open_plan` opened. Collective; needs torch.
+    """Do what `prepared` does, with a plan that is already open. Collective; needs torch.
 
     Parameters:
-        task: The task, if plan and options do not decide it.
+        opened: The plan, as `slices.open_plan` returns it.
+        task: The task of the run; by default the task that plan and options give.
     """
     from plancc_runtime.run import Run
 
     check_same_options(options, transport)
-    # the run refuses its options before the first kernel is called
+    # the constructor raises all errors of options before the first kernel is called
     run = (kind or Run)(opened, options, transport, task)
     del opened  # the run holds its vertex data now
     try:

@@ -1,4 +1,4 @@
-"""The library for plans with types: products by relation."""
+"""The library for plans with vertex types: products by relation."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ T = TypeVar("T")
 
 
 class TypedGraph:
-    """This rank's rows of all types; made by `plancc_runtime.open_typed`.
+    """This rank's rows of all vertex types; made by `plancc_runtime.open_typed`.
 
-    The rows of a dense tensor are this rank's own rows of one type, in the order of `vertices`. All
-    ranks must call methods marked *collective* in the same order, and must run the backward pass
-    through the results. A relation is given by its name, or by (source, name, destination) if
-    several relations have the name.
+    A dense tensor has one row for each of this rank's own rows of one type, in the order of
+    `vertices`. All ranks must call methods marked *collective* in the same order, and all must run
+    the backward pass through the results. A relation is given by its name, or by (source, name,
+    destination) if several relations have the same name.
 
         graph = plancc_runtime.open_typed("plan.h5")
         x = features[graph.vertices("author")]
         y = graph.product("writes", x)  # rows of papers
 
     Attributes:
-        types (Types): Types of the whole graph with their numbers of vertices, and the relations.
-        union: Graph of the same rows of all types together, for sums over ranks:
-            `Graph.mean_loss`, `Graph.sync_gradients` and others.
+        types (Types): The graph's types, with the number of vertices of each, and its relations.
+        union: One `Graph` with the rows of all types; for methods such as `Graph.mean_loss` and
+            `Graph.sync_gradients`.
     """
 
     def __init__(self, union: Graph) -> None:
@@ -65,7 +65,7 @@ class TypedGraph:
         return len(self.vertices(name))
 
     def vertices(self, name: str) -> Tensor:
-        """Return the vertex of every own row of a type, counted in the type: int64[num_rows].
+        """Return the number of every own row's vertex within its type: int64[num_rows].
 
         Raises:
             InputError: For an unknown type.
@@ -75,7 +75,7 @@ class TypedGraph:
         return numbers[(numbers >= of_type.start) & (numbers < of_type.stop)] - of_type.start
 
     def features(self, name: str) -> Tensor | None:
-        """Return features of the own rows of a type, [num_rows, width] with the type's own width.
+        """Return features of the own rows of a type: Tensor[num_rows, width of the type].
 
         None if the plan has no features of the type.
 
@@ -87,14 +87,14 @@ class TypedGraph:
     def targets(self, name: str) -> Tensor | None:
         """Return labels or targets of the own rows of a type, in the forms of `Graph.labels`.
 
-        None if the plan has none. Errors: see `features`.
+        None if the plan has no labels of the type. Errors: see `features`.
         """
         return self._found(name, self.union.targets_of)
 
     def masks(self, name: str) -> dict[str, Tensor]:
-        """Return masks of the own rows of a type, bool[num_rows], by "train", "val" and "test".
+        """Return masks of the own rows of a type: bool[num_rows] under "train", "val" and "test".
 
-        Only masks of the plan are returned. Errors: see `features`.
+        Masks that the plan lacks are left out. Errors: see `features`.
         """
         return self._found(name, self.union.masks_of) or {}
 
@@ -105,9 +105,10 @@ class TypedGraph:
         return None if data is None else find(data)
 
     def relation(self, name: str | Relation) -> LocalGraph:
-        """Return a relation as a graph: inputs are rows of its source, outputs of its destination.
+        """Return a relation as a graph for products.
 
-        Collective at the first call for the relation.
+        The graph reads rows of the relation's source type, and computes rows of its destination
+        type. Collective at the first call for the relation.
         """
         relation = self.types.relation(name)
         if relation not in self._relations:
@@ -117,7 +118,7 @@ class TypedGraph:
 
     @property
     def stack(self) -> StackGraph:
-        """All relations as one graph for layers by relation; for row plans.
+        """All relations as one graph, for layers that compute by relation; only in row plans.
 
         Collective at the first use.
         """
@@ -128,9 +129,10 @@ class TypedGraph:
         return self._stack
 
     def joined(self, x: Mapping[str, Tensor]) -> Tensor:
-        """Stack rows of all types, filled up with zeros: Tensor[num_rows, widest].
+        """Return the rows of all types stacked, type after type: Tensor[num_rows, widest].
 
-        Layers by relation take such rows. x has Tensor[num_rows of the type, width] of every type.
+        Layers by relation take such rows. `x` has Tensor[num_rows of the type, width] for every
+        type. Rows that are narrower than the widest are filled up with zeros.
         """
         widest = max(rows.shape[1] for rows in x.values())
         return torch.cat(
@@ -138,19 +140,19 @@ class TypedGraph:
         )
 
     def by_type(self, x: Tensor) -> dict[str, Tensor]:
-        """Split rows of all types, as layers by relation return them, by type."""
+        """Return stacked rows of all types, as layers by relation return them, split by type."""
         sizes = [self.num_rows(name) for name in self.types.counts]
         return dict(zip(self.types.counts, x.split(sizes), strict=True))
 
     def edges(self, relation: str | Relation) -> Tensor:
-        """Return the ends of this rank's nonzeros of a relation, like PyTorch Geometric's edges.
+        """Return columns and rows of this rank's nonzeros of a relation, as an edge index.
 
         Collective at the first call for the relation.
 
         Returns:
-            int64[2, nonzeros]: Columns (places in ``relation(name).columns(x)``) and rows (of the
-                destination; in an edge plan places in ``relation(name).local_rows(y)``), in the
-                order of the rows.
+            int64[2, nonzeros], sorted by row. ``[0]``: the columns, as places in
+            ``relation(name).columns(x)``. ``[1]``: the rows of the destination type; in an edge
+            plan, places in ``relation(name).local_rows(y)``.
         """
         pattern = self.relation(relation).local_pattern("edges")
         return torch.stack([pattern.rows.index.to(torch.int64), pattern.row])
@@ -158,16 +160,16 @@ class TypedGraph:
     def edge_features(self, relation: str | Relation) -> Tensor | None:
         """Return features of this rank's nonzeros of a relation, in the order of `edges`.
 
-        Tensor[nonzeros, width], with zeros for a relation without features; None if the plan has no
-        features of edges. Collective at the first call for the relation.
+        They are Tensor[nonzeros, width], zeros if only other relations have features; None if the
+        plan has no features of edges. Collective at the first call for the relation.
         """
         return self.relation(relation).edge_features
 
-    # The names below are those of PyTorch Geometric's HeteroData
+    # The next properties have the names of PyTorch Geometric's HeteroData
 
     @property
     def x_dict(self) -> dict[str, Tensor]:
-        """`features` of the types that have features."""
+        """Features of the own rows by type, without types that have no features."""
         found = {name: self.features(name) for name in self.types.counts}
         return {name: x for name, x in found.items() if x is not None}
 
@@ -175,7 +177,7 @@ class TypedGraph:
     def edge_index_dict(self) -> dict[Relation, Tensor]:
         """Ends of this rank's edges of every relation: int64[2, edges].
 
-        Sources are numbered [own rows | halo rows] of their type, with the halo rows of all
+        A source is a place among [own rows | halo rows] of its type; the halo rows are those of all
         relations. Edges are in the order of `Graph.edge_index`. Collective at the first use.
         """
         if not self._edges:
@@ -194,14 +196,17 @@ class TypedGraph:
 
     @property
     def edge_attr_dict(self) -> dict[Relation, Tensor] | None:
-        """`Graph.edge_attr` by relation, zeros if a relation has none; None without features."""
+        """`Graph.edge_attr` by relation, zeros for a relation without edge features.
+
+        None if the plan has no edge features."""
         found = self.union.edge_attr
         return None if found is None else self.by_relation(found, 0)
 
     def by_relation(self, x: Tensor, axis: int = -1) -> dict[Relation, Tensor]:
-        """Return the entries of x along `axis`, one per edge of `union.edge_index`, by relation.
+        """Return x split by relation.
 
-        Collective at the first call.
+        Along `axis`, x has one entry for every edge of `union.edge_index`. Collective at the first
+        call.
         """
         if self._edge_type is None:
             self._edge_type = self.union.edge_type
@@ -222,15 +227,18 @@ class TypedGraph:
     def halo_of(
         self, name: str, read: frozenset[int], here: frozenset[int] = frozenset()
     ) -> tuple[LocalGraph, Tensor | None]:
-        """Return the halo rows of a type that some edges read. Collective at the first call.
+        """Return the halo rows of a type that relations `read` need, and relations `here` do not.
+
+        Collective at the first call.
 
         Parameters:
-            read, here: Numbers of relations. The rows are sources of edges of `read`, and not of
-                edges of `here`.
+            read: Numbers of relations. Each returned row is the source of an edge of one of them.
+            here: Numbers of relations. No returned row is the source of an edge of one of them.
 
         Returns:
-            A graph that fetches these halo rows, and their places among the columns of the type;
-            None if they are all halo rows of the type.
+            LocalGraph: A graph that fetches these halo rows.
+            int64[m] or None: Places of these rows among the columns of the type; None if they are
+                all halo rows of the type.
         """
         key = name, read, here
         if key not in self._halos:
@@ -252,15 +260,16 @@ class TypedGraph:
         *,
         transposed: bool = False,
     ) -> Tensor:
-        """Return A x with the matrix of a relation; its gradient is A^T g. Collective.
+        """Return A x, where A is the matrix of a relation; its gradient is A^T g. Collective.
 
         Parameters:
-            x: Tensor[num_rows of the source, width].
-            coefficients: See `Graph.product`; not "closed-mean".
-            transposed: Whether to return A^T x, with gradient A g; x has rows of the destination.
+            x: Tensor[num_rows of the source type, width].
+            coefficients: "plan", "sum" or "mean"; see `Graph.product`.
+            transposed: Whether to return A^T x instead, with gradient A g. Then x has the rows of
+                the destination type, and the result the rows of the source type.
 
         Returns:
-            Tensor[num_rows of the destination, width]; if `transposed`, rows of the source.
+            Tensor[num_rows of the destination type, width]
 
         Raises:
             InputError: For an unknown relation, or if x does not fit.

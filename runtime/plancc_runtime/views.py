@@ -1,4 +1,4 @@
-"""Views: the rows, nonzeros and messages of a pass, as a graph for every layer.
+"""Views: the rows, nonzeros and messages of one run of the network, as a graph for every layer.
 
 The package `execution` makes views.
 """
@@ -16,16 +16,18 @@ from plancc_runtime.layouts.layer_graph import LayerGraph
 
 @dataclass(eq=False)
 class View:
-    """The input of one forward pass beside weights and features.
+    """The input of one forward pass, beside weights and features.
 
     Attributes:
         graphs: A graph for each layer; the outputs of a graph are the inputs of the next.
-        inputs, outputs (int64[m] or None): Local rows of the slice that are the first graph's
-            inputs, and the last graph's outputs; None: all rows.
-        fixed: Product of the first layer with constant features, once it is known
-            (`Network.fixed`).
-        x: Features of the inputs if the view keeps them (without rows if no layer reads them);
-            None: `rows_of` selects them.
+        inputs (int64[m] or None): Local rows of the slice that the first graph reads; None for all
+            rows.
+        outputs (int64[m] or None): Local rows of the slice that the last graph computes, ascending;
+            None for all rows.
+        fixed: The first layer's product with the features, if it does not change between steps and
+            was computed once (`Network.fixed`); else None.
+        x: Features of the rows `inputs`, if the view keeps them; with no rows if no layer reads
+            them. None if `rows_of` must select them.
     """
 
     graphs: Sequence[LayerGraph]
@@ -42,10 +44,15 @@ class View:
 
 
 def place_of(rows: Tensor, outputs: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return the ascending local `rows` that a view has as outputs, and their places there.
+    """Return those of the ascending local `rows` that are outputs of a view, and their places.
+
+    Parameters:
+        rows (int64[n]): Local rows, ascending.
+        outputs: `View.outputs`.
 
     Returns:
-        rows: int64[m], places : int64[m]
+        int64[m]: The found rows.
+        int64[m]: Their places among the view's outputs.
     """
     if outputs is None:
         return rows, rows

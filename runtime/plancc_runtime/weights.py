@@ -1,7 +1,8 @@
-"""Files of weights, read without trust and written whole or not at all.
+"""Reading and writing of weights. Files may come from anywhere, so everything in them is checked.
 
-A file is an ``.npz`` with an array for each parameter or buffer under its name, and a text
-``network``: a description of the network as JSON (`plancc_runtime.saved`). Older files lack it.
+A file is an ``.npz`` with an array for each parameter or buffer under its name, and the string
+``network``: a description of the network as JSON (`plancc_runtime.saved`). Older files have no
+description.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from plancc.text import shown
 DESCRIPTION = "network"
 """Key of the JSON; no parameter of a network has this name."""
 DEFLATED = 1032
-"""Most bytes that one compressed byte (deflate) can stand for."""
+"""Largest number of bytes that one byte of deflate's output can stand for."""
 MOST_TEXT = 1 << 18
 """Longest JSON in characters."""
 
@@ -31,9 +32,9 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 def read_weights(path: str | PathLike[str], shapes: Shapes) -> dict[str, np.ndarray]:
-    """Return arrays of these names and shapes from an ``.npz``; not collective.
+    """Return the arrays with these names and shapes in an ``.npz``; not collective.
 
-    Only arrays of the right shape are read, so that no file takes more memory than the network.
+    Only arrays of the right shape are read, so that reading takes no more memory than the network.
 
     Raises:
         InputError: If the file cannot be read, or if an array is missing, has another shape, or is
@@ -56,14 +57,16 @@ def read_weights(path: str | PathLike[str], shapes: Shapes) -> dict[str, np.ndar
 
 
 def read_description(path: str | PathLike[str]) -> tuple[dict[str, Any] | None, Shapes]:
-    """Return a file's description of its network, and the shapes of its arrays; not collective.
+    """Return the network's description in a file of weights, and the shapes of the file's arrays.
+
+    Not collective.
 
     Returns:
         dict or None: The JSON, unchecked; None in older files and files of other programs.
         dict of str to tuple of int: Shapes by the arrays' names.
 
     Raises:
-        InputError: If the file cannot be read, or its text is no JSON object.
+        InputError: If the file cannot be read, or its description is no JSON object.
     """
     with _opened(path) as file:
         there = _headers(file, path)
@@ -88,10 +91,10 @@ def save_weights(
     weights: Mapping[str, np.ndarray],
     description: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write all parameters as ``.npz``, whole or not at all; one rank calls this.
+    """Write weights as ``.npz``; if writing fails, no file is left. Only one rank calls this.
 
     Parameters:
-        weights: mapping of str to array.
+        weights: Arrays by the names of parameters and buffers.
         description: The network's description (`plancc_runtime.saved`); written as JSON.
 
     Raises:
@@ -116,7 +119,7 @@ def _native(array: np.ndarray) -> np.ndarray:
 
 @contextmanager
 def _opened(path: str | PathLike[str]) -> Iterator[Any]:
-    """Yield the archive; InputError for all errors of numpy, zipfile and zlib in the block."""
+    """Yield the archive; turn errors of numpy, zipfile and zlib in the statements to InputError."""
     try:
         with PARSING, open_file(path) as stream, np.load(stream, allow_pickle=False) as file:
             yield file
@@ -131,7 +134,10 @@ def _opened(path: str | PathLike[str]) -> Iterator[Any]:
 def _headers(
     file: Any, path: str | PathLike[str]
 ) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
-    """Return shape and dtype of every array, unread; InputError if its bytes are too few."""
+    """Return shape and dtype of every array, without reading the array.
+
+    Raises InputError if the file has too few bytes for an array.
+    """
     found = {}
     for key in file.files:
         entry = file.zip.getinfo(key if key in file.zip.NameToInfo else f"{key}.npy")

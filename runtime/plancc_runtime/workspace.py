@@ -1,8 +1,8 @@
-"""Memory of large dense tensors, reused once no tensor refers to it.
+"""Memory for large dense tensors, which is reused when no tensor refers to it any more.
 
-Fresh memory costs a page fault every 4 kB when it is first written, as much time as the arithmetic
-on it; the C library returns large blocks to the system when they are freed. Every thread has its
-own workspace, also a thread that is a rank.
+Otherwise the C library returns large pieces of memory to the system when they are freed, and fresh
+memory costs a page fault every 4 kB when it is first written. That takes as much time as the
+arithmetic. Every thread has its own workspace, also a thread that is a rank.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ import torch
 from torch import Tensor
 
 LEAST_BYTES = 2**19
-"""Smallest tensor of a workspace: below this size the C library is quick enough."""
+"""Smallest tensor of a workspace in bytes; for smaller tensors the C library is quick enough."""
 SLACK = 1.25
 """Largest ratio of reused memory to the tensor's size."""
 PATIENCE = 64
-"""Requests after which unused memory is freed."""
+"""Memory that was not used in this many requests is freed."""
 
 
 class Workspace:
-    """The memory of one thread."""
+    """Pieces of memory that one thread reuses for its tensors."""
 
     def __init__(self) -> None:
         self._requests = 0
         self._kept: list[_Kept] = []
 
     def empty(self, rows: int, width: int, like: Tensor) -> Tensor:
-        """Return Tensor[rows, width] of any content, contiguous, with dtype and device of `like`.
+        """Return an uninitialised Tensor[rows, width], with dtype and device of `like`.
 
-        It may share its memory with any tensor that this workspace returned before, if nothing
-        refers to that tensor any more, not even autograd or a view. For autograd it is a separate
-        tensor and no view.
+        It may reuse the memory of a tensor that this workspace returned earlier, if nothing refers
+        to the earlier tensor any more, not even autograd or a view. Autograd sees a tensor of its
+        own, and no view.
         """
         size = rows * width * like.element_size()
         if like.device.type != "cpu" or size < LEAST_BYTES:
@@ -59,7 +59,7 @@ class Workspace:
 
 
 class _Kept:
-    """A piece of memory, and the number of its last request."""
+    """A piece of memory, and the number of the last request that it served."""
 
     def __init__(self, num_bytes: int) -> None:
         self.num_bytes, self.last = num_bytes, 0
@@ -95,7 +95,7 @@ def converted(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def return_memory() -> None:
-    """Return all free memory to the system, also what glibc keeps of reading and building."""
+    """Return all free memory to the system, also memory that glibc keeps after it was freed."""
     _local.workspace.release()
     with suppress(OSError, AttributeError):  # another libc
         ctypes.CDLL(None).malloc_trim(0)

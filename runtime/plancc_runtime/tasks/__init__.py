@@ -1,4 +1,4 @@
-"""The task of a run: its data, checks of options, learner, remarks and predictions."""
+"""Tasks of runs. A task loads data, checks options, and chooses learner, remarks, predictions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LINK_OPTIONS = ("decoder", "negatives", "exclude_links")
 
 
 def task_of(header: Header, options: TrainOptions) -> LearningTask:
-    """Return the task of these options; not collective. Raises the errors of `learns_links`."""
+    """Return the task that plan and options give; not collective. Errors: see `learns_links`."""
     if learns_links(header, options):
         from plancc_runtime.tasks.links import LinkPairs
 
@@ -34,7 +34,7 @@ def learns_links(header: Header, options: TrainOptions) -> bool:
 
     Raises:
         InputError: If the task is link prediction and the plan has no links, or if an option
-            belongs to the other kind of task.
+            does not suit the task.
     """
     links = options.task == "links" or (options.task == "auto" and header.links is not None)
     if links and header.links is None:

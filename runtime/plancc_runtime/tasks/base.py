@@ -1,4 +1,4 @@
-"""The task of most plans: predict classes or numbers of vertices. Other tasks derive from it."""
+"""The default task: predict classes or real numbers of vertices. Other tasks derive from it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LearningTask:
     """Predict the labels or targets of vertices.
 
     Attributes:
-        network (dict of str to object): Fields of `NetworkOptions` that the task gives.
+        network (dict of str to object): Fields of `NetworkOptions` that the task sets, by name.
         learnt (slice): The vertices that the run predicts.
         target: Type of these vertices; None if the plan has no types.
     """
@@ -48,16 +48,19 @@ class LearningTask:
         self.target: str | None = None
 
     def model(self, name: str) -> type[Conv]:
-        """Return the model of this name; InputError if the model does not fit the plan."""
+        """Return the model with this name; raise InputError if it does not fit the plan."""
         return model_of(name, self.has_types)
 
     def check(self) -> None:
-        """Raise InputError for options that the plan cannot train with."""
+        """Raise InputError if an option does not fit the plan."""
         if self.options.target is not None:
             raise InputError(f"{self.options.setting('target')}: needs a plan with types")
 
     def joined(self, part: Part, plan: str) -> Part:
-        """Return the slice with data of all vertices; not collective. `plan` is the plan's name."""
+        """Return the slice with the vertex data of all types joined; not collective.
+
+        Without types, the slice is returned as it is. `plan` is the plan's name, for errors.
+        """
         return part
 
     def ordered(self, part: Part) -> Part:
@@ -65,12 +68,15 @@ class LearningTask:
         return part
 
     def load(self, part: Part, resources: Resources, plan: str) -> LocalData:
-        """Return the training data of this rank's rows. Collective; errors of `data.load_data`."""
+        """Return the training data of this rank's rows. Collective.
+
+        Errors: see `data.load_data`.
+        """
         options, device = self.options, resources.device
         return load_data(part, resources.transport, resources.dtype, options, device, plan)
 
     def check_data(self, data: LocalData, plan: str) -> None:
-        """Raise InputError for options that these data do not allow."""
+        """Raise InputError if an option does not fit these data."""
         path = self.options.predict
         if data.random_labels and path is not None:
             raise InputError(
@@ -80,10 +86,10 @@ class LearningTask:
             )
 
     def is_validated(self, data: LocalData) -> bool:
-        """Return whether the run keeps the best validation loss.
+        """Return whether the run must keep track of the best validation loss.
 
         Raises:
-            InputError: If an option needs a validation loss, and no vertex is for validation.
+            InputError: If an option needs a validation loss, and there is no validation vertex.
         """
         options, there = self.options, data.split_sizes.get("val", 0) > 0
         needed = [f"`patience` {options.patience}"] * (options.patience is not None)
@@ -93,11 +99,11 @@ class LearningTask:
         return there and (bool(needed) or options.checkpoint is not None)
 
     def remarks(self) -> list[str]:
-        """Return remarks on the task, before data are read."""
+        """Return remarks on the task that need no data."""
         return []
 
     def remarks_on(self, data: LocalData) -> list[str]:
-        """Return remarks on data that teach little or nothing."""
+        """Return remarks on data from which little or nothing can be learnt."""
         return data_remarks(data.random_features, data.random_labels, self.words)
 
     def graph(self, block: Block, resources: Resources) -> LocalGraph:
@@ -105,11 +111,13 @@ class LearningTask:
         return LocalGraph(block, resources)
 
     def checked(self, block: Block, resources: Resources) -> Block:
-        """Return the block with all that `graph` needs, checked. Collective."""
+        """Return the block with the columns that `graph` needs, after checking it. Collective."""
         return block
 
     def find_target(self, file: PlanFile) -> str | None:
-        """Return the target type of an open plan; None without types. Raises errors of `joined`."""
+        """Return the target type of an open plan; None if the plan has no types.
+
+        Errors: see `TypedVertices.joined`."""
         return None
 
     def known(self, data: LocalData) -> dict[str, np.ndarray]:

@@ -1,6 +1,7 @@
-"""Links of mini-batches. The rank of a link's source holds the link, and asks others for targets.
+"""Links of mini-batches for link prediction.
 
-The seeds of a batch are the ends of its links and negatives, on any rank.
+The owner of a link's source holds the link, and gets the row of the target from the target's
+owner. The seeds of a batch are the ends of its links and negatives.
 """
 
 from __future__ import annotations
@@ -25,16 +26,17 @@ from plancc_runtime.transport.row_numbers import Rounds, send_numbers, sending_l
 
 @dataclass(frozen=True, eq=False)
 class LinkBatch(Seeds):
-    """This rank's share of the links of a mini-batch.
+    """This rank's share of a mini-batch for link prediction.
 
-    Its rows are ends of links and of negatives of any rank. The batch is drawn for its links, and
+    `rows` are this rank's rows that are ends of links and negatives of any rank. In the mean loss,
     every negative counts like a link.
 
     Attributes:
-        ends: Links, then negatives, whose sources are rows of this rank; as places among `rows`.
+        ends: Ends of the links, then of the negatives, whose sources are rows of this rank. An end
+            is a place among `rows`.
         num_links: Number of links in `ends`.
-        apart (int64[2, k] or None): Nonzeros that carry no messages: a row of the slice, and a
-            vertex.
+        apart (int64[2, k] or None): Nonzeros that are left out of the blocks: the local row and the
+            vertex of each; None if no nonzero is left out.
     """
 
     ends: Ends
@@ -57,11 +59,12 @@ class LinkBatch(Seeds):
 
 
 class LinkBatches:
-    """The training links of a slice, drawn batch by batch. Making it is collective.
+    """Draws of the training links of a slice, batch by batch. Making an instance is collective.
 
     Parameters:
         part: The slice of a row plan.
-        options: With `exclude_links` a batch's links carry no messages in the batch, either way.
+        options: Options of the run. If `exclude_links` is set, the edges of a batch's links are
+            left out of the batch's blocks, in both directions.
     """
 
     def __init__(
@@ -93,7 +96,7 @@ class LinkBatches:
         self._row, self._target = np.concatenate([own, halo])[target].T.astype(np.int64)
 
     def drawn(self, sampler: Any, number: int) -> Rounds[LinkBatch]:
-        """Draw this rank's share of the links of a batch. Collective."""
+        """Draw this rank's share of batch `number`. Collective."""
         rows = self._num_rows
         links, negatives, epoch = sampler.numbers(self._seed, number)
         _, own = _found(links, self._number)
@@ -118,9 +121,13 @@ class LinkBatches:
         return LinkBatch(seeds, len(links), pairs, ends, len(own), apart)
 
     def _ends_of(self, negatives: Int64Array, total: int, epoch: int) -> tuple[Int64Array, ...]:
-        """Return the own rows of sources of negatives, and rank and row of their targets.
+        """Return this rank's share of the negatives: source row, rank of target, row of target.
 
-        Collective. `total`: number of negatives of an epoch.
+        Collective.
+
+        Parameters:
+            negatives (int64[m]): Numbers of the batch's negatives in the epoch.
+            total: Number of negatives of an epoch.
         """
         n = self._directory.num_vertices
         source, target = ends_of_negatives(negatives, n, total, (self._seed, epoch))
@@ -132,7 +139,13 @@ class LinkBatches:
     def _set_apart(
         self, own: Int64Array, column: Int64Array, exchange: Exchange
     ) -> Rounds[Int64Array]:
-        """Return `LinkBatch.apart` for links with their source or their target on this rank."""
+        """Return `LinkBatch.apart`: edges of links with source or target on this rank. Collective.
+
+        Parameters:
+            own (int64[m]): This rank's links in the batch, as places among its training links.
+            column (int64[m]): Columns of the links' targets.
+            exchange: Exchange of the targets' rows.
+        """
         source, target = self._source[own], self._target[own]
         vertex, rows = self._vertices[source], self._num_rows
         here, away = column < rows, np.flatnonzero(column >= rows)

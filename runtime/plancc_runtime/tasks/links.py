@@ -1,6 +1,6 @@
-"""Link prediction: a network, and a decoder that scores the outputs of both ends of a link.
+"""The task of link prediction: a decoder scores a pair of vertices by the network's outputs.
 
-Positive links come from the plan. Every epoch draws new negatives for training.
+Positive links come from the plan. In every epoch, new negatives are drawn for training.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from plancc_runtime.transport.row_numbers import send_numbers
 from plancc_runtime.views import View, place_of
 
 MANY_EDGES = 0.05
-"""If a larger share of the pairs of vertices are edges, negatives are often links."""
+"""Share of edges among all pairs of vertices above which many negatives are edges."""
 
 
 class LinkPairs(LearningTask):
-    """Predict which pairs of vertices are links."""
+    """The task that predicts which pairs of vertices are links."""
 
     between = LearningTask.between[:-1]  # outputs are as wide as `hidden`
     words = "links"
@@ -47,9 +47,10 @@ class LinkPairs(LearningTask):
         self.learner, self.network = LinkLearner, {"decoder": options.decoder}
 
     def load(self, part: Part, resources: Resources, plan: str) -> LocalData:
-        """Return a rank's training data: every row counts, and no row has a label. Collective.
+        """Return this rank's training data. Collective.
 
-        Split sizes count links without negatives.
+        All rows are in split "train", and all labels are 0 and not used. Split sizes are numbers of
+        links, without negatives.
         """
         links, options, device = part.links, self.options, resources.device
         transport, per_link = resources.transport, 1 + options.negatives
@@ -84,7 +85,7 @@ class LinkPairs(LearningTask):
 
 
 class LinkLearner(Learner):
-    """A learner of a network with its decoder; `hold` is called before the first epoch."""
+    """A learner that trains a network with its decoder; `hold` must be called before epoch 0."""
 
     exchanges = True
 
@@ -119,7 +120,7 @@ class LinkLearner(Learner):
         self._drawn: dict[int, Ends] = {}
 
     def words(self, epoch: int) -> int:
-        """Return the words that all ranks send in an epoch beside layers' words. Collective."""
+        """Return the words that all ranks send for pairs' rows in an epoch. Collective."""
         asked = np.unique(self._drawn_in(epoch)[1])
         others = np.count_nonzero(~np.isin(asked, self._vertices))
         width = 2 * self.options.hidden  # forward and back
@@ -129,7 +130,10 @@ class LinkLearner(Learner):
         return int(found[0])
 
     def _drawn_in(self, epoch: int) -> tuple[Int64Array, Int64Array]:
-        """Return the negatives of an epoch whose sources are rows of this rank."""
+        """Return sources and targets, as vertices, of this rank's negatives of an epoch.
+
+        The sources are vertices of this rank.
+        """
         n, seed = self.directory.num_vertices, self.options.seed
         return drawn_negatives(self._vertices, n, self._negatives, (seed, epoch))
 
@@ -146,8 +150,8 @@ class LinkLearner(Learner):
         """Score the pairs whose sources are rows of this rank. Collective.
 
         Parameters:
-            x (Tensor[num_rows, width]): Outputs.
-            pairs: int64[m, 2], vertices.
+            x (Tensor[num_rows, width]): The network's outputs.
+            pairs (int64[m, 2]): Source and target of each pair, as vertices; the same on all ranks.
 
         Returns:
             The places of these pairs among `pairs`, int64[k], and their scores, Tensor[k].
@@ -168,10 +172,13 @@ class LinkLearner(Learner):
         return False
 
     def _split_scores(self, split: str, x: Tensor, epoch: int) -> tuple[Tensor, Tensor]:
-        """Return scores of the links of a split, followed by scores of its negatives. Collective.
+        """Return the scores of a split's links, then of its negatives. Collective.
+
+        `epoch` is the epoch whose negatives are scored in split "train".
 
         Returns:
-            Tensor[m], and bool[m]: whether each score belongs to a link.
+            Tensor[m]: The scores.
+            bool[m]: Whether each score is a link's score.
         """
         numbers, ends = self._fixed[split]
         found, links = self._decoder(*ends.rows(x)), len(numbers[0])
@@ -193,7 +200,7 @@ class LinkLearner(Learner):
         return data.target.share_of_loss(scores, truth, data.totals["train"])
 
     def _split_outputs(self, outputs: Tensor, view: View, data: LocalData) -> Splits:
-        """Return the scores of all splits; training uses epoch 0's negatives. Collective."""
+        """Return the scores of all splits; in "train" with the negatives of epoch 0. Collective."""
         with torch.no_grad():
             return {split: self._split_scores(split, outputs, 0) for split in data.split_sizes}
 
@@ -211,7 +218,10 @@ class LinkLearner(Learner):
     def _among_own(
         self, split: str, scores: npt.NDArray[Any], truth: npt.NDArray[np.bool_]
     ) -> Float64Array:
-        """Return sums of 1 / rank and of hits over all ranks, each link among its negatives."""
+        """Return sums over all links, on all ranks, of 1 / rank and of hits for every K.
+
+        The rank of a link is its rank among its own negatives.
+        """
         number, _ = self._fixed[split][0]
         by_link = scores[~truth].reshape(len(number), self._per_link)
         own = scores[truth][:, None]
@@ -222,7 +232,7 @@ class LinkLearner(Learner):
 
 
 def edge_remarks(header: Header, num_links: int) -> list[str]:
-    """Return a remark if many negatives of training are edges, else no remark.
+    """Return a remark if many negatives that training draws are edges; else an empty list.
 
     Parameters:
         num_links: Number of training links.

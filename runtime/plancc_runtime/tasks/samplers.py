@@ -1,4 +1,4 @@
-"""The samplers of mini-batches of every task, and their populations without the pattern."""
+"""The sampler of each task, and the population that it draws from."""
 
 from __future__ import annotations
 
@@ -33,10 +33,13 @@ Plan = str | PathLike[str] | Slice
 def task_sampler(
     task: LearningTask, plan: Plan, given: dict[str, Any]
 ) -> tuple[Sampler, Population]:
-    """Return the sampler of a task, and its population without the pattern; not collective.
+    """Return the sampler of a task, and its population without the graph's pattern.
+
+    Not collective.
 
     Parameters:
-        given: Options of samplers; for None the value that the plan was compiled for.
+        given: Options of the sampler, by name. For None, the value for which the plan was compiled
+            is used.
     """
     _check_fanouts(task, task.has_types)
     options, n = task.options, task.header.num_vertices
@@ -78,7 +81,7 @@ def _link_sampler(task: LinkPairs, plan: Plan, given: dict[str, Any]) -> tuple[S
 def _relation_sampler(
     task: TypedVertices, plan: Plan, given: dict[str, Any]
 ) -> tuple[Sampler, Population]:
-    """Return the sampler of a plan with types, which draws each relation's neighbours apart."""
+    """Return the sampler for a plan with types, which draws neighbours for each relation."""
     sampler, population = task_sampler.dispatch(LearningTask)(task, plan, given)
     _check_fanouts(task, type(sampler) is NeighbourSampler)
     if type(sampler) is not NeighbourSampler:
@@ -101,10 +104,12 @@ def _relation_sampler(
 def task_seeds(
     task: LearningTask, learner: Any, part: Part, resources: Resources
 ) -> SeedDraws | None:
-    """Return draws of a batch's seeds; None if the sampler draws the seeds. Collective.
+    """Return the object with which the task draws a batch's seeds. Collective.
+
+    None if the sampler draws the seeds.
 
     Parameters:
-        learner: The task's learner, after `hold`.
+        learner: The task's learner; its method `hold` was called.
     """
     return None
 

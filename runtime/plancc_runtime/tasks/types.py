@@ -1,4 +1,4 @@
-"""The task that predicts classes or numbers of the vertices of one type in a plan with types."""
+"""The task for plans with types: predict classes or real numbers of the vertices of one type."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LABELS = ("targets", "labels")
 
 
 class TypedVertices(LearningTask):
-    """Predict the labels or targets of the vertices of one type, the target."""
+    """The task that predicts labels or targets of the vertices of one type, the target type."""
 
     has_types = True
 
@@ -58,16 +58,17 @@ class TypedVertices(LearningTask):
             raise InputError(f"{options.setting(wanted[0])}: is for plans of one type of vertices")
 
     def joined(self, part: Part, plan: str) -> Part:
-        """Return the slice with vertex data of the union of types; not collective.
+        """Return the slice with the vertex data of all types in common arrays; not collective.
 
-        Features are as wide as the widest type's; narrower features are filled up with zeros.
-        Labels and masks are the target's.
+        Features are as wide as the widest type's features, and are filled up with zeros. Labels and
+        masks are those of the target type; other vertices count as unlabelled.
 
         Parameters:
             plan: The plan's name, for messages.
 
         Raises:
-            InputError: If no type is the target, or if a type that a layer reads has no features.
+            InputError: If no target type can be chosen, or if a type that a layer reads has no
+                features.
         """
         if self.network:
             return part
@@ -128,7 +129,7 @@ class TypedVertices(LearningTask):
         return block
 
     def find_target(self, file: PlanFile) -> str | None:
-        """Choose the target type of an open plan, and return it. Raises the errors of `joined`."""
+        """Choose the target type of an open plan, and return it. Errors: see `joined`."""
         labelled = []
         for k, name in enumerate(self.types.names):
             labelled += [name] * any(file.has(f"vertex_data/{key}_of_{k}") for key in LABELS)
@@ -136,7 +137,10 @@ class TypedVertices(LearningTask):
         return self.target
 
     def _choose(self, labelled: list[str], plan: str) -> None:
-        """Choose the target type."""
+        """Set `target`: the option's type, or the only type in `labelled`, the types with labels.
+
+        Raises InputError if this gives no type.
+        """
         types, target = self.types, self.options.target
         self.target = labelled[0] if target is None and len(labelled) == 1 else target
         if target is not None:
@@ -156,14 +160,17 @@ class TypedVertices(LearningTask):
         raise InputError(f"{plan}: {said}")
 
     def _describe(self, widths: Mapping[str, int], plan: str) -> TypesOfNetwork:
-        """Describe types with features of these widths for a network, and set `network`."""
+        """Return what a network needs to know of the types; set `network` and `learnt`.
+
+        `widths` has the width of each type's features, if the type has features.
+        """
         types, options, target = self.types, self.options, self.target
         assert target is not None
         if not widths:  # features are random
             widths = dict.fromkeys(types.names, options.random_features or DEFAULT_FEATURES)
         known = {name: widths.get(name, 1) for name in types.names}
         network = _as_saved(TypesOfNetwork(known, types.relations, target), options.init)
-        # the number of layers; as many as types if a user's model does not tell its number
+        # number of layers; a user's model does not say it, so the number of types stands for it
         depth = len(types.names) if is_own(options.model) else options.layers
         first = network.types_of_layers([1] * (depth + 1))[0]
         read = {*first.wanted, *(source for source, *_ in first.relations)}
@@ -181,10 +188,10 @@ class TypedVertices(LearningTask):
 def with_weights(
     convolution: Convolution, file: PlanFile, dims: Sequence[int], target: str | None
 ) -> Convolution:
-    """Return the convolution with the number of weights of a network for this plan with types.
+    """Return the convolution with `weights` set: the number of weights of a network for this plan.
 
     Parameters:
-        dims: Widths d_0..d_L.
+        dims: Widths d_0..d_L of the network.
 
     Raises:
         InputError: See `TypedVertices.joined`.
@@ -204,7 +211,10 @@ def with_weights(
 
 
 def _as_saved(network: TypesOfNetwork, init: str | PathLike[str] | None) -> TypesOfNetwork:
-    """Return the saved weights' description if types and relations agree, with their order."""
+    """Return `network` with types and relations in the order of the saved weights `init`.
+
+    If the weights are of other types or relations, `network` is returned as it is.
+    """
     saved = read_description(init)[0] if init is not None else None
     if not saved or not isinstance(saved.get("types"), dict) or not saved["types"]:
         return network

@@ -1,4 +1,6 @@
-"""Checks that authors of transports and layouts inherit, or call on every rank. Needs pytest."""
+"""Tests for authors of new transports and layouts, to inherit or to call on every rank.
+
+They need pytest."""
 
 from plancc_runtime.testing.layouts import Layout, LayoutTests
 from plancc_runtime.testing.transports import TransportTests, check_transport

@@ -1,6 +1,6 @@
-"""Checks of every layout against the dense matrix, which the author of a layout inherits.
+"""Tests that compare a layout with the dense matrix; the tests of a new layout inherit them.
 
-All ranks draw the same rows from a seed, so that each rank knows the right results.
+All ranks draw the same dense rows from a seed, so that each rank can compute the right results.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from plancc_runtime.transport.local import run_ranks
 
 Float64Array = npt.NDArray[np.float64]
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}
-"""Largest error of a product, relative to its largest number, or to 1 if that is larger."""
+"""Largest error of a product, relative to the larger of 1 and the product's largest magnitude."""
 TIMEOUT = 180.0
-"""Most seconds for the ranks of one check."""
+"""Longest wait of a rank in a test, in seconds."""
 COUNTED = {
     **{"messages_sent": 0, "words_sent": 1, "messages_received": 3, "words_received": 4},
     **{"reductions": 6, "words_reduced": 7},
@@ -37,13 +37,14 @@ class Layout:
     """A layout of a matrix on some ranks.
 
     Attributes:
-        make: Function that makes a rank's share; collective.
-        dense (mapping of str to float64[n, n]): The dense matrix by the names of its values in
+        num_ranks: Number of ranks.
+        make: Collective function that returns a rank's graph in this layout.
+        dense (mapping of str to float64[n, n]): The dense matrix for each kind of values in
             `plancc.plan.layers.COEFFICIENTS`; rows and columns are vertices.
-        share: A rank's share of the gradients if several ranks compute the same loss, else 1.
-        options: `Resources` other than the default, by name.
-        width, columns: Shape of the weight that rows are multiplied by. Every rank of a grid that
-            splits columns must get at least one of each.
+        share: Factor of a rank's gradients: 1 / number of ranks that compute the same loss.
+        options: Fields of `Resources` that are not at their defaults, by name.
+        width, columns: Shape of the weight that rows are multiplied by. If a grid splits columns,
+            both must be at least the number of its process columns.
     """
 
     num_ranks: int
@@ -57,10 +58,15 @@ class Layout:
 
 
 class _Answer(NamedTuple):
-    """A rank's rows (vertices), its columns, its results, and its counters forward and backward.
+    """The results of one rank.
 
-    `weight`: the rank's share of the weight's gradient; zeros if the product has no weight.
-    `counted`: counters of the transport; `told`: counters that the graph predicts.
+    Attributes:
+        rows: Vertices of the rank's rows.
+        columns: Numbers of the rank's columns of the operand, and of the product with a weight.
+        product, adjoint: The rank's rows of the product, and of its gradient.
+        weight: The rank's share of the weight's gradient; zeros if the product has no weight.
+        counted: Counters of the transport, forward and backward.
+        told: Counters that the graph predicts, forward and backward.
     """
 
     rows: npt.NDArray[np.int32]
@@ -73,15 +79,15 @@ class _Answer(NamedTuple):
 
 
 class LayoutTests:
-    """Tests that every layout must pass; `layout` is a fixture of the subclass.
+    """Tests that every layout must pass. A subclass defines the fixture `layout`.
 
-    If the fixture has the scope of a class, results that several tests read are computed once.
+    If the fixture's scope is "class", results that several tests need are computed once.
     """
 
     @pytest.fixture(scope="class")
     @classmethod
     def layout(cls) -> Layout:
-        """The layout that is checked."""
+        """Return the layout to test."""
         raise NotImplementedError("give a fixture `layout`")
 
     @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
@@ -109,7 +115,7 @@ class LayoutTests:
         _close(np.sum([answer.weight for answer in answers], axis=0), of_weight, of_weight)
 
     def test_the_adjoint_is_the_transpose(self, layout: Layout) -> None:
-        """<A h, g> = <h, A^T g>, every row and column once."""
+        """Check that <A h, g> = <h, A^T g>; entries that several ranks have count once."""
         h, _, g = _operands(layout)
         sums, seen = np.zeros(2), np.zeros(h.shape, np.bool_)
         for answer in _answers(layout, next(iter(layout.dense))):
@@ -135,7 +141,7 @@ class LayoutTests:
 def _operands(
     layout: Layout, how: str = "product"
 ) -> tuple[Float64Array, Float64Array, Float64Array]:
-    """Return H, a weight, and the gradient of the result."""
+    """Return dense rows H, a weight, and the gradient of the product's result."""
     n = len(next(iter(layout.dense.values())))
     random = np.random.default_rng(n)
     h, g = random.standard_normal((2, n, layout.width))
@@ -144,7 +150,7 @@ def _operands(
 
 
 def _steps(layout: Layout, name: str, how: str) -> list[LayerStep]:
-    """Return the steps that `LayerGraph` documents for a method."""
+    """Return the layer steps that the method `how` of `LayerGraph` carries out."""
     if how == "product":
         return [Aggregate(layout.width, name)]
     linear = Linear(layout.width, layout.columns)
@@ -160,7 +166,7 @@ def _answers(
     dtype: torch.dtype = torch.float64,
     overlap: bool = True,
 ) -> list[_Answer]:
-    """Return the answers of all ranks at the second product, so that exchanges are played again."""
+    """Return all ranks' results of the second of two products, which reuses the exchanges."""
     asked = (name, how, dtype, overlap)
     if asked in layout._known:
         return layout._known[asked]

@@ -1,4 +1,4 @@
-"""Checks of transports, which an author of a transport inherits, or calls on every rank.
+"""Checks of transports; the tests of a new transport inherit them, or call them on every rank.
 
 All ranks draw the same messages from a seed, so that each rank knows what it must receive.
 """
@@ -31,14 +31,14 @@ def check_transport(transport: Transport, device: str = "cpu") -> None:
 
 
 def empty(words: int, kind: Any, device: str = "cpu") -> Any:
-    """Return a tensor, or an array if the dtype is numpy's."""
+    """Return a buffer of zeros: a tensor, or an array if the dtype `kind` is numpy's."""
     if isinstance(kind, torch.dtype):
         return torch.zeros(words, dtype=kind, device=device)
     return np.zeros(words, kind)
 
 
 def content(words: int, *key: int) -> npt.NDArray[np.int64]:
-    """Return small integers, which all dtypes hold exactly."""
+    """Return random integers in -100..99, which all dtypes represent exactly: int64[words]."""
     return np.random.default_rng(key).integers(-100, 100, words)
 
 
@@ -55,7 +55,10 @@ def check_exchanges(
     make: Callable[..., Channel] | None = None,
     device: str = "cpu",
 ) -> None:
-    """Check several exchanges under way at once, several rounds each, in every way to wait."""
+    """Check several exchanges in flight at once, over several rounds.
+
+    In half of them the ranks call `arrivals`, and in the other half only `finish`.
+    """
     make, rank, size = make or transport.exchange, transport.rank, transport.size
     random = np.random.default_rng(seed)
     cases = []
@@ -105,7 +108,7 @@ def check_exchanges(
 def check_reductions(
     transport: Transport, lengths: tuple[int, ...] = (0, 1, 1000), device: str = "cpu"
 ) -> None:
-    """Check sums and maxima of arrays and tensors, and the counters of reductions."""
+    """Check sums and maxima over ranks of arrays and tensors, and the counters of reductions."""
     rank, size = transport.rank, transport.size
     for dtype in (np.float32, np.float64, np.int64, np.int8):
         for words in lengths:
@@ -125,7 +128,7 @@ def check_reductions(
 
 
 def check_small_talk(transport: Transport) -> None:
-    """Check numbers, objects and errors that the ranks tell each other."""
+    """Check methods that exchange small values: numbers, objects, names of nodes, and errors."""
     rank, size = transport.rank, transport.size
     arrived = transport.alltoall(np.array([100 * rank + k for k in range(size)]))
     assert arrived.tolist() == [100 * k + rank for k in range(size)]
@@ -191,7 +194,7 @@ def check_groups(transport: Transport, device: str = "cpu") -> None:
 
 
 def check_pieces(transport: Transport, device: str = "cpu") -> None:
-    """Check messages that are longer than the transport sends at once."""
+    """Check buffers that are longer than a message may be, with a small `max_words`."""
     transport.max_words, usual = 3, transport.max_words
     check_exchanges(transport, 2, device=device)
     check_reductions(transport, (0, 1, 10), device)
@@ -199,10 +202,10 @@ def check_pieces(transport: Transport, device: str = "cpu") -> None:
 
 
 class TransportTests:
-    """Tests of a transport: inherit them, and give a method `run` that starts ranks."""
+    """Tests of a transport. A subclass defines the method `run`, which starts ranks."""
 
     def run(self, ranks: int, work: Callable[[Transport], None]) -> None:
-        """Call ``work(transport)`` on this number of ranks; raise an exception of any rank."""
+        """Call ``work(transport)`` on this number of ranks; raise the exception of a rank."""
         raise NotImplementedError
 
     @pytest.mark.parametrize("ranks", [1, 2, 3])

@@ -1,41 +1,43 @@
 """The interface of all transports, channels and groups.
 
-A *buffer* is a C-contiguous numpy array or tensor; it belongs to the caller, who leaves it alone
-while a round is under way. A channel is made once for its buffers and plays any number of rounds:
+A *buffer* is a C-contiguous numpy array or tensor that the caller has made. A send buffer must not
+change between `send` and `finish`. A receive buffer must not be used between `start` and its
+arrival. A channel is made once for its buffers, and is used for any number of rounds:
 
     channel = transport.exchange(sends, receives)     lists of (peer, buffer); nothing moves yet
     channel.start()                                   begins a round: posts its receives
-    channel.send(k)                                   packs sends[k]; never blocks; any order
+    channel.send(k)                                   starts sending sends[k]; in any order
     ...                                               compute
     for k in channel.arrivals(): ...                  receives[k] is complete (order of arrival)
     channel.finish()                                  ends the round; the send buffers are free
 
-Every send of a round is handed over before the first call of `arrivals`: transports that move all
-messages of a round in one group (NCCL) launch it with the last send. If the order of arrival does
-not matter, call `finish` alone.
+`send` never blocks. It must be called for every send of a round before the first call of
+`arrivals`, because a transport may launch all messages of a round at the last send (NCCL). If the
+order of arrival does not matter, `arrivals` need not be called.
 
 A *group* is made once by all of its members (`Transport.subgroup`), and used any number of times.
 All methods of a group are collective: its members call the same methods in the same order. Buffers
-are contiguous. Where an operation says so, all members' buffers have the same size. A method
-`start_...` begins an operation, and `wait` ends it. A member may have several operations under
-way, and ends them in the order in which it began them. Two ranks with several groups in common, or
-with messages of an exchange under way, begin all of this common work in the same order.
+are contiguous. Buffers that are copied to each other, or added, have the same size. A method
+`start_...` begins an operation, and `wait` ends it. A member may have several operations in flight,
+and must end them in the order in which it began them. If two ranks have several groups in common,
+or have messages of an exchange in flight, both must begin all of this work in the same order.
 
-A group counts in `Transport.traffic` the words that must arrive, however the library routes them.
-With g members:
+A group counts in `Transport.traffic` the words that must arrive, whichever way the library sends
+them. With g members:
 
     broadcast(m words)        the root sends m words to each of the g - 1 other members
     reduce_sum                every other member sends m words to the root
     allgather                 every member sends its own words to each other member
-    reduce_scatter_sum        every member receives its own words from each other member
+    reduce_scatter_sum        every member receives the words of its own piece from each other
+                              member
     alltoall                  counts like an exchange of messages
     allreduce_sum(m words)    one reduction of m words at every member (as in `Transport`)
 
 A message is one buffer from one rank to another; a buffer of more than `Transport.max_words` words
-is several messages. Empty buffers do not count. No message travels from a member to itself.
+is several messages. Empty buffers do not count. No message goes from a member to itself.
 
-No wait lasts for ever: after `Transport.timeout` seconds a rank names the ranks that it still waits
-for, and the job ends (see `transport.watchdog`).
+Every wait has a limit: after `Transport.timeout` seconds a rank prints the ranks that it still
+waits for, and the job ends (see `transport.watchdog`).
 """
 
 from __future__ import annotations
@@ -75,11 +77,11 @@ MAX_WORDS_PER_MESSAGE = 2**31 - 1  # counts of MPI and NCCL are C ints
 
 
 class TransportError(PlanccError):
-    """A rank did not answer in time, or is gone."""
+    """Error: a rank did not answer in time, or has ended."""
 
 
 class Channel(ABC):
-    """Rounds of messages over fixed buffers (see the module's docstring)."""
+    """Fixed buffers that are sent and received in rounds (see the module's docstring)."""
 
     @abstractmethod
     def start(self) -> None:
@@ -91,7 +93,7 @@ class Channel(ABC):
 
     @abstractmethod
     def arrivals(self) -> Iterator[int]:
-        """Yield the number of every receive as soon as the receive is complete."""
+        """Yield the number of every receive, each as soon as the receive is complete."""
 
     @abstractmethod
     def finish(self) -> None:
@@ -99,7 +101,7 @@ class Channel(ABC):
 
 
 class Pending:
-    """An operation under way. `wait` ends it; a second call of `wait` does nothing."""
+    """An operation in flight. `wait` ends it; a second call of `wait` does nothing."""
 
     def __init__(self, finish: Callable[[], None] | None = None) -> None:
         self._finish = finish
@@ -114,11 +116,12 @@ class Pending:
 class Group(ABC):
     """Some ranks of a transport.
 
-    A member raises ValueError, without the other members, if a buffer is not contiguous, if the
-    number of buffers is not the number of members, and if the root is no member's place.
+    A method raises ValueError, on one member alone, if a buffer is not contiguous, if the number of
+    buffers is not the number of members, or if there is no member `root`.
 
-    The methods with an underscore get flat buffers and count nothing. They are called only if the
-    member sends or receives words; some of several buffers may be empty.
+    Subclasses define the methods with an underscore. These get flat buffers, and need not count
+    traffic. They are called only if this member sends or receives words; single buffers may be
+    empty.
 
     Attributes:
         ranks: The members' ranks in the transport, ascending and distinct.
@@ -140,7 +143,10 @@ class Group(ABC):
         return self._broadcast(data, root) if self._counted(sends, receives) else Pending()
 
     def start_reduce_sum(self, buffer: Buffer, root: int) -> Pending:
-        """Replace the root's `buffer` by the sum over the members; the others become undefined."""
+        """Replace the root's `buffer` by the sum over the members.
+
+        The content of the other members' buffers is undefined afterwards.
+        """
         [data] = self._checked([buffer], 1, root)
         from_others = [(k, data) for k in self._others()]
         sends, receives = ([], from_others) if self.rank == root else ([(root, data)], [])
@@ -165,16 +171,16 @@ class Group(ABC):
     def reduce_scatter_sum(self, pieces: Sequence[Buffer]) -> None:
         """Replace ``pieces[k]`` of member k by the sum over all members' ``pieces[k]``.
 
-        The other pieces become undefined.
+        The content of the other pieces is undefined afterwards.
         """
         data, others = self._checked(pieces, self.size), self._others()
         if self._counted([(k, data[k]) for k in others], [(k, data[self.rank]) for k in others]):
             self._reduce_scatter_sum(data)
 
     def start_alltoall(self, sends: Sequence[Buffer], receives: Sequence[Buffer]) -> Pending:
-        """Copy ``sends[k]`` of this member to ``receives[this member]`` of member k.
+        """Copy ``sends[k]`` of this member to ``receives[this member]`` of member k, for every k.
 
-        This member copies its piece for itself.
+        The copy from this member to itself is no message.
         """
         out, back = self._checked(sends, self.size), self._checked(receives, self.size)
         if len(out[self.rank]) != len(back[self.rank]):
@@ -218,11 +224,11 @@ class Group(ABC):
         return [k for k in range(self.size) if k != self.rank]
 
     def _others_to_join(self) -> str:
-        """Text: the ranks that a member waits for in an operation of all members."""
+        """Return the phrase that names the ranks that a member waits for in a collective call."""
         return f"{name_ranks(self.ranks[k] for k in self._others())} to join a collective call"
 
     def _checked(self, buffers: Sequence[Buffer], number: int, root: int = 0) -> list[Buffer]:
-        """Return the flat buffers; ValueError if the number of buffers or the root is wrong."""
+        """Return the flat buffers; raise ValueError if their number or the root is wrong."""
         if len(buffers) != number or not 0 <= root < self.size:
             raise ValueError(
                 f"{len(buffers)} buffers and root {root} for a group of {self.size} members"
@@ -230,7 +236,7 @@ class Group(ABC):
         return [flat(buffer) for buffer in buffers]
 
     def _counted(self, sends: Addressed, receives: Addressed) -> bool:
-        """Count the messages of this member. Return whether there are any."""
+        """Add the messages of this member to the traffic. Return whether it has any message."""
         traffic = traffic_of(sends, receives, self.transport.max_words)
         self.transport.traffic.add(traffic)
         return traffic.messages_sent + traffic.messages_received > 0
@@ -240,14 +246,15 @@ class Transport(ABC):
     """A group of ranks that can exchange buffers, reduce arrays and agree on errors.
 
     Attributes:
-        rank, size: Number of this rank, and number of all ranks.
+        rank, size: This rank's number, and the number of ranks.
         traffic: Counters of messages. A round counts its messages when it starts.
         timeout: Longest wait in seconds; infinity for no limit.
-        max_words: Longest message in words; a longer buffer travels as several messages.
-        say: Function that prints the last sentence of a rank that ends the job.
-        thread: This rank's number in its process; None if the process has only this rank.
+        max_words: Longest message in words; a longer buffer is sent as several messages.
+        say: Function that prints the last sentence of a rank before it ends the job.
+        thread: This rank's number, if ranks are threads of one process; else None.
         agreed_error: The last error that `agree` raised on all ranks.
-        far: Whether each rank is on another node, for `traffic`; None if the nodes are unknown.
+        far: For every rank, whether it is on another node than this rank; `traffic` counts by it.
+            None if the nodes are unknown.
     """
 
     rank: int
@@ -268,20 +275,20 @@ class Transport(ABC):
 
     @property
     def numbers(self) -> Sequence[int]:
-        """The ranks' numbers in the whole job, which the user knows."""
+        """The ranks' numbers in the whole job; errors name ranks by these numbers."""
         return range(self.size)
 
     @abstractmethod
     def exchange(self, sends: Addressed, receives: Addressed) -> Channel:
         """Return a channel for these (peer, buffer) pairs. Not collective, and nothing moves yet.
 
-        The rounds of the channel are collective among the ranks that exchange: every send needs a
-        receive of the same size. Several messages between the same two ranks arrive in the order
-        of the sender's `sends`, which is the order of the receiver's `receives`.
+        A round of the channel is collective among the ranks that exchange. Every send needs a
+        receive of the same size. If rank a sends several buffers to rank b, the k-th of them in
+        `sends` of rank a is received by the k-th from rank a in `receives` of rank b.
         """
 
     def swap(self, sends: Addressed, receives: Addressed) -> None:
-        """Play one round of a channel for these buffers. Collective."""
+        """Send and receive these buffers once. Collective."""
         channel = self.exchange(sends, receives)
         channel.start()
         for k in range(len(sends)):
@@ -290,10 +297,10 @@ class Transport(ABC):
 
     @abstractmethod
     def subgroup(self, ranks: Sequence[int]) -> Group:
-        """Return this rank's group of ranks, for collectives of the group. Collective: *all* ranks.
+        """Return a group that consists of the given ranks. Collective over *all* ranks.
 
-        All ranks call this method equally often, each with the ranks of its own group. The groups
-        of one call are disjoint. A transport without native collectives returns a
+        Every rank of the transport calls this method, each with the ranks of its own group. The
+        groups of one call are disjoint. A transport without collectives of its library returns a
         `group.MessageGroup`.
 
         Parameters:
@@ -312,7 +319,7 @@ class Transport(ABC):
         """Replace `array` on every rank by the maximum over all ranks. Collective; not counted."""
 
     def largest(self, *numbers: int) -> list[int]:
-        """Return the maximum of every number over all ranks. Collective; not counted."""
+        """Return, for every number, the maximum over all ranks. Collective; not counted."""
         found = np.array(numbers, np.int64)
         self.allreduce_max(found)
         return list(found.tolist())
@@ -323,7 +330,7 @@ class Transport(ABC):
 
     @abstractmethod
     def alltoall(self, array: np.ndarray) -> np.ndarray:
-        """Send ``array[k]`` to rank k. Return an array of what every rank sent here. Collective."""
+        """Send ``array[k]`` to rank k. Return an array whose entry k came from rank k. Collective."""
 
     @abstractmethod
     def gather_bytes(self, data: bytes) -> list[bytes]:
@@ -334,7 +341,7 @@ class Transport(ABC):
 
         Parameters:
             value (plain value, array of numbers, or a list, tuple or dict of such): A value that
-                `values.packed` accepts. Its layout is fixed, so that no rank executes anything that
+                `values.packed` accepts. Nothing is pickled, so that no rank executes code that
                 another rank sends.
         """
         return [unpacked(each) for each in self.gather_bytes(packed(value))]
@@ -344,14 +351,14 @@ class Transport(ABC):
         return Clock()
 
     def cores_per_rank(self) -> int:
-        """Return the cores this rank may use if the ranks of its machine share all. Collective."""
-        # a launcher may bind every rank to its own cores, or no rank: the union of cores says which
+        """Return this rank's equal share, in cores, of the cores of its machine. Collective."""
+        # a launcher may bind every rank to its own cores, or bind no rank: so the union is taken
         here, own = platform.node(), usable_cores()
         node = [cores for host, cores in self.gather((here, sorted(own))) if host == here]
         return max(1, min(len(set().union(*node)) // len(node), len(own)))
 
     def ranks_here(self) -> int:
-        """Return the number of ranks on this machine, with this rank. Collective."""
+        """Return the number of ranks on this machine, this rank included. Collective."""
         here = platform.node()
         return self.gather(here).count(here)
 
@@ -360,24 +367,24 @@ class Transport(ABC):
         return self.gather(platform.node())
 
     def close(self) -> None:  # noqa: B027  most have nothing to do
-        """Say that this rank's work is done. Collective.
+        """Declare that this rank's work is done. Collective.
 
-        A job calls nothing else of the transport afterwards. From here on the ranks wait at most
+        No other method of the transport may be called afterwards. The ranks then wait at most
         `timeout` seconds for the other ranks to end.
         """
 
     @abstractmethod
     def abort(self, code: int) -> None:
-        """End all ranks now: the last resort when only one rank knows of a fault."""
+        """End all ranks now with exit status `code`; for a fault that only one rank knows of."""
 
     def agree(self, error: PlanccError | None) -> None:
         """Raise an error on all ranks if any rank passes an error. Collective.
 
-        The ranks reduce one bit. Only if the bit is set, they tell each other their errors, and all
-        raise the same sentence, which names the ranks at fault.
+        The ranks first reduce one bit. Only if the bit is set, they exchange their errors. All
+        ranks then raise an error with the same sentence, which names the ranks at fault.
 
         Raises:
-            PlanccError: An error of the class that the first rank at fault passed.
+            PlanccError: The error's class is that of the error on the first rank at fault.
         """
         failed = np.array([error is not None], np.int8)
         self.allreduce_max(failed)
@@ -403,16 +410,16 @@ class Transport(ABC):
         raise self.agreed_error
 
     def all_equal(self, value: bytes) -> bool:
-        """Return whether all ranks pass the same `value`; all return the same. Collective."""
+        """Return on all ranks whether all ranks pass the same `value`. Collective."""
         digest = np.frombuffer(hashlib.sha256(value).digest(), np.int32).astype(np.int64)
         both = np.concatenate([digest, -digest])  # the maximum, and minus the minimum
         self.allreduce_max(both)
         return not (both[: len(digest)] + both[len(digest) :]).any()
 
     def ranks_by_value(self, value: str) -> dict[str, list[int]]:
-        """Return the ranks that pass each `value`; one entry if all pass the same. Collective.
+        """Return every value that a rank passes, with the ranks that pass it. Collective.
 
-        The ranks compare digests. Only if the digests differ, the ranks tell each other the values.
+        The ranks first compare digests. Only if the digests differ, they exchange the values.
         """
         if self.all_equal(value.encode(errors="backslashreplace")):
             return {value: list(self.numbers)}
@@ -448,11 +455,11 @@ class Transport(ABC):
 
     @contextmanager
     def agreement(self) -> Iterator[None]:
-        """A block in which one rank may fail; `agree` raises its error at the end. Collective.
+        """Context manager: if its statements raise an error on any rank, all ranks raise an error.
 
-        The block must not call anything collective. Lack of memory counts as an error. Any other
-        exception that is no `PlanccError` is a defect and passes at once; the caller then ends the
-        job with `abort`.
+        At the end, all ranks call `agree`. Collective; the statements themselves must not call
+        anything collective. Lack of memory counts as an error. Any other exception that is no
+        `PlanccError` is a defect and is raised at once; the caller then ends the job with `abort`.
         """
         error: PlanccError | None = None
         try:
@@ -467,7 +474,7 @@ class Transport(ABC):
 
 
 def _option_text(value: Any) -> str:
-    """Return the value of an option as text, for comparison and for messages."""
+    """Return the value of an option as a string, for comparison and for messages."""
     if value is None:
         return "not given"
     if isinstance(value, tuple):
@@ -478,7 +485,7 @@ def _option_text(value: Any) -> str:
 
 
 def _error_class(name: str) -> type[PlanccError]:
-    """Return the error class of that name; `PlanccError` if this rank does not know the name."""
+    """Return the error class with this name; `PlanccError` if this rank has no such class."""
     known = [PlanccError]
     for kind in known:
         known += kind.__subclasses__()
@@ -493,7 +500,7 @@ def is_lack_of_memory(error: BaseException) -> bool:
 
 
 def say(sentence: str) -> None:
-    """Write lines to stderr in one call: the lines of torchrun's ranks would mingle otherwise."""
+    """Write lines to stderr in one call, so that lines of torchrun's ranks do not mix."""
     lines = [message(line) for line in sentence.splitlines()]
     sys.stderr.write("\n".join(lines) + "\n")
     sys.stderr.flush()

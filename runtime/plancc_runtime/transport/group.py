@@ -1,4 +1,4 @@
-"""Groups of ranks: collectives made of messages, and a group that serves as a transport."""
+"""Groups of ranks: collectives that consist of messages, and a transport over a group."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from plancc_runtime.transport.messages import Addressed, Buffer, Traffic, flat, 
 
 
 class MessageGroup(Group):
-    """Collectives made of messages, for transports without native collectives.
+    """A group whose collectives consist of messages.
 
-    Sums are made in the order of the members: the same inputs give the same bits.
+    It serves transports whose library has no collectives of groups. Members' numbers are added in
+    the order of the members, so that the same inputs give the same bits.
     """
 
     def _broadcast(self, data: Buffer, root: int) -> Pending:
@@ -73,7 +74,7 @@ class MessageGroup(Group):
         return Pending(exchange.finish)
 
     def _put_sum(self, own: Buffer, others: Sequence[Buffer]) -> None:
-        """Put the sum of the other members' buffers and `own` into `own`, in order of members."""
+        """Set `own` to the sum of all members' buffers, added in the order of the members."""
         parts = [*others[: self.rank], own, *others[self.rank :]]
         total = parts[0] + 0
         for part in parts[1:]:
@@ -82,9 +83,9 @@ class MessageGroup(Group):
 
 
 class LibraryGroup(MessageGroup):
-    """A group whose broadcasts and reductions a library makes, in its own order of summation.
+    """A group whose broadcasts and reductions are done by a library.
 
-    All other operations are made of messages.
+    The library chooses the order of summation. All other operations consist of messages.
     """
 
     def _broadcast(self, data: Buffer, root: int) -> Pending:
@@ -109,7 +110,10 @@ class LibraryGroup(MessageGroup):
 
     @abstractmethod
     def _waiting(self, what: Callable[[], str]) -> AbstractContextManager[None]:
-        """A block in which the library may wait; ``what()`` is the text of what it waits for."""
+        """Context manager for statements in which the library may wait.
+
+        ``what()`` returns the phrase that names what it waits for.
+        """
 
     @abstractmethod
     def _wait(self, requests: list[Any]) -> None:
@@ -122,12 +126,14 @@ class LibraryGroup(MessageGroup):
         what: Callable[[], str] | None = None,
         changed: bool = False,
     ) -> Pending:
-        """Start an operation on the messages of `data` in host memory. Return it as pending.
+        """Start an operation of the library on `data`, copied to host memory if necessary.
 
         Parameters:
-            start: Function of the words of a message that returns the library's request.
-            what: Text of what a member waits for; by default the other members.
-            changed: Whether the result goes back to the device where `data` lies.
+            start: Function that starts the operation on one message's words, and returns the
+                library's request.
+            what: Function that returns the phrase that names what a member waits for; by default
+                the other members.
+            changed: Whether the operation changes `data`, so that a device needs a copy back.
         """
         what, host = what or self._others_to_join, HostBuffers([(0, data)])
         host.fetch(0)
@@ -144,15 +150,16 @@ class LibraryGroup(MessageGroup):
         return Pending(finish)
 
     def _adds(self, data: Buffer) -> bool:
-        """Whether the library can add these numbers: most only move 16-bit numbers (see `host`)."""
+        """Return whether the library can add these numbers; 16-bit numbers can only be sent."""
         return bool(data.itemsize != 2)
 
 
 class GroupTransport(Transport):
-    """The members of a group as a transport, for layouts that know no groups.
+    """A transport whose ranks are the members of a group, for layouts that do not use groups.
 
     Ranks and peers are places among the members. Traffic, timeout and the longest message are the
-    values of the group's transport. Ranks outside the group take part in `cores_per_rank` only.
+    values of the group's transport. `cores_per_rank` is collective over all ranks of the group's
+    transport; all other methods only over the group.
     """
 
     def __init__(self, group: Group) -> None:
@@ -215,7 +222,7 @@ class GroupTransport(Transport):
 
 @contextmanager
 def uncounted(traffic: Traffic) -> Iterator[None]:
-    """A block whose messages `traffic` does not count."""
+    """Context manager: `traffic` does not count the messages of its statements."""
     before = vars(traffic).copy()
     try:
         yield

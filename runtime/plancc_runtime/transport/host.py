@@ -17,9 +17,10 @@ def on_device(buffer: Buffer) -> bool:
 
 
 def host_array(buffer: Buffer) -> np.ndarray:
-    """Return the array itself, or an array over the memory of a tensor on the CPU.
+    """Return the array itself, or an array that shares the memory of a tensor on the CPU.
 
-    numpy and MPI lack some 16-bit types. Such numbers appear as int16, which can only be moved.
+    numpy and MPI lack some 16-bit dtypes. Such numbers are viewed as int16, so that they can be
+    sent, but not added.
     """
     if isinstance(buffer, np.ndarray):
         return buffer.view(np.int16) if buffer.dtype == np.float16 else buffer
@@ -44,10 +45,10 @@ def host_memory(array: Buffer) -> Iterator[np.ndarray]:
 
 
 class HostBuffers:
-    """Host buffers of an exchange: the given buffers, or copies of buffers on a device.
+    """Buffers of an exchange in host memory: the given ones, or copies of buffers on a device.
 
     Attributes:
-        buffers: list of (peer, numpy array).
+        buffers (list of (peer, array)): Each buffer as a numpy array, with its peer.
     """
 
     def __init__(self, buffers: Addressed) -> None:
@@ -63,13 +64,13 @@ class HostBuffers:
             self.buffers.append((peer, host_array(buffer)))
 
     def fetch(self, number: int) -> None:
-        """Copy buffer `number` from its device, if it lies on one."""
+        """Copy buffer `number` from its device to the host, if it is on a device."""
         if number in self._copies:
             device, host = self._copies[number]
             host.copy_(device)
 
     def store(self, number: int) -> None:
-        """Copy buffer `number` to its device, if it lies on one."""
+        """Copy buffer `number` from the host to its device, if it is on a device."""
         if number in self._copies:
             device, host = self._copies[number]
             device.copy_(host)

@@ -1,7 +1,7 @@
 """Ranks as threads of this process, without launcher or library; messages are copies in memory.
 
-Nothing here ends the process: `run_ranks` raises the error of a rank, after the other ranks have
-left their waits.
+An error of a rank does not end the process: `run_ranks` raises it after the other ranks have
+stopped waiting.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from plancc_runtime.transport.messages import (
     unfinished,
 )
 
-GRACE = 5.0  # seconds in which the other ranks may end their work after one rank has failed
+GRACE = 5.0  # seconds that the other ranks have to end their work after one rank has failed
 
 T = TypeVar("T")
 E = TypeVar("E", bound="LocalTransport")
@@ -42,20 +42,20 @@ def run_ranks(
 ) -> list[T]:
     """Call ``work(transport)`` for every rank, each in a separate thread.
 
-    `work` itself must make torch's settings of a thread (`torch.set_num_threads`,
-    `torch.no_grad`).
+    Settings of torch that belong to a thread (`torch.set_num_threads`, `torch.no_grad`) must be
+    made in `work`.
 
     Parameters:
-        work: Collective function, the same on all ranks.
-        timeout: Longest wait in seconds; None or 0: no limit.
+        work: Collective function.
+        timeout: Longest wait in seconds; None or 0 for no limit.
 
     Returns:
         The results of the ranks, in the order of the ranks.
 
     Raises:
         TransportError: If a wait outlasted the timeout; the error says what each rank waits for.
-        PlanccError: The error that all ranks agreed on, or the first error of one rank, with the
-            rank's number.
+        PlanccError: The error that all ranks raised together, or the first error that one rank
+            raised alone; the latter begins with the rank's number.
         BaseException: Any other error of a rank or of the caller (KeyboardInterrupt), with a note
             that names the rank. A rank may still be computing then, so the caller should end the
             process.
@@ -65,7 +65,10 @@ def run_ranks(
 
 
 def run_threads(group: Threads, end: Callable[[int], E], work: Callable[[E], T]) -> list[T]:
-    """Do what `run_ranks` does with transports ``end(rank)``, each made in its rank's thread."""
+    """Do what `run_ranks` does, with the transport ``end(rank)`` for each rank.
+
+    `end` is called in the rank's thread.
+    """
     import torch
 
     results: list[Any] = [None] * group.size
@@ -73,8 +76,8 @@ def run_threads(group: Threads, end: Callable[[int], E], work: Callable[[E], T])
     def be(rank: int) -> None:
         transport = end(rank)
         try:
-            # otherwise one thread per device would run the backward passes of all ranks, and these
-            # passes wait for each other
+            # otherwise torch would run the backward passes of all ranks in one thread per device,
+            # where they would wait for each other for ever
             torch.autograd.set_multithreading_enabled(False)
             results[rank] = work(transport)
         except BaseException as error:
@@ -106,8 +109,8 @@ def run_threads(group: Threads, end: Callable[[int], E], work: Callable[[E], T])
 class LocalTransport(Transport):
     """The transport of one rank of `run_ranks`.
 
-    All-reduces sum in the order of the ranks: the same inputs give the same bits. The values that
-    `gather_bytes` returns are shared by all ranks.
+    All-reduces add in the order of the ranks, so that the same inputs give the same bits. All ranks
+    share the objects that `gather_bytes` returns.
     """
 
     def __init__(self, group: Threads, rank: int, timeout: float | None) -> None:
@@ -154,10 +157,12 @@ class LocalTransport(Transport):
         raise SystemExit(code)
 
     def wait(self, done: Callable[[], bool], what: Callable[[], str]) -> None:
-        """Wait until ``done()``; ``what()`` is the text of the wait. The caller holds the lock.
+        """Wait until ``done()`` is true. The caller holds the lock.
+
+        ``what()`` returns the phrase that names what the rank waits for.
 
         Raises:
-            TransportError: If the timeout is over, or another rank has failed.
+            TransportError: If the wait lasts longer than the timeout, or another rank has failed.
         """
         group, deadline = self._group, time.monotonic() + self.timeout
         group.waiting[self.rank] = what
@@ -172,7 +177,7 @@ class LocalTransport(Transport):
             del group.waiting[self.rank]
 
     def _meet(self, value: Any) -> list[Any]:
-        """Return all ranks' values once all ranks have called."""
+        """Wait until all ranks have called this method. Return the values of all ranks."""
         group, everyone = self._group, set(range(self.size))
         with group.lock:
             meeting = group.meeting
@@ -188,7 +193,7 @@ class LocalTransport(Transport):
 
 
 class Threads:
-    """State that the ranks of a process share under one lock."""
+    """State that all ranks of a process share, under one lock."""
 
     def __init__(self, size: int) -> None:
         self.size = self.running = size
@@ -202,12 +207,15 @@ class Threads:
         self._failed: int | None = None
 
     def wake(self, ranks: Iterable[int]) -> None:
-        """Let these ranks check again what they wait for; the caller holds the lock."""
+        """Wake these ranks, so that they check what they wait for. The caller holds the lock."""
         for rank in ranks:
             self.conditions[rank].notify()
 
     def fail(self, error: BaseException, rank: int | None) -> None:
-        """End all ranks after the first error; `rank` is the rank that raised it alone, or None."""
+        """Make all ranks end after the first error.
+
+        `rank` is the rank that raised the error alone; None if all ranks raised it.
+        """
         with self.lock:
             if self.error is not None:
                 return
@@ -224,7 +232,9 @@ class Threads:
             self._spread()
 
     def end_all(self, timeout: float) -> NoReturn:
-        """End all ranks after a timeout; name each rank's wait. The caller holds the lock."""
+        """Make all ranks end after a timeout; the error says what each rank waits for.
+
+        The caller holds the lock."""
         waiting = sorted(self.waiting.items())
         parts = [f"rank {rank}: {overdue(what(), timeout)}" for rank, what in waiting]
         self.error = TransportError("; ".join(parts))
@@ -232,7 +242,7 @@ class Threads:
         raise self.error
 
     def check(self) -> None:
-        """Raise if the ranks shall end; the caller holds the lock."""
+        """Raise TransportError if the ranks must end. The caller holds the lock."""
         if self.error is not None:
             who = "another rank" if self._failed is None else f"rank {self._failed}"
             raise TransportError(f"{who} has ended")
@@ -243,7 +253,7 @@ class Threads:
 
 
 class _Place(NamedTuple):
-    """Key of a message: its sender, its receiver and its tag, the same in every round."""
+    """Key of a message, the same in every round: sender, receiver and tag."""
 
     sender: int
     receiver: int
@@ -259,7 +269,7 @@ class _End(NamedTuple):
 
 
 class LocalChannel(Channel):
-    """A channel whose messages are copied by the later of sender and receiver."""
+    """A channel between threads. The thread that comes later, sender or receiver, copies."""
 
     def __init__(self, transport: LocalTransport, sends: Addressed, receives: Addressed) -> None:
         self._transport, self._group = transport, transport._group
@@ -311,7 +321,7 @@ class LocalChannel(Channel):
             )
 
     def _meet(self, mine: _End, place: _Place) -> _End | None:
-        """Return the other end of the message if it is there already, else leave this end."""
+        """Return the message's other end if it was left here; else leave this end for the other."""
         with self._group.lock:
             ends = self._group.ends[place]
             if ends and ends[0].outgoing != mine.outgoing:
@@ -320,7 +330,7 @@ class LocalChannel(Channel):
             return None
 
     def _copy(self, sent: _End, received: _End) -> None:
-        """Copy a message, and tell both of its ends."""
+        """Copy a message, and update the state of both ends."""
         received.piece.data.copy_(sent.piece.data)
         sender, receiver, k = sent.exchange, received.exchange, received.piece.number
         with self._group.lock:
@@ -336,7 +346,7 @@ class LocalChannel(Channel):
 
 
 def _tensor(buffer: Buffer) -> Any:
-    """Return a flat tensor over the memory of the buffer."""
+    """Return a flat tensor that shares the memory of the buffer."""
     import torch
 
     return torch.from_numpy(flat(buffer)) if isinstance(buffer, np.ndarray) else flat(buffer)

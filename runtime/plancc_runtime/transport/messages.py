@@ -1,4 +1,4 @@
-"""Buffers as messages, counters of traffic, and sentences about waits."""
+"""Splitting of buffers into messages, counters of traffic, and phrases that name waits."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Addressed = Sequence[tuple[int, Buffer]]  # buffers, each with the rank at its o
 class Traffic:
     """Counters of what one rank has sent and received; a word is one number of any dtype.
 
-    Reductions (`Transport.allreduce_sum`) are counted apart from the messages of exchanges. The
-    totals include messages and words between nodes; these are also counted apart if the nodes are
-    known (`Transport.far`).
+    Reductions (`Transport.allreduce_sum`) have separate counters and are not messages. The fields
+    `..._between` count sent messages and words that go to other nodes, if nodes are known
+    (`Transport.far`); the other fields count these too.
     """
 
     messages_sent: int = 0
@@ -34,7 +34,7 @@ class Traffic:
     words_between: int = 0
 
     def as_array(self) -> np.ndarray:
-        """Return the counters as int64[8] in the order of the fields, without `..._between`."""
+        """Return the counters without `..._between`, in the order of the fields: int64[8]."""
         names = [f.name for f in fields(self) if not f.name.endswith("_between")]
         return np.array([getattr(self, name) for name in names], np.int64)
 
@@ -53,9 +53,11 @@ class Traffic:
 def traffic_of(
     sends: Addressed, receives: Addressed, max_words: int, far: Sequence[bool] | None = None
 ) -> Traffic:
-    """Return the traffic of these buffers in messages of at most `max_words` words.
+    """Return the traffic of one exchange of these buffers.
 
-    `far`: whether each rank is on another node.
+    Parameters:
+        max_words: Longest message in words.
+        far: For every rank, whether it is on another node; None if the nodes are unknown.
     """
     totals = []
     for side in (sends, receives):
@@ -75,8 +77,10 @@ class MessagePiece(NamedTuple):
 
     Attributes:
         number: Place of the buffer in the list of sends or receives.
-        tag: Number of the piece among the pieces between the same two ranks, the same at both ends.
-        data: Buffer[words].
+        peer: The rank at the message's other end.
+        tag: Number of the piece among all pieces between the two ranks in this direction; the same
+            at both ends.
+        data (Buffer[words]): The words of the piece.
     """
 
     number: int
@@ -86,7 +90,7 @@ class MessagePiece(NamedTuple):
 
 
 def pieces(buffers: Addressed, max_words: int) -> list[list[MessagePiece]]:
-    """Return the flat messages of every buffer, at most `max_words` words each; none if empty."""
+    """Return every buffer's messages of at most `max_words` words; an empty buffer has none."""
     tags: Counter[int] = Counter()
     result = []
     for number, (peer, buffer) in enumerate(buffers):
@@ -98,14 +102,14 @@ def pieces(buffers: Addressed, max_words: int) -> list[list[MessagePiece]]:
 
 
 def split(data: Buffer, max_words: int) -> list[Buffer]:
-    """Return a flat buffer in pieces of at most `max_words` words; no piece if it is empty."""
+    """Return a flat buffer's pieces of at most `max_words` words; an empty buffer has none."""
     if len(data) <= max_words:
         return [data] if len(data) else []
     return [data[start : start + max_words] for start in range(0, len(data), max_words)]
 
 
 def flat(buffer: Buffer) -> Buffer:
-    """Return the buffer in one dimension, without copying; ValueError if it is not contiguous."""
+    """Return a view of the buffer with one axis; raise ValueError if it is not contiguous."""
     numpy = isinstance(buffer, np.ndarray)
     if not (buffer.flags.c_contiguous if numpy else buffer.is_contiguous()):
         raise ValueError("a buffer must be contiguous")
@@ -113,14 +117,17 @@ def flat(buffer: Buffer) -> Buffer:
 
 
 def name_ranks(ranks: Iterable[int]) -> str:
-    """Return "rank 3" or "ranks 1, 2, 5": ascending, each once, at most 8 of them."""
+    """Return a phrase such as "rank 3" or "ranks 1, 2, 5": ascending, at most 8 ranks."""
     ranks = sorted(set(ranks))
     shown = ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
     return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
 
 
 def unfinished(receiving: Iterable[int], sending: Iterable[int]) -> str:
-    """Return what an exchange waits for: "a message from rank 1 and rank 2 to accept a message"."""
+    """Return a phrase that names what an exchange waits for.
+
+    For instance "a message from rank 1 and rank 2 to accept a message".
+    """
     receiving, sending = set(receiving), set(sending)
     parts = []
     if receiving:
@@ -131,10 +138,10 @@ def unfinished(receiving: Iterable[int], sending: Iterable[int]) -> str:
 
 
 def another_rank() -> str:
-    """Return what a collective call of all ranks waits for."""
+    """Return the phrase that names what a collective call of all ranks waits for."""
     return "another rank to reach the collective call that this one is in"
 
 
 def overdue(what: str, timeout: float) -> str:
-    """Return the sentence of a rank whose wait outlasted the timeout."""
+    """Return the error of a rank that waited for `what` longer than the timeout."""
     return f"timeout of {timeout:g} s: still waiting for {what}"

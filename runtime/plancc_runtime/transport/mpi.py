@@ -1,11 +1,12 @@
-"""Buffers over MPI: persistent point-to-point requests of mpi4py (Open MPI, MPICH).
+"""The transport over MPI: persistent point-to-point requests of mpi4py (Open MPI, MPICH).
 
-Importing this module does not start MPI; constructing `MpiTransport` does. Buffers on a device
-travel through host memory.
+Importing this module does not start MPI; constructing `MpiTransport` does. Buffers on a device are
+sent and received through copies in host memory.
 
-Groups broadcast and reduce by MPI's collectives. Their other operations are plain messages, as in
-Open MPI's own nonblocking collectives. So pieces that lie apart need no packing. A reduce-scatter
-sends each piece to its owner alone, whereas Open MPI first reduces all pieces at one rank.
+Groups use MPI's collectives for broadcasts and reductions. Their other operations consist of
+messages, as in Open MPI's own nonblocking collectives. So pieces that are not next to each other
+in memory need no packing. In a reduce-scatter, each piece is sent only to its owner; Open MPI would
+first reduce all pieces on one rank.
 """
 
 from __future__ import annotations
@@ -38,14 +39,16 @@ from plancc_runtime.transport.messages import (
 )
 from plancc_runtime.transport.watchdog import Watchdog
 
-TESTS = 100  # tests for a complete round, before its messages are waited for one by one
+TESTS = 100  # number of tests for a complete round before the rank waits for single messages
 
 
 def load_mpi(watchdog: Watchdog | None = None) -> Any:
-    """Import mpi4py, and start MPI unless it runs; Python's end ends it. Collective if it starts.
+    """Import mpi4py, and start MPI if it is not running. Collective if MPI is started.
+
+    MPI ends when Python ends.
 
     Parameters:
-        watchdog: Watches the wait until all ranks have started MPI.
+        watchdog: Watchdog for the wait until all ranks have started MPI.
 
     Raises:
         BackendUnavailable: If mpi4py or an MPI library is missing.
@@ -55,7 +58,7 @@ def load_mpi(watchdog: Watchdog | None = None) -> Any:
 
         # autograd, the garbage collector and the watchdog may call MPI from threads of their own
         mpi4py.rc.thread_level = "multiple"
-        mpi4py.rc.initialize = False  # would hold Python's lock while it waits for other ranks
+        mpi4py.rc.initialize = False  # mpi4py would hold Python's lock while it waits for ranks
         from mpi4py import MPI
 
         if not MPI.Is_initialized():
@@ -77,7 +80,7 @@ def _start(mpi: Any, watchdog: Watchdog | None) -> None:
     if code != mpi.SUCCESS:
         raise RuntimeError(f"MPI does not start: error {code}")
     for comm in (mpi.COMM_WORLD, mpi.COMM_SELF):
-        comm.Set_errhandler(mpi.ERRORS_RETURN)  # as mpi4py does where it starts MPI
+        comm.Set_errhandler(mpi.ERRORS_RETURN)  # mpi4py does the same when it starts MPI
     atexit.register(_end, mpi, library)
 
 
@@ -91,15 +94,15 @@ def _end(mpi: Any, library: Any) -> None:
 
 
 class MpiTransport(Transport):
-    """The ranks that one mpirun (mpiexec, srun) started, or the ranks of `comm`. Collective.
+    """The transport of ranks that mpirun, mpiexec or srun started. Making it is collective.
 
     Parameters:
-        comm (mpi4py.MPI.Intracomm, optional): The ranks of the transport. It is duplicated, so that
-            no message can be mistaken for one of the user's.
-        timeout: Longest wait in seconds; None or 0: no limit.
+        comm (mpi4py.MPI.Intracomm, optional): Communicator of the transport's ranks; by default all
+            ranks. It is duplicated, so that messages cannot be confused with the user's messages.
+        timeout: Longest wait in seconds; None or 0 for no limit.
     """
 
-    closed: Watchdog | None = None  # the watchdog of a job whose work is done
+    closed: Watchdog | None = None  # watchdog of the job, once its work is done
 
     def __init__(self, comm: Any = None, timeout: float | None = TIMEOUT) -> None:
         self._mpi = load_mpi()
@@ -117,7 +120,7 @@ class MpiTransport(Transport):
         return _MpiGroup(self, ranks)
 
     def communicator(self, ranks: tuple[int, ...]) -> Any:
-        """Return the communicator of some ranks, with this rank. Collective among these ranks."""
+        """Return a communicator of some ranks, one of them this rank. Collective over these ranks."""
         if ranks not in self._comms:
             members = self._comm.group.Incl(ranks)
             with self._watchdog(lambda: f"{name_ranks(ranks)} to make a group"):
@@ -166,28 +169,31 @@ class MpiTransport(Transport):
         MpiTransport.closed = self._watchdog  # MPI ends with Python
 
     def abort(self, code: int) -> None:
-        time.sleep(0.2)  # mpirun kills at once, and would lose what was printed just now
+        time.sleep(0.2)  # mpirun kills at once, and would lose the latest output
         self._comm.Abort(code)
 
 
 def _wait(request: Any, requests: list[Any], late: set[int]) -> None:
     """Wait for all requests; `late` has the numbers of requests not known to be complete."""
-    # most often all requests are complete, or nearly; else the watchdog must know the late ranks
+    # most often all requests complete soon; else the watchdog must know which ranks are late
     if not any(request.Testall(requests) for _ in range(TESTS)):
         while late:
             late.difference_update(request.Waitsome(requests))
 
 
 def _unfinished(late: set[int], sources: list[int], targets: list[int]) -> str:
-    """Return what late requests wait for: receives from `sources`, then sends to `targets`."""
-    late, num = late.copy(), len(sources)  # the watchdog calls this while the wait goes on
+    """Return the phrase that names what the requests `late` wait for.
+
+    Requests are numbered: first the receives from `sources`, then the sends to `targets`.
+    """
+    late, num = late.copy(), len(sources)  # the watchdog calls this during the wait
     return unfinished(
         (sources[i] for i in late if i < num), (targets[i - num] for i in late if i >= num)
     )
 
 
 class _MpiGroup(LibraryGroup):
-    """Collectives and messages over a communicator of the members."""
+    """A group whose collectives and messages use a communicator of its members."""
 
     def __init__(self, transport: MpiTransport, ranks: Sequence[int]) -> None:
         super().__init__(transport, ranks)
@@ -239,7 +245,7 @@ class _MpiGroup(LibraryGroup):
 
 
 class _MpiChannel(Channel):
-    """A channel with one persistent, tagged request per piece: requests start in any order."""
+    """A channel with one persistent request per piece; tags let requests start in any order."""
 
     def __init__(self, transport: MpiTransport, sends: Addressed, receives: Addressed) -> None:
         self._mpi = mpi = transport._mpi

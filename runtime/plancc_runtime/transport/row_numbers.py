@@ -1,7 +1,8 @@
-"""Row numbers, and a bit per row, sent to the other end of every message.
+"""Sending of numbers, lists or bits for the rows of an exchange, from senders to receivers.
 
-Some functions work in *rounds*: a generator pauses while messages travel, and returns a result.
-Ranks may do other work in each pause. All ranks begin this work in the same order.
+Some functions work in *rounds*: they are generators that pause while messages are in flight, and
+return a result. A rank may do other work during a pause. All ranks must begin such work in the same
+order.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Rounds = Generator[None, None, T]
 
 
 def finished(rounds: Rounds[T]) -> T:
-    """Run the remaining rounds without a pause. Return the generator's result. Collective."""
+    """Run all remaining rounds without a pause. Return the generator's result. Collective."""
     while True:
         try:
             next(rounds)
@@ -32,7 +33,7 @@ def finished(rounds: Rounds[T]) -> T:
 
 
 def played(channel: Channel, sends: int) -> Rounds[None]:
-    """Play one round of a channel with `sends` messages to send. Collective."""
+    """Run one round of a channel that has `sends` buffers to send. Collective."""
     channel.start()
     for k in range(sends):
         channel.send(k)
@@ -43,11 +44,14 @@ def played(channel: Channel, sends: int) -> Rounds[None]:
 def swapped(
     pieces: Sequence[npt.NDArray[Any]], transport: Transport, in_bytes: bool = False
 ) -> list[npt.NDArray[Any]]:
-    """Send piece k to rank k. Return the pieces of all ranks for this rank, by rank. Collective.
+    """Send piece k to rank k. Return the pieces that all ranks sent to this rank, by rank.
+
+    Collective.
 
     Parameters:
-        pieces: Arrays of one dtype, and of one shape but for the first axis, on all ranks.
-        in_bytes: Whether the numbers travel as bytes, so that any dtype can travel.
+        pieces: One array for every rank. On all ranks the arrays have the same dtype, and the same
+            shape apart from the first axis.
+        in_bytes: Whether the numbers are sent as bytes, which allows any dtype.
     """
     comes = transport.alltoall(np.array([len(each) for each in pieces], np.int64))
     found = [np.empty((size, *pieces[0].shape[1:]), pieces[0].dtype) for size in comes]
@@ -76,7 +80,7 @@ def send_numbers(
 def sending_numbers(
     exchange: Exchange, values: npt.NDArray[Any], transport: Transport
 ) -> Rounds[npt.NDArray[Any]]:
-    """Do what `send_numbers` does, in one round."""
+    """Return what `send_numbers` returns, as a generator of one round."""
     received = np.empty((exchange.receive.volume, *values.shape[1:]), values.dtype)
     sends = exchange.send.split(values)
     yield from played(transport.exchange(sends, exchange.receive.split(received)), len(sends))
@@ -86,15 +90,17 @@ def sending_numbers(
 def send_lists(
     exchange: Exchange, ptr: Int64Array, numbers: npt.NDArray[Any], transport: Transport
 ) -> tuple[Int64Array, npt.NDArray[Any]]:
-    """Return the sender's list of every received row. Collective.
+    """Send a list of numbers for every sent row. Return the lists of the received rows.
+
+    Collective.
 
     Parameters:
         exchange, transport: See `send_numbers`.
-        ptr (int64[rows sent + 1]): The list of row k is ``numbers[ptr[k]:ptr[k + 1]]``.
+        ptr (int64[rows sent + 1]): The list of sent row k is ``numbers[ptr[k]:ptr[k + 1]]``.
         numbers: array[ptr[-1], ...].
 
     Returns:
-        ptr: int64[rows received + 1], numbers : array[ptr[-1], ...]
+        int64[rows received + 1], array[...]: The same two arrays for the received rows.
     """
     return finished(sending_lists(exchange, ptr, numbers, transport))
 
@@ -102,7 +108,7 @@ def send_lists(
 def sending_lists(
     exchange: Exchange, ptr: Int64Array, numbers: npt.NDArray[Any], transport: Transport
 ) -> Rounds[tuple[Int64Array, npt.NDArray[Any]]]:
-    """Do what `send_lists` does, in two rounds."""
+    """Return what `send_lists` returns, as a generator of two rounds."""
     sizes = yield from sending_numbers(exchange, np.diff(ptr).astype(np.int32), transport)
     arrived = offsets(sizes)
     received = np.empty((arrived[-1], *numbers.shape[1:]), numbers.dtype)
@@ -112,9 +118,9 @@ def sending_lists(
 
 
 class RowLists:
-    """Sends numbers for some of an exchange's rows, round after round.
+    """Sends one number for each of some rows of an exchange, any number of times.
 
-    A message is one word, the count of its numbers, and then two words for each number.
+    First each message's count of numbers is sent, then two words for each number: row and number.
 
     Parameters:
         exchange: The exchange of this rank.
@@ -132,8 +138,13 @@ class RowLists:
     def tell(self, rows: IntArray, numbers: IntArray) -> Rounds[tuple[IntArray, Int32Array]]:
         """Send `numbers` for `rows`. Return the received rows and their numbers. Collective.
 
-        `rows`: int[m], places among the rows that this rank sends; `numbers`: int[m], below 2^31.
-        The received rows are places among the rows that this rank receives.
+        Parameters:
+            rows (int[m]): Places among the rows that this rank sends in the exchange.
+            numbers (int[m]): A number below 2^31 for each row.
+
+        Returns:
+            int[k]: Places among the rows that this rank receives in the exchange.
+            int32[k]: The number for each of them.
         """
         order = np.argsort(rows, kind="stable")
         first, ends = self._exchange.send.row_ptr, self._exchange.receive.row_ptr
@@ -146,10 +157,10 @@ class RowLists:
 
 
 class RowBits:
-    """Sends a subset of an exchange's rows as bits, round after round.
+    """Sends subsets of an exchange's rows as bits, any number of times.
 
-    Every row has a bit. A word of 32 bits travels if one of its bits is set. A second word for
-    every 32 words says which of them travel; all second words travel.
+    Every row has a bit. A word of 32 bits is sent only if one of its bits is set. A summary word
+    for every 32 words says which of them are sent; all summary words are sent.
 
     Parameters:
         exchange: The exchange of this rank.
@@ -167,10 +178,13 @@ class RowBits:
         )
 
     def tell(self, rows: Int64Array) -> Rounds[Int64Array]:
-        """Send `rows`. Return the received rows that their senders sent, ascending. Collective.
+        """Send a subset of the sent rows. Return the subset of the received rows. Collective.
 
-        `rows`: int64[m], places among the rows that this rank sends, ascending.
-        The received rows are places among the rows that this rank receives.
+        Parameters:
+            rows (int64[m]): Places among the rows that this rank sends in the exchange, ascending.
+
+        Returns:
+            int64[k]: Places among the rows that this rank receives in the exchange, ascending.
         """
         if self._transport.size == 1:
             return rows
@@ -191,7 +205,10 @@ class RowBits:
 
 
 def _word_messages(exchange: Exchange) -> Exchange:
-    """Return the exchange of words of 32 rows; the last word of a message may have fewer rows."""
+    """Return the exchange of the words that hold a bit per row of `exchange`, 32 bits a word.
+
+    The last word of a message may have fewer bits.
+    """
     return Exchange(
         *(
             Side.of_rank(side.peer, offsets(-(-np.diff(side.row_ptr) // 32)))
@@ -202,7 +219,7 @@ def _word_messages(exchange: Exchange) -> Exchange:
 
 @njit(cache=True, nogil=True)
 def _packed(rows: Any, row_ptr: Any, word_ptr: Any) -> Any:
-    """Return places and values of the words with the bits of `rows`: int64[m], int32[m]."""
+    """Return the words in which bits of `rows` are set: places, int64[m], and values, int32[m]."""
     places = np.empty(len(rows), dtype=np.int64)
     words = np.empty(len(rows), dtype=np.int32)
     size, message = 0, 0

@@ -1,4 +1,4 @@
-"""The transport of one rank alone, without MPI and without messages."""
+"""The transport of a run with one rank: it needs no MPI, and sends no messages."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class SingleTransport(Transport):
         return MessageGroup(self, ranks)
 
     def allreduce_sum(self, array: Buffer) -> None:
-        """Leave the array: one rank's sum is its own array."""
+        """Leave the array unchanged: it is the sum over one rank."""
 
     def allreduce_max(self, array: Buffer) -> None:
-        """Leave the array: one rank's maximum is its own array."""
+        """Leave the array unchanged: it is the maximum over one rank."""
 
     def alltoall(self, array: np.ndarray) -> np.ndarray:
         return array.copy()

@@ -1,16 +1,16 @@
-"""Buffers over torch.distributed: gloo for host memory, NCCL for CUDA tensors.
+"""The transport over torch.distributed: gloo for host memory, NCCL for CUDA tensors.
 
-Importing this module imports torch, and joins nothing.
+Importing this module imports torch, but does not start torch.distributed.
 
-NCCL matches messages by order alone, and runs the messages of one group at once. So all ranks go
-through the messages of a round in one order, by distance from sender to receiver. Groups of
-messages end at the same distances on all ranks, so that a message is in the same group at both
-ends.
+NCCL matches messages only by their order, and runs the messages of one NCCL group at once. So all
+ranks launch the messages of a round in the same order: by distance from sender to receiver. The
+messages are cut into NCCL groups at the same distances on all ranks, so that a message is in the
+same group at both ends.
 
-Groups of ranks (`Transport.subgroup`) broadcast and reduce by the library's collectives. All other
-operations are made of messages, because gloo lacks pieces of several sizes. Work of groups on a
-device is queued in one stream in the order of the calls: several communicators of NCCL must not run
-at once.
+Groups of ranks (`Transport.subgroup`) use the library's collectives for broadcasts and reductions.
+All other operations consist of messages, because gloo's collectives need pieces of one size. On a
+device, operations of groups are queued in one stream in the order of the calls, because several
+communicators of NCCL must not run at once.
 """
 
 from __future__ import annotations
@@ -49,14 +49,15 @@ from plancc_runtime.transport.messages import (
 from plancc_runtime.transport.watchdog import GRACE, Watchdog
 
 BACKENDS = {"gloo": "gloo", "nccl": "cpu:gloo,cuda:nccl"}
-DISTANCES = 64  # distances from sender to receiver in one group of NCCL
-TAGS = 16  # pieces between the same two ranks in one group of NCCL
+DISTANCES = 64  # number of distances from sender to receiver in one NCCL group
+TAGS = 16  # most pieces between the same two ranks in one NCCL group
 
 
 def best_backend(ranks_here: int | None = None) -> str:
     """Return "nccl" if every rank of this machine has a separate CUDA device, else "gloo".
 
-    NCCL refuses two ranks on one device. `ranks_here`: ranks of this machine; None if unknown.
+    NCCL does not allow two ranks on one device. `ranks_here`: number of ranks on this machine;
+    None if unknown.
     """
     there = torch.cuda.is_available() and dist.is_nccl_available()
     return "nccl" if there and (ranks_here or 1) <= torch.cuda.device_count() else "gloo"
@@ -82,12 +83,12 @@ def join(
 
     Parameters:
         backend: "gloo" or "nccl".
-        local_rank: This rank's number on its machine; with NCCL it takes the device of this number.
+        local_rank: This rank's number on its machine; with NCCL, also the number of its device.
         timeout: See `TorchTransport`.
         ranks_here: Number of ranks on this machine; None if unknown.
 
     Raises:
-        BackendUnavailable: If the ranks do not find each other, or lack the backend.
+        BackendUnavailable: If the ranks cannot connect, or if the backend is not available.
     """
     if backend == "nccl" and best_backend() != "nccl":
         raise BackendUnavailable("transport nccl needs a CUDA device and a torch built with NCCL")
@@ -117,18 +118,18 @@ def join(
 
 
 class TorchTransport(Transport):
-    """The ranks of a torch.distributed that is already running. Collective.
+    """The transport of the ranks of torch.distributed, which is running. Making it is collective.
 
     Parameters:
-        backend: "gloo", or "nccl": CUDA tensors travel by NCCL, all else by gloo.
-        timeout: Longest wait in seconds; None or 0: no limit.
+        backend: "gloo", or "nccl": CUDA tensors are sent by NCCL, and all other buffers by gloo.
+        timeout: Longest wait in seconds; None or 0 for no limit.
     """
 
     def __init__(self, backend: str = "gloo", timeout: float | None = TIMEOUT) -> None:
         super().__init__(dist.get_rank(), dist.get_world_size(), timeout)
         self._watchdog = Watchdog(self)
         self.nccl = backend == "nccl"
-        # a separate group, so that no message can be mistaken for one of the user's
+        # a separate group, so that messages cannot be confused with the user's messages
         self.group = self._new_group(tuple(range(self.size)))
         self._groups: dict[tuple[int, ...], Any] = {}  # ranks -> group; made once, never freed
         self._stream: Any = None
@@ -139,7 +140,7 @@ class TorchTransport(Transport):
         return _HostChannel(self, sends, receives)
 
     def subgroup(self, ranks: Sequence[int]) -> LibraryGroup:
-        # all ranks make all groups, in one order
+        # torch needs that all ranks make all groups, in the same order
         for members in sorted(set(self.gather(tuple(ranks)))):
             if len(members) > 1 and members not in self._groups:
                 self._groups[members] = self._new_group(members)
@@ -151,7 +152,7 @@ class TorchTransport(Transport):
         backend = BACKENDS["nccl" if self.nccl else "gloo"]
         with self.waiting(another_rank):
             group = dist.new_group(members, _timedelta(limit), backend)
-            if self.nccl and self.rank in members:  # messages alone do not connect all ranks
+            if self.nccl and self.rank in members:  # else NCCL does not connect all ranks
                 dist.all_reduce(torch.zeros(1, device="cuda"), group=group)
         return group
 
@@ -204,7 +205,9 @@ class TorchTransport(Transport):
 
     @contextmanager
     def waiting(self, what: Callable[[], str]) -> Iterator[None]:
-        """A block that waits for other ranks; ``what()`` is the text of the wait.
+        """Context manager for statements that wait for other ranks.
+
+        ``what()`` returns the phrase that names what the rank waits for.
 
         Raises:
             TransportError: If the connection breaks.
@@ -213,16 +216,17 @@ class TorchTransport(Transport):
             with self._watchdog(what):
                 yield
         except RuntimeError as error:
-            time.sleep(GRACE)  # the rank at fault may say why, and the launcher end us
+            time.sleep(GRACE)  # the rank at fault may print why, and the launcher may end this one
             lost = f"lost the connection while waiting for {what()} ({first_line(error)})"
             raise TransportError(lost) from error
 
     @contextmanager
     def queued(self) -> Iterator[Callable[[], None]]:
-        """A block that queues work on the device, after all that is queued already.
+        """Context manager: its statements queue work on the device, after all earlier work.
 
         Yields:
-            A function to call after the block: work queued after the call waits for the block's.
+            A function to call after the statements: work that is queued after the call waits for
+            the statements' work.
         """
         if self._stream is None:
             self._stream = torch.cuda.Stream()
@@ -233,14 +237,14 @@ class TorchTransport(Transport):
             done.record()
 
     def watch_device(self, what: Callable[[], str]) -> None:
-        """Let the watchdog wait for the work that the device has queued: nobody else waits."""
+        """Let the watchdog watch the work that is queued on the device; the rank does not wait."""
         event = torch.cuda.Event()
         event.record()
         self._watchdog.later(event.query, what)
 
 
 class _HostChannel(Channel):
-    """A channel over gloo that sends each message at once, and waits for receives in order."""
+    """A channel over gloo. Messages are sent at once; receives are waited for in order."""
 
     def __init__(self, transport: TorchTransport, sends: Addressed, receives: Addressed) -> None:
         self._transport = transport
@@ -248,7 +252,7 @@ class _HostChannel(Channel):
         self._in, self._out = HostBuffers(receives), HostBuffers(sends)
         self._inward = pieces(_tensors(self._in.buffers), transport.max_words)
         self._outward = pieces(_tensors(self._out.buffers), transport.max_words)
-        self._receiving: list[tuple[int, list[Any]]] = []  # (number, works) of receives under way
+        self._receiving: list[tuple[int, list[Any]]] = []  # (number, works) of receives in flight
         self._sending: list[tuple[int, list[Any]]] = []
 
     def start(self) -> None:
@@ -292,7 +296,10 @@ class _HostChannel(Channel):
 
 
 class _DeviceChannel(Channel):
-    """A channel over NCCL: the last send launches all messages in few groups; the device waits."""
+    """A channel over NCCL. The last send launches all messages, in a few NCCL groups.
+
+    The device waits for messages, and the rank does not.
+    """
 
     def __init__(self, transport: TorchTransport, sends: Addressed, receives: Addressed) -> None:
         self._transport = transport
@@ -347,7 +354,7 @@ class _DeviceChannel(Channel):
             self._works = [dist.batch_isend_irecv(operations) for operations in self._groups]
 
     def _wait(self, number: int) -> None:
-        """Wait for the first `number` groups that were not waited for yet."""
+        """Wait for the first `number` NCCL groups, apart from those already waited for."""
         with self._transport.waiting(self._unfinished):
             for works in self._works[self._waited : number]:
                 for work in works:
@@ -359,7 +366,7 @@ class _DeviceChannel(Channel):
 
 
 class _TorchGroup(LibraryGroup):
-    """Collectives of a process group of the members."""
+    """A group whose collectives use a process group of its members."""
 
     transport: TorchTransport
 
@@ -424,7 +431,10 @@ class _TorchGroup(LibraryGroup):
 
 
 def _holding(buffers: Any, wait: Callable[[], None]) -> Pending:
-    """Keep buffers alive until the device operation on them has finished."""
+    """Return a pending operation that keeps the buffers alive until the device is done with them.
+
+    `wait` makes later work of the device wait for the operation.
+    """
 
     def finish() -> None:
         nonlocal buffers
@@ -437,9 +447,10 @@ def _holding(buffers: Any, wait: Callable[[], None]) -> Pending:
 def nccl_groups(
     rank: int, size: int, sends: Sequence[MessagePiece], receives: Sequence[MessagePiece]
 ) -> list[list[tuple[bool, MessagePiece]]]:
-    """Return the messages of a round as (outgoing, piece), in groups for NCCL (see the module).
+    """Return the messages of a round in NCCL groups (see the module's docstring).
 
-    A group holds at most 2 * `DISTANCES` * `TAGS` messages. Not collective.
+    A message is (outgoing, piece). A group has at most 2 * `DISTANCES` * `TAGS` messages. Not
+    collective.
     """
 
     def distance(outgoing: bool, piece: MessagePiece) -> int:
@@ -460,7 +471,7 @@ def _tensors(buffers: Addressed) -> Addressed:
 
 
 def _later(timeout: float | None) -> float | None:
-    """Return a timeout for the library, later than the watchdog's, whose message says more."""
+    """Return a timeout for the library. The watchdog's is shorter, because its message says more."""
     return timeout + 10 * GRACE if timeout else None
 
 
@@ -469,7 +480,10 @@ def _timedelta(seconds: float | None) -> timedelta:
 
 
 def _in_order(what: str, messages: Sequence[Sequence[MessagePiece]]) -> str:
-    """Return which message is missing: the first; gloo does not say which others are missing."""
+    """Return a phrase that names the first missing message, and the peers of later messages.
+
+    gloo does not say which of the later messages are missing.
+    """
     peers = [group[0].peer for group in messages if group]
     later = sorted(set(peers) - {peers[0]})
     return f"{what} rank {peers[0]}" + (f" (and then {name_ranks(later)})" if later else "")

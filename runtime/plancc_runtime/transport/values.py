@@ -1,12 +1,13 @@
-"""Small values as bytes, which ranks send to each other.
+"""Conversion of small values to bytes, and back, for messages between ranks.
 
-The layout is fixed, and nothing is executed to read it:
+The bytes have a fixed layout, and reading them executes no code:
 
     8 bytes   length of the header, little-endian
     header    JSON: {"value": a tree of plain values, "arrays": [[dtype, shape], ...]}
     the rest  the bytes of the arrays, in C order, one after the other
 
-In the tree a tuple is {"tuple": [...]}, a dictionary {"dict": {...}}, an array {"array": number}.
+In the tree a tuple is {"tuple": [...]}, a dictionary is {"dict": {...}}, and an array is
+{"array": number}, the array's number in "arrays".
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 
 LENGTH = 8
-"""Length of the header's length in bytes."""
+"""Number of bytes that hold the header's length."""
 KINDS = "biufc"
 """Kinds of dtypes that arrays may have."""
 
@@ -27,10 +28,10 @@ def packed(value: Any) -> bytes:
 
     Parameters:
         value (None, bool, int, float, str, array of numbers, or a list, tuple or dict of such): The
-            keys of a dict are str.
+            value; the keys of a dict must be strings.
 
     Raises:
-        TypeError: For a value of another type.
+        TypeError: If the value is of another type.
     """
     arrays: list[np.ndarray] = []
 

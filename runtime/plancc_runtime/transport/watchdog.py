@@ -1,7 +1,7 @@
 """A watchdog that ends this process when one of its waits lasts too long.
 
-The waits of MPI, gloo and NCCL are native calls that cannot be interrupted, so a separate thread
-checks the deadline. A wait sets only a few variables for that thread.
+Waits in MPI, gloo and NCCL are native calls that cannot be interrupted. So a separate thread checks
+the deadline. A wait costs little, because it only sets a few variables for that thread.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ GRACE = (
     2.0  # seconds between the last sentence of this rank and its end, for other ranks' sentences
 )
 RUNNING: weakref.WeakSet[Watchdog] = weakref.WeakSet()
-"""Watchdogs whose threads run; they are stopped before Python shuts down."""
+"""Watchdogs whose threads are running. The threads are stopped before Python shuts down."""
 
 
 @atexit.register
@@ -31,7 +31,7 @@ def _stop_all() -> None:
 
 
 class Waiter(Protocol):
-    """A transport that waits, or a rank that has no transport yet."""
+    """What a watchdog needs of a rank: a transport, or an object before there is a transport."""
 
     rank: int
     timeout: float
@@ -41,9 +41,10 @@ class Waiter(Protocol):
 class Watchdog:
     """Watches the waits of one rank: ``with watchdog(what): wait()``.
 
-    ``what()`` is the text of what the wait is for. When the wait has lasted `Waiter.timeout`
-    seconds, the rank prints this text (`Waiter.say`). A moment later the process ends with code 1,
-    and the launcher ends the other ranks. Waits do not nest.
+    ``what()`` returns the phrase that names what the rank waits for. When the wait has lasted
+    `Waiter.timeout` seconds, the rank prints a sentence with this phrase (`Waiter.say`). A moment
+    later the process ends with status 1, and the launcher ends the other ranks. Waits must not be
+    nested.
     """
 
     def __init__(self, waiter: Waiter) -> None:
@@ -68,9 +69,13 @@ class Watchdog:
         self._what = str  # so that this watchdog keeps no exchange alive
 
     def later(self, done: Callable[[], bool], what: Callable[[], str]) -> None:
-        """Watch work that nobody waits for yet (a device's queue); ``done()``: whether it is done.
+        """Watch work in a device's queue, for which the rank does not wait.
 
-        Only the oldest unfinished work is kept, because later work cannot end before it.
+        Only the oldest unfinished work is watched, because later work cannot end before it.
+
+        Parameters:
+            done: Function that returns whether the work is done.
+            what: Function that returns the phrase that names what the work waits for.
         """
         if self._device is None or self._device[0]():
             self._device = done, what, time.monotonic() + self._waiter.timeout
@@ -83,7 +88,7 @@ class Watchdog:
         RUNNING.add(self)
 
     def stop(self) -> None:
-        """End the thread: a thread that wakes while Python shuts down may abort the process."""
+        """End the thread, because it could abort the process if it ran while Python shuts down."""
         self._stopped.set()
         if self._thread is not None:
             self._thread.join(GRACE)
@@ -99,6 +104,6 @@ class Watchdog:
     def _end(self, what: Callable[[], str]) -> None:
         try:
             self._waiter.say(f"rank {self._waiter.rank}: {overdue(what(), self._waiter.timeout)}")
-            time.sleep(GRACE)  # other ranks say what they wait for before the launcher ends all
+            time.sleep(GRACE)  # other ranks can print what they wait for before the job ends
         finally:
             os._exit(1)
