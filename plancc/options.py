@@ -1,4 +1,4 @@
-"""The options of a compilation as values, checked once, and the combinations that are refused."""
+"""Classes of options of a compilation, their checks, and combinations that are refused."""
 
 from __future__ import annotations
 
@@ -35,39 +35,43 @@ if TYPE_CHECKING:
 of_links = partial(option, section="Links")
 EFFORTS = ("fast", "balanced", "best")
 WITH = " with speeds "
-"""Text in the name of a machine before its capacities."""
+"""String that separates a machine's name from capacities."""
 MAX_SPEEDS = 8
-"""Most capacities in the name of a machine."""
+"""Largest number of capacities that the name of a machine shows."""
 BATCHES = "Mini-batches (model stochastic-hp)"
 """Title of a section of the help."""
 EFFORT = "balanced"
 """Default effort of a search."""
 WISHES = ("effort", "budget")
-"""Options that ask for a search, and are recorded in its provenance."""
+"""Options that ask for a search; the plan's provenance records them."""
 EPSILON = PartitionOptions.epsilon
 """Default imbalance of a plan."""
 
 
 Rows = Mapping[str, Callable[[Any], Any]]
-"""Refusals: sentences, and the combination of options that each of them refuses. A combination is a
-function of ``asked``, the value with the options. It returns something true if it applies, which
-the sentence shows as ``{0}``. The first combination that applies counts."""
+"""Refusals: an error's sentence, and for each the test for a combination of options.
+
+A test is a function of ``asked``, the object with the options. It returns a true value if the
+combination must be refused; the sentence shows this value as ``{0}``."""
 
 
 def refuse(rows: Rows, asked: Any) -> None:
-    """Raise InputError with the sentence of the first combination that applies, if any does."""
+    """Raise InputError with the sentence of the first row whose test is true for `asked`."""
     for sentence, combination in rows.items():
         if wrong := combination(asked):
             raise InputError(sentence.format(wrong, asked=asked))
 
 
 def models_that(able: str) -> str:
-    """Return the names of the models whose class has this attribute, and it is true."""
+    """Return the names of the models for which this attribute of the class is true."""
     return ", ".join(name for name, each in MODELS.loaded().items() if getattr(each, able))
 
 
 def _objective_of_others(asked: Any) -> tuple[str, str] | None:
-    """Return the models that have the objective, and the asked model's objectives; None if fine."""
+    """Return the models that have the asked objective, and the objectives of the asked model.
+
+    None if the asked model has the objective, or if no model has it as its own.
+    """
     known, name = asked.objectives, asked.options.objective
     owners = [n for n, each in MODELS.loaded().items() if name in each.own_objectives]
     return None if name in known or not owners else (" and ".join(owners), ", ".join(known))
@@ -180,8 +184,8 @@ REVISIONS: Rows = {
 class SearchOptions(PartitionOptions):
     """Options of a search for owners, in `compile`, `refine`, model auto and sweeps.
 
-    Attributes beside the options: `grid`, a process grid whose row blocks are the parts; the time
-    of an epoch is then the grid's.
+    The attribute `grid` is no option of users: a process grid whose row blocks are the parts.
+    Predicted epochs are then epochs on the grid.
 
     Raises:
         InputError: If a name is unknown, or a number is out of range.
@@ -191,8 +195,8 @@ class SearchOptions(PartitionOptions):
         None,
         f"what the search minimises: {', '.join(OBJECTIVES)}",
         otherwise="the model's",
-        more="See `plancc.cost.objectives`; or one of the model's own. Models that assign owners "
-        "themselves have none.",
+        more="See `plancc.cost.objectives`. A model may have objectives of its own; models that "
+        "assign owners themselves have no objective.",
         metavar="NAME",
     )
     effort: str | None = of_search(
@@ -206,7 +210,7 @@ class SearchOptions(PartitionOptions):
         None,
         "time of the search (30s, 5m), which ends with the best plan so far",
         more="In Python a number of seconds; effort best uses all of them. With a named "
-        "partitioner, of the refinement after it.",
+        "partitioner, it limits only the refinement that follows.",
         metavar="SECONDS",
         above=0,
         below=math.inf,
@@ -221,26 +225,26 @@ class SearchOptions(PartitionOptions):
         None,
         "machine of the predicted epochs (see plancc list machines)",
         otherwise=DEFAULT_MACHINE,
-        more="A value, a name or a file.",
+        more="A `Machine`, a name or a file.",
         metavar="NAME|FILE.toml",
         kind=instance("a machine is needed, its name or its file", Machine, str, PathLike),
     )
     topology: Topology | str | None = of_search(
         None,
-        "nodes x ranks per node, as 4x8: few rows travel between nodes, each once to a node",
-        more="One rank for every part. The nodes of the machine have as many ranks then.",
+        "nodes x ranks per node, such as 4x8: few rows go between nodes, each once to a node",
+        more="Every part has one rank. The machine's nodes are then taken to have these ranks.",
         metavar="NODESxRANKS",
         kind=instance("nodes x ranks are needed, as '4x8'", Topology, str),
     )
     fixed: Any = of_search(
         None,
         "part vector of rows that never move; -1 lets a row move",
-        more="In Python also int[n], in vertex order. For parts of one size.",
+        more="In Python also int[n], in vertex order. It does not go with `capacities`.",
         metavar="FILE",
     )
     stop: Stop | None = option(
         None,
-        "asked often, by any thread: once it says yes, a search ends with the best owners so far",
+        "function that any thread may call; once it returns true, a search ends with the best yet",
         section="",
         kind=instance("a function is needed", Callable),
     )
@@ -273,10 +277,10 @@ class SearchOptions(PartitionOptions):
         object.__setattr__(self, "machine", machine)
 
     def of_parts(self, num_parts: int) -> Self:
-        """Return a copy with one capacity per part: the given ones, else the machine's speeds.
+        """Return a copy with one capacity per part: the given capacities, or the machine's speeds.
 
         Raises:
-            InputError: If there are capacities, or speeds, for another number of parts.
+            InputError: If the number of capacities, or of speeds, does not fit `num_parts`.
         """
         if self.capacities is not None:
             check_capacities(self.capacities, num_parts)
@@ -286,7 +290,9 @@ class SearchOptions(PartitionOptions):
 
     @property
     def named(self) -> tuple[str, str] | None:
-        """Name and value of a given partitioner or preset, which replaces the search; or None."""
+        """Name and value of the option `partitioner` or `preset`, if one is given; else None.
+
+        Such an option replaces the search."""
         own, usual = vars(self), vars(PartitionOptions)
         given = [name for name in ("partitioner", "preset") if own[name] != usual[name]]
         return (given[0], own[given[0]]) if given else None
@@ -305,14 +311,14 @@ class SearchOptions(PartitionOptions):
 
     @property
     def predictor(self) -> Predictor:
-        """The predictor that judges owners, with defaults for options that are not given."""
+        """The predictor of epochs, with defaults for widths and machine if they are not given."""
         from plancc.predict.predictor import default_predictor
 
         assert not isinstance(self.machine, str)
         return default_predictor(self.dims, self.machine)
 
     def time(self, matrix: Graph, num_parts: int) -> EpochTime | None:
-        """Return the predicted epoch for objective "time"; None for another objective."""
+        """Return the time of epochs as an objective of the search; None for another objective."""
         if self.objective != "time":
             return None
         return self.predictor.time(matrix, num_parts, self.grid)
@@ -327,7 +333,7 @@ class SearchOptions(PartitionOptions):
 @described
 @dataclass(frozen=True)
 class PlanOptions:
-    """Options of a plan: its content, and what its parts share evenly.
+    """Options of a plan: its content, and the quantities that parts share evenly.
 
     Raises:
         InputError: If a name is unknown, or a number is out of range.
@@ -346,19 +352,19 @@ class PlanOptions:
     self_loops: bool = option(True, "add the identity before normalising", section="Model")
     exchange: str = of_search(
         "auto",
-        "rows straight from rank to rank (flat), in hops between the nodes of `topology` (nodes), "
-        "or over relays, in 2 or 3 messages (relays:2, relays:3; relays is relays:3). auto: by the "
+        "how rows are sent. flat: straight from rank to rank. nodes: node-aware, for `topology`. "
+        "relays:2, relays:3: over relays, in 2 or 3 messages; relays is relays:3. auto: by the "
         "predicted epoch",
-        more="See `plancc.plan.routes`. Auto tries relays for objectives of the busiest part, "
-        "from 64 parts on.",
+        more="See `plancc.plan.routes`. With 64 parts or more, auto also tries relays for "
+        "objectives that measure the busiest part.",
         choices=("auto", "flat", "nodes", "relays", "relays:2", "relays:3"),
     )
     memory: int | None = of_search(
         None,
-        "memory limit (16G), per rank. What needs more is refused",
-        otherwise="what is left, less a tenth",
-        more="In Python a number of bytes: of the compiler and the processes that it starts "
-        "(`plancc.search.footprint`).",
+        "memory limit per rank, such as 16G; a compilation that needs more is refused",
+        otherwise="free memory, less a tenth",
+        more="In Python a number of bytes. The limit is for the compiler and the processes that it "
+        "starts (`plancc.search.footprint`).",
     )
     balance: str | None = of_balance(
         None,
@@ -369,7 +375,7 @@ class PlanOptions:
     )
     weights: Any = of_balance(
         None,
-        "file of vertex weights to balance: lines of a number or of id,weight; or .npy",
+        "file of vertex weights to balance: a line has a number, or id,weight; or .npy",
         more="In Python also number[n] or number[n, num_weights], in vertex order or with ids "
         "(`plancc.graph.weights.read_weights`). None: weights that the source of the graph or the "
         "vertex data have, if any.",
@@ -379,7 +385,7 @@ class PlanOptions:
         "file of features, labels and masks (.npz, .npy, .csv ...); may be repeated",
         otherwise="data of the source of the graph",
         more="In Python also several paths, a VertexData, or a mapping of names to arrays in "
-        "vertex order (`plancc.graph.vertexsources.read_vertex_data`). False: none.",
+        "vertex order (`plancc.graph.vertexsources.read_vertex_data`). False: no data.",
         section="Vertex data",
     )
     split: str | None = option(
@@ -390,7 +396,7 @@ class PlanOptions:
         None,
         "features of edges: a .npy file with a row for every edge in the order of GRAPH, or the "
         "word source, for the features in GRAPH",
-        more="In Python also number[edges, width], or of a graph of types a mapping by relation "
+        more="In Python also number[edges, width]; with types, a mapping of relations to arrays "
         "(`plancc.graph.edge_features.with_edges`).",
         section="Vertex data",
         metavar="FILE.npy|source",
@@ -409,7 +415,7 @@ class PlanOptions:
     )
     link_times: Any = of_links(
         None,
-        "with `link_split`: times by which edges are split, the latest for test and those before "
+        "with `link_split`: times of edges; the latest edges are for test, the edges before them "
         "for validation. A table with a number for every edge in the order of GRAPH (.npy, .csv, "
         ".csv.gz); or values: the values of the edges in GRAPH, which then is read without weights",
         more="In Python also number[edges] (`plancc.graph.links`).",
@@ -462,7 +468,7 @@ class RefineOptions:
     budget: float | None = like(
         SearchOptions,
         "budget",
-        more="In Python a number of seconds. A step that runs is finished.",
+        more="In Python a number of seconds. A step that has begun is finished.",
     )
     cycles: int | None = of_search(
         None,
@@ -478,7 +484,9 @@ class RefineOptions:
         at_least=0,
         below=math.inf,
     )
-    seed: int = like(SearchOptions, "seed", more="Without a budget it decides the plan.")
+    seed: int = like(
+        SearchOptions, "seed", more="Without a budget, the same seed gives the same plan."
+    )
     threads: int = like(
         SearchOptions,
         "threads",
@@ -494,7 +502,7 @@ class RefineOptions:
         SearchOptions,
         "capacities",
         otherwise="the machine's",
-        more="By every balance; as a machine with these speeds.",
+        more="They hold for every balance, and are the machine's speeds in predictions.",
     )
 
     def __post_init__(self) -> None:
@@ -512,7 +520,7 @@ class RefineOptions:
 @described
 @dataclass(frozen=True)
 class PatchOptions:
-    """Options with which the plan of a changed graph is made from the plan before.
+    """Options of a patch, which makes the plan of a changed graph from the graph's earlier plan.
 
     Raises:
         InputError: If a number is out of range.
@@ -521,7 +529,7 @@ class PatchOptions:
     max_moves: float = of_search(
         0.01,
         "share of the rows that may get another owner",
-        more="New rows, which had none, do not count.",
+        more="New rows do not count.",
         metavar="SHARE",
         at_least=0,
         at_most=1,

@@ -1,4 +1,4 @@
-"""The options of training, which are those of `plancc-run`, and their checks."""
+"""The options of training and their checks; `plancc-run` has the same options."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ LARGEST_RATE = float(np.finfo(np.float32).max)
 MOST = 2**31 - 1
 """Largest size of an array or a list."""
 OWN_MOMENTUM = ("adam", "adamw")
-"""Optimisers that set their own momentum."""
+"""Optimisers that have a momentum of their own, so that `momentum` does not apply."""
 WATCHFUL = ("plateau",)
-"""Schedules that follow the validation loss."""
+"""Schedules that depend on the validation loss."""
 DELAY = 5
 """Default delay of the delayed fold, in epochs: cd-5 of Md et al. 2021."""
 RATES_KEPT = ("boundary_sampling", "drop_edge", "boundary_edge_sampling")
-"""Shares that an epoch keeps (Wan et al. 2022)."""
+"""Options for the share of rows or edges that an epoch keeps (Wan et al. 2022)."""
 DRAWS = ("auto", "owners", "everywhere")
 BATCH_OPTIONS = ("batch_size", "fanouts")
 ONLY_BATCHES = {
@@ -44,17 +44,17 @@ ONLY_BATCHES = {
     "steps": "only mini-batches have steps",
     "draw": "only mini-batches are drawn",
 }
-"""Reasons why options do not suit the full batch."""
+"""Options that are only for mini-batches, with the reason."""
 FULL = "full"
 """The `batch_size` that asks for the full batch."""
 OF_A_RANK = ("threads", "device")
 """Options whose values may differ between ranks."""
 PATHS_OF_A_RANK = ("init", "log")
-"""Files whose names may differ between ranks; all ranks give one, or no rank does."""
+"""Options with paths that may differ between ranks; each is given on all ranks or on none."""
 GIVEN = "given"
-"""Value that is compared for a file whose names may differ between ranks."""
+"""Value that stands for such a path when the options of ranks are compared."""
 MOST_STAGES = 1000
-"""Most stages of a pipeline; each of its batches is a message."""
+"""Most stages of a pipeline; every stage sends a message."""
 
 of_data = partial(option, section="Data")
 of_training = partial(option, section="Training")
@@ -62,7 +62,7 @@ of_batches = partial(option, section="Mini-batches")
 of_messages = partial(option, section="Communication")
 of_execution = partial(option, section="Execution", free=True)
 of_results = partial(option, section="Checkpoints and results", free=True)
-# Free options may change when a run resumes: they change no step, or only its rounding.
+# Free options may change when a run resumes: they change no step, or only the rounding of steps.
 count = {"at_least": 1, "at_most": MOST}
 rate = {"at_least": 0, "below": 1, "metavar": "P"}
 share = {"at_least": 0, "at_most": 1, "metavar": "P"}
@@ -75,18 +75,20 @@ class TrainOptions:
     """Options of training; the fields are the options of `plancc-run`.
 
     Raises:
-        InputError: If an option is out of range, is not an option of the model, or excludes
-            another option.
+        InputError: If an option is out of range, is not an option of the model, or does not go
+            with another option.
     """
 
     model: str = of_model(
         "gcn",
-        f"layer: {', '.join(MODELS)}; or a class of your own, by its file",
-        more="``my_net.py:Net``, or, for `plancc.train`, the class.",
+        f"kind of layer: {', '.join(MODELS)}; or a class of your own, by its file",
+        more="Give it as ``my_net.py:Net``; `plancc.train` accepts the class itself too.",
         metavar="NAME|FILE:CLASS",
     )
     layers: int = of_model(2, "number of layers", at_least=1, at_most=10_000)
-    hidden: int = of_model(16, "width of the hidden layers", more="Of all heads together.", **count)
+    hidden: int = of_model(
+        16, "width of the hidden layers", more="It counts all heads together.", **count
+    )
     heads: int = like(GATOptions, "heads")
     attention_dropout: float = like(GATOptions, "attention_dropout")
     aggregator: str = like(SAGEOptions, "aggregator")
@@ -95,23 +97,23 @@ class TrainOptions:
     )
     norm: str = of_model(
         "none",
-        "normalisation between layers; batch: over the rows of all ranks",
+        "normalisation between layers; batch norm uses the rows of all ranks",
         choices=("none", "layer", "batch"),
     )
     residual: bool = of_model(False, "add the input of every layer but the last to its output")
     parametrization: str = like(ConvOptions, "parametrization")
     decoder: str = of_model(
         "dot",
-        "For links: their score from the outputs of both ends, which are as wide as `hidden`. dot: "
-        "the scalar product. distmult: a weighted one. mlp: a hidden layer over the products of "
-        "their entries",
+        "For links: how a link is scored from the outputs of its two ends, `hidden` numbers each. "
+        "dot: scalar product. distmult: weighted scalar product. mlp: a hidden layer on the "
+        "products of their entries",
         choices=("dot", "distmult", "mlp"),
     )
     bias: bool | None = like(ConvOptions, "bias")
     model_options: Mapping[str, Any] | None = of_model(
         None,
-        "another option of the model, or of the constructor of your own; may be repeated",
-        more="A mapping of names to values, or to their texts.",
+        "another option of the model, or of your own class's constructor; may be repeated",
+        more="A mapping of names to values; a value may also be its string.",
         metavar="NAME=VALUE",
     )
     dropout: float = of_model(0.0, "dropout of every layer's input", **rate)
@@ -119,19 +121,19 @@ class TrainOptions:
         None, "dropout of the first layer's input", otherwise="as `dropout`", **rate
     )
     init: Path | None = of_model(
-        None, "initial weights: an .npz file as `save` writes it", free=True
+        None, "initial weights: an .npz file that `save` has written", free=True
     )
 
     scale_features: str = of_data(
         "none",
         "rows: divide every row of features by its sum of magnitudes. columns: give every column "
         "mean 0 and variance 1 over all vertices",
-        more="The network keeps mean and scale of columns.",
+        more="The saved network contains the columns' means and scales.",
         choices=("none", "rows", "columns", "rows,columns"),
     )
     target: str | None = of_data(
         None,
-        "type of the vertices to learn, of a plan with types",
+        "for a plan with vertex types: the type to predict",
         otherwise="the type that has labels",
         metavar="TYPE",
     )
@@ -147,15 +149,15 @@ class TrainOptions:
         choices=("auto", "vertices", "links"),
     )
     negatives: int = of_data(
-        1, "For links: pairs of any vertices drawn in every epoch for a training link", **count
+        1, "For links: negative pairs drawn in every epoch for each training link", **count
     )
     random_features: int | None = of_data(
         None, "width of random features, for a plan without features", otherwise="64", **count
     )
     classes: int | None = of_data(
         None,
-        "number of classes, of random labels or where not all classes occur",
-        otherwise="as many as occur, or 8 of random labels",
+        "number of classes, if labels are random or not all classes occur",
+        otherwise="as in the labels; 8 if they are random",
         **count,
     )
     seed: int = of_data(
@@ -163,19 +165,19 @@ class TrainOptions:
     )
     dtype: str = of_data(
         "float32",
-        "type of features, weights and messages; bfloat16: weights and sums are float32",
-        more="The state of the optimiser is then of float32 too.",
+        "number format of features, weights, messages; bfloat16 keeps weights and sums float32",
+        more="The state of the optimiser is then float32 too.",
         choices=("float32", "float64", "bfloat16"),
     )
 
     epochs: int = of_training(100, "number of epochs", at_least=0, at_most=MOST, free=True)
     loss: str = of_training(
-        "auto", "loss of real targets; auto: mse, and cross-entropy of classes", choices=LOSSES
+        "auto", "loss of real targets; auto: mse, or cross-entropy for classes", choices=LOSSES
     )
     class_weights: str | None = of_training(
         None,
-        f"what the vertices of each class count in the loss: {BALANCED}, or a file of numbers",
-        otherwise="all classes alike",
+        f"weight in the loss of each class's vertices: {BALANCED}, or a file of numbers",
+        otherwise="1 for all classes",
         more="See `plancc_runtime.data`.",
         metavar=f"{BALANCED}|FILE",
     )
@@ -199,7 +201,7 @@ class TrainOptions:
     momentum: float = of_training(0.0, "For sgd: momentum", **rate)
     clip_norm: float | None = of_training(
         None,
-        "largest norm of all gradients together; larger ones are scaled down to it",
+        "largest norm of all gradients together; larger gradients are scaled down to it",
         metavar="NORM",
         above=0,
         at_most=LARGEST_RATE,
@@ -223,14 +225,14 @@ class TrainOptions:
     sampler: str | None = of_batches(
         None,
         f"train in mini-batches drawn by {', '.join(SAMPLERS)}",
-        otherwise="full batch; with `batch_size` the plan's own, or uniform",
+        otherwise="full batch; with `batch_size` the plan's sampler, or uniform",
         metavar="NAME",
     )
     batch_size: int | str | None = of_batches(
         None,
-        f"vertices, or links, of a mini-batch; {FULL}: full batch",
-        otherwise="full batch; with `sampler` the plan's own, or 6% of drawable vertices",
-        more=f"With {FULL} no remark follows on a plan for mini-batches.",
+        f"number of vertices, or links, of a mini-batch; {FULL}: full batch",
+        otherwise="full batch; with `sampler` the plan's size, or 6% of drawable vertices",
+        more=f"{FULL} also silences the remark that a plan is for mini-batches.",
         metavar=f"NUMBER|{FULL}",
     )
     fanouts: tuple[int, ...] | None = of_batches(
@@ -254,18 +256,18 @@ class TrainOptions:
 
     draw: str = of_batches(
         "auto",
-        "who draws a mini-batch. owners: every rank its own rows, as samplers neighbour and walk "
-        "allow. everywhere: every rank all of it. auto: whichever is quicker by prediction",
+        "who draws a mini-batch. owners: every rank draws its own rows (samplers neighbour, walk). "
+        "everywhere: every rank draws the whole batch. auto: what is predicted to be quicker",
         choices=DRAWS,
     )
 
     exclude_links: bool = of_batches(
-        False, "For links: links of a mini-batch carry no messages in it, either way"
+        False, "For links: leave the edges of a mini-batch's links out of its graph, both ways"
     )
     features_on_disk: bool = of_batches(
         False,
-        "leave features in the plan's file, which is mapped into memory: the system keeps of them "
-        "what is read often and there is room for",
+        "do not load features, but map the plan's file into memory: the system keeps the rows in "
+        "memory that are read often, as far as there is room",
     )
 
     passes: tuple[str, ...] = of_messages(
@@ -278,7 +280,7 @@ class TrainOptions:
     feature_cache: int | None = of_messages(
         None,
         "memory per rank to cache features of halo rows (2G), for mini-batches",
-        otherwise="an eighth of what own features take, at least 16M",
+        otherwise="an eighth of the size of own features, at least 16M",
         more="In bytes.",
     )
     wire: str = of_messages(
@@ -288,9 +290,9 @@ class TrainOptions:
     )
     exchange: str = of_messages(
         "auto",
-        "rows straight from rank to rank (flat), or in the hops of the plan, between nodes (nodes) "
-        "or over relays (relays). auto: in hops, between nodes if the ranks are on nodes as the "
-        "plan says",
+        "how rows are sent. flat: straight from rank to rank. nodes: node-aware, relays: over "
+        "relays, if the plan was compiled so. auto: as compiled, but node-aware only if the ranks "
+        "are on nodes as the plan says",
         choices=("auto", "flat", "nodes", "relays"),
     )
     boundary_sampling: float | None = of_messages(
@@ -326,7 +328,7 @@ class TrainOptions:
         free=False,
     )
     device: str = of_execution(
-        "cpu", "device: cpu, cuda (the machine's GPUs in turn), or cuda:NUMBER"
+        "cpu", "device: cpu, cuda (shares the machine's GPUs among ranks), or cuda:NUMBER"
     )
     kernel: str = of_execution(
         "auto",
@@ -341,8 +343,8 @@ class TrainOptions:
     )
     pipeline: str = of_execution(
         "off",
-        "stages of a feature plan's pipeline of products, messages and updates. auto: chosen by "
-        "the matrix bandwidth",
+        "number of stages of a feature plan's pipeline of products, messages and updates. auto: "
+        "chosen from the bandwidth of the matrix",
         more="After Wan et al. (2025).",
         metavar="off|auto|STAGES",
     )
@@ -357,14 +359,14 @@ class TrainOptions:
         None, "epochs between checkpoints", otherwise="only at the end", **count
     )
     keep_last: int = of_results(
-        2, "number of checkpoints to keep; `resume` passes over a damaged one", **count
+        2, "number of checkpoints to keep; `resume` skips a damaged checkpoint", **count
     )
     resume: bool = of_results(False, "resume from the last checkpoint, with its options")
     log: Path | None = of_results(None, "log file: a line of JSON per epoch")
     predict: Path | None = of_results(
         None,
         "write predictions of all vertices: .csv or .npz",
-        more="By the weights that the run ends with.",
+        more="They are predicted with the final weights.",
     )
     embeddings: int | None = of_results(
         None,
@@ -375,7 +377,7 @@ class TrainOptions:
 
     @property
     def sampling(self) -> Sampling:
-        """The shares that an epoch keeps."""
+        """Shares of rows and edges that an epoch keeps, with the seed."""
         return Sampling(
             seed=self.seed,
             boundary=self.boundary_sampling,
@@ -384,7 +386,10 @@ class TrainOptions:
         )
 
     def conv_options(self, declared: Collection[str]) -> dict[str, Any]:
-        """Return options of a model that declares these names, without its defaults."""
+        """Return the model's options that are given, by name.
+
+        `declared` has the names of the options that the model declares.
+        """
         given = {
             "order": self.product_order,
             "parametrization": self.parametrization,
@@ -405,13 +410,13 @@ class TrainOptions:
         return bool(self._batch_settings()) and self.batch_size != FULL
 
     def _no_batches(self) -> str:
-        """Return what to do for mini-batches, for messages."""
+        """Return, for messages, what the user must do to get mini-batches."""
         if self.batch_size == FULL:
             return f"`batch_size` {FULL} leaves them out"
         return "give `sampler` or `batch_size`"
 
     def _batch_settings(self) -> list[str]:
-        """Return the names of the sampler's options that are given."""
+        """Return the names of the given options that ask for mini-batches."""
         return [*self.chosen(("sampler", *BATCH_OPTIONS, "sampler_options"))]
 
     @property
@@ -423,7 +428,7 @@ class TrainOptions:
 
     @property
     def row_wire(self) -> str:
-        """Number format of halo rows: `wire`, but rows of bfloat16 travel as they are."""
+        """Number format of halo rows in messages: `wire`; if `dtype` is bfloat16, bf16."""
         return "bf16" if (self.dtype, self.wire) == ("bfloat16", "fp32") else self.wire
 
     @property
@@ -442,7 +447,7 @@ class TrainOptions:
         return self.dropout if self.input_dropout is None else self.input_dropout
 
     def with_plain_paths(self) -> TrainOptions:
-        """Return the options with every path as text."""
+        """Return the options with every path as a string."""
         given = {name: getattr(self, name) for name in PATHS}
         return replace(self, **{n: fspath(p) for n, p in given.items() if p is not None})
 
@@ -550,7 +555,7 @@ class TrainOptions:
             )
 
     def setting(self, name: str) -> str:
-        """Return an option and its value for messages; of a flag or a mapping only the name."""
+        """Return an option and its value for messages; for a flag or a mapping only the name."""
         value = getattr(self, name)
         text = ",".join(map(str, value)) if isinstance(value, tuple) else value
         alone = value is True or isinstance(value, Mapping)
@@ -561,16 +566,16 @@ class TrainOptions:
 
 
 def refuse_twice(given: Mapping[str, Any]) -> None:
-    """Raise InputError if an option and `model_options` give different values of an option."""
+    """Raise InputError if a field and `model_options` give one option two different values."""
     extra = given.get("model_options") or {}
     for name in (each for each in OF_MODELS if each in extra and given.get(each) is not None):
         own, other = given[name], extra[name]
-        if str(own).lower() != str(other).lower():  # numbers and truth values may be texts
+        if str(own).lower() != str(other).lower():  # numbers and truth values may be strings
             raise InputError(f"`{name}` {own} and `model_options` {name}={other}: give one of them")
 
 
 def check_same_options(options: TrainOptions, transport: Transport) -> None:
-    """Check that all ranks have the same options, without `OF_A_RANK`. Collective.
+    """Check that all ranks have the same options, apart from those in `OF_A_RANK`. Collective.
 
     Raises:
         InputError: On all ranks; the error says which ranks have which values.

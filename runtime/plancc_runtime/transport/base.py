@@ -330,7 +330,7 @@ class Transport(ABC):
 
     @abstractmethod
     def alltoall(self, array: np.ndarray) -> np.ndarray:
-        """Send ``array[k]`` to rank k. Return an array whose entry k came from rank k. Collective."""
+        """Send ``array[k]`` to rank k. Return an array whose entry k is rank k's. Collective."""
 
     @abstractmethod
     def gather_bytes(self, data: bytes) -> list[bytes]:

@@ -120,7 +120,7 @@ class MpiTransport(Transport):
         return _MpiGroup(self, ranks)
 
     def communicator(self, ranks: tuple[int, ...]) -> Any:
-        """Return a communicator of some ranks, one of them this rank. Collective over these ranks."""
+        """Return a communicator of these ranks, this rank included. Collective over these ranks."""
         if ranks not in self._comms:
             members = self._comm.group.Incl(ranks)
             with self._watchdog(lambda: f"{name_ranks(ranks)} to make a group"):

@@ -471,7 +471,7 @@ def _tensors(buffers: Addressed) -> Addressed:
 
 
 def _later(timeout: float | None) -> float | None:
-    """Return a timeout for the library. The watchdog's is shorter, because its message says more."""
+    """Return the library's timeout. The watchdog's is shorter, since its message says more."""
     return timeout + 10 * GRACE if timeout else None
 
 
