@@ -59,7 +59,7 @@ def command(
     for path in plans:
         with PlanFile(path) as file:
             found.append(Basis.read(file, dims, machine))
-    basis = Basis.shared(found)  # times compare on one machine only
+    basis = Basis.shared(found)  # times of plans are comparable only for one machine
     reports = [report(path, dims=dims, basis=basis, random_epoch=True) for path in plans]
     for other, path in zip(reports[1:], plans[1:], strict=True):
         if why := other_graph(reports[0], other, plans[0], path):

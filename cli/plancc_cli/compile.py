@@ -1,4 +1,4 @@
-"""`plancc compile`: graph file to plan file."""
+"""`plancc compile`: reads a graph, and writes a plan."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ COMMON = (
 )
 """Options that people use first."""
 BY_HAND = ("self_loops", "data", "split", "keys", "stop")
-"""Options of a compilation whose flags have another name or meaning."""
+"""Options of a compilation whose flags are defined here: their names or meanings differ."""
 GIVEN_FILES = ("part", "weights", "fixed", "links", "link_times")
 """Options that name files to read, beside the graph and vertex data."""
 OF_COMPILE = [each for name, each in options.FIELDS.items() if name not in BY_HAND]
@@ -94,7 +94,7 @@ def _sections() -> dict[str, tuple[str, ...]]:
     default=TIMEOUT,
     show_default=True,
     type=click.FloatRange(min=0),
-    help="Seconds that a rank waits for others, except for a partition; 0: no limit.",
+    help="Seconds that a rank waits for others, apart from partitioning; 0: no limit.",
 )
 @click.option("--no-self-loops", is_flag=True, help="Do not add self loops (the identity).")
 @click.option("--compress", is_flag=True, help="Compress the plan file (smaller, slower).")
@@ -119,7 +119,7 @@ def command(
         mpirun -n 4 plancc compile folder -p 64 -o plan.h5   # see plancc convert
 
     For the best plan: --objective time --machine YOURS --effort best --budget 10m. An entry (i, j)
-    means that row i needs row j; --transpose turns every entry, --symmetrize adds the turned ones.
+    means that row i needs row j; --transpose makes it (j, i), and --symmetrize adds (j, i).
     """
     if settings["data"] and no_data:
         raise InputError("`data` and `no_data` exclude each other: give one of them")
@@ -171,7 +171,7 @@ def command(
 
 
 def _checked(model: str, parts: int, settings: dict[str, Any]) -> Task:
-    """Return the task; refuse a wrong one before GRAPH is read."""
+    """Return the task of the compilation; raise InputError for wrong options before GRAPH is read."""
     from plancc.owners.request import Request
 
     task = Request.of(model, parts, settings).task
@@ -181,7 +181,7 @@ def _checked(model: str, parts: int, settings: dict[str, Any]) -> Task:
 
 
 def _searching(task: Task) -> tuple[str, str]:
-    """Return who searches and the objective, as progress shows them."""
+    """Return the name of the search or partitioner and the objective, as progress shows them."""
     named, goal = task.options.partitioner, task.objective
     who = named if named != AUTO else task.options.preset or task.name
     goal = goal or ("time" if task.model.layout == "any" else "volume")

@@ -1,4 +1,4 @@
-"""`mpirun plancc compile`: the ranks that a launcher has started compile together."""
+"""`plancc compile` under mpirun: the ranks that a launcher has started compile together."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 def compile_on_ranks(settings: Mapping[str, Any]) -> None:
-    """Compile on the ranks that a launcher has started, by the command line. Collective.
+    """Compile on the ranks that a launcher has started. Collective.
 
-    A failure ends the process.
+    If the compilation fails, the process ends.
 
     Parameters:
         settings: Model, and options of search, plan, graph file and model.

@@ -1,6 +1,6 @@
 """`plancc doctor`: checks of this installation: libraries, MPI, GPUs and the compiler.
 
-Checks that may hang, crash or take memory run in a process of their own, with a time limit.
+Checks that may hang, crash or need much memory run in separate processes with a time limit.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Check:
         state: OK, MISSING or FAILED.
         found: The version or device that was found, or the fault.
         advice: What the user may do about a fault.
-        needed: Whether the compiler needs it.
+        needed: Whether the compiler needs what is checked.
     """
 
     name: str
@@ -84,8 +84,8 @@ class Check:
 def command() -> None:
     """Check this installation, and say what is missing and how to install it.
 
-    Looks at the versions of libraries, at MPI and its launcher (with a trial on two ranks) and at
-    GPUs, and compiles a tiny graph. The exit code is 0 if the compiler works, else 1.
+    The command checks the versions of libraries, MPI and its launcher (by a trial on two ranks),
+    and GPUs, and it compiles a tiny graph. The exit code is 0 if the compiler works, else 1.
     """
     from plancc.report.table import Table
     from plancc_cli.tables import print_json, print_table, say
@@ -115,9 +115,9 @@ def command() -> None:
 
 
 def trial(words: Sequence[str], seconds: float = SECONDS) -> tuple[bool, str]:
-    """Run a program that may hang; return whether it succeeded, and its output or its fault.
+    """Run a program that may hang; return whether it succeeded, and its output or its error.
 
-    All processes that the program has started are ended with it.
+    After the time limit, the program and all processes that it has started are ended.
     """
     from plancc.files import scratch_folder
 
@@ -175,7 +175,10 @@ def _versions() -> Iterator[Check]:
 
 
 def _dependencies() -> dict[str, tuple[str, bool]]:
-    """Return packages: by name, its extra ("" for none), and whether all machines need it."""
+    """Return the packages that plancc depends on, by name.
+
+    For each: the extra that installs it ("" for the core), and whether every machine needs it.
+    """
     found: dict[str, tuple[str, bool]] = {}
     lines: list[str] = []
     with suppress(metadata.PackageNotFoundError):  # a source tree that is not installed

@@ -1,4 +1,4 @@
-"""`plancc export`: graphs and plans in the formats of other tools."""
+"""`plancc export`: writes graphs and plans in the formats of other tools."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WEIGHTED = (".hgr", ".graph", ".metis")
 PART_VECTOR = re.compile(r"\.part(\.\d+)?$")
 NONZERO_PARTS = re.compile(r"\.part\.mtx$")
 OF_GRAPHS = ("normalize", "self_loops", "balance", "dims", "data")
-"""Parameters for graphs; a plan as the source has neither these nor reading options."""
+"""Parameters that, like the reading options, are only for a source that is a graph."""
 
 
 @click.command(

@@ -18,7 +18,7 @@ from plancc_cli.signals import ends_with, interrupted, stopped
 from plancc_cli.words import Interruptible, interruption, name_flags, unexpected, usage_words
 
 PROGRAM = "plancc"
-# What click raises for `plancc` alone, since 8.2; its message is the help text.
+# The exception of click 8.2 and later for `plancc` without arguments; its message is the help text.
 NO_ARGUMENTS = getattr(click.exceptions, "NoArgsIsHelpError", ())
 SECTIONS = {
     "Make a plan": {
@@ -34,7 +34,7 @@ SECTIONS = {
         "verify": "Check every invariant of a plan.",
     },
     "Run it, or predict its time": {
-        "predict": "Predict classes of vertices by saved weights.",
+        "predict": "Predict classes of vertices with saved weights.",
         "simulate": "Predict the time of an epoch on a machine.",
         "rehearse": "Execute the epochs of all ranks here, in virtual time.",
         "calibrate": "Measure this machine, for simulate and rehearse.",
@@ -76,7 +76,7 @@ COMMANDS = Registry(
 
 
 class LazyGroup(Interruptible, click.Group):
-    """The group, which imports the module of a command at its first use: ``--help`` is quick."""
+    """The group of all commands. It imports a command's module at first use, so ``--help`` is quick."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)

@@ -1,4 +1,4 @@
-"""`plancc inspect`: what a plan costs, beside a random partition."""
+"""`plancc inspect`: shows what a plan costs, compared with a random partition."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ SECTIONS = {
     "the memory for every share.",
 )
 @click.option("--per-part", is_flag=True, help="One line for every part.")
-@click.option("--ranks", type=int, help="Figures for fewer ranks than parts; parts are merged.")
+@click.option(
+    "--ranks", type=int, help="Show figures for fewer ranks than parts; parts are merged."
+)
 @options.searching(
     "topology", "Rows and messages inside and between nodes, such as 4x8.  [default: the plan's]"
 )
@@ -58,7 +60,7 @@ def command(
     add: Callable[[Report], Report] | None = None,
     **given: Any,
 ) -> None:
-    """Show what PLAN is, and what it costs beside an even random partition of the same matrix."""
+    """Show what PLAN is, and its costs compared with an even random partition of its matrix."""
     from plancc.plan.reader import PlanFile
     from plancc.plan.topology import Topology
     from plancc.report import plans
@@ -85,7 +87,7 @@ def command(
         topology=None if topology is None else Topology.parse(topology),
         boundary_sampling=rates,
     )
-    if add is not None:  # other commands' figures
+    if add is not None:  # adds figures of another command
         result = add(result)
     form = options.form()
     if form:

@@ -40,7 +40,7 @@ def _about(declared: type) -> str:
 
 
 def _of_class(declared: type, fields: Iterable[Field[Any]]) -> dict[str, Any]:
-    """Return facts of a class: first sentence and all of its docstring, its options by flag."""
+    """Return facts about a class: its docstring's first sentence, its docstring, its options."""
     about, told = _about(declared), {}
     for field in fields:
         default = default_in_words(field)

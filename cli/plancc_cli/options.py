@@ -1,4 +1,4 @@
-"""Options of commands, made from fields of dataclasses (`plancc.fields`); helps by section."""
+"""Options of commands, made from fields of dataclasses (`plancc.fields`), and their help texts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FLAGS = {
     "sampler_options": "--sampler-option",
     "value_dtype": "--dtype",
 }
-"""Flags by parameter, where the flag is not made from the name of the parameter."""
+"""Flags, by parameter, that do not follow from the name of the parameter."""
 
 
 def flag_of(name: str) -> str:
@@ -52,7 +52,7 @@ def flag_of(name: str) -> str:
 
 
 def in_words(text: str) -> str:
-    """Return a text with every parameter in backticks replaced by its flag."""
+    """Return a string in which every parameter in backticks is replaced by its flag."""
     return re.sub(r"`([a-z_]+)`", lambda found: flag_of(found[1]), text)
 
 
@@ -63,7 +63,7 @@ def option_of(
 
     Parameters:
         *others (dataclasses.Field): Fields of other classes with the same name. If the types
-            differ, the option takes text, and `of_class` reads the text.
+            differ, the option's value is a string, which `of_class` converts.
         who: Names of the classes that have the option, for the help; "" if all have it.
         **settings: Arguments of `click.Option`; ``help`` and ``otherwise`` replace the field's.
     """
@@ -98,7 +98,7 @@ def option_of(
 def _numbers(
     field: Field[Any], context: click.Context, parameter: click.Parameter, text: str | None
 ) -> Any:
-    """Return the whole numbers of a text with commas between them."""
+    """Return the whole numbers in a comma-separated string."""
     if text is None:
         return None
     try:
@@ -159,10 +159,10 @@ def fields_of(
 
 
 def of_class(given: Mapping[str, Any], fields: Mapping[str, Field[Any]]) -> dict[str, Any]:
-    """Return the given options; texts become values in the types of the fields of a class.
+    """Return the given options; strings become values of the types of a class's fields.
 
     Raises:
-        InputError: If a text is not a value of the type of the field.
+        InputError: If a string is no value of the field's type.
     """
     found = dict(given)
     for name in given.keys() & fields.keys():
@@ -175,9 +175,9 @@ class Sections(Interruptible):
     """A command; its help shows the common options alone, or all options in sections.
 
     Parameters:
-        sections: Names of parameters by the title of their section; the others stand in "Other".
-        common: Parameters that ``--help`` shows; ``--help all`` shows all of them. Empty:
-            ``--help`` shows all but the reading options.
+        sections: Names of parameters by the title of their section; all others are in "Other".
+        common: Parameters that ``--help`` shows; ``--help all`` shows all parameters. If `common`
+            is empty, ``--help`` shows all parameters but the reading options.
     """
 
     def __init__(
@@ -232,12 +232,12 @@ class Sections(Interruptible):
 READING_TOPIC = "Reading the graph"
 """Title of the section of the reading options, which only ``--help all`` shows."""
 ALL = "all"
-"""The topic of ``--help`` for all options; then it is a key of the context's `meta` too."""
+"""The topic of ``--help`` that shows all options; also a key of the context's `meta`."""
 _RANGE = r"-?[\d.]*<?=?x(?:[<>]=?-?[\d.]+)?"
 
 
 def _plain(flags: str, words: str) -> tuple[str, str]:
-    """Return a line of a help with short names of types, and without ranges, which errors name."""
+    """Return a line of a help text with short names of types, and without ranges of numbers."""
     flags = re.sub(r" (INTEGER|FLOAT)( RANGE)?$", " N", flags)
     words = re.sub(rf"; {_RANGE}\]", "]", words)
     return flags, re.sub(rf"\s*\[{_RANGE}\]", "", words)
@@ -341,11 +341,12 @@ def parsed_pairs(
     rename: Callable[[str], str] = str,
     empty: str = "",
 ) -> dict[str, str] | None:
-    """Return values by name from the texts ``NAME=VALUE`` of an option; None if there are no texts.
+    """Return values by name from strings ``NAME=VALUE`` of an option; None without strings.
 
     Parameters:
-        needed: The form of a text, for errors.
-        divide: Function that splits a text at its "=".
+        needed: The form that a string must have, for errors.
+        divide: Function that splits a string at its "=".
+        rename: Function that is applied to every name.
         empty: Name that needs no value.
     """
     found: dict[str, str] = {}
@@ -394,7 +395,7 @@ TITLES = {"metis": "METIS", "kahypar": "KaHyPar", "kaminpar": "KaMinPar", "mtkah
 
 
 def size(text: str | int) -> int:
-    """Return a number of bytes from a text; K, M, G and T stand for powers of 1024."""
+    """Return the number of bytes in a string; K, M, G and T stand for powers of 1024."""
     found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)([KMGT]?)", str(text).strip().upper())
     number = int(float(found[1]) * 1024 ** " KMGT".index(found[2] or " ")) if found else 0
     if not number:
@@ -403,7 +404,7 @@ def size(text: str | int) -> int:
 
 
 class NameIn(click.ParamType):
-    """The type of an option that takes a name in a registry; its error lists the names."""
+    """The type of an option whose value is a name in a registry; its error lists the names."""
 
     name = "name"
 
@@ -469,7 +470,7 @@ def sampling(default: str) -> Decorator:
     """Return a decorator that adds the options `SAMPLING`; their values are None if not given.
 
     Parameters:
-        default: Default of --sampler in words.
+        default: Phrase that names the default of --sampler.
     """
     from plancc.sampling import SAMPLERS, sampler_options
 
@@ -523,7 +524,7 @@ def refuse_given(names: Iterable[str], why: str) -> None:
 
 
 def check_output(output: str, *others: str | None) -> None:
-    """Refuse an output that cannot be written, or that the command uses twice."""
+    """Raise an error if an output cannot be written, or if the command uses its name twice."""
     from plancc.files import check_target
 
     check_target(output)
@@ -539,7 +540,7 @@ def check_inputs(*paths: str | None) -> None:
 
 
 def check_plan_output(output: str, *inputs: str | None) -> None:
-    """Do `check_output`, and refuse a name whose extension is not of a plan."""
+    """Call `check_output`, and raise InputError if the extension is not of a plan."""
     check_output(output, *inputs)
     name = output.lower().removesuffix(".gz")
     taken = {extension for graphs in FORMATS.loaded().values() for extension in graphs.extensions}
@@ -548,7 +549,7 @@ def check_plan_output(output: str, *inputs: str | None) -> None:
 
 
 def check_writable_format(output: str, *others: str) -> None:
-    """Refuse an output whose extension is of no graph format that can be written."""
+    """Raise InputError if the output's extension is of no graph format that can be written."""
     known: list[str] = []
     for name in FORMATS:
         format = FORMATS[name]
@@ -575,7 +576,7 @@ def _parse_dims(text: str) -> list[int]:
 
 
 def read_by(parse: Callable[[str], Any]) -> Any:
-    """Return a callback that reads the text of an option; it returns None if there is no text."""
+    """Return a callback that applies `parse` to the string of an option; None stays None."""
     return lambda context, parameter, text: None if text is None else parse(text)
 
 
@@ -586,7 +587,7 @@ def _parse_columns(text: str) -> tuple[str, ...]:
 
 
 def parse_share(name: str, text: str) -> float:
-    """Return the share from a text such as 3% or 0.03."""
+    """Return the share in a string such as 3% or 0.03."""
     found = re.fullmatch(r"([0-9]*\.?[0-9]+)(%?)", text.strip(), re.ASCII)
     if not found:
         raise InputError(f"`{name}` '{text}': give a share such as 3% or 0.03")

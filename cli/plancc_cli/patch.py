@@ -1,4 +1,4 @@
-"""`plancc patch`: a plan and changes of its graph become a new plan."""
+"""`plancc patch`: makes a new plan from a plan and changes of its graph."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 COUNTS = ("rows_moved", "rows_added", "rows_removed")
 """Names of the figures that the provenance of a patched plan has."""
 LISTS: Any = {"type": click.Path(), "multiple": True, "metavar": "EDGES"}
-"""Settings of --add and --remove; plans with types have one file for each relation."""
+"""Settings of --add and --remove; for plans with types, each relation has a file."""
 
 
 @click.command(
@@ -63,7 +63,7 @@ def command(
 
     EDGES is a file with lines "u v" or "u v weight", with the ids of the source. For a plan with
     types, RELATION=EDGES is the file of a relation; its lines begin with the destination. --graph
-    is read as the source of PLAN was; a folder of `plancc convert` is read as it is."""
+    is read with the options of PLAN's source; a folder of `plancc convert` needs no options."""
     import plancc
     from plancc.patching import moves_of, write_moves
     from plancc.report.provenance import decoded

@@ -1,4 +1,4 @@
-"""`plancc predict`: what a saved network says of every vertex of a plan."""
+"""`plancc predict`: predictions of a saved network for the vertices of a plan."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 @click.option(
     "--ids",
     metavar="ID,...|FILE",
-    help="Predict these vertices alone: ids of the source, or a file with one id a line.",
+    help="Predict only these vertices: ids of the source, or a file with one id a line.",
 )
 @click.option(
     "--links",
     type=click.Path(),
-    help="Score these links alone, by weights of link prediction: a file with lines source,target.",
+    help="Score pairs, if the weights are for link prediction: a file with lines source,target.",
 )
 @options.with_options(
     [
@@ -71,15 +71,15 @@ def command(
     device: str,
     timeout: float,
 ) -> None:
-    """Predict class and probabilities, or the numbers, of every vertex of PLAN by saved weights.
+    """Predict class and probabilities, or numbers, of every vertex of PLAN with saved weights.
 
     \b
         plancc-run plan.h5 --epochs 100 --save weights.npz
         plancc predict other.h5 --weights weights.npz -o classes.csv
         plancc predict plan.h5 --weights weights.npz --ids 17,42 --ranks 4
 
-    The weights describe their network. Rows are in the order of the source, with its ids. Under
-    mpirun or torchrun every process is a rank.
+    The file of weights describes the network. The output has the source's ids, in the source's
+    order. Under mpirun or torchrun every process is a rank.
     """
     if is_graph(plan):
         raise InputError(f"{plan}: a graph, not a plan: compile it first")

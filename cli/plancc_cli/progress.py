@@ -36,7 +36,7 @@ COMPILING = (
 
 
 def command_line() -> str:
-    """Return the command line as it was typed, as UTF-8 for the provenance."""
+    """Return the command line as it was typed, in UTF-8, for a plan's provenance."""
     line = shlex.join(["plancc", *sys.argv[1:]])
     return line.encode("utf-8", "backslashreplace").decode()
 
@@ -58,11 +58,11 @@ def _level_option(level: int, *flags: str, help: str) -> Callable[..., Any]:
 quiet = _level_option(
     QUIET, "-q", "--quiet", help="Print no progress; results and warnings are still printed."
 )
-"""The option ``-q`` of a command that works long."""
+"""The option ``-q`` of commands that may take long."""
 verbose = _level_option(
     VERBOSE, "-v", "--verbose", help="Print every step and its seconds, on stderr."
 )
-"""The option ``-v`` of a command that works in several steps."""
+"""The option ``-v`` of commands that work in several steps."""
 
 
 def verbosity(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -91,7 +91,7 @@ class Progress:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Note the stage `name` while a block runs; it is an observer of the compiler."""
+        """Context manager: its statements are the stage `name`. It observes the compiler."""
         outer = self._stage, self._found, self._start
         words = WORDS.get(name, name)
         inside = f"{self._stage}, {words}" if self._stage else words
@@ -118,7 +118,7 @@ class Progress:
             self._say(f"    {who}: {trial.step}: {objective} {value}{' *' * trial.best}")
 
     def note(self, words: str) -> None:
-        """Set the words that follow the present stage in its line."""
+        """Set the phrase that follows the present stage in its line."""
         self._found = words
 
     def line(self) -> str:
@@ -172,8 +172,9 @@ def progress(budget: float | None = None) -> Iterator[Progress]:
 
 @contextmanager
 def warnings_on_stderr(program: str = "plancc") -> Iterator[None]:
-    """Print warnings of the library on stderr as they come, one line each; rank 0 also prints
-    that kernels are being compiled."""
+    """Context manager: warnings of the library are printed on stderr at once, one line each.
+
+    Rank 0 also prints that kernels are being compiled."""
     from plancc.errors import PlanccWarning
 
     def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:

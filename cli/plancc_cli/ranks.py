@@ -1,4 +1,4 @@
-"""Work of a command on several ranks, which all end with one sentence and one exit code."""
+"""Running a command on several ranks: all ranks end with one message and one exit code."""
 
 from __future__ import annotations
 
@@ -62,9 +62,10 @@ class RankJob:
     def together(self, transport: Transport, work: Callable[[], None]) -> int:
         """Do `work` on all ranks, and return the exit code, the same on all ranks. Collective.
 
-        Rank 0 prints an error that the ranks have agreed on. Any other error is known to one rank,
-        which prints the error and ends the job, since the other ranks wait for it. If all ranks
-        fail alike without an agreement, as in a class of the user, rank 0 prints alone.
+        If all ranks have raised the same error by `Transport.agree`, rank 0 prints it. Any other
+        error is known to one rank, which prints the error and ends the job, because the other ranks
+        wait for it. If all ranks fail alike without `agree`, as in a user's class, only rank 0
+        prints.
         """
         try:
             work()
@@ -76,12 +77,12 @@ class RankJob:
             if error is transport.agreed_error:
                 if transport.rank == 0:
                     self.say(sentence, not isinstance(error, Stopped), error)
-                transport.gather(None)  # mpirun kills all once one has left: let rank 0 speak first
+                transport.gather(None)  # mpirun kills all when one ends: let rank 0 print first
                 transport.close()
                 return code
         if transport.size > 1:
             if transport.rank and isinstance(failure, InputError):
-                time.sleep(ALONE)  # if rank 0 fails alike, it ends the job before
+                time.sleep(ALONE)  # if rank 0 fails too, it ends the job in this time
             self.say(f"rank {transport.rank}: {sentence}", error=failure)
             transport.abort(code)
         else:
@@ -126,10 +127,10 @@ class RankJob:
 
 
 def said_alone(sentence: str) -> str:
-    """Return the sentence of a rank that cannot talk to others; most often all ranks have the same.
+    """Return the error's sentence for a rank that cannot communicate; wait for rank 0 first.
 
-    The launcher kills all ranks once one has left with an error, so the others wait for rank 0. A
-    rank that still runs after the wait is the only one with its error.
+    Mostly all ranks have the same error, and the launcher kills them when rank 0 ends. A rank that
+    is still running after the wait is the only rank with its error, and its number is added.
     """
     rank, _ = launch.announced()
     if rank == 0:

@@ -1,4 +1,4 @@
-"""`plancc refine`: plan file to a plan file with better owners."""
+"""`plancc refine`: reads a plan, and writes a plan with better owners."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ OBJECTIVE = {"objective": {"type": options.NameIn("objective", OBJECTIVES)}}
 @options.as_json
 @verbosity
 def command(plan: str, output: str, part: str | None, compress: bool, **settings: Any) -> None:
-    """Search for better owners of the rows of PLAN, starting from its own or from a part vector.
+    """Search for better owners of the rows of PLAN, from its owners or from a part vector.
 
-    The result is never worse than the start.
+    The result is never worse than the owners from which the search starts.
     """
     import plancc
     from plancc.refinement import with_part

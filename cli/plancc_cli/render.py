@@ -50,7 +50,7 @@ NAMES = {
 """Words for entries of a provenance whose names are not clear."""
 NOTHING_MOVED = "rows moved 0, by a random partition too"
 WITHOUT_LINKS = "links not counted: "
-"""Words in place of ratios to zero, such as the ratios of a plan of one part."""
+"""Phrase that replaces ratios to zero, such as the ratios of a plan with one part."""
 
 
 def print_summary(plan: Plan, output: str, digest: str, seconds: float, quiet: bool) -> None:

@@ -45,11 +45,11 @@ class EpochTable:
         self._sampled = bool(outline.sampler)
 
     def shows(self, epoch: int) -> bool:
-        """Return whether the table has the row of this epoch."""
+        """Return whether the table shows this epoch."""
         return epoch in self._chosen
 
     def print_row(self, epoch: Epoch, out: Console) -> None:
-        """Print a row; the names of the columns stand above the first."""
+        """Print the line of an epoch; before the first line, print the names of the columns."""
         if self._printed < 0:
             out.print()
             self._line(self.columns, out)
@@ -137,8 +137,10 @@ def step_line(result: TrainResult) -> str:
 
 
 def chosen_epochs(outline: RunOutline) -> set[int]:
-    """Return the numbers of all epochs, or of about `MOST_ROWS`: evenly spaced evaluated epochs, if
-    there are any, and the last."""
+    """Return the numbers of the epochs that the table shows: all, or about `MOST_ROWS`.
+
+    These are evenly spaced among the evaluated epochs (or all, if none is evaluated), and the last.
+    """
     epochs = range(outline.first_epoch, outline.options.epochs)
     every = outline.options.eval_every
     if len(epochs) <= MOST_ROWS:

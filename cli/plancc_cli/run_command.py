@@ -1,4 +1,4 @@
-"""The command `plancc-run`: train from a plan, under mpirun or alone. Prints; computes nothing.
+"""The command `plancc-run`: trains from a plan, under mpirun or on one rank, and prints the run.
 
 All ranks end with the same exit code (0 done, 1 failed, 2 wrong usage or input, 75 stopped by a
 signal after saving a checkpoint), and one of them says why, in one sentence.
@@ -174,10 +174,10 @@ def _run(
     from plancc_runtime.train import trained
     from plancc_runtime.weights import save_weights
 
-    gc.freeze()  # what is imported stays
+    gc.freeze()  # imported objects need not be collected
     gc.enable()
     first = transport.rank == 0
-    with transport.agreement():  # before the work, not after it
+    with transport.agreement():  # errors of names of files come before the work
         train_options = TrainOptions(**settings)
         taken = [plan, settings["init"], settings["class_weights"]]
         written = (save, json_path, settings["log"], settings["predict"])

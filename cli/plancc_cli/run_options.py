@@ -66,7 +66,7 @@ READERS: dict[str, dict[str, Any]] = {
 FIELDS = {each.name: each for each in fields(TrainOptions)}
 OF_RUN = {
     "ranks": click.Option(
-        ["--ranks"], type=click.IntRange(min=1), help="Ranks, as threads of this process."
+        ["--ranks"], type=click.IntRange(min=1), help="Number of ranks, as threads of this process."
     ),
     "transport_name": click.Option(
         ["--transport", "transport_name"],
@@ -80,7 +80,7 @@ OF_RUN = {
         type=click.FloatRange(min=0),
         default=launch.TIMEOUT,
         show_default=True,
-        help="Seconds that a rank waits for others before the job fails; 0: no limit.",
+        help="Seconds that a rank waits for other ranks before the job fails; 0: no limit.",
     ),
     "signals": click.Option(
         ["--signal", "signals"],
@@ -92,8 +92,8 @@ OF_RUN = {
     "check_model": click.Option(
         ["--check-model"],
         is_flag=True,
-        help="Train nothing: compute a part of the graph in float64 with a class of your own, on "
-        "one rank and on all; exit code 1 if results differ by more than 1e-9.",
+        help="Train nothing, but compare your own class on one rank and on all ranks, in float64 "
+        "on some of the graph; exit code 1 if results differ by more than 1e-9.",
     ),
     "save": click.Option(["--save"], type=click.Path(), help="Write the trained weights (.npz)."),
     "json_path": click.Option(

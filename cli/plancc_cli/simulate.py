@@ -1,4 +1,4 @@
-"""`plancc simulate`: how long an epoch takes on a machine, without running anything."""
+"""`plancc simulate`: predicts how long an epoch takes on a machine, without running the epoch."""
 
 from __future__ import annotations
 
@@ -53,12 +53,14 @@ LINK_TASK = ("task", "decoder", "negatives")
     metavar="auto|STAGES",
     help="For a feature plan with one group: batches of rows whose messages and products overlap.",
 )
-@click.option("--ranks", type=int, help="Ranks; parts are merged if there are more parts.")
+@click.option(
+    "--ranks", type=int, help="Number of ranks; if there are more parts, parts are merged."
+)
 @click.option("--per-rank", is_flag=True, help="One line for every rank.")
 @options.as_data
 @options.searching("seed", default=None)
 def command(plan: str, **given: Any) -> None:
-    """Predict the time of an epoch of PLAN, step by step, by its tables and a machine's numbers."""
+    """Predict the time of an epoch of PLAN on a machine, step by step, without running it."""
     show_epoch(plan, given)
 
 

@@ -235,7 +235,7 @@ def ratio(value: float, base: float) -> str:
     share = value / base if base else None
     if share is None:
         return "-"
-    return f"{share:.1g}" if 0 < share < 0.005 else f"{share:.2f}"  # few are not none
+    return f"{share:.1g}" if 0 < share < 0.005 else f"{share:.2f}"  # a small share is not 0.00
 
 
 def amount(value: float | None) -> str:

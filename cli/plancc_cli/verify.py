@@ -22,8 +22,8 @@ from plancc_cli.words import say
 def command(plan: str, against: str | None) -> None:
     """Check every invariant of PLAN.
 
-    With --against, the graph is read as the source of PLAN was; a folder of `plancc convert` is
-    read as it is.
+    With --against, the graph is read with the options of PLAN's source; a folder of `plancc
+    convert` needs no options.
     """
     from plancc.graph.csr import reading_like
     from plancc.graph.formats import FORMATS, read_graph

@@ -1,4 +1,4 @@
-"""`plancc warm-up`: usual commands run on a small graph, which compiles their kernels."""
+"""`plancc warm-up`: compiles kernels by running usual commands on a small graph."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ TRAINING = "--ranks 4 --threads 1 --epochs 2"
 @click.option("--first", is_flag=True, help="Only kernels of compile, inspect, verify and a GCN.")
 @quiet
 def command(portable: str | None, level: str | None, first: bool) -> None:
-    """Compile kernels ahead; otherwise the first command waits half a minute for them.
+    """Compile kernels ahead of time; otherwise the first command waits half a minute for them.
 
-    Use it in the recipe of an image, and once per kind of processor on a cluster. It runs usual
-    commands on a small graph. Kernels of rarer options compile at their first use.
+    Use this command when you build an image, and once per kind of processor on a cluster. It runs
+    usual commands on a small graph. Kernels of rarer options are compiled at their first use.
 
-    Portable kernels, as in wheels, are used if the processor's own are missing: put them into a
-    folder of kernels (`plancc doctor` names it).
+    Portable kernels, as in wheels, are used if kernels for this processor are missing. Put them
+    into the folder of kernels that `plancc doctor` shows.
     """
     from plancc import jit
 

@@ -44,7 +44,7 @@ class Interruptible(click.Command):
 
 @contextmanager
 def interruption() -> Iterator[None]:
-    """Turn an interruption of a block into `click.Abort`, for which click prints no line."""
+    """Context manager that turns an interruption of its statements into `click.Abort`."""
     try:
         yield
     except KeyboardInterrupt:

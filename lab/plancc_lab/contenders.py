@@ -1,4 +1,4 @@
-"""Contenders of studies and sweeps: models or partitioners with options, read from a text."""
+"""Contenders of studies and sweeps: models or partitioners with options, given as strings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OF_SEARCH = {
 } | {"balance": PlanOptions.__dataclass_fields__["balance"]}
 """Options of the search that a contender may set for itself."""
 MOST = 4096
-"""Greatest number of parts or ranks."""
+"""Largest number of parts or ranks."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Contender:
     Attributes:
         label: Name in tables.
         options: Options of the model.
-        search: Options of the search among `OF_SEARCH`, which replace those of the study.
+        search: Options among `OF_SEARCH`, which replace the study's options of the search.
     """
 
     label: str
@@ -49,15 +49,16 @@ class Contender:
 
     @classmethod
     def parse(cls, text: str) -> Contender:
-        """Return the contender of [LABEL=]NAME[:OPTION=VALUE...]; a missing value switches on.
+        """Return the contender that a string [LABEL=]NAME[:OPTION=VALUE...] describes.
 
-        A value may have colons, as balance=nnz:0.05, if no option and no "=" follows a colon.
-
-        NAME is a model or a partitioner. A partitioner solves the model of its problem: hp for
-        hypergraphs, gp for graphs.
+        NAME is a model or a partitioner. A partitioner of hypergraphs solves model hp, a
+        partitioner of graphs model gp. An option without a value is a flag that is switched on. A
+        value may contain a colon, as in balance=nnz:0.05, if the text after the colon is no option
+        and has no "=".
 
         Raises:
-            InputError: An unknown name or option, or a value that the model refuses.
+            InputError: If the name or an option is unknown, or if the model does not accept a
+                value.
         """
         head, *words = text.strip().split(":")
         label, named, name = head.rpartition("=")
@@ -90,9 +91,10 @@ class Contender:
         return cls(label, model, options, search)
 
     def settings(self, common: Mapping[str, Any]) -> dict[str, Any]:
-        """Return keywords of `compile`: those of the study that fit this contender, and its own.
+        """Return the keywords with which `compile` is called for this contender.
 
-        All row plans have the same balance, also those of named partitioners.
+        They are its own options, and the options in `common` that fit the contender. All row plans
+        have the same balance, also plans of named partitioners.
         """
         chosen = make_model(self.model, self.options)
         inner = (
@@ -105,12 +107,12 @@ class Contender:
             left.add("objective")
         if inner.layout == "edge" or (inner.of_batches and "balance" not in common):
             left.add("balance")
-        given = {"balance": DEFAULT_BALANCE, **common}  # the same for all, or figures say nothing
+        given = {"balance": DEFAULT_BALANCE, **common}  # plans of one balance can be compared
         given = {name: value for name, value in given.items() if name not in left}
         return given | self.search | self.options
 
     def at(self, graph: str, num_parts: int) -> Contender:
-        """Return the contender with ``{graph}`` and ``{p}`` in texts of its options replaced."""
+        """Return the contender, with ``{graph}`` and ``{p}`` replaced in the values of options."""
         stem = os.path.basename(graph).split(".")[0]
         options = {
             name: value.replace("{graph}", stem).replace("{p}", str(num_parts))
@@ -122,11 +124,11 @@ class Contender:
 
 
 def _split(words: Sequence[str], known: Collection[str]) -> list[tuple[str, str]]:
-    """Return names and values of options; any other word continues the value before it."""
+    """Return names and values of options; any other word belongs to the previous value."""
     found: list[tuple[str, str]] = []
     for word in words:
         name, equals, value = word.partition("=")
-        option = name.replace("-", "_")  # the spelling of the command line is accepted too
+        option = name.replace("-", "_")  # also accepts the spelling of the command line
         if equals or option in known or not (found and found[-1][1]):
             found.append((option, value))
         else:
@@ -136,7 +138,7 @@ def _split(words: Sequence[str], known: Collection[str]) -> list[tuple[str, str]
 
 
 def _of_search(option: str, text: str) -> Any:
-    """Return the value of an option of the search from a text."""
+    """Return the value of an option of the search that a string gives."""
     if option == "balance":
         Balance.parse(text, DEFAULT_DIMS)
         return text
@@ -146,7 +148,7 @@ def _of_search(option: str, text: str) -> Any:
 
 
 def _check(model: str, options: Mapping[str, Any], search: Mapping[str, Any]) -> None:
-    """Refuse options that the model cannot have, whatever the graph and the shared options."""
+    """Raise InputError for options that the model never accepts, whatever the graph."""
     chosen = make_model(model, options)
     if isinstance(chosen, ProcessGridModel):
         model, chosen = chosen.blocks, make_model(chosen.blocks, chosen.block_options)
@@ -159,7 +161,7 @@ def _check(model: str, options: Mapping[str, Any], search: Mapping[str, Any]) ->
 
 
 def _of_model(declared: Field[Any], text: str) -> Any:
-    """Return the value of an option of a model, in the type that the model declares."""
+    """Return the value of a model's option that a string gives, in the declared type."""
     for left in re.findall(r"\{(.*?)\}", text):
         if left not in ("graph", "p"):
             raise InputError(f"{declared.name} '{text}': {{{left}}} is neither {{graph}} nor {{p}}")
@@ -167,7 +169,7 @@ def _of_model(declared: Field[Any], text: str) -> Any:
 
 
 def _parse(parameter: str, text: str) -> Contender:
-    """Return the contender of a text; an error begins with the text, and has no marks."""
+    """Return `Contender.parse` of a string; an error begins with the string."""
     try:
         return Contender.parse(text)
     except InputError as error:
@@ -176,10 +178,10 @@ def _parse(parameter: str, text: str) -> Contender:
 
 
 def parse_contenders(text: str, baseline: str | None = None) -> list[Contender]:
-    """Return contenders from a text with commas; the baseline is added if it is missing.
+    """Return the contenders in a comma-separated string; a missing baseline is added.
 
     Raises:
-        InputError: There are none, or two have the same label.
+        InputError: If there is no contender, or if two have the same label.
     """
     found = [_parse("models", word) for word in text.split(",") if word.strip()]
     if not found:
@@ -196,10 +198,12 @@ def parse_contenders(text: str, baseline: str | None = None) -> list[Contender]:
 
 
 def parse_numbers(text: str) -> list[int]:
-    """Return numbers of parts or ranks, ascending: powers of two in "p=16..4096", or "p=16,36,64".
+    """Return the numbers of parts or ranks in a string, ascending.
+
+    "p=16..4096" gives the powers of two in this range, and "p=16,36,64" the listed numbers.
 
     Raises:
-        InputError: Anything else, an empty range, or numbers outside 1..4096.
+        InputError: If the string has another form, a range is empty, or a number is not in 1..4096.
     """
     found: set[int] = set()
     for word in text.strip().removeprefix("p=").split(","):

@@ -1,4 +1,4 @@
-"""Results of long work, kept after every step, so that interrupted work can go on."""
+"""A file of results that is written after every step, so that interrupted work can be resumed."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Kept:
     """The results of steps in a file, which has a line of JSON for each.
 
     Attributes:
-        path: The file. Its folder must exist, the file need not.
-        sources: A text that the results depend on, such as a hash of the code. Results of other
-            sources stay in the file and are ignored.
+        path: The file; it need not exist, but its folder must.
+        sources: A string on which the results depend, such as a hash of the code. Results with
+            other sources stay in the file and are ignored.
         any_sources: Whether the last result of every step counts, whatever its sources.
     """
 
@@ -44,18 +44,18 @@ class Kept:
         return known[tuple(key)]
 
     def put(self, key: Sequence[str | int], result: Any) -> None:
-        """Keep the result of a step in place of its earlier result."""
+        """Keep the result of a step; it replaces an earlier result of the step."""
         line = json.dumps({"sources": self.sources, "key": list(key), "result": result})
         known = self._known
         self._append(line + "\n")
         known[tuple(key)] = json.loads(line)["result"]
 
     def _append(self, text: str) -> None:
-        """Write text at the end of the file; a failure leaves no empty file."""
+        """Append text to the file; if this fails, no empty file is left."""
         try:
             with self.path.open("a") as file:
                 file.write(text)
-            note_written(str(self.path))  # an interruption names it
+            note_written(str(self.path))  # the message of an interruption names the file
         except OSError as error:
             with suppress(OSError):
                 if self.path.stat().st_size == 0:
@@ -75,7 +75,7 @@ class Kept:
 
     @cached_property
     def _known(self) -> dict[tuple[str | int, ...], Any]:
-        """The last result of every key; cut lines and foreign lines are ignored."""
+        """The last result of every key; incomplete lines and lines of other kinds are ignored."""
         text = ""
         if self.path.exists():
             with open_file(self.path) as stream:

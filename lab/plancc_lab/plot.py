@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 FORMATS = (".png", ".pdf", ".svg")
 MOST_BARS = 9
-"""Largest count of numbers of ranks that get bars."""
+"""Largest number of groups of bars; there is a group for every number of ranks."""
 HIGHEST_BAR = 10
-"""Height at which bars are cut, as a multiple of the fastest model's seconds."""
+"""Height at which bars are cut off, as a multiple of the fastest model's seconds."""
 WIDE = 8
 """Ratio of largest to smallest value from which the axis of ratios is logarithmic."""
 COLOURS = {
@@ -35,12 +35,12 @@ OF_MODELS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "
 
 
 def check_plot(path: str) -> None:
-    """Refuse a figure that cannot be drawn or written.
+    """Check that a figure can be drawn and written to this file.
 
     Raises:
-        InputError: The extension is not in `FORMATS`.
-        OutputError: The file cannot be written.
-        BackendUnavailable: There is no matplotlib.
+        InputError: If the extension is not in `FORMATS`.
+        OutputError: If the file cannot be written.
+        BackendUnavailable: If matplotlib is not installed.
     """
     if os.path.splitext(path)[1].lower() not in FORMATS:
         raise InputError(f"--plot {path}: choose a name that ends in {', '.join(FORMATS)}")
@@ -49,10 +49,11 @@ def check_plot(path: str) -> None:
 
 
 def plot_sweep(sweep: Sweep, path: str) -> None:
-    """Draw seconds over ranks, and below them bars with the steps of an epoch.
+    """Draw a chart of seconds over ranks, and below it a bar chart of the steps of an epoch.
 
-    The lines are log-log, as Figure 3 of Demirci et al. 2022. Bars have a group for every number of
-    ranks and a bar for every model, as Figure 1 of Tripathy et al. 2020.
+    The upper chart has logarithmic axes, as Figure 3 of Demirci et al. 2022. The lower chart has a
+    group of bars for every number of ranks and a bar for every model, as Figure 1 of Tripathy et
+    al. 2020.
 
     Raises:
         OutputError: If the file cannot be written.
@@ -72,7 +73,7 @@ def plot_sweep(sweep: Sweep, path: str) -> None:
 
 
 def plot_study(study: Study, path: str) -> None:
-    """Draw volume and predicted epoch over parts, a column for every graph, a line for every model.
+    """Draw volume and predicted epoch over parts: a column per graph, a line per model.
 
     Values are means over seeds, or ratios to the baseline if there is one. All graphs share one
     scale, except for bars without a baseline.
@@ -127,7 +128,7 @@ def _draw_study(axes: Any, study: Study, graph: str, name: str) -> None:
         points = [_mean_of(study, graph, label, parts, name) for parts in study.parts]
         known = [(p, y) for p, y in zip(study.parts, points, strict=True) if y is not None]
         if len(study.parts) == 1:
-            axes.bar(place, points[0] or 0, 0.7)  # its name stands below
+            axes.bar(place, points[0] or 0, 0.7)  # the bar's name is below it
         else:
             axes.plot(*zip(*known, strict=True) if known else ((), ()), "o-", label=label, ms=4)
     if of_baseline:
@@ -163,7 +164,10 @@ def _scale(axes: Any, study: Study) -> None:
 
 
 def _mean_of(study: Study, graph: str, label: str, parts: int, name: str) -> float | None:
-    """Return a figure (seconds as ms), or its ratio to the baseline; None if it is not known."""
+    """Return the mean of a figure over seeds, or the mean of its ratios to the baseline.
+
+    Seconds are returned in ms. None if the figure is unknown.
+    """
     key = (graph, label, parts)
     (row,) = [row for row in study.rows if (row.graph, row.label, row.parts) == key]
     if study.baseline is not None:
@@ -173,7 +177,10 @@ def _mean_of(study: Study, graph: str, label: str, parts: int, name: str) -> flo
 
 
 def _save(figure: Any, path: str) -> None:
-    """Write a figure, whole or not at all; the same figure gives the same bytes."""
+    """Write a figure to a file; if this fails, no file is left.
+
+    The same figure gives the same bytes.
+    """
     from matplotlib import rc_context
 
     dates = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}

@@ -67,9 +67,9 @@ def command(
 ) -> None:
     """Model neighbour aggregation on sparse accelerators: time, speed-up over a CPU, energy.
 
-    GRAPH is a graph file or a plan (.h5): its numbers of vertices and nonzeros decide all times.
-    Without GRAPH the command models the five graphs of the MixGCN paper, beside the published
-    figures.
+    GRAPH is a graph file or a plan (.h5); all times follow from its numbers of vertices and
+    nonzeros. Without GRAPH, the command models the five graphs of the MixGCN paper, and shows the
+    published figures beside its own.
 
     \b
         plancc accelerators

@@ -4,19 +4,20 @@ One aggregation is Wan et al. 2025's S-SpMM, ``Z = (A H) * M`` (Equation 4): H a
 the mask M keeps a share of Z.
 
 time
-    The larger of additions / (adders x clock x utilisation) and bytes / (bandwidth x efficiency),
-    or their sum for a machine that does not overlap them. There is an addition for every nonzero
-    and column; a design with a mask leaves out the additions of outputs that the mask drops.
+    The larger of additions / (adders x clock x utilisation) and bytes / (bandwidth x efficiency);
+    their sum for a machine whose adders and memory do not work at the same time. There is one
+    addition for every nonzero and column. A design with a mask skips additions for outputs that
+    the mask drops.
 energy
-    Power x time, and an energy for every bit that the memory reads or writes.
+    Power x time, plus an energy for every bit that the memory reads or writes.
 bytes
     Data that do not fit into a buffer are read again. The columns of H are cut into slices and the
     rows of Z into tiles, so that a tile of a slice fits the output buffer; A is read for every
-    slice, H for every tile. Wide slices read A rarely and H often, narrow slices the reverse: every
-    design gets the width with the fewest bytes.
+    slice, H for every tile. With wide slices A is read rarely and H often; with narrow slices it is
+    the reverse. Every design is modelled with the width that moves the fewest bytes.
 
-Nonzeros are assumed to be spread evenly at random over the tiles: a tile with e nonzeros needs a
-given one of n rows of H with probability 1 - (1 - 1/n)^e.
+Nonzeros are assumed to be spread evenly at random over the tiles. So a tile with e nonzeros needs
+each of the n rows of H with probability 1 - (1 - 1/n)^e.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Aggregations:
     """Neighbour aggregations of one graph.
 
     Attributes:
-        vertices, nonzeros: Sizes of A, also as rounded figures such as 1.81e9; at least one vertex.
+        vertices, nonzeros: Sizes of A; rounded figures such as 1.81e9 are allowed.
         widths: Columns of H in every aggregation.
         mask_density: Share of the outputs that the mask keeps, in [0, 1]: 0.5 for a dropout of
             one half, and about that for ReLU (Wan et al. 2025, section 3.2.1).
@@ -188,19 +189,19 @@ def _tiled(memory: OutputTiles, work: Aggregations, width: int) -> MemoryTraffic
 
 
 def _masked_outputs(work: Aggregations, whole: float) -> float:
-    """Return the bytes of the mask, which is read, and of the outputs that the mask keeps.
+    """Return the bytes read for the mask, plus the bytes written for outputs that the mask keeps.
 
-    Without a mask on chip all `whole` bytes of Z are written, and read again to apply the mask.
+    `whole` is the number of bytes of Z.
     """
     return (work.mask_density + 1 / 32) * whole
 
 
 def _cached(memory: Cache, work: Aggregations, width: int) -> MemoryTraffic:
-    """Return the traffic of the better of two orders of a processor, for all columns at once.
+    """Return the traffic of a processor, for the better of two orders of computing.
 
-    Row by row: the cache has the row of H of a nonzero with a probability, the share of H that fits
-    into the cache; otherwise the row is read. Block by block of H that fits into the cache: A and H
-    are read once; Z is written and read again for every block.
+    Row by row: the row of H that a nonzero needs is in the cache with a probability that is the
+    share of H that fits into the cache; otherwise it is read. Or by blocks of H that fit into the
+    cache: A and H are read once, and Z is written and read again for every block.
     """
     n = work.vertices
     whole = FEATURE_BYTES * n * width

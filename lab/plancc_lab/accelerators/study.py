@@ -43,7 +43,10 @@ class Subject:
 
 @dataclass(frozen=True)
 class AcceleratorRow:
-    """Figures of one accelerator on one subject; `published_joules` is None if not published."""
+    """Figures of one accelerator on one subject.
+
+    `published_joules` is None if the paper has no such figure.
+    """
 
     machine: str
     estimate: AcceleratorEstimate

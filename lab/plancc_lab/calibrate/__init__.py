@@ -1,1 +1,1 @@
-"""Rates of this machine, measured with the operations of the runtime, as a machine file."""
+"""Measurement of this machine's rates with the runtime's operations, for a machine file."""

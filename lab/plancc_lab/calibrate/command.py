@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 SUFFIX = ".toml"
 """Extension of machine files."""
 OF_ONE_RANK = "simple"
-"""Machine whose messages are assumed if one rank, which sends no messages, is measured."""
+"""Machine whose links are written to the file if only one rank is measured."""
 DISTURBED = 0.25
-"""Spread of samples from which the machine counts as disturbed."""
+"""Spread of samples above which the machine counts as disturbed by other programs."""
 
 
 @click.command(cls=options.Sections)
@@ -51,10 +51,10 @@ DISTURBED = 0.25
 @click.option("--quick", is_flag=True, help="Fewer sizes and shorter samples.")
 @quiet
 def command(output: str, ranks: int | None, threads: int | None, quick: bool) -> None:
-    """Measure this machine, for simulate.
+    """Measure this machine, and write a machine file for simulate.
 
-    Sparse and dense products, memory, and messages are measured while all ranks work at once, since
-    they share caches and memory: give as many ranks as you will run.
+    Products, memory and messages are measured on all ranks at once, because ranks share caches and
+    memory. So give the number of ranks that you will train with.
 
     \b
         plancc calibrate -o machine.toml --ranks 2            # ranks as threads
@@ -194,7 +194,7 @@ def _lines(found: Calibration, compute: Compute, quick: bool) -> Iterator[str]:
 
 
 def _text(words: str) -> str:
-    """Return words as a TOML string."""
+    """Return a phrase as a TOML string."""
     return '"' + printable(words).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 

@@ -1,11 +1,12 @@
-"""Rates of the work of an epoch other than sparse products, fitted to times of whole epochs.
+"""Fit of three rates to the times of epochs, for all work other than sparse products.
 
-The time of this work, as `plancc.predict.simulation` models it, is linear in three unknowns:
+`plancc.predict.simulation` models the time of this work with three unknown rates (dense, stream
+and overhead):
 
     seconds = multiply-adds / dense + bytes / stream + operations x overhead
 
-A few epochs of different sizes give all three; they include the runtime's seconds for allocations,
-cold caches and Python.
+A few epochs of different sizes determine the rates. The fitted rates thus include the time for
+allocations, cold caches and Python.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class EpochSeconds:
 
 @dataclass(frozen=True)
 class DrawSeconds:
-    """A measured mini-batch of one rank: rows and nonzeros of its blocks, seconds to draw it."""
+    """A measured mini-batch: rows and nonzeros of its blocks, and one rank's seconds to draw it."""
 
     rows: float
     nonzeros: float
@@ -53,7 +54,7 @@ class DrawSeconds:
 
 
 def work(epoch: EpochSeconds) -> npt.NDArray[np.float64]:
-    """Return the multiply-adds of dense products, the bytes, and the operations: float64[3]."""
+    """Return an epoch's multiply-adds of dense products, bytes, and operations: float64[3]."""
     one = np.ones(1, np.int64)
     tables = Tables(
         name="epoch",
@@ -81,10 +82,10 @@ def fitted(epochs: Sequence[EpochSeconds], draws: Sequence[DrawSeconds] = ()) ->
 
     Parameters:
         epochs: At least three, of different widths and numbers of rows.
-        draws: None, or at least three, of different rows and nonzeros.
+        draws: No draws, or at least three, of different rows and nonzeros.
 
     Raises:
-        InputError: If there are fewer epochs or draws.
+        InputError: If there are too few epochs or draws.
     """
     if len(epochs) < 3:
         raise InputError(f"{len(epochs)} epochs: three rates need the times of at least three")

@@ -1,15 +1,15 @@
 """Measurements of this machine with the operations of the runtime.
 
-All ranks do the same at once, because they share cores, caches and memory: the rate of a rank
-depends on the others. Several sets of operands take turns, as in an epoch, so that no operation
-finds its operands in the cache.
+All ranks do the same work at once, because they share cores, caches and memory, so that the rate
+of a rank depends on the other ranks. Several sets of operands are used by turns, so that, as in an
+epoch, no operation finds its operands in the cache. Measured are:
 
-    sparse products   of random matrices with skewed rows and columns, by size, nonzeros per row
-                      and width
-    epochs            of small networks on one rank each, without messages: dense products,
-                      element-wise work, and the overhead of every operation
-    batches           drawn and built by one rank each, in seconds of the processor
-    messages          exchanges between dense products of known time
+    sparse products   rates for random matrices with skewed rows and columns, by number of rows,
+                      nonzeros per row, and width
+    epochs            times of small networks, which every rank trains alone; they give the rates
+                      of dense products and element-wise work, and the overhead of an operation
+    batches           CPU seconds to draw and build mini-batches, on every rank alone
+    messages          times of exchanges between dense products of known time
 """
 
 from __future__ import annotations
@@ -49,16 +49,18 @@ from plancc_runtime.transport.row_numbers import finished
 from plancc_runtime.transport.single import SingleTransport
 
 SETS = 3
-"""Number of sets of operands that take turns."""
+"""Number of sets of operands that are used by turns."""
 OPERAND_BYTES = 1 << 26
 """Bytes of the largest dense operand, which is larger than any cache."""
 SKEW = 2.5
-"""Skew of nonzeros per row and column: the first k of n have (k / n)^(1 / SKEW) of them, so that a
-hundredth has 16%; CoauthorCS has 7%, dblp-2010 12%, soc-Slashdot0902 23%, email-Enron 27%."""
+"""Skew of nonzeros per row and column: the first k of n rows have (k / n)^(1 / SKEW) of them.
+
+So 1% of the rows have 16% of the nonzeros; in CoauthorCS 7%, in dblp-2010 12%, in
+soc-Slashdot0902 23%, and in email-Enron 27%."""
 PEERS = 3
 """Largest number of peers with which a rank exchanges messages at once."""
 SMALL_WORDS, LARGE_WORDS = 64, 1 << 18
-"""Words of a message whose time is latency, and of a message whose time is bytes."""
+"""Words of a message whose time is mostly latency, and of one whose time is mostly bandwidth."""
 COMPUTED_ROWS, COMPUTED_WIDTH = 20_000, 32
 """Size of the dense product between two exchanges, which takes about a millisecond."""
 LAYERS, CLASSES = 3, 8
@@ -70,14 +72,14 @@ DRAWN_ROWS, BATCHES = 1 << 16, ((250, 2), (1_000, 10), (4_000, 2))
 DRAWN = 8
 """Number of mini-batches of one size."""
 TURNS = 0.02
-"""Seconds in which every rank that shares a core gets several turns."""
+"""Seconds in which every rank that shares a core with others runs several times."""
 
 Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Effort:
-    """The amount of measurements.
+    """How much is measured.
 
     Attributes:
         rows, nonzeros_per_row, widths: Sizes of the sparse products, ascending; every combination
@@ -139,15 +141,16 @@ class MeasuredRates:
 
     @property
     def typical(self) -> float:
-        """One rate: the geometric mean of the rates of the largest matrices."""
+        """A typical rate: the geometric mean of the rates of the largest matrices."""
         return float(np.exp(np.log(self.multiply_adds[-1]).mean()))
 
 
 @dataclass(frozen=True)
 class MeasuredEpochs:
-    """Epochs of a GCN on one rank, with all passes: means over ranks of medians over epochs.
+    """Times of an epoch of a GCN on one rank, with all passes.
 
-    If ranks share cores, the mean over epochs replaces the median.
+    They are medians over epochs, and means over ranks. If ranks share cores, the mean over epochs
+    replaces the median.
 
     Attributes:
         sparse, rest: Seconds of sparse products, and of all other work.
@@ -162,11 +165,11 @@ class MeasuredEpochs:
 
 @dataclass(frozen=True)
 class MeasuredDraws:
-    """Mini-batches of one rank: means over ranks of the mean over batches.
+    """Times of mini-batches on one rank: means over batches and ranks.
 
     Attributes:
         rows, nonzeros: Rows and nonzeros of all `blocks`.
-        seconds: Seconds of the processor to draw batches and to build their blocks.
+        seconds: CPU seconds to draw a batch and to build its blocks.
     """
 
     rows: float
@@ -177,19 +180,19 @@ class MeasuredDraws:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """The measurements; the same on all ranks.
+    """All measurements; the same on all ranks.
 
     Attributes:
-        transport: Carrier of the messages: "threads", "mpi", ... or "one rank".
+        transport: How messages were sent: "threads", "mpi", ...; "one rank" if there were none.
         threads: Threads per rank.
         cores: Cores per node.
         memory: Bytes per rank.
-        inside, between: Links between ranks of one node, and of different nodes; None without such
-            ranks.
-        broadcast, allreduce: "ring" or "tree", the shape that fits the measured time of the
-            collective better; None for one rank.
-        spread: Longest over shortest sample, minus 1: the median over measurements, on the rank
-            with the largest. It is large if other programs ran meanwhile.
+        inside, between: Links between ranks of one node, and of different nodes; None if there are
+            no such ranks.
+        broadcast, allreduce: Algorithm that fits the measured time of the collective better, "ring"
+            or "tree"; None for one rank.
+        spread: Longest over shortest sample, minus 1: the median over measurements, then the
+            maximum over ranks. It is large if other programs ran at the same time.
     """
 
     processor: str
@@ -210,7 +213,7 @@ class Calibration:
 
     @property
     def crowd(self) -> float:
-        """The threads per core, at least 1: the speed-up if ranks did not share cores."""
+        """Threads per core, at least 1: how much quicker ranks would be with cores of their own."""
         return max(1.0, self.ranks_per_node * self.threads / self.cores)
 
 
@@ -223,7 +226,8 @@ def calibrate(
     """Measure sparse products, epochs and messages on all ranks at once. Collective.
 
     Parameters:
-        effort: `QUICK`: some 10 seconds on two cores. `FULL`: a minute or two.
+        effort: How much is measured: `QUICK` takes some 10 seconds on two cores, `FULL` a minute
+            or two.
         threads: Threads per rank; by default this machine's usable cores, shared by its ranks.
         report: Function that is called with the name of the next stage.
 
@@ -279,18 +283,19 @@ class _Watch:
     """Measures operations that all ranks execute at once.
 
     Parameters:
-        crowded: Whether threads share cores; then a sample lasts for many turns of every thread.
+        crowded: Whether threads share cores; then a sample lasts so long that every thread runs
+            many times.
     """
 
     def __init__(self, transport: Transport, effort: Effort, crowded: bool) -> None:
         self.transport, self.effort, self.crowded = transport, effort, crowded
         self._least = max(effort.seconds, TURNS) if crowded else effort.seconds
-        self.spreads: list[float] = []  # of every measurement: longest sample / shortest - 1
+        self.spreads: list[float] = []  # for every measurement: longest / shortest sample - 1
 
     def seconds(self, *cycles: Sequence[Callable[[], None]]) -> Array:
-        """Return the seconds of a call of every cycle, the mean over ranks of medians. Collective.
+        """Return, for every cycle, the seconds of a call of one of its functions. Collective.
 
-        Samples of the cycles alternate.
+        They are medians over samples, and means over ranks. Samples of the cycles alternate.
         """
         repeats = []
         for cycle in cycles:
@@ -304,7 +309,7 @@ class _Watch:
         times = np.empty((self.effort.samples, len(cycles)))
         for row in times:
             for k, cycle in enumerate(cycles):
-                self.transport.allreduce_max(np.zeros(1))  # all begin together
+                self.transport.allreduce_max(np.zeros(1))  # all ranks begin together
                 start = time.perf_counter()
                 for _ in range(int(agreed[k])):
                     for call in cycle:
@@ -318,7 +323,7 @@ class _Watch:
 
 
 def _sparse_rates(watch: _Watch) -> MeasuredRates:
-    """Return the rates of the products that the effort names. Collective."""
+    """Return the rates of sparse products of all sizes in the effort. Collective."""
     effort = watch.effort
     rates = np.empty((len(effort.rows), len(effort.nonzeros_per_row), len(effort.widths)))
     random = np.random.default_rng(watch.transport.rank)
@@ -338,7 +343,7 @@ def _sparse_rates(watch: _Watch) -> MeasuredRates:
 
 
 def _pattern(random: np.random.Generator, rows: int, columns: int, nonzeros: int) -> csr_matrix:
-    """Return a random matrix: few rows and columns have many nonzeros, many have few."""
+    """Return a random matrix whose nonzeros per row and column are skewed (see `SKEW`)."""
 
     def drawn(size: int) -> npt.NDArray[np.int32]:
         order = random.permutation(size).astype(np.int32)
@@ -351,7 +356,7 @@ def _pattern(random: np.random.Generator, rows: int, columns: int, nonzeros: int
 
 
 def _product(pattern: csr_matrix, columns: int, width: int) -> Callable[[], None]:
-    """Return a function that multiplies the first columns, with operands of its own."""
+    """Return a function that multiplies the matrix, cut to its first `columns`, by dense rows."""
     rows = pattern.shape[0]
     place = pattern.indices % columns  # the operand may be cut short
     matrix: SparseMatrix = prepare(
@@ -364,7 +369,7 @@ def _product(pattern: csr_matrix, columns: int, width: int) -> Callable[[], None
 
 
 def _epoch_times(watch: _Watch, threads: int, rows: int, width: int) -> MeasuredEpochs:
-    """Return the times of a network that every rank trains by itself, all at once. Collective."""
+    """Return the times of a network that every rank trains alone, all at once. Collective."""
     transport = watch.transport
     random = np.random.default_rng(transport.rank)
     pattern = _pattern(random, rows, rows, 8 * rows)
@@ -382,7 +387,7 @@ def _epoch_times(watch: _Watch, threads: int, rows: int, width: int) -> Measured
     transport.allreduce_max(np.zeros(1))
     result = train(_alone(pattern), options, SingleTransport())
     seconds = [epoch.seconds_max for epoch in result.epochs[WARM_UP:]]
-    # where ranks share a core, most short epochs run undisturbed, and some wait for a whole turn
+    # if ranks share a core, most short epochs run undisturbed, and a few wait for other ranks
     typical = np.mean if watch.crowded else np.median
     sparse = typical([each["spmm"] for each in seconds])
     rest = typical([each["total"] - each["spmm"] for each in seconds])
@@ -413,7 +418,7 @@ def _draw_times(watch: _Watch, seeds: int, fanout: int) -> MeasuredDraws:
 
 
 def _alone(matrix: csr_matrix) -> tuple[Header, Part]:
-    """Return header and part of a row plan with one part."""
+    """Return header and part of a row plan with one part for this matrix."""
     rows = matrix.shape[0]
     header = Header("row", rows, matrix.nnz, 1, True, "none", False)
     return header, Part(
@@ -454,7 +459,7 @@ def _link(watch: _Watch, targets: Sequence[int], sources: Sequence[int]) -> Link
 
 
 def _shapes(watch: _Watch, link: Link | None) -> tuple[str, str] | tuple[None, None]:
-    """Return the shapes of broadcast and all-reduce that fit their times best. Collective."""
+    """Return the algorithms of broadcast and all-reduce that fit their times best. Collective."""
     members = watch.transport.size
     if link is None:
         return None, None
@@ -475,9 +480,9 @@ def _shapes(watch: _Watch, link: Link | None) -> tuple[str, str] | tuple[None, N
 
 
 def _between_products(watch: _Watch, operation: Callable[[], None]) -> float:
-    """Return the seconds that an operation adds to a dense product before it. Collective.
+    """Return the seconds that an operation takes if a dense product precedes it. Collective.
 
-    All ranks compute between two operations, because ranks that share cores wait for their turns.
+    As in an epoch, all ranks compute between two operations.
     """
     x, weight = torch.ones(COMPUTED_ROWS, COMPUTED_WIDTH), torch.eye(COMPUTED_WIDTH)
     out = torch.empty_like(x)
@@ -490,7 +495,7 @@ def _between_products(watch: _Watch, operation: Callable[[], None]) -> float:
 
 
 def _peers(place: int, size: int, step: int, first: int) -> tuple[list[int], list[int]]:
-    """Return targets and sources of the messages of member `place` of a ring of `size` members.
+    """Return the ranks to which, and from which, member `place` of a ring of `size` ranks sends.
 
     Member k of the ring is rank ``first + k * step``.
     """
@@ -502,7 +507,7 @@ def _peers(place: int, size: int, step: int, first: int) -> tuple[list[int], lis
 
 
 def _ranks_per_node(hosts: list[str]) -> int:
-    """Return the number of ranks on every node; raise InputError if nodes differ."""
+    """Return the number of ranks per node; raise InputError if nodes have different numbers."""
     per_node = hosts.count(hosts[0])
     if hosts != [host for host in dict.fromkeys(hosts) for _ in range(per_node)]:
         raise InputError(

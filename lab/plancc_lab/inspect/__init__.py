@@ -1,1 +1,1 @@
-"""`plancc inspect` with a lower bound on the rows moved by any plan."""
+"""An extension of `plancc inspect`: a lower bound on the rows that any row plan moves."""

@@ -1,4 +1,4 @@
-"""A lower bound on the rows moved by any plan of a matrix, from degrees and components."""
+"""A lower bound on the rows that any row plan of a matrix moves, from degrees and components."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from plancc_cli.tables import ratio
 
 @dataclass(frozen=True)
 class Certificate:
-    """A lower bound on the rows moved by row partitions whose parts are bounded.
+    """A lower bound on the volume of row plans whose parts have bounded sizes.
 
-    Row j travels to every part, except its owner, that has a row with a nonzero in column j. If j
-    and these rows fit only into k_j parts, row j travels k_j - 1 times at least; add up over j. If
-    the rows of a connected component are in k parts, the messages of its rows link all k parts,
-    which takes k - 1 at least. For c components that need K parts together, this is K - c at least.
+    There are two bounds. First, row j is sent to every other part that has a row with a nonzero in
+    column j. If row j and these rows need at least k_j parts, row j is sent at least k_j - 1 times;
+    the bound is the sum over j. Second, if the rows of a connected component are in k parts, at
+    least k - 1 rows are sent between these parts. If c components need K parts together, at least
+    K - c rows are sent.
 
     Attributes:
-        most_rows, most_nonzeros: Largest numbers of a part.
-        components: Number of connected components of the matrix, without direction.
-        volume: The largest of the proven sums, in rows.
+        most_rows, most_nonzeros: Largest allowed number of rows, and of nonzeros, of a part.
+        components: Number of connected components of the matrix, ignoring direction.
+        volume: The larger of the two bounds, in rows.
     """
 
     most_rows: int
@@ -37,7 +38,7 @@ class Certificate:
     volume: int
 
     def facts(self, of: Metrics) -> list[tuple[str, str]]:
-        """Return lines of names and texts for the facts about a plan."""
+        """Return names and values of the bound's lines in a table of facts about a plan."""
         share = ratio(self.volume, of.volume)
         limit = f"{self.most_rows:,} rows and {self.most_nonzeros:,} nonzeros"
         proven = f"{self.volume:,} rows, {share} of these; parts up to {limit}"
@@ -74,7 +75,7 @@ class Certificate:
 
 
 def with_certificate(given: Report) -> Report:
-    """Return the report with a bound for row plans whose parts are at most as full as this plan's.
+    """Return the report with a bound for row plans that are at least as balanced as this plan.
 
     Raises:
         InputError: If the plan is an edge or a grid plan.

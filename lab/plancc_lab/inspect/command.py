@@ -1,4 +1,4 @@
-"""`plancc inspect`: the command of the core, with a lower bound on the rows moved."""
+"""`plancc inspect`: the core's command, extended by a lower bound on the rows moved."""
 
 from __future__ import annotations
 

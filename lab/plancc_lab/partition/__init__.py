@@ -1,1 +1,1 @@
-"""Partitions of hypergraphs that do not come from a matrix."""
+"""Partitioning of hypergraphs that are given as files, and do not come from a matrix."""

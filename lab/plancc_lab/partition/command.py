@@ -1,4 +1,4 @@
-"""`plancc partition`: a hypergraph file becomes a part vector."""
+"""`plancc partition`: partitions the hypergraph in a file, and writes a part vector."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from plancc_cli.words import say
     "--part", type=click.Path(), help="Part vector to start from; -1 lets plancc choose the part."
 )
 @click.option(
-    "--fixed", type=click.Path(), help="Part vector of vertices that never move; -1: it may move."
+    "--fixed", type=click.Path(), help="Part vector of fixed vertices; -1: the vertex may move."
 )
 @options.searching("epsilon")
 @options.searching("effort")
@@ -43,9 +43,9 @@ def command(
     allow_large: bool,
     **search: Any,
 ) -> None:
-    """Partition the hypergraph of an hMETIS file for the least connectivity-1 cut.
+    """Partition the hypergraph in an hMETIS file so that its connectivity-1 cut is small.
 
-    The cut is the sum over all nets of their cost times (number of parts - 1); with 2 parts it is
+    The cut is the sum over all nets of cost x (number of the net's parts - 1). With 2 parts it is
     the cost of the cut nets. No part weighs more than (1 + epsilon) times the even share.
 
     \b

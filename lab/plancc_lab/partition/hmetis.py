@@ -28,13 +28,13 @@ def read_hmetis(path: StrPath, *, allow_large: bool = False) -> Hypergraph:
     Without vertex weights every vertex weighs 1.
 
     Parameters:
-        allow_large: Accept a file that declares far more than its size suggests
+        allow_large: Whether to accept a file whose header declares far more than its size suggests
             (`plancc.graph.bounds`).
 
     Raises:
-        InputError: For a wrong header, a wrong number of lines, a pin that is out of range or comes
-            twice in a net, a cost below 1, a negative weight; the message names file, line and
-            value.
+        InputError: If the header or the number of lines is wrong, if a pin is out of range or
+            occurs twice in a net, if a cost is below 1, or if a weight is negative. The message
+            names file, line and value.
     """
     with open_file(path):
         size = os.path.getsize(path)

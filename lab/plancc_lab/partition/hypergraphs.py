@@ -1,4 +1,4 @@
-"""Search for partitions of hypergraphs, with the steps of a search by rows but no matrix."""
+"""Search for partitions of hypergraphs, with the same steps as a search for owners of rows."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class HypergraphPartition:
 
     Attributes:
         owner (int32[num_vertices]): Part of every vertex.
-        connectivity: Sum over all nets of cost times (number of parts - 1).
-        nets_cut: Cost of all nets that are in several parts.
+        connectivity: The connectivity-1 cut: sum over nets of cost x (number of parts - 1).
+        nets_cut: Sum of the costs of all nets that are in several parts.
         imbalance: Weight of the heaviest part over the mean, minus 1.
         tried: Steps of the search.
         warnings: Sentences for the user.
@@ -59,24 +59,26 @@ def partition_hypergraph(
     fixed: StrPath | npt.ArrayLike | None = None,
     report: Callable[[Trial], None] | None = None,
 ) -> HypergraphPartition:
-    """Return a partition of least connectivity; no part weighs more than epsilon allows.
+    """Return a partition with a small connectivity-1 cut; epsilon limits the weight of parts.
 
-    With two parts the connectivity is the cost of the cut nets.
+    With two parts, this cut is the cost of the cut nets.
 
     Parameters:
         hypergraph: A hypergraph, or the path of an hMETIS file.
-        options: Options, of which effort, epsilon, seed, threads, budget and time limit are used.
-        part (path or int[num_vertices], optional): Parts from which the search starts, in place of
-            partitioners; the result is not worse. -1: a partitioner first chooses a part for the
-            vertex.
-        fixed (path or int[num_vertices], optional): Parts of vertices that never move; -1: the
-            vertex may move.
+        options: Options of the search; effort, epsilon, seed, threads, budget and time limit are
+            used.
+        part (path or int[num_vertices], optional): Parts from which the search starts, instead of
+            calling partitioners; the result is never worse. For -1 a partitioner first chooses the
+            vertex's part.
+        fixed (path or int[num_vertices], optional): Parts of vertices that never move; -1 for a
+            vertex that may move.
         report: Function that is called with every `Trial` when the trial ends.
 
     Raises:
-        InputError: A wrong file, more parts than vertices, a part out of range, fixed
-            vertices too heavy for their part, weights or costs that no partitioner takes.
-        BackendError: The partitioner failed.
+        InputError: If a file is wrong, if there are more parts than vertices, if a part is out of
+            range, if fixed vertices are too heavy for their part, or if no partitioner accepts the
+            weights or costs.
+        BackendError: If the partitioner fails.
     """
     if not isinstance(hypergraph, Hypergraph):
         hypergraph = read_hmetis(hypergraph)

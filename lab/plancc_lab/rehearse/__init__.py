@@ -1,1 +1,3 @@
-"""Epochs of all ranks executed on this computer, replayed on the links of a machine."""
+"""Rehearsals: this computer executes the epochs of all ranks, and replays their messages.
+
+The messages take the time that they would take on a given machine."""

@@ -1,6 +1,6 @@
-"""Times of single collectives, as the prediction of an epoch has them.
+"""Times of single collectives on a machine, as the prediction of an epoch computes them.
 
-A rehearsal executes an epoch and asks here for the time of its collectives on another machine.
+A rehearsal, which executes an epoch on this computer, takes the times of its collectives from here.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ Groups = tuple[tuple[int, ...], ...]
 
 
 def collective_times(machine: Machine) -> Callable[[str, Groups, int, tuple[int, ...]], float]:
-    """Return the seconds of a collective of one group, once all of its members are there.
+    """Return a function that returns the seconds of a collective, after all members have joined.
 
-    The time is that of the messages, without the overhead of the operation. The function takes
+    The seconds are for messages, without the overhead of the operation. Its parameters are:
 
     kind : str
         "broadcast", "allreduce" or "allgather". A reduction to a root takes as long as a broadcast,
         a reduce-scatter as long as an all-gather.
     groups : tuple of tuple of int
-        Ranks of the groups that do the same at once and share the network; groups are disjoint, of
-        one size, and ascending.
+        Ranks of the groups that do the same at once and share the network. The groups are disjoint
+        and of one size, and their ranks ascend.
     number : int
         Place of this group among the groups.
     sizes : tuple of int
@@ -36,7 +36,7 @@ def collective_times(machine: Machine) -> Callable[[str, Groups, int, tuple[int,
     """
     quiet = replace(machine, compute=replace(machine.compute, overhead=0.0), speed=())
 
-    @cache  # an epoch has few different ones
+    @cache  # an epoch has few different collectives
     def seconds(kind: str, groups: Groups, number: int, sizes: tuple[int, ...]) -> float:
         ranks = np.array(groups, np.int64)
         pieces = np.tile(np.array(sizes, np.int64), (len(ranks), 1))

@@ -35,21 +35,21 @@ WIDTHS = {
     "random_features": "Width of features, for a plan without features.  [default: as --dims]",
     "classes": "Classes of random labels, or where not all occur.  [default: as --dims]",
 }
-"""Parameters that are widths, with their helps here."""
+"""Parameters that are widths, with their help texts in this command."""
 LEFT_OUT = {"patience", "eval_every", "threads", "device", "aggregate_on"}
-"""Fields of `TrainOptions` that a rehearsal lacks, besides options of written files."""
+"""Fields of `TrainOptions` that a rehearsal lacks, besides options that name files to write."""
 OF_RUNS = [
     name
     for name, field in FIELDS.items()
     if field.metadata["section"] != "Checkpoints and results" and name not in LEFT_OUT
 ]
-"""Options of `plancc-run` that a rehearsal has too; its help leaves them out."""
+"""Options of `plancc-run` that a rehearsal has too; they are hidden in its help."""
 MOST_BATCHES = 100
 """Largest number of mini-batches of an epoch that are predicted."""
 EPOCHS = 3
 """Default number of epochs."""
 WORD_BYTES = {"float32": 4, "float64": 8, "bfloat16": 4}
-"""Bytes of a word in the prediction beside the rehearsal; narrower numbers are not predicted."""
+"""Bytes of a word in the prediction that is shown beside the rehearsal."""
 SLACK, PER_RANK, ONCE = 1.2, 4 << 20, 100 << 20
 """Factor on the predicted memory, for allocators; bytes of every rank, for its thread and Python
 objects; bytes of all libraries. With them, 4 and 64 ranks took 0.7 to 0.9 of the estimate."""
@@ -78,11 +78,13 @@ CPU_RATE = 1e10
 )
 @click.argument("plan", type=click.Path())
 @options.predicted_epoch
-@click.option("--ranks", type=int, help="Ranks; parts are merged if there are more.")
+@click.option(
+    "--ranks", type=int, help="Number of ranks; if there are more parts, parts are merged."
+)
 @click.option(
     "--trace",
     type=click.Path(),
-    help="Timeline of all ranks in virtual time, for Perfetto or chrome://tracing.",
+    help="Write a timeline of all ranks in virtual time, for Perfetto or chrome://tracing.",
 )
 @click.option("--per-rank", is_flag=True, help="One line for every rank.")
 @options.as_data
@@ -97,10 +99,10 @@ def command(
     per_rank: bool,
     **settings: Any,
 ) -> None:
-    """Rehearse epochs of PLAN: all its ranks on this computer, one after the other.
+    """Rehearse epochs of PLAN: execute all its ranks on this computer, one after the other.
 
-    Every rank makes its real products, one rank at a time. They take as long as its thread needs;
-    messages take the time of the machine. Losses equal those of plancc-run.
+    Every rank computes its real products, for which the time of its thread counts. Messages take
+    the time that they would take on the machine. Losses are the same as with plancc-run.
     """
     from plancc.predict.schedules import read_tables
     from plancc_cli.tables import print_data, rows_of
@@ -160,7 +162,11 @@ def _asked(
     ranks: int | None,
     settings: dict[str, Any],
 ) -> tuple[Basis, TrainOptions, Drawn | None, LinkTask | None]:
-    """Return basis of the prediction, options of the run with widths, mini-batches, and links."""
+    """Return what the command line asks for.
+
+    They are the basis of the prediction, the options of the run with widths, the mini-batches and
+    the task of link prediction; the last two may be None.
+    """
     from plancc.plan.reader import PlanFile
     from plancc.predict.widths import DataWidths
     from plancc.report.epochs import Basis
@@ -229,7 +235,7 @@ def _epoch(asked: TrainOptions, header: Header) -> dict[str, Any]:
         return {"passes": tuple(name for name in COMMON_PASSES if name in asked.passes)}
     known = PASSES if header.layout == "row" else COMMON_PASSES
     has_types = header.types is not None
-    names = {*model_of(asked.model, has_types).option_names()} - {"order"}  # the passes tell it
+    names = {*model_of(asked.model, has_types).option_names()} - {"order"}  # `passes` has it
     late = Approximation(fold=asked.fold, delay=asked.delay or DELAY)
     return {
         "passes": tuple(name for name in known if name in asked.passes),
@@ -241,7 +247,10 @@ def _epoch(asked: TrainOptions, header: Header) -> dict[str, Any]:
 def _predicted(
     predictor: Predictor, tables: Tables, asked: TrainOptions, drawn: Drawn | None
 ) -> tuple[Prediction, str]:
-    """Return the predicted epoch, or that of a GCN if no other is predicted with the reason."""
+    """Return the predicted epoch and "", or the epoch of a GCN and the reason for this.
+
+    A GCN's epoch is returned if the network has no prediction.
+    """
     word_bytes, why = WORD_BYTES[asked.dtype], ""
     if asked.sampling.active:
         why = " with a full batch"
@@ -260,7 +269,7 @@ def _predicted(
 def _steps(
     predictor: Predictor, tables: Tables, asked: TrainOptions, drawn: Drawn
 ) -> tuple[Prediction, str]:
-    """Return the predicted steps of an epoch in mini-batches, and their source in words."""
+    """Return the predicted steps of an epoch in mini-batches, and a phrase for their source."""
     number = min(drawn.per_epoch, MOST_BATCHES)
     batches = {each.name: getattr(drawn.sampler, each.name) for each in options_of(drawn.sampler)}
     batches |= {"sampler": drawn.sampler.name, "seed": asked.seed, "draw": asked.draw}
@@ -280,7 +289,7 @@ def links_of(machine: Machine, num_ranks: int) -> Links:
     """Return the links of a machine for a replay.
 
     Raises:
-        InputError: If the machine has speeds of another number of ranks.
+        InputError: If the machine has speeds for another number of ranks.
     """
     from plancc_lab.rehearse.collectives import collective_times
     from plancc_lab.rehearse.links import Link, Links
@@ -299,10 +308,10 @@ def links_of(machine: Machine, num_ranks: int) -> Links:
 
 
 def check_memory(plan: str, prediction: Prediction) -> None:
-    """Refuse a rehearsal if the predicted memory of all ranks is not free.
+    """Check that this computer has enough free memory for all ranks of a rehearsal.
 
     Raises:
-        PlanccError: If they do not; where this computer does not say what it has, they do.
+        PlanccError: If it has less than predicted. No error if the free memory is unknown.
     """
     from plancc.memory import available_memory
     from plancc_cli.tables import size

@@ -1,6 +1,6 @@
 """Times of messages and collectives on a machine, as plain numbers.
 
-A `replay` reads nothing but `Links` of a machine; the command makes them.
+A `replay` knows a machine only by its `Links`; the command makes them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class RecordedCollective(NamedTuple):
 
     Attributes:
         kind: "broadcast", "allreduce", "allgather" or `replay.MEETING`. A reduction to a root
-            counts as its reverse, a broadcast; a reduce-scatter as an all-gather.
+            counts as a broadcast, its reverse, and a reduce-scatter as an all-gather.
         groups: Ranks of this group and of the other groups that do the same at about the same time;
             groups are disjoint and of one size.
         number: Place of this group among the groups.
@@ -59,13 +59,13 @@ class Links:
         inside, between: Links between ranks of one node, and of different nodes.
         injection: Bytes per second that a whole node sends to other nodes while it receives at the
             same rate.
-        overlap: Speed of messages while their rank computes, as a share of the speed while the rank
-            waits: 0 for libraries that move messages only in their calls, 1 if the network needs no
-            help.
+        overlap: Speed of a rank's messages while the rank computes, as a share of the speed while
+            the rank waits. 0 for libraries that move messages only during their calls; 1 if the
+            network works without the rank.
         cores: Number of ranks of a node that compute at full speed; more ranks share the cores
             evenly.
-        slowness: Seconds that every rank takes, alone on a core, for one second of this computer's
-            thread.
+        slowness: Seconds that every rank, alone on a core, takes for the work of which a thread of
+            this computer does one second.
         collective: Function that returns the seconds of a collective, once all members have joined.
     """
 

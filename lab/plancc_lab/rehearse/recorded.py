@@ -1,7 +1,7 @@
 """Ranks as threads of this process, which can record their steps for a `replay`.
 
-The time of a step between two calls of transport or clock is the time that its thread has the
-processor. A rank alone repeats its steps without messages; rows that would arrive are zeros.
+The time of a step, which ends with a call of transport or clock, is the CPU time of the rank's
+thread. A rank can also repeat its steps alone, without messages; rows that would arrive are zeros.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ SAMPLES = 1001
 
 
 class RecordingThreads(Threads):
-    """State that the ranks share; while steps are recorded, one rank computes at a time.
+    """State that the ranks share; while steps are recorded, only one rank computes at a time.
 
-    ``cpu()`` returns the seconds for which the calling thread has had the processor.
+    ``cpu()`` returns the CPU seconds of the calling thread.
     """
 
     def __init__(self, size: int, ranks_per_node: int, cpu: Callable[[], float]) -> None:
@@ -43,9 +43,9 @@ class RecordedClock(Clock):
     """A clock that keeps its measurements.
 
     Attributes:
-        events (list of (phase, begin, end)): Every uninterrupted stretch of a phase.
+        events (list of (phase, begin, end)): Every uninterrupted interval in a phase.
         stages (list of (stage, begin, end)): Stages of epochs, such as "layer 1 forward"; every
-            stretch is within one stage.
+            interval of `events` is within one stage.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -58,7 +58,7 @@ class RecordedClock(Clock):
         self._stage, self._entered = "", 0.0
 
     def enter(self, stage: str) -> None:
-        """End the present stage, and begin a new one; "" begins none."""
+        """End the present stage, and begin the stage of this name; "" begins no stage."""
         self._close()
         if self._stage:
             self.stages.append((self._stage, self._entered, self._since))
@@ -66,7 +66,7 @@ class RecordedClock(Clock):
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Keep stretches and stages of the block in new lists."""
+        """Context manager: `events` and `stages` have only intervals of its statements."""
         self._begin()
         try:
             yield
@@ -83,8 +83,8 @@ class RecordedClock(Clock):
 class RecordingTransport(LocalTransport):
     """The transport of one rank, as in `local.run_ranks`.
 
-    `kept` has the whole numbers that came from other ranks, in order. They decide what is computed,
-    so a rank alone reads them again.
+    `kept` has the whole numbers that arrived from other ranks, in order. They decide what is
+    computed, so a rank that repeats its steps alone reads them again.
     """
 
     def __init__(self, group: RecordingThreads, rank: int) -> None:
@@ -93,12 +93,12 @@ class RecordingTransport(LocalTransport):
         self._steps: list[Step] | None = None
         self._moves, self._since = True, 0.0
         self.kept: list[Buffer] = []
-        self._keeps = True  # not what a collective is made of
+        self._keeps = True  # False for the messages of which a collective consists
         self._again: Iterator[Buffer] = iter(())
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Let no other rank work during the block. Collective."""
+        """Context manager: no other rank computes during its statements. Collective."""
         self._meet(None)
         with self._threads.processor:
             yield
@@ -106,10 +106,10 @@ class RecordingTransport(LocalTransport):
 
     @contextmanager
     def recorded(self, moves: bool) -> Iterator[list[Step]]:
-        """Record the steps of a block, which ends with a meeting of all ranks.
+        """Context manager that records the steps of its statements, with a barrier at their end.
 
-        If messages move, the block is collective and ranks compute in turns; if not, `alone` is
-        around it.
+        If `moves` is true, messages are sent: all ranks must enter it, and they compute one after
+        the other. Otherwise the statements must run inside `alone`.
         """
         with self._threads.processor if moves else nullcontext():
             self._again = iter(self.kept)
@@ -122,13 +122,16 @@ class RecordingTransport(LocalTransport):
 
     @contextmanager
     def call(self, *event: Any) -> Iterator[bool]:
-        """Record a block as an event, while steps are recorded; yield whether data move."""
+        """Context manager that records its statements as one event, if steps are recorded.
+
+        It yields whether messages are really sent.
+        """
         steps, threads = self._steps, self._threads
         if steps is None:
             yield True
             return
         self._end_step(steps, event)
-        self._steps = None  # what is within belongs to this event
+        self._steps = None  # calls in the statements belong to this event
         if self._moves:
             threads.processor.release()
         try:
@@ -144,7 +147,7 @@ class RecordingTransport(LocalTransport):
         self._since = now
 
     def clock(self) -> RecordedClock:
-        """Return a clock whose times are numbers of steps while steps are recorded."""
+        """Return a clock that, while steps are recorded, counts steps instead of seconds."""
         return RecordedClock(self._now)
 
     def _now(self) -> float:
@@ -170,9 +173,14 @@ class RecordingTransport(LocalTransport):
         filled: Sequence[Buffer] = (),
         groups: tuple[tuple[int, ...], ...] = (),
     ) -> Pending:
-        """Begin a collective by `move`, of all ranks or of one of the `groups`.
+        """Record the begin of a collective, and begin it if messages are really sent.
 
-        The sizes of `buffers` are recorded; the call overwrites `filled`, unless it adds to it.
+        Parameters:
+            kind: Kind of the collective; see `links.RecordedCollective`.
+            move: Function that begins the collective.
+            buffers: Buffers whose sizes are recorded.
+            filled: Buffers that receive the result.
+            groups: Ranks of the groups that do the same; all ranks if empty.
         """
         groups = groups or (tuple(range(self.size)),)
         own = next(number for number, ranks in enumerate(groups) if self.rank in ranks)
@@ -196,7 +204,7 @@ class RecordingTransport(LocalTransport):
 
     @contextmanager
     def _of_collective(self) -> Iterator[None]:
-        """Count the messages of a block as parts of a collective."""
+        """Context manager: messages of its statements belong to a collective."""
         before, self._keeps = self._keeps, False
         try:
             yield
@@ -204,7 +212,7 @@ class RecordingTransport(LocalTransport):
             self._keeps = before
 
     def keep(self, filled: Sequence[Buffer], moves: bool) -> None:
-        """Keep the whole numbers that arrived; if no data move, fill in the kept ones."""
+        """Keep the whole numbers that arrived; if no messages are sent, fill in kept numbers."""
         if not self._keeps:
             return
         whole = [buffer for buffer in filled if str(buffer.dtype).endswith(("int32", "int64"))]
@@ -246,7 +254,7 @@ class RecordingTransport(LocalTransport):
 
 
 class _RecordedChannel(LocalChannel):
-    """Rounds that are recorded; their receives are in the order of sums."""
+    """A channel whose rounds are recorded; receives complete in the order of the list."""
 
     _transport: RecordingTransport
 
@@ -289,7 +297,7 @@ class _RecordedChannel(LocalChannel):
 
 
 class _RecordedGroup(MessageGroup):
-    """Collectives that are recorded as one event; an all-to-all is recorded as messages."""
+    """A group that records each collective as one event, but an all-to-all as messages."""
 
     def __init__(
         self, transport: RecordingTransport, ranks: Sequence[int], *groups: tuple[int, ...]

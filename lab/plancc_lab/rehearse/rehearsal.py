@@ -1,13 +1,13 @@
 """A run of many ranks, rehearsed on this machine.
 
-The ranks are threads, which execute every epoch for real. Then every rank alone executes the epoch
-again from the same weights (`rehearse.recorded`), once unmeasured and `REPEATS` times measured: it
-finds its own data in the caches, as on a processor of its own. The time of a step is the median of
-the measured times. Finally the steps of all ranks are replayed on the links of a machine
-(`rehearse.replay`).
+The ranks are threads, which first execute every epoch together. Then every rank alone executes the
+epoch again from the same weights (`rehearse.recorded`): once without measuring, and `REPEATS` times
+with measuring. So the rank finds its own data in the caches, as on a processor of its own. The time
+of a step is the median of the measured times. Finally the steps of all ranks are replayed on the
+links of a machine (`rehearse.replay`).
 
-If all epochs do the same, the last epoch is replayed once more with the medians over all epochs,
-since short disturbances of this computer then matter least.
+If all epochs do the same work, the last epoch is replayed once more with medians over all epochs,
+which short disturbances of this computer affect least.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from plancc_runtime.transport.local import run_threads
 Float64Array = npt.NDArray[np.float64]
 
 REPEATS = 5
-"""Number of times that a rank executes an epoch alone, after one that is not measured."""
+"""Number of measured times that a rank executes an epoch alone."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,11 @@ class Rehearsal:
     """A rehearsed run.
 
     Attributes:
-        result: Result of the run on threads; its times mean nothing.
-        typical: The epoch with medians over all epochs; if epochs differ, the epoch of median time,
-            or the next below.
-        measured_alone: Whether every rank executed every epoch alone too; if not, every step began
-            with the data of another rank in the caches.
+        result: Result of the run on threads; its times are without meaning.
+        typical: The epoch with medians over all epochs. If epochs differ, the epoch of median time,
+            or the next shorter one.
+        measured_alone: Whether every rank also executed every epoch alone. If not, the caches had
+            the data of another rank at the begin of every step.
         content: Content hash of the plan; "" if not known.
     """
 
@@ -64,7 +64,7 @@ class Rehearsal:
         return self.typical.seconds
 
     def write_trace(self, path: str | PathLike[str]) -> None:
-        """Write the epochs and the typical one as a timeline, with its critical path below.
+        """Write a timeline of all epochs and of the typical epoch, with its critical path.
 
         Raises:
             OutputError: If the file cannot be written.
@@ -103,7 +103,7 @@ def rehearse(
     Parameters:
         options: Options of the run; ranks have one thread each, on the CPU, and do not evaluate.
         report: Function that is called after every epoch with the measure of rank 0.
-        cpu: Function that returns the seconds for which the calling thread has had the processor.
+        cpu: Function that returns the CPU seconds of the calling thread.
 
     Raises:
         See `train` and `transport.local.run_ranks`.
@@ -118,7 +118,7 @@ def rehearse(
         return run.finish(), run
 
     enabled = gc.isenabled()
-    gc.disable()  # ranks that are measured collect nothing
+    gc.disable()  # no garbage is collected while ranks are measured
     try:
         done = run_threads(group, lambda rank: RecordingTransport(group, rank), work)
     finally:
@@ -136,7 +136,7 @@ def rehearse(
 
 @dataclass(frozen=True)
 class Recording:
-    """The epoch of a rank: its `replay.Step`s, and stretches (name, first step, last step)."""
+    """One rank's epoch: its `replay.Step`s, and intervals as (name, first step, last step)."""
 
     seconds: Float64Array
     events: Sequence[tuple[Any, ...]]
@@ -144,13 +144,16 @@ class Recording:
     stages: Spans
 
     def paced(self, every: Sequence[Float64Array]) -> Recording:
-        """Return the recording with median seconds of every step, over `every` of equal length."""
+        """Return the recording with the median of `every` as the seconds of every step.
+
+        Arrays in `every` of another length than this recording are ignored.
+        """
         alike = [seconds for seconds in every if len(seconds) == len(self.seconds)]
         return replace(self, seconds=np.median(alike, axis=0))
 
 
 def _replayed(replay: Replay, recordings: Sequence[Recording]) -> EpochTimeline:
-    """Return the replayed epoch of all ranks, which begins after the epochs before."""
+    """Return the replayed epoch of all ranks, which begins when the previous epoch ended."""
     begin, timelines = replay.now, []
     steps = [[*zip(own.seconds.tolist(), own.events, strict=True)] for own in recordings]
     for own, (times, waits) in zip(recordings, replay.play(steps), strict=True):
@@ -182,7 +185,7 @@ class _RehearsedRun(Run):
 
     @property
     def measured_alone(self) -> bool:
-        """Whether ranks execute epochs alone too."""
+        """Whether ranks also execute epochs alone."""
         return self._execution.repeats
 
     def epoch(self, epoch: int) -> Measure:
@@ -196,7 +199,7 @@ class _RehearsedRun(Run):
         measure = super().epoch(epoch)
         after, num_steps = learner.state(), len(self._steps)
         with self.transport.alone():
-            gc.collect(1)  # what an epoch left behind; older objects stay
+            gc.collect(1)  # frees objects of an epoch; older objects stay
             for _ in range(1 + REPEATS):
                 learner.restore(before)
                 recording = self._recorded(epoch, moves=False)[1]

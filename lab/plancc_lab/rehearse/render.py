@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Float64Array = npt.NDArray[np.float64]
 
 NOTABLE = 1.05
-"""Ratio to the mean from which a quantity of a rank is mentioned."""
+"""Ratio to the mean above which a quantity of a rank is mentioned."""
 MOST_STRAGGLERS = 5
 """Largest number of ranks of the critical path that are shown."""
 
@@ -39,7 +39,7 @@ def print_rehearsal(
     """Print the times of an epoch, their phases, the critical path and its ranks.
 
     Parameters:
-        note: Words on what the prediction is for, if not for the epoch.
+        note: Phrase that says what is predicted, if it is not this epoch; else "".
     """
     epoch, schedule = found.typical, prediction.schedule
     result = found.result
@@ -142,7 +142,7 @@ def _path(epoch: EpochTimeline) -> Table:
 
 
 def _names(stage: PathStage) -> str:
-    """Return the ranks of a stage in words, in their order on the path."""
+    """Return a phrase that names the ranks of a stage, in their order on the path."""
     ranks = list(stage.compute)
     return ", ".join(map(str, ranks[:4])) + (", ..." if len(ranks) > 4 else "")
 

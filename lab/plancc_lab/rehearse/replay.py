@@ -3,13 +3,15 @@
 A rank is a list of *steps*: seconds that it computes, then an event. Both ends of a message, and
 the members of a collective, find each other by their order.
 
-    start(number, receives, pieces)     a round of messages begins: its receives are posted
-    send(number, pieces)                messages of the round are sent
-    arrive(number, k)                   receive k of the round is waited for
-    finish(number)                      all that is left of the round is waited for
-    join(number, what)                  a collective begins
-    over(number)                        its end is waited for
-    mark()                              the time is noted
+    start(number, receives, pieces)     begins a round of messages: posts its receives
+    send(number, pieces)                sends messages of the round
+    arrive(number, k)                   waits for receive k of the round
+    finish(number)                      waits for the rest of the round
+    join(number, what)                  begins a collective
+    over(number)                        waits for the end of the collective
+    mark()                              records the time
+
+How the time of each is found:
 
     cores        The ranks of a node that compute at the same time share the cores evenly.
     message      It starts once its sender has sent it and its receiver has posted the receive. It
@@ -36,7 +38,7 @@ from typing import Any, NamedTuple
 from plancc_lab.rehearse.links import Links, RecordedCollective
 
 MEETING = "meeting"
-"""Kind of a collective that takes no time once all members have joined."""
+"""Kind of a collective that ends at once when all members have joined: a barrier."""
 Step = tuple[float, tuple[Any, ...]]
 """Seconds of computing, and an event: its name and arguments."""
 
@@ -53,10 +55,10 @@ BEGINNING = Moment(0, 0.0)
 
 
 class Wait(NamedTuple):
-    """An interval in which a rank waited, in seconds, and the cause of its end.
+    """An interval in which a rank waited, in seconds, and the cause of the interval's end.
 
-    After the cause only the network worked. The cause is of this rank if the network waited for the
-    rank itself, as for messages that arrived earlier and were received only now.
+    Between the cause and the end, only the network worked. The cause is a moment of this rank if
+    the network waited for this rank, as for messages that were sent earlier but received only now.
     """
 
     begin: float
@@ -80,10 +82,10 @@ class Replay:
         self._calls: dict[tuple[int, ...], list[dict[int, _Round]]] = defaultdict(list)
 
     def play(self, steps: Sequence[Sequence[Step]]) -> list[tuple[list[float], list[Wait]]]:
-        """Replay the steps of all ranks, which end with a meeting of all.
+        """Replay the steps of all ranks; the last step is a barrier of all ranks.
 
         Returns:
-            For every rank the times at which its steps ended, and its waits, in order.
+            For every rank, the times at which its steps ended, and its waits in order.
         """
         self._num_busy = len(steps)
         for rank, own in zip(self._ranks, steps, strict=True):
@@ -97,7 +99,7 @@ class Replay:
         return [(rank.times, rank.waits) for rank in self._ranks]
 
     def _at(self, time: float, call: Callable[[], None], of: _Node | _Port | None = None) -> None:
-        """Schedule a call for a time; for a node or a port it replaces the scheduled call."""
+        """Schedule a call; if `of` is given, it replaces the call scheduled for this node or port."""
         self._number += 1
         if of is not None:
             of.version = self._number
@@ -123,7 +125,7 @@ class Replay:
         self._num_busy -= 1
 
     def _share(self, node: _Node) -> None:
-        """Share the cores of a node among the ranks that compute."""
+        """Divide the cores of a node evenly among the ranks that compute."""
         if node.computing:
             node.pace.change(self.now, min(1.0, self._links.cores / len(node.computing)))
             first = min(node.computing, key=node.computing.__getitem__)
@@ -141,7 +143,7 @@ class Replay:
         for port in rank.ports:
             self._serve(port)
 
-    # -- events: each returns what tells whether the rank may go on; None: it may --------------
+    # -- events: each returns a function that says whether the rank may continue; None: it may --
 
     def _mark(self, rank: _Rank) -> None:
         pass
@@ -149,13 +151,17 @@ class Replay:
     def _start(
         self, rank: _Rank, number: int, receives: Sequence[int], pieces: Sequence[tuple[int, ...]]
     ) -> None:
-        """`receives`: their numbers of pieces; `pieces`: their senders, tags and receives."""
+        """Begin a round of messages.
+
+        `receives` has the number of pieces of each receive; `pieces` has the sender, tag and
+        receive of each piece.
+        """
         mine = rank.rounds[number] = _Round(rank, len(pieces), [*receives])
         for peer, tag, k in pieces:
             self._meet((peer, rank.number, tag), _ReplayEnd(mine, self.now, False, k))
 
     def _send(self, rank: _Rank, number: int, pieces: Sequence[tuple[int, ...]]) -> None:
-        """`pieces`: their receivers, tags and bytes."""
+        """Send messages; `pieces` has the receiver, tag and bytes of each."""
         mine = rank.rounds[number]
         mine.open += len(pieces)
         for peer, tag, num_bytes in pieces:
@@ -210,7 +216,7 @@ class Replay:
     # -- messages ------------------------------------------------------------------------------
 
     def _meet(self, place: tuple[int, int, int], mine: _ReplayEnd) -> None:
-        """Note one end of a message, which starts once the other end is there too."""
+        """Record one end of a message; the message starts when both ends are recorded."""
         ends = self._ends[place]
         if not ends or ends[0].is_sent == mine.is_sent:
             ends.append(mine)
@@ -238,7 +244,7 @@ class Replay:
                 self._serve(port)
 
     def _serve(self, port: _Port, fresh: bool = True) -> None:
-        """Let a port go on with its item, or with the next one; `fresh`: after a pause."""
+        """Let a port work on its item or begin the next; `fresh`: whether it had paused."""
         pace = port.rank.pace
         if port.item is None and port.queue and pace.speed > 0:
             item = port.item = port.queue.popleft()
@@ -263,7 +269,7 @@ class Replay:
         item.over(cause)
 
     def _cause(self, port: _Port) -> Moment:
-        """Return the moment that the present state of a port follows from."""
+        """Return the moment that caused the present state of a port."""
         pace = port.rank.pace
         if pace.speed > self._links.overlap and port.cause.time < pace.since:
             return Moment(port.rank.number, pace.since)  # before, the rank computed
@@ -276,7 +282,7 @@ class _Pace:
 
     speed: float
     since: float = 0.0
-    before: float = 0.0  # work done until then
+    before: float = 0.0  # work done before `since`
 
     def done(self, time: float) -> float:
         return self.before + self.speed * (time - self.since)
@@ -298,7 +304,10 @@ class _Shared:
 
 @dataclass(eq=False)
 class _Node:
-    """Cores and ports that the ranks of a node share; `computing`: the work at which each ends."""
+    """Cores and ports that the ranks of a node share.
+
+    `computing` has, for every computing rank, the amount of work at which it ends.
+    """
 
     shared: tuple[_Shared, _Shared] = field(default_factory=lambda: (_Shared(), _Shared()))
     pace: _Pace = field(default_factory=lambda: _Pace(1.0))
@@ -308,7 +317,7 @@ class _Node:
 
 @dataclass(eq=False)
 class _Rank:
-    """The steps of a rank and their progress; `pace` is the pace of its ports, out and in."""
+    """The steps of a rank and their progress; `pace` is the pace of the rank's two ports."""
 
     number: int
     node: _Node
@@ -325,7 +334,7 @@ class _Rank:
 
 @dataclass(eq=False)
 class _Round:
-    """Messages or a collective of a rank: number of unfinished pieces, in all and by receive."""
+    """A round or a collective of a rank: numbers of unfinished pieces, in all and per receive."""
 
     rank: _Rank
     open: int
@@ -333,7 +342,10 @@ class _Round:
 
 
 class _ReplayEnd(NamedTuple):
-    """One end of a message; `what` has the sent bytes, or the number of the receive."""
+    """One end of a message; `what` is the number of bytes at the sender's end.
+
+    At the receiver's end, `what` is the number of the receive.
+    """
 
     round: _Round
     time: float
@@ -343,7 +355,7 @@ class _ReplayEnd(NamedTuple):
 
 @dataclass(eq=False)
 class _Item:
-    """A message, or a collective at one rank; `left` is the number of unfinished servers."""
+    """A message, or one rank's share of a collective; `left` counts its unfinished ports."""
 
     seconds: float
     left: int

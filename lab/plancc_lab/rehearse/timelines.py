@@ -1,9 +1,9 @@
 """Timelines of the ranks in an epoch, and its critical path.
 
-The *critical path* is followed backward from the end of the epoch. From a wait it goes to the cause
-of its end: the rank that sent a message, or the last member that joined a collective. Between the
-cause and the end of the wait only the network worked. So the path is one chain of computing and
-network that fills the epoch without a gap; nothing else made the epoch longer.
+The *critical path* is found backward from the end of the epoch. From a wait, the path continues at
+the cause of the wait's end: the rank that sent a message, or the last member that joined a
+collective. Between the cause and the end of the wait, only the network worked. So the path is a
+chain of computing and network work that fills the epoch without a gap, and decides its length.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class EpochTimeline:
 
     @property
     def networked(self) -> Float64Array:
-        """The seconds that every rank waited while its messages were on their way."""
+        """The seconds that every rank waited while its messages were in flight."""
         return np.array(
             [
                 sum(wait.end - max(wait.begin, wait.cause.time) for wait in r.waits)
@@ -155,7 +155,7 @@ class EpochTimeline:
         return path[::-1]
 
     def path_stages(self) -> list[PathStage]:
-        """Return the critical path by stages, in the order in which it enters them."""
+        """Return the critical path by stages, in the order in which the path reaches the stages."""
         found: dict[str, PathStage] = {}
         for stretch in self.critical_path():
             stages = self.ranks[stretch.rank].stages
@@ -202,7 +202,7 @@ class EpochTimeline:
 
 
 def _shares(spans: Spans, begin: float, end: float) -> Iterator[tuple[str, float]]:
-    """Yield the seconds of an interval in each of the spans, and outside all spans."""
+    """Yield the seconds of an interval that lie in each span, and the seconds in no span."""
     left = end - begin
     at = bisect_left(spans, begin, key=lambda span: span[2])
     while at < len(spans) and spans[at][1] < end:

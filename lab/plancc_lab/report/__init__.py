@@ -1,1 +1,1 @@
-"""A page of pictures, figures and tables for a browser, and what a notebook shows."""
+"""A page about plans for a browser, and the short form of it that a notebook shows."""

@@ -1,4 +1,4 @@
-"""Charts of the page: matplotlib draws them as SVG in the colours of the page."""
+"""Charts of the page, which matplotlib draws as SVG in the colours of the page."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
     from plancc_lab.report.pictures import Density
 
 MOST_BARS = 48
-"""Largest number of parts with a bar for each; more parts are counted in a histogram."""
+"""Largest number of parts for which each part has a bar; for more, a histogram is drawn."""
 BINS = 24
 """Largest number of bars of a histogram."""
 STANDS_OUT = 1.05
-"""Multiple of the mean from which the largest bar has the strong colour."""
+"""Multiple of the mean above which the largest bar is drawn in the strong colour."""
 FAINT = 0.5
 """Opacity of the other bars."""
 MOST_EPOCHS = 120
-"""Largest number of epochs with a bar for each; more epochs are averaged."""
+"""Largest number of epochs for which each epoch has a bar; for more, bars show averages."""
 MOST_POINTS = 600
 """Largest number of points of a line."""
 SMALL_RANGE = 0.25
-"""Range over largest value of a loss from which the axis begins at 0."""
+"""Range of a loss, as a share of its largest value, above which the axis begins at 0."""
 TITLES = {"loss": "Loss", "accuracy": "Accuracy", "auc": "ROC-AUC", "r2": "R2", "rmse": "RMSE"}
 """Titles of curves over epochs, by their names in `RunLog`."""
 AT_MOST_1 = ("accuracy", "auc", "r2")
 CUT = 3.0
-"""Multiple of the median at which bars of epochs are cut."""
+"""Multiple of the median at which bars of epochs are cut off."""
 MOST_CELLS, MOST_NUMBERS = 20, 6
-"""Largest numbers of parts with a cell for every pair, and with a number in every cell."""
+"""Largest number of parts for which each pair has a cell, and for which cells have numbers."""
 STEPS = [1, 2, 5, 10]
 """Distances between ticks, times a power of ten."""
 NARROW, HALF, WIDE, SQUARE = 3.8, 5.6, 11.5, 3.4
@@ -60,7 +60,7 @@ PART_LOADS = (
     ("messages_sent", "Messages sent", "parts it sends to"),
     ("messages_received", "Messages received", "parts it receives from"),
 )
-"""Attributes of `Traffic`, their titles, and words for what they count."""
+"""Attributes of `Traffic`, with their titles, and phrases for what they count."""
 STYLE: dict[Any, Any] = {
     "font.size": 8,
     "svg.fonttype": "none",
@@ -80,9 +80,9 @@ class Chart:
     """A drawing.
 
     Attributes:
-        svg: Markup, with titles for the pointer.
+        svg: SVG markup, with titles that appear under the mouse pointer.
         what: Description for readers who cannot see the drawing.
-        note: The finding in one sentence.
+        note: One sentence that says what the drawing shows.
     """
 
     svg: str
@@ -98,7 +98,10 @@ def style() -> AbstractContextManager[None]:
 
 
 def panels_of(width: float, height: float, rows: int = 1, **shared: Any) -> list[Any]:
-    """Return the axes of a new figure, one below the other; sizes are in inches."""
+    """Return `rows` axes of a new figure, one below the other.
+
+    `width` and `height` are in inches; `shared` is passed to `subplots`.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure((width, height), layout="constrained", facecolor="none")
@@ -106,9 +109,10 @@ def panels_of(width: float, height: float, rows: int = 1, **shared: Any) -> list
 
 
 def chart_of(axes: Any, name: str, what: str, note: str) -> Chart:
-    """Return the figure of these axes as a chart; its name must be unique on the page.
+    """Return the figure of these axes as a chart.
 
-    Ids of groups become titles or are removed; colours become variables of the page.
+    `name` must be unique on the page. In the markup, ids of groups become titles or are removed,
+    and placeholder colours become variables of the page.
     """
     from matplotlib import rc_context
 
@@ -126,18 +130,18 @@ def chart_of(axes: Any, name: str, what: str, note: str) -> Chart:
 
 
 def entitle(artists: Iterable[Any], titles: Iterable[str]) -> None:
-    """Give artists titles, which the page shows under the pointer."""
+    """Give artists titles, which the page shows under the mouse pointer."""
     for artist, title in zip(artists, titles, strict=True):
         artist.set_gid(f"={title}")
 
 
 def colour_of(letter: str) -> str:
-    """Return the colour of a plan."""
+    """Return the colour of the plan with this letter."""
     return list(OF_PLANS.values())[(ord(letter) - ord("A")) % len(OF_PLANS)]
 
 
 def round_ticks(axis: Any, whole: bool = True) -> None:
-    """Set ticks at round numbers, with short texts, on an axis."""
+    """Set ticks of an axis at round numbers, with short labels."""
     from matplotlib.ticker import MaxNLocator
 
     axis.set_major_locator(MaxNLocator(5, steps=STEPS, integer=whole, min_n_ticks=1))
@@ -145,7 +149,7 @@ def round_ticks(axis: Any, whole: bool = True) -> None:
 
 
 def _seconds(top: float) -> tuple[str, float]:
-    """Return a unit for values up to `top` seconds, and the seconds of the unit."""
+    """Return a unit of time that suits values up to `top` seconds, and its length in seconds."""
     return next(((u, s) for u, s in (("s", 1.0), ("ms", 1e-3)) if top >= s), ("us", 1e-6))
 
 
@@ -153,7 +157,7 @@ def _seconds(top: float) -> tuple[str, float]:
 
 
 def measures(plans: Sequence[tuple[str, Traffic]]) -> list[tuple[str, Chart]]:
-    """Return titles and charts of the loads of parts; a chart has a row for every plan."""
+    """Return titles and charts of the loads of parts; a chart has axes for every plan."""
     return [
         (title, _loads([(letter, getattr(parts, name)) for letter, parts in plans], title, what))
         for name, title, what in PART_LOADS
@@ -194,7 +198,7 @@ def _loads(loads: Sequence[tuple[str, np.ndarray]], title: str, what: str) -> Ch
 
 
 def _spread(values: np.ndarray, letter: str) -> str:
-    """Return words such as "A: most 455 (part 2), 1.01x the mean; least 441"."""
+    """Return a phrase such as "A: most 455 (part 2), 1.01x the mean; least 441"."""
     most, least = int(values.max()), int(values.min())
     text = f"{letter}: " if letter else ""
     if most == least:
@@ -215,7 +219,7 @@ def bins(values: np.ndarray) -> list[int]:
 
 
 def span_of(densities: Sequence[Density]) -> tuple[float, float]:
-    """Return the least and the greatest value of a pixel, without 0."""
+    """Return the least and the greatest value of all pixels that are not 0."""
     there = np.concatenate([each.counts[each.counts > 0] for each in densities])
     return (float(there.min()), float(there.max())) if len(there) else (1.0, 1.0)
 
@@ -223,9 +227,11 @@ def span_of(densities: Sequence[Density]) -> tuple[float, float]:
 def matrix(
     density: Density, name: str, texts: tuple[str, str], borders: Sequence[int] = ()
 ) -> Chart:
-    """Return a picture of nonzeros, with lines before the rows and columns `borders`.
+    """Return a picture of the nonzeros of a matrix.
 
-    `texts` are `what` and `note` of the chart.
+    Parameters:
+        texts: `what` and `note` of the chart.
+        borders: Rows and columns before which lines are drawn.
     """
     (axes,) = panels_of(SQUARE, SQUARE + 0.4)
     _pixels(axes, density, span_of([density]), "a pixel")
@@ -237,7 +243,10 @@ def matrix(
 
 
 def volume(density: Density, name: str, note: str, span: tuple[float, float]) -> Chart:
-    """Return a chart of the rows between parts, in colours from `span[0]` to `span[1]` rows."""
+    """Return a chart of the rows that parts send each other.
+
+    `span` has the numbers of rows of the lightest and of the darkest colour.
+    """
     (axes,) = panels_of(SQUARE, SQUARE + 0.6)
     picture = _pixels(axes, density, span, "rows")
     if density.size <= MOST_CELLS:
@@ -254,7 +263,7 @@ def volume(density: Density, name: str, note: str, span: tuple[float, float]) ->
 
 
 def _pixels(axes: Any, density: Density, span: tuple[float, float], unit: str) -> Any:
-    """Draw a matrix on a logarithmic scale, with the scale below it; return the picture."""
+    """Draw a matrix with colours on a logarithmic scale, and the scale below; return the image."""
     from matplotlib.colors import LogNorm
 
     low, high = span
@@ -295,7 +304,10 @@ def _cells(axes: Any, picture: Any, counts: np.ndarray) -> None:
 
 
 def convergence(logs: Sequence[tuple[str, RunLog]]) -> list[tuple[str, Chart]]:
-    """Return titles and charts of loss and scores of all runs, by the letter of the plan."""
+    """Return titles and charts of loss and scores.
+
+    `logs` has every run's log with the letter of its plan.
+    """
     notes: dict[str, list[str]] = {name: [] for name in TITLES}
     for letter, log in logs:
         loss = log.loss["train"]
@@ -352,7 +364,7 @@ def _epochs(axes: Any) -> None:
 def epoch_times(letter: str, log: RunLog) -> Chart:
     """Return a chart with a bar for every epoch, stacked by phase.
 
-    It does not show the predicted time, since a run may have other ranks, widths and machine.
+    It does not show the predicted time, because the run may differ in ranks, widths and machine.
     """
     count = len(log.epoch)
     size = max(1, -(-count // MOST_EPOCHS))

@@ -1,4 +1,4 @@
-"""`plancc report`: a page about plans, for any browser without a network."""
+"""`plancc report`: writes a page about plans, which any browser shows without a network."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def command(
             with PlanFile(path) as file:
                 found.append(Basis.read(file, dims, machine))
                 contents.append(file.content_sha256)
-        basis = Basis.shared(found)  # times compare on one machine only
+        basis = Basis.shared(found)  # times of plans are comparable only for one machine
         shown_plans = []
         for place, path in enumerate(plans):
             figures = report(path, dims=dims, basis=basis)
@@ -122,7 +122,7 @@ def command(
 def _left_behind(
     run: tuple[str, ...], trace: tuple[str, ...], plan: str, num_ranks: int
 ) -> tuple[RunLog | None, Timeline | None]:
-    """Return log and timeline of a run of a plan; raise InputError if they do not fit together."""
+    """Return log and timeline of a run of a plan; raise InputError if they are of another plan."""
     from plancc_lab.report.runs import read_log, read_timeline
 
     log = read_log(run[0]) if run else None
@@ -144,7 +144,7 @@ def _left_behind(
 
 
 def _check_plan(file: RunLog | Timeline | None, plan: str, content: str) -> None:
-    """Refuse a log or a timeline that names another plan than the one of this content hash."""
+    """Raise InputError if a log or a timeline names a plan with another content hash."""
     if file is not None and file.plan and content and file.plan != content:
         raise InputError(
             f"{file.path}: of a run of another plan (content hash {file.plan[:12]}; {plan} has "

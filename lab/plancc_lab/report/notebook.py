@@ -1,4 +1,4 @@
-"""HTML of a plan in a notebook: a sentence, a few figures, and a small picture by matplotlib.
+"""HTML of a plan in a notebook: a sentence, a few figures, and a small picture.
 
 Text of the plan is escaped.
 """
@@ -21,9 +21,9 @@ from plancc.text import printable
 from plancc_lab.report.pictures import ramp, send_tables, volume_density
 
 PIXELS = 128
-"""Largest number of pixels of a side of the picture."""
+"""Largest width and height of the picture in pixels."""
 SIDE = "9.5em"
-"""Side of the picture on the page."""
+"""Width and height of the picture on the page."""
 KEY_FIGURES = (
     ("volume", "rows moved per exchange"),
     ("max_volume", "rows of the busiest part"),
@@ -31,10 +31,10 @@ KEY_FIGURES = (
     ("nonzero_imbalance", "imbalance of nonzeros"),
     ("row_imbalance", "imbalance of rows"),
 )
-"""The most important metrics, with words for each."""
+"""The most important metrics, with a phrase for each."""
 NAME = "text-align:left;font-weight:normal;padding:0 .8em 0 0"
 BESIDE = "text-align:left;opacity:.7;padding:0 0 0 .6em"
-"""Styles of the name of a figure, and of the words beside its value."""
+"""Style of a figure's name, and of the phrase beside its value."""
 
 
 def what_it_is(header: Header, provenance: Mapping[str, Any]) -> str:
@@ -56,9 +56,10 @@ def what_it_is(header: Header, provenance: Mapping[str, Any]) -> str:
 
 
 def key_figures(metrics: Metrics, random: Metrics | None) -> list[tuple[str, str, str]]:
-    """Return names, values, and ratios of the values to those of an even random partition.
+    """Return the name, the value and a comparison of every key figure.
 
-    An imbalance is the largest part over the mean, minus 1; beside it stands the random one's.
+    The comparison is the ratio to an even random partition. For an imbalance, which is the largest
+    part over the mean, minus 1, the comparison is the random partition's imbalance.
     """
     found = []
     for name, words in KEY_FIGURES:

@@ -1,7 +1,7 @@
 """The page of a report: its contents, and the template that shows them.
 
-All text from files is escaped by the template and made `printable`; the page loads nothing and runs
-no script, and its own policy forbids both.
+The template escapes all text from files, and makes it `printable`. The page loads nothing and runs
+no script; its content security policy forbids both.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from plancc_lab.report.runs import RunLog, Timeline
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 PIXELS_OF_PARTS, PIXELS_OF_ROWS = 512, 256
-"""Largest number of pixels of a side of the volume matrix, and of pictures of nonzeros."""
+"""Largest width in pixels of the volume matrix, and of pictures of nonzeros."""
 HEAVIEST = 8
 """Largest number of pairs of parts that are listed."""
 MOST_BORDERS = 32
-"""Largest number of parts with lines between them in the picture in plan order."""
+"""Largest number of parts for which the picture in plan order has lines between parts."""
 COMPARED = ("communication and balance", "predicted time of an epoch", "training a GCN of")
-"""Beginnings of titles of tables that a comparison of several plans contains."""
+"""Beginnings of the titles of tables that are shown once for all plans, if there are several."""
 
 
 @dataclass(frozen=True, eq=False)
 class Planned:
-    """A plan of the page.
+    """A plan on the page, with its figures and pictures.
 
     Attributes:
         volume: Rows that parts send to parts, in at most `PIXELS_OF_PARTS` pixels a side.
@@ -77,7 +77,7 @@ class Section:
 
 
 def render(plans: Sequence[Planned], command: str) -> str:
-    """Return the page of some plans, side by side if there are several.
+    """Return the HTML of a page about some plans; several plans are shown side by side.
 
     Parameters:
         plans: Between one and the number of `LETTERS`.
@@ -159,14 +159,14 @@ def _section(letter: str, plan: Planned, span: tuple[float, float], several: boo
 
 
 def _tables(report: Report, several: bool) -> Iterable[Table | str]:
-    """Return the tables of a plan; with several plans, without those of the comparison."""
+    """Return the tables of a plan; if there are `several` plans, without tables in `COMPARED`."""
     for table in report_tables(report, per_part=report.num_ranks <= MOST_CELLS):
         if not several or isinstance(table, str) or not table.title.startswith(COMPARED):
             yield table
 
 
 def _facts(reports: Sequence[Report]) -> list[tuple[str, list[str]]]:
-    """Return facts on the making of plans: a value for every plan, or a shared one."""
+    """Return facts about how plans were made: a value for every plan, or one for all plans."""
     of_plans = [dict(facts_table(report).rows) for report in reports]
     rows = []
     for name in dict.fromkeys(name for facts in of_plans for name in facts):
@@ -176,7 +176,7 @@ def _facts(reports: Sequence[Report]) -> list[tuple[str, list[str]]]:
 
 
 def _tiles(report: Report) -> list[tuple[str, str, str]]:
-    """Return names, values, and the words beside the values."""
+    """Return names and values of key figures, with the phrase beside each value."""
     tiles, times = key_figures(report.metrics, report.random), report.epoch
     if (proven := report.more.get("certificate")) is not None:
         share = f"{ratio(proven.volume, report.metrics.volume)} of the rows moved"
@@ -189,8 +189,9 @@ def _tiles(report: Report) -> list[tuple[str, str, str]]:
 
 
 def _beside_first(reports: Sequence[Report]) -> list[tuple[str, list[tuple[str, str, float]]]]:
-    """Return key figures: words, and for every plan the value, its ratio to the first plan's value,
-    and its percentage of the greatest value.
+    """Return key figures of several plans: a name, and three entries for every plan.
+
+    They are the value, its ratio to the first plan's value, and its percentage of the greatest.
     """
     figures = [(words, [getattr(r.metrics, name) for r in reports]) for name, words in KEY_FIGURES]
     figures.append(("predicted epoch", [report.epoch.seconds for report in reports]))
@@ -208,7 +209,7 @@ def _beside_first(reports: Sequence[Report]) -> list[tuple[str, list[tuple[str, 
 
 
 def _volume(letter: str, plan: Planned, span: tuple[float, float]) -> Chart:
-    """Return the chart of rows between parts, in colours from `span[0]` to `span[1]` rows."""
+    """Return the chart of rows that parts send each other; `span`: see `charts.volume`."""
     density, report = plan.volume, plan.report
     parts, metrics = report.parts, report.metrics
     if not metrics.volume:
@@ -239,7 +240,7 @@ def _heaviest(plan: Planned) -> Table:
 
 
 def _matrix(letter: str, pictures: MatrixPictures) -> tuple[Chart, Chart]:
-    """Return charts of the nonzeros before and after they are ordered by parts."""
+    """Return charts of the nonzeros: in the source's order, and in plan order."""
     step, total = pictures.before.per_pixel, pictures.total
     scale = f"; a pixel is {step} x {step} entries" if step > 1 else ""
     inside = f"{pictures.inside / max(1, total):.1%} of the nonzeros use rows of their own part"

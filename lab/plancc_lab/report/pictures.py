@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap
 
 CHUNK = 1 << 22
-"""Number of nonzeros that are placed at a time."""
+"""Number of nonzeros that are counted at a time."""
 COLOUR = "#3a78ee"
 """The colour of pictures, which is visible on white and on dark pages."""
 FAINTEST = 0.25
@@ -34,12 +34,12 @@ def ramp() -> Colormap:
 
 @dataclass(frozen=True, eq=False)
 class Density:
-    """A square matrix summed up in pixels.
+    """A square matrix whose entries are summed over pixels.
 
     Attributes:
-        counts: float64[pixels, pixels].
+        counts (float64[pixels, pixels]): Sums of the entries.
         size: Number of rows of the matrix.
-        per_pixel: Rows, and columns, of a pixel; the last pixel may have fewer.
+        per_pixel: Number of rows, and of columns, of a pixel; the last pixel may have fewer.
     """
 
     counts: npt.NDArray[np.float64]
@@ -48,16 +48,18 @@ class Density:
 
 
 def per_pixel(size: int, most: int) -> int:
-    """Return the rows of a pixel such that `size` rows need at most `most` pixels."""
+    """Return the number of rows per pixel with which `size` rows need at most `most` pixels."""
     return max(1, -(-size // most))
 
 
 def volume_density(num_parts: int, sends: Iterable[Side], most: int) -> Density:
-    """Return the rows that parts (rows of the picture) send to parts (columns) in a product.
+    """Return, for every sending and receiving part, the number of rows sent in a product.
+
+    Senders are rows of the picture, and receivers are columns.
 
     Parameters:
-        sends: See `send_tables`.
-        most: Largest number of pixels of a side of the picture.
+        sends: What `send_tables` returns.
+        most: Largest width of the picture in pixels.
     """
     step = per_pixel(num_parts, most)
     side = per_pixel(num_parts, step)
@@ -75,7 +77,10 @@ def send_tables(exchanges: Exchanges) -> list[Side]:
 
 
 def heaviest_pairs(num_parts: int, sends: Iterable[Side], count: int) -> list[tuple[int, int, int]]:
-    """Return sender, receiver and rows of the `count` pairs with the most rows, most first."""
+    """Return the `count` pairs of parts that send the most rows, in descending order.
+
+    Each is (sender, receiver, number of rows).
+    """
     volumes = sum(
         (
             sp.csr_array((np.diff(send.row_ptr), send.peer, send.ptr), shape=(num_parts, num_parts))
@@ -96,7 +101,7 @@ class MatrixPictures:
         before: Nonzeros in the order of the vertices in the source.
         after: Nonzeros in plan order, part by part.
         part_ptr (int64[num_parts + 1]): The first row of every part in plan order.
-        inside: Number of nonzeros whose row and column have one owner (blocks of the diagonal).
+        inside: Number of nonzeros whose row and column have the same owner.
         total: Number of all nonzeros.
     """
 
@@ -108,7 +113,7 @@ class MatrixPictures:
 
 
 def matrix_pictures(parts: PartRange, most: int) -> MatrixPictures:
-    """Return pictures of the nonzeros of all parts, with at most `most` pixels a side."""
+    """Return pictures of the nonzeros of all parts, at most `most` pixels wide."""
     size, row_ptr = len(parts.global_id), parts.row_ptr
     step = per_pixel(size, most)
     side = per_pixel(size, step)

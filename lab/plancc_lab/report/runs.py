@@ -1,7 +1,7 @@
 """Readers of the log and the timeline of a run.
 
-The log has a line with a JSON object for every epoch; the timeline has the format of Chrome's
-tracing. docs/use/study.md lists the keys. Other programs may have written them, so every value is
+The log has a line with a JSON object for every epoch. The timeline has the format of Chrome's
+tracing. docs/use/study.md lists the keys. Files may come from other programs, so every value is
 checked.
 """
 
@@ -26,14 +26,14 @@ from plancc.text import printable
 Float64Array = npt.NDArray[np.float64]
 
 PHASES = ("draw", "mask", "features", "pack", "wait", "spmm", "dense", "allreduce", "other")
-"""Phases of the epoch of a rank; their seconds add up to the epoch's."""
+"""Phases of a rank's epoch; their seconds add up to the seconds of the epoch."""
 SPLITS = ("train", "val", "test")
 SCORES = ("accuracy", "auc", "r2", "rmse")
 """Scores whose curves a report draws, by their names in a log."""
 LONGEST_LINE = 1 << 20
 MOST_EPOCHS = 1_000_000
 LARGEST_TRACE = 1 << 28
-"""Largest size in bytes of a timeline that is read."""
+"""Largest size of a timeline in bytes; larger files are refused."""
 COLUMNS = 480
 """Columns of the picture of a timeline."""
 MOST_RANKS = 48
@@ -48,11 +48,11 @@ class RunLog:
 
     Attributes:
         epoch (int64[epochs]): Numbers of the epochs, ascending.
-        loss (dict of str to float64[epochs]): Loss "train" and, if any epoch was evaluated, "val";
-            NaN if an epoch has none.
-        scores (dict of str to dict of str to float64[epochs]): The present ones among `SCORES`, by
-            split; NaN if the epoch was not evaluated.
-        phases (dict of str to float64[epochs]): Seconds of every one of `PHASES`, mean over ranks.
+        loss (dict of str to float64[epochs]): Loss of split "train" and, if any epoch was
+            evaluated, of "val"; NaN if an epoch has no such loss.
+        scores (dict of str to dict of str to float64[epochs]): The scores among `SCORES` that the
+            log has, by name and split; NaN if an epoch was not evaluated.
+        phases (dict of str to float64[epochs]): Seconds of each of the `PHASES`, mean over ranks.
         slowest (float64[epochs]): Seconds of the slowest rank.
         words (int64[epochs]): Words that all ranks sent.
         plan: Content hash of the plan in the log; "" if the log has none.
@@ -77,7 +77,7 @@ def read_log(path: str | PathLike[str]) -> RunLog:
     """
     name = fspath(path)
     epochs: list[dict[str, Any]] = []
-    plan = ""  # of the first line that names one: a resumed run may have begun without
+    plan = ""  # the first plan that a line names; earlier lines may lack it
     for number, line in _lines(name):
         where = f"{name}, line {number}"
         entry = _json(line, where, "a JSON object of one epoch")
@@ -117,7 +117,7 @@ def read_log(path: str | PathLike[str]) -> RunLog:
 
 
 def _lines(name: str) -> Iterator[tuple[int, str]]:
-    """Yield numbers, from 1, and texts of lines that are not blank."""
+    """Yield the number, from 1, and the text of every line that is not blank."""
     with _opened(name) as stream:
         number = 0
         while line := stream.readline(LONGEST_LINE + 1):
@@ -159,16 +159,16 @@ def _epoch(entry: dict[str, Any], where: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """The work of all ranks in one epoch.
+    """The phases of all ranks in one epoch.
 
     Attributes:
         title: The epoch that is shown, such as "epoch 17", or "the whole run".
-        epochs: All epochs of the timeline.
-        seconds: Seconds from the first begin to the last end of all ranks.
-        all_ranks, ranks: All ranks of the timeline, and the ranks that are shown.
-        strips (uint8[ranks, COLUMNS]): The longest phase of every rank in each of equal intervals:
-            its place in `PHASES`, with "other" for time in no phase, or `NOTHING` before and after
-            the epoch of the rank.
+        epochs: Numbers of all epochs in the timeline.
+        seconds: Seconds from the first rank's begin to the last rank's end.
+        all_ranks, ranks: All ranks in the timeline, and the ranks that are shown.
+        strips (uint8[ranks, COLUMNS]): For every rank and each of equal intervals, the place in
+            `PHASES` of the phase that takes most of the interval; time in no phase counts as
+            "other". `NOTHING` before and after the epoch of the rank.
         shares (float64[all ranks, phases]): Share of the epoch that every rank spent in every
             phase.
         plan: Content hash of the plan in the file; "" if the file has none.
@@ -190,7 +190,7 @@ NOTHING = 255
 
 
 def read_timeline(path: str | PathLike[str]) -> Timeline:
-    """Return the median epoch of the timeline of a run.
+    """Return the epoch of median length in the timeline of a run.
 
     Raises:
         InputError: If the file is missing, too large or not a timeline of ranks; the message names
@@ -241,13 +241,13 @@ def read_timeline(path: str | PathLike[str]) -> Timeline:
 
 @dataclass(frozen=True, eq=False)
 class _Spans:
-    """Events of a rank in microseconds: names, and begin and end float64[events, 2]."""
+    """Events of one rank: names, and begins and ends in microseconds, float64[events, 2]."""
 
     names: list[str]
     times: Float64Array
 
     def epochs(self) -> dict[int, tuple[float, float]]:
-        """Return first begin and last end of the events of every epoch."""
+        """Return, for every epoch, the first begin and the last end of its events."""
         found: dict[int, tuple[float, float]] = {}
         for name, (begin, end) in zip(self.names, self.times.tolist(), strict=True):
             if match := re.fullmatch(r"epoch (\d{1,9})", name):
@@ -293,7 +293,7 @@ def _spans(events: list[Any], name: str) -> tuple[list[int], list[_Spans]]:
         if not isinstance(event, dict):
             raise InputError(f"{where}: {_cut(event)} is not an event")
         if event.get("ph") not in ("M", "X"):
-            continue  # other programs add marks of other kinds
+            continue  # other programs add events of other kinds
         track = _whole(event.get("pid"), "pid", where)
         if event["ph"] == "M":
             if event.get("name") == "process_name" and isinstance(event.get("args"), dict):
@@ -334,7 +334,7 @@ def _opened(name: str) -> Any:
 
 
 def _whole_text(name: str) -> str:
-    """Return the text of a timeline; reading in pieces saves memory for small files."""
+    """Return the text of a timeline, read in pieces, so that small files take little memory."""
     pieces, length = [], 0
     with _opened(name) as stream:
         while piece := stream.read(1 << 20):
@@ -382,6 +382,6 @@ def _not_negative(value: Any, key: str, where: str, negative: bool = False) -> f
 
 
 def _cut(value: Any) -> str:
-    """Return a value as a short text for a message."""
+    """Return a value as a short string for a message."""
     text = printable(value.strip() if isinstance(value, str) else json.dumps(value, default=str))
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."

@@ -1,1 +1,1 @@
-"""Predicted steps on mini-batches, and predicted epochs of models on more and more ranks."""
+"""Predictions of steps on mini-batches, and of epochs of several models for a range of ranks."""

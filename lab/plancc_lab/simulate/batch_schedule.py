@@ -1,7 +1,8 @@
-"""The operations of a step of a row plan on a mini-batch: those of an epoch, with other sizes.
+"""The operations of one step on a mini-batch, for row plans.
 
-A batch is like a plan of few rows with another matrix in every layer, as for live rows
-(`Tables.live`). Features of halo rows are kept from step to step; their products are computed anew.
+They are the operations of an epoch with other sizes: a batch is like a plan of few rows, with
+another matrix in every layer (compare `Tables.live`). Features of halo rows are kept from step to
+step, but their products are computed in every step.
 """
 
 from __future__ import annotations
@@ -30,15 +31,16 @@ from plancc.sampling.walk import WalkSampler
 WORD_BITS = 32
 """Number of rows that a word of bits names, as in the runtime."""
 BLOCKS = 2
-"""Fixed time of a block, besides rows and nonzeros, as a fitted multiple of the time on one rank
-that draws as an owner: messages are laid out, and rows are looked up among those of the rank."""
+"""Factor on the fixed time of a block, relative to one rank that draws as an owner.
+
+In all other cases messages are laid out and rows are looked up too. The factor was fitted."""
 
 
 class Bits:
-    """Words by which ranks tell owners the rows that a block needs, and words of walks.
+    """Counts of the words with which ranks tell owners which rows a block needs.
 
-    Every 32 rows of a message, in plan order, have a word of bits, which travels if one of the rows
-    is needed. Every 32 such words have another word, which always travels
+    Every 32 rows of a message, in plan order, have a word of bits, which is sent only if one of the
+    rows is needed. Every 32 such words have a summary word, which is always sent
     (`plancc_runtime.transport.row_numbers.RowBits`).
 
     Parameters:
@@ -57,14 +59,15 @@ class Bits:
         self._always = self._pairs(message, -(-words // WORD_BITS))
 
     def told(self, used: Graph) -> tuple[Pairs, Pairs]:
-        """Return the words for a block: those that always travel, and those of its rows."""
+        """Return the words for a block: the summary words, and the words of its rows."""
         return self._always, self._words(np.searchsorted(self._rows, self._needed(used)))
 
     def of_walks(self, sampler: WalkSampler, key: np.uint64, visited: Int32Array) -> list[Pairs]:
-        """Return the words of walks, which go on at owners and tell owners who uses visited rows.
+        """Return the words of random walks, step by step, and of the bits that follow them.
 
-        A walk that crosses takes two words, and every message one more
-        (`plancc_runtime.layouts.draws.WalkDraws`).
+        The owner of the present vertex continues a walk. A walk that crosses to another rank costs
+        two words, and every message costs one more (`plancc_runtime.layouts.draws.WalkDraws`).
+        Afterwards bits tell which of an owner's visited rows other ranks use.
         """
         n, walks, found = len(self._owner), np.arange(sampler.num_roots), []
         roots = sampler.roots(n, key)
@@ -86,18 +89,21 @@ class Bits:
 
     @cached_property
     def _walked(self) -> OwnedRows:
-        """All rows, as if one rank owned them."""
+        """The whole matrix, as if one rank owned all rows."""
         n = len(self._owner)
         pattern = self._matrix.indptr, self._matrix.indices
         return OwnedRows(Population(n), False, *pattern, np.arange(n, dtype=np.int32))
 
     def _words(self, rows: Int64Array) -> Pairs:
-        """Return the words of these places among `_rows`."""
+        """Return the words of bits that hold the rows at these places in `_rows`."""
         words = np.unique(self._word[rows])
         return self._pairs(*np.unique(self._message[words], return_counts=True))
 
     def _needed(self, matrix: Graph) -> Int64Array:
-        """Return the halo rows of all parts, ascending, as (part * parts + owner) * n + place."""
+        """Return the halo rows of all parts as ascending keys.
+
+        A key is (part * num_parts + owner) * n + place in plan order.
+        """
         part = np.repeat(self._owner, matrix.row_nonzeros()).astype(np.int64)
         owner = self._owner[matrix.indices]
         away = np.flatnonzero(part != owner)
@@ -113,7 +119,7 @@ class Bits:
 
 
 class BatchScheduler(SampledScheduler):
-    """Makes the operations of a row plan for a step on a mini-batch."""
+    """Scheduler that makes the operations of a row plan for a step on a mini-batch."""
 
     def begun(self, width: int) -> Iterator[tuple[str, Work]]:
         live = self._tables.live
@@ -134,10 +140,10 @@ class LiveBatch(Live):
     """The sizes of a step of a row plan on a mini-batch.
 
     Attributes:
-        told: Words of bits that tell owners the rows of the batch, round by round; empty if every
-            rank draws the whole batch.
-        counted: Whether ranks add up the number of targets.
-        draw: Sizes of drawing the batch and building its blocks.
+        told: Words that tell owners which rows the batch needs, for each round of messages; empty
+            if every rank draws the whole batch.
+        counted: Whether the ranks sum the number of targets in an all-reduce.
+        draw: Amounts of work to draw the batch and to build its blocks.
     """
 
     scheduler: ClassVar[type[RowScheduler] | None] = BatchScheduler
@@ -154,8 +160,8 @@ def live_in_batch(
 
     Parameters:
         owner (int32[n]): Part of every vertex.
-        idle: Whether layers also have rows that the next layer does not read.
-        bits: Words of bits, if owners draw; else None.
+        idle: Whether layers also compute rows that the next layer does not read.
+        bits: The counter of words of bits, if owners draw; else None.
     """
     n, rows, nonzeros = len(owner), *np.zeros((2, num_parts), np.int64)
     layers: list[Tables] = []
@@ -184,7 +190,7 @@ def live_in_batch(
 
 
 def _marked(n: int, vertices: Int32Array | None) -> npt.NDArray[np.bool_]:
-    """Return a mask of n vertices that is True for these vertices; None: for all."""
+    """Return a mask, bool[n], that is True for these vertices; for all vertices if None."""
     found = np.full(n, vertices is None)
     if vertices is not None:
         found[vertices] = True

@@ -1,4 +1,4 @@
-"""Predicted steps of mini-batch training: of every batch, and their mean."""
+"""Prediction of the steps of mini-batch training: a step for every batch, and their mean."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ MOST = 100_000
 
 @dataclass(frozen=True, eq=False)
 class BatchPrediction(Prediction):
-    """The mean step over some batches, with figures of every batch.
+    """The mean of the predicted steps of some batches, with figures of every batch.
 
     Attributes:
-        sampler: Sampler with its options, as in a provenance.
+        sampler: The sampler with its options, as a plan's provenance has it.
         bound: Mean of `Predictor.bound_of`, in seconds.
         expected_words: Exact expectation of the words of a step for features and their gradients,
             if the probabilities of the sampler are known.
@@ -56,7 +56,7 @@ class BatchPrediction(Prediction):
 
     @cached_property
     def counts(self) -> Counts:
-        """The mean of every rank, in whole words."""
+        """Mean counts of every rank, rounded to whole words."""
         found = Counts.zero(self.schedule.num_ranks)
         for each in self.batches:
             found.add(each.counts)
@@ -69,7 +69,7 @@ class BatchPrediction(Prediction):
 
     @cached_property
     def estimates(self) -> dict[str, Estimate]:
-        """Means with intervals over batches: seconds and words of a step, words of draws."""
+        """Means over batches, with intervals: seconds and words of a step, and words of draws."""
         drawn = [words_drawn(each) for each in self.batches]
         words = [each.words for each in self.batches]
         seconds = [each.seconds for each in self.batches]
@@ -93,7 +93,7 @@ class BatchPrediction(Prediction):
 
 
 def words_drawn(prediction: Prediction) -> int:
-    """Return the number of words that tell owners the rows of a batch."""
+    """Return the number of words that tell owners which rows a batch needs."""
     counts = prediction.schedule.counts(lambda operation: operation.place.direction == "batch")
     return int(counts.words_sent.sum())
 
@@ -110,22 +110,22 @@ def predict_batches(
     seed: int = 1,
     **options: Any,
 ) -> BatchPrediction:
-    """Return the predicted steps of training on the batches of these numbers.
+    """Return the predicted training steps on the batches with these numbers.
 
     Parameters:
-        numbers: Numbers of the batches; training with the same seed has them in these steps.
-        owners_draw: Function from the sampler and the tables of the plan to whether owners draw.
-        num_ranks: Number of ranks onto which the parts are merged; None: a rank for each part.
+        numbers: Numbers of the batches, from 0: training with the same seed has batch k in step k.
+        owners_draw: Function of the sampler and the plan's tables that returns whether owners draw.
+        num_ranks: Number of ranks onto which the parts are merged; None for one rank per part.
         word_bytes, sampler, seed, options: See `Predictor.epoch` and
             `plancc.report.batches.batch_reports`.
 
     Raises:
-        InputError: If the plan is not a row plan, or these steps are not predicted; see also
+        InputError: If the plan is not a row plan, or if its steps cannot be predicted; see also
             `batch_reports`.
         PlanError: If the file is damaged.
 
     Warns:
-        PlanccWarning: If batches are smaller than the given size.
+        PlanccWarning: If batches are smaller than the option `batch_size` says.
     """
     if not 1 <= len(numbers) <= MOST:
         raise InputError(f"`batches` {len(numbers)}: give 1 to {MOST:,}")
@@ -192,7 +192,7 @@ def predict_batches(
 
 
 def _num_training(plan: Plan) -> int:
-    """Return the number of training vertices: in the mask and, if there are targets, with one."""
+    """Return the number of training vertices: in the mask, and labelled if the plan has labels."""
     data = plan.vertex_data
     found = np.ones(plan.num_vertices, np.bool_) if data.train_mask is None else data.train_mask
     if data.labels is not None:
@@ -221,7 +221,10 @@ def _expected_words(
 
 
 def _mean_steps(batches: Sequence[Prediction]) -> list[StepTime]:
-    """Return mean times of all steps of any batch, with the rank that is slowest most often."""
+    """Return the mean time of every step that occurs in a batch.
+
+    The slowest rank of a step is the rank that is slowest in most batches.
+    """
     found: dict[Place, list[StepTime]] = defaultdict(list)
     for each in batches:
         for step in each.steps:

@@ -1,4 +1,4 @@
-"""`plancc simulate`: the command of the core, with steps on mini-batches and sweeps."""
+"""`plancc simulate`: the core's command, extended by steps on mini-batches and by sweeps."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OF_ONE_PLAN = (
     *(*core.APPROXIMATE, *core.CONVOLUTION, *core.LINK_TASK),
     *("batches", *OF_BATCHES),
 )
-"""Parameters that a sweep does not have."""
+"""Parameters that do not go with a sweep."""
 FIGURES = {"seconds": "step", "words": "words", "words_drawn": "of them by which owners draw"}
 """Figures of a mini-batch, with words for each."""
 
@@ -41,14 +41,14 @@ FIGURES = {"seconds": "step", "words": "words", "words_drawn": "of them by which
     "--batches",
     type=click.IntRange(max=2**31 - 1),
     metavar="NUMBER",
-    help="Predict a step of mini-batch training: the mean over the first batches of --seed.",
+    help="Predict the mean step of mini-batch training, over this many batches of --seed.",
 )
 @options.sampling("the plan's own, or uniform")
 @options.with_options([run_option("draw", default=None)])
 @sweep_options
 @quiet
 def command(plan: str | None, **given: Any) -> None:
-    """Predict the time of an epoch of PLAN, step by step, from its tables and a machine's numbers.
+    """Predict the time of an epoch of PLAN on a machine, step by step, without running the epoch.
 
     With --batches, predict the mean step on a mini-batch.
     With --sweep, compile GRAPH with several models for several numbers of ranks, and predict all.
@@ -128,7 +128,10 @@ def mean_step(
     num_ranks: int | None,
     drawn: dict[str, Any],
 ) -> BatchPrediction:
-    """Return the mean step on the mini-batches of these numbers; `drawn` has sampler and seed."""
+    """Return the mean step on the mini-batches with these numbers.
+
+    `drawn` has the options of the sampler, and the seed.
+    """
     from plancc_lab.simulate.batches import predict_batches
     from plancc_runtime.layouts.draws import BY_OWNERS, check_draw, owners_are_quicker
 

@@ -19,13 +19,13 @@ class Cell:
     """The predicted epoch of a model on a number of ranks.
 
     Attributes:
-        seconds: Time of an epoch; None: see `why`.
+        seconds: Seconds of an epoch; None if there is no prediction (see `why`).
         steps: Seconds of the steps of `plancc.predict.schedule.STEPS`; they add up to `seconds`.
         memory: Bytes that the fullest rank holds.
-        fits: Whether the memory of a rank is enough; True if the machine does not state it.
-        why: Reason for missing figures.
+        fits: Whether a rank's memory is enough; True if the machine's memory is unknown.
+        why: Reason why there is no prediction.
         notes: Assumptions, and warnings about the owners.
-        compile_seconds: Seconds for finding the owners.
+        compile_seconds: Seconds of the search for owners.
     """
 
     label: str
@@ -51,7 +51,7 @@ class Cell:
 
     @property
     def communication(self) -> float:
-        """Seconds of messages and collectives."""
+        """Seconds of the steps that move words: messages and collectives."""
         return sum(self.steps.get(name, 0.0) for name in COMMUNICATION)
 
     @property
@@ -67,8 +67,8 @@ class Sweep:
         name: Name of the graph.
         vertices, nonzeros: Sizes of the normalised matrix.
         sequential: Predicted seconds of an epoch on one rank, the base of speed-ups.
-        cells: Cells by label, then by number of ranks.
-        notes: Notes on all cells: assumed boundary fractions.
+        cells: Cells, sorted by label, then by number of ranks.
+        notes: Notes that hold for all cells, such as assumed boundary fractions.
     """
 
     name: str
@@ -90,7 +90,7 @@ class Sweep:
         raise KeyError((label, num_ranks))
 
     def speedup(self, cell: Cell) -> float | None:
-        """Return the speed-up over one rank; None without a figure."""
+        """Return the speed-up over one rank; None if the cell has no prediction."""
         return self.sequential / cell.seconds if cell.seconds else None
 
     def best(self, num_ranks: int) -> Cell | None:
@@ -99,7 +99,7 @@ class Sweep:
         return min(there, key=lambda cell: cell.seconds or 0.0, default=None)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the sweep for JSON."""
+        """Return the sweep as values for JSON."""
         cells = [
             asdict(cell)
             | {

@@ -1,9 +1,9 @@
-"""Predicted epochs of several models on several numbers of ranks, without lowering any plan.
+"""Predictions of epochs for several models and several numbers of ranks; no plan is made.
 
-    a graph    every model's owners for every number of ranks -> tables -> schedule -> seconds
-    numbers    vertices, nonzeros and boundary fractions, assumed or measured, in place of owners
+    from a graph    owners of every model for every number of ranks -> tables -> schedule -> seconds
+    from numbers    vertices, nonzeros and boundary fractions, assumed or measured, replace owners
 
-The module finds owners; `plancc.predict` makes the predictions.
+This module finds the owners; `plancc.predict` makes the predictions.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from plancc_lab.simulate.scaling import Cell, Sweep
 SEARCH = SearchOptions(effort="fast")
 """Default options of the search for owners in a sweep."""
 BALANCES = ("nnz", "rows", "weights", "work")
-"""Possible balances; a sweep knows neither training vertices nor mini-batches."""
+"""Balances that a sweep allows: it has neither training vertices nor mini-batches to balance."""
 
 
 def parse_models(text: str) -> list[Contender]:
-    """Return models from a text with commas (`plancc_lab.contenders`).
+    """Return the models in a comma-separated string (`plancc_lab.contenders`).
 
     Raises:
-        InputError: There are no models, two have the same label, or a model cannot be swept or has
-            options of the search.
+        InputError: If there is no model, if two have the same label, or if a model is not possible
+            in a sweep or has options of the search.
     """
     found = parse_contenders(text)
     for each in found:
@@ -53,7 +53,7 @@ def parse_models(text: str) -> list[Contender]:
 
 
 def sends_rows(model: Contender) -> bool:
-    """Return whether parts send each other needed rows."""
+    """Return whether the model's parts send each other only the rows that they need."""
     groups = bool(model.options.get("sparse")) or model.options.get("groups", 1) != 1
     return MODELS[model.model].layout == "row" or groups
 
@@ -71,19 +71,19 @@ def sweep(
 ) -> Sweep:
     """Return the predicted epochs of all models on all numbers of ranks.
 
-    If a model cannot have a number of ranks, its cell has the reason.
+    If a model does not allow a number of ranks, its cell has the reason.
 
     Parameters:
-        source: The normalised matrix, or numbers in its place.
-        options: Effort, epsilon, seed and threads of the search; the effort is for models that
-            `compile` searches by default.
-        balance: Balance of row plans; None: the default of `compile`. Parts of edge plans share
-            nonzeros.
+        source: The normalised matrix, or numbers that replace it.
+        options: Effort, epsilon, seed and threads of the search. The effort holds only for models
+            for which `compile` searches by default.
+        balance: Balance of row plans; by default that of `compile`. Edge plans balance nonzeros.
         name: Name of the graph, for tables.
-        observer: Function from the name of a stage to a context manager around it.
+        observer: Function that takes the name of a stage, and returns a context manager in which
+            the stage runs.
 
     Raises:
-        InputError: An option is wrong for all cells, or no cell has a plan.
+        InputError: If an option is wrong for all cells, or if no cell has a prediction.
     """
     options = replace(options, dims=tuple(predictor.dims), machine=predictor.machine)
     shared = None if balance is None else Balance.parse(balance, options.dims)
@@ -141,7 +141,7 @@ def _tables_of_graph(
     options: SearchOptions,
     balance: Balance | None,
 ) -> Tables:
-    """Return tables of the owners that `compile` finds, without searches that need a request."""
+    """Return tables of the owners that `compile` finds by default; no search on request is run."""
     model, num_parts = make_model(assigner.model, assigner.options), assigner.num_parts
     if not model.searched or model.default_objective in model.own_objectives:
         options = replace(options, effort=None)
@@ -160,7 +160,7 @@ def _tables_of_graph(
 
 
 def _check_boundaries(sizes: Sizes, models: Sequence[Contender]) -> None:
-    """Raise InputError for fractions of a missing model, and for models without fractions."""
+    """Raise InputError if fractions are for a model that is not swept, or a model has none."""
     labels = [contender.label for contender in models]
     for label in sizes.boundary:
         if label:

@@ -1,7 +1,7 @@
 """`plancc simulate --sweep`: predicted epochs of several models on several numbers of ranks.
 
-`sweep_options` adds the options to the command, `run_sweep` runs a sweep, and `refuse` checks a
-command line without ``--sweep``.
+`sweep_options` adds the options to the command. `run_sweep` runs a sweep. `refuse` rejects options
+of a sweep on a command line without ``--sweep``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MODELS = "hp,gp,rp,cagnet-1d,cagnet-1.5d,cagnet-2d,mop,libra"
 OF_GRAPHS = (*options.READING_FLAGS, "normalize", "no_self_loops")
 """Parameters of reading and normalising a graph file."""
 OF_SEARCH = ("effort", "epsilon", "seed", "threads")
-"""Options of the search; predictions have a seed too."""
+"""Options of the search for owners. Predictions without a sweep have a seed too."""
 OF_NUMBERS = ("vertices", "nonzeros", "boundary")
 """Parameters that replace a graph."""
 
@@ -39,34 +39,34 @@ sweep_options = options.together(
     click.option(
         "--sweep",
         metavar="p=A..B",
-        help="Compile a graph with --models for A..B ranks (powers of two), or p=16,36,64, and "
-        "predict them all.",
+        help="Compile a graph with all --models for A to B ranks (powers of two), or for "
+        "p=16,36,64, and predict every epoch.",
     ),
     click.option(
         "--models",
         metavar="MODEL,...",
-        help=f"For --sweep, with options as cagnet-1.5d:replication=4.  [default: {MODELS}]",
+        help=f"Models of --sweep; options as in cagnet-1.5d:replication=4.  [default: {MODELS}]",
     ),
     click.option("--plot", metavar="FILE", help=f"Draw the table ({', '.join(FORMATS)})."),
     click.option(
         "--vertices",
         type=int,
-        help="Vertices, in place of a GRAPH that is too large for this machine.",
+        help="Number of vertices, if GRAPH is too large for this machine and is not given.",
     ),
-    click.option("--nonzeros", type=int, help="Nonzeros of the matrix, for --vertices."),
+    click.option("--nonzeros", type=int, help="With --vertices: number of nonzeros."),
     click.option(
         "--boundary",
         multiple=True,
         metavar="[MODEL=]P:F,...",
-        help="With --vertices: halo rows per own row of P parts, as 16:0.5,256:1.2, or plan files "
-        "to measure them on; P:F:N with the N parts that a part receives from.",
+        help="With --vertices: halo rows per own row (F) for P parts, as 16:0.5,256:1.2, or plan "
+        "files that have them; in P:F:N a part receives from N parts.",
     ),
     options.searching("effort", default=None, otherwise="fast"),
     options.searching("epsilon", default=None),
     options.searching("threads", default=None),
     options.searching(
         "balance",
-        "Row weights to balance in row plans: nnz, rows, weights, work.  [default: that of plancc "
+        "What parts of row plans share evenly: nnz, rows, weights, work.  [default: as in plancc "
         "compile]",
     ),
     options.searching(
@@ -79,11 +79,11 @@ SWEEP_OPTIONS = (
     *("models", "plot", "balance", "effort", "epsilon", "threads"),
     *(*OF_NUMBERS, *OF_GRAPHS),
 )
-"""Parameters that `sweep_options` adds, without "sweep"."""
+"""Parameters that `sweep_options` adds, apart from "sweep"."""
 
 
 def is_given(value: Any) -> bool:
-    """Return whether an option is given; 0 is a value."""
+    """Return whether an option has a value; 0 is a value."""
     return value is not None and value is not False and value != ()
 
 
@@ -95,10 +95,10 @@ def refuse(given: dict[str, Any]) -> None:
 
 
 def run_sweep(graph: str | None, predictor: Predictor, given: dict[str, Any]) -> None:
-    """Predict all cells and print the table.
+    """Predict all cells of a sweep, and print its table.
 
     Parameters:
-        given: Values of all parameters of `sweep_options`, and the seed.
+        given: Values of all parameters that `sweep_options` adds, and the seed.
     """
     import plancc
     from plancc.graph.normalize import normalize
@@ -138,7 +138,10 @@ def run_sweep(graph: str | None, predictor: Predictor, given: dict[str, Any]) ->
 
 
 def _sizes(graph: str | None, given: dict[str, Any]) -> Sizes | None:
-    """Return the numbers that replace a graph, or None for a graph; refuse both and neither."""
+    """Return the numbers that replace a graph; None if a graph is given.
+
+    Raises InputError if both or neither are given.
+    """
     from plancc.predict.sizes import Boundary, Sizes
 
     if given["vertices"] is None:
@@ -165,7 +168,7 @@ def _sizes(graph: str | None, given: dict[str, Any]) -> Sizes | None:
 
 
 def print_sweep(sweep: Sweep, form: str = "") -> None:
-    """Print the tables, or JSON, or CSV with a row for every cell."""
+    """Print tables, or as `form` says JSON, or CSV with a line for every cell."""
     from plancc_cli.tables import duration, print_data, print_table, say
 
     if form:
@@ -194,7 +197,7 @@ def print_sweep(sweep: Sweep, form: str = "") -> None:
 
 
 def _table(sweep: Sweep, title: str, value: Callable[[Cell], Any]) -> Table:
-    """Return a table with a row per model and a column per number of ranks."""
+    """Return a table with a line per model and a column per number of ranks."""
     from plancc.report.table import Table
     from plancc_cli.tables import digits
 
@@ -212,7 +215,7 @@ def _table(sweep: Sweep, title: str, value: Callable[[Cell], Any]) -> Table:
 
 
 def _why(sweep: Sweep) -> list[str]:
-    """Return sentences on cells without figures, and on cells out of memory."""
+    """Return sentences on cells without a prediction, and on cells that exceed the memory."""
     from plancc_cli.tables import size
 
     lines = []
@@ -220,7 +223,7 @@ def _why(sweep: Sweep) -> list[str]:
         cells = [cell for cell in sweep.cells if cell.label == label]
         missing: dict[str, list[Cell]] = {}
         for cell in cells:
-            if cell.seconds is None:  # the same sentence for other numbers is one line
+            if cell.seconds is None:  # sentences that differ only in numbers become one line
                 missing.setdefault(re.sub(r"\d+", "", cell.why), []).append(cell)
         for same in missing.values():
             numbers = ", ".join(str(cell.num_ranks) for cell in same)

@@ -1,1 +1,1 @@
-"""Graphs compiled with several models for several numbers of parts: a row of figures for each."""
+"""Studies: several graphs, models and numbers of parts, with a line of figures for each plan."""

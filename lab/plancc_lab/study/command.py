@@ -1,4 +1,4 @@
-"""`plancc study`: several models on several graphs, with a row of figures for each plan."""
+"""`plancc study`: compiles several graphs with several models, and compares the plans."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "threads": {"default": 1},
     "balance": {"otherwise": f"{DEFAULT_BALANCE}, for partitioners too"},
 }
-"""Settings of some options; kept rows record epsilon and threads."""
+"""Settings of some options; epsilon and threads are recorded in kept rows."""
 
 
 def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> list[int]:
@@ -74,7 +74,7 @@ def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> lis
     type=click.Path(),
     default=KEPT,
     show_default=True,
-    help="Results file, from which the next study resumes.",
+    help="File that keeps the results, from which an interrupted study resumes.",
 )
 @options.as_data
 @click.option(
@@ -106,8 +106,8 @@ def command(
         plancc study a.mtx b.mtx --models hp,rp,metis -p 16,64 --baseline metis
         plancc study a.mtx --models hp,mine=file:part=parts/{graph}.part.{p} -p 16,64 --csv
 
-    A partitioner such as metis solves model hp, or gp if it takes graphs only. An effort is for
-    models with a search. Rows are kept: the same command goes on where it was interrupted.
+    A partitioner such as metis solves model hp, or gp if it supports only graphs. An effort is only
+    for models with a search. If a study is interrupted, the same command continues it.
     """
     from plancc_lab.contenders import parse_contenders, parse_numbers
     from plancc_lab.plot import check_plot, plot_study

@@ -43,17 +43,17 @@ IN_ROWS = ("volume", "max_volume")
 OF_RATIOS = ("volume", "messages", "epoch_seconds")
 """Figures whose ratios to the baseline are averaged."""
 BESIDE = ("volume", "epoch_seconds")
-"""Figures that have a column with their ratio by default."""
+"""Figures for which a table also shows the ratio to the baseline by default."""
 RATIO = "_ratio"
 """End of the name of a column of ratios, as in CSV."""
 
 
 def parse_columns(text: str | None, baseline: str | None, form: str) -> list[str]:
-    """Return the names of columns in a text with commas; [] without a text.
+    """Return the names of columns in a comma-separated string; [] if there is no string.
 
     Raises:
-        InputError: A name is unknown or there twice, a ratio has no baseline, or `form` has all
-            columns.
+        InputError: If a name is unknown or occurs twice, if there is a ratio without a baseline,
+            or if `form` is a format that always has all columns.
     """
     if text is None:
         return []
@@ -72,7 +72,7 @@ def parse_columns(text: str | None, baseline: str | None, form: str) -> list[str
 def print_study(study: Study, form: str = "", columns: Sequence[str] = ()) -> None:
     """Print the rows as JSON or CSV, or as tables with these columns or the default ones.
 
-    Tables have means and standard deviations over seeds, unless seeds are a column.
+    Tables show means and standard deviations over seeds, unless the seed is one of the columns.
     """
     if form:
         found = study.as_dict()
@@ -148,7 +148,7 @@ def _cells(study: Study, row: Row, names: Sequence[str], spread: Row | None) -> 
         show = COLUMNS[of] if name == of else "{:.2f}".format
         cell = "-" if value is None else show(value)
         around = None if spread is None or name not in row.figures else spread.figures.get(name)
-        if around is not None:  # with the decimals of the mean
+        if around is not None:  # a deviation has as many decimals as the mean
             places = len(cell.partition(".")[2])
             cell += f" ± {show(around) if 'e' in cell else f'{around:,.{places}f}'}"
         cells.append(cell)

@@ -1,9 +1,9 @@
-"""A study: models on graphs for several numbers of parts, with a row of figures for each plan.
+"""A study: plans of several graphs, contenders and numbers of parts, and their figures.
 
     graphs x contenders x numbers of parts -> compile -> rows -> ratios to a baseline
 
-Every row is a whole compilation. Each row is kept in a file at once, so that an interrupted study
-can go on.
+Every plan is compiled as a whole. Its figures, a row, are written to a file at once, so that an
+interrupted study can be resumed.
 """
 
 from __future__ import annotations
@@ -47,9 +47,11 @@ from plancc_lab.kept import Kept
 RATIOS = ("volume", "max_volume", "messages", "epoch_seconds", "seconds")
 """Figures that have a ratio to the baseline."""
 PAYS = ("pays_random", "pays_baseline")
-"""Columns of the epochs after which a search has paid, against random and the baseline."""
+"""Columns with the number of epochs after which a search has saved the time that it took.
+
+It saves time against a random partition, and against the baseline."""
 Key = list[str | int]
-"""Values that a row depends on."""
+"""All values on which a row depends."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +64,10 @@ class Row:
         figures: Figures of `plancc.plan.metrics.Metrics.figures`; `random_volume`; predicted
             `epoch_seconds`, `random_epoch_seconds` and `bound_seconds`; wall-clock seconds
             `search_seconds` and `seconds` (of the compilation, without reading the graph and
-            compiling kernels). None: not known.
+            compiling kernels). An unknown figure is None.
         sha256: Content hash of the plan.
         notes: Warnings of the compiler.
-        why: Reason of a failure; "" if there are figures.
+        why: Reason why the compilation failed; "" if there are figures.
     """
 
     graph: str
@@ -83,7 +85,7 @@ class Row:
 
     @classmethod
     def from_kept(cls, values: Any, key: Key) -> Row | None:
-        """Return the row of a line; None if the line was edited."""
+        """Return the row in a line of the file; None if somebody edited the line."""
         if isinstance(values, dict) and values.get("check") == _check_of(values, key):
             return cls(**{name: value for name, value in values.items() if name != "check"})
         return None
@@ -94,7 +96,7 @@ class Row:
         return Spending(self.figures.get("search_seconds"), self.figures.get("epoch_seconds"))
 
     def kept(self, key: Key) -> dict[str, Any]:
-        """Return the values of the row for the file, with a hash that shows edits."""
+        """Return the values of the row for the file, with a hash that reveals edits."""
         return asdict(self) | {"check": _check_of(asdict(self), key)}
 
     def as_dict(self) -> dict[str, Any]:
@@ -122,11 +124,11 @@ class Study:
     """The rows of a study.
 
     Attributes:
-        baseline: Label of the contender that ratios are relative to.
+        baseline: Label of the contender to which ratios are taken; None without ratios.
         dims: Widths of the layers of predicted epochs.
         machine: Name of the machine of predicted epochs.
         balance: Balance of row plans, unless a contender sets another balance.
-        num_kept: Number of rows from an earlier study.
+        num_kept: Number of rows that were kept from an earlier study.
     """
 
     rows: list[Row]
@@ -141,7 +143,7 @@ class Study:
 
     @property
     def graphs(self) -> list[str]:
-        """Names of the graphs, in their order."""
+        """Names of the graphs, in the order of the study."""
         return list(dict.fromkeys(row.graph for row in self.rows))
 
     def ratio(self, row: Row, name: str) -> float | None:
@@ -156,14 +158,14 @@ class Study:
         return {(row.graph, row.parts, row.seed): row for row in rows}
 
     def pays(self, row: Row) -> dict[str, Payoff]:
-        """Return the `PAYS` of a row, against an even random partition and the baseline."""
+        """Return the columns `PAYS` of a row."""
         random = Spending(0.0, row.figures.get("random_epoch_seconds"))
         base = self._baselines.get((row.graph, row.parts, row.seed), row)
         over = None if base is row else row.spending.pays_over(base.spending)
         return dict(zip(PAYS, (row.spending.pays_over(random), over), strict=True))
 
     def mean_ratio(self, label: str, parts: int, name: str) -> float | None:
-        """Return the geometric mean of the ratios of a label; None if a ratio is not known."""
+        """Return the geometric mean of a contender's ratios; None if a ratio is unknown."""
         rows = [row for row in self.rows if (row.label, row.parts) == (label, parts)]
         ratios = [self.ratio(row, name) for row in rows]
         known = [value for value in ratios if value is not None]
@@ -172,9 +174,9 @@ class Study:
         return math.prod(known) ** (1 / len(known))
 
     def over_seeds(self, of: Callable[[list[float]], float] = fmean) -> Study:
-        """Return the study with one row for all seeds: means of their figures, or another `of`.
+        """Return the study with one row for all seeds, which has the means of their figures.
 
-        A figure that is missing for one seed is missing in the row.
+        `of` may replace the mean. A figure that is missing for one seed is missing in the row.
         """
         groups: dict[tuple[str, int, str], list[Row]] = {}
         for row in self.rows:
@@ -216,21 +218,22 @@ def study(
     """Compile every graph with every contender for every number of parts.
 
     Parameters:
-        baseline: Label of a contender.
+        baseline: Label of the contender to which ratios are taken.
         settings: Keywords of `plancc.read_graph` and `plancc.compile`, for all contenders that
             accept them.
         results: File of JSON lines that keeps the rows; kept rows are not computed again. Rows of
-            another version of plancc, or with other options, are ignored. An edited row brings a
-            warning and is computed again.
-        observer: Function from the name of a row to a context manager around its work.
+            another version of plancc, or with other options, are ignored. If a row was edited, the
+            study warns and computes the row again.
+        observer: Function that takes the name of a row, and returns a context manager in which the
+            row is computed.
 
     Returns:
-        A row for every plan, in the order of graphs, parts, contenders, seeds; the row of a failed
-        compilation has the reason.
+        A row for every plan, sorted by graph, parts, contender and seed. If a compilation failed,
+        its row has the reason.
 
     Raises:
-        InputError: A graph cannot be read, two have the same name, no model has the objective, or
-            `results` is not a study's file.
+        InputError: If a graph cannot be read, if two graphs have the same name, if no model has the
+            objective, or if `results` is not a file of a study.
     """
     labels = [each.label for each in contenders]
     if baseline is not None:
@@ -262,7 +265,7 @@ def study(
 
 
 def open_kept(path: str | os.PathLike[str]) -> Kept:
-    """Return the kept rows of a file; raise InputError for a file that is not a study's."""
+    """Return the kept rows in a file; raise InputError if it is not a file of a study."""
     name = os.fspath(path)
     check_target(path)
     if os.path.exists(path):
@@ -288,7 +291,7 @@ class _GraphFile:
 
     @cached_property
     def sha256(self) -> str:
-        """The hash of the file; of a folder, the hash of the files that are read."""
+        """The hash of the file; for a folder, the hash of the files in it that are read."""
         return self.graph.source.sha256 if os.path.isdir(self.path) else sha256_of(self.path)
 
     @cached_property
@@ -306,7 +309,7 @@ class _Cases:
     num_kept: int = 0
 
     def key(self, source: _GraphFile, contender: Contender, num_parts: int, seed: int) -> Key:
-        """Return the values that a row depends on."""
+        """Return all values on which a row depends."""
         settings = {
             name: value.to_json() if isinstance(value, Machine) else value
             for name, value in contender.settings(self.settings).items()
@@ -356,7 +359,7 @@ class _Cases:
                 plan = compile(graph, contender.model, num_parts, seed=seed, **settings)
         except (PlanccError, MemoryError) as error:
             return replace(row, why=str(error) or "out of memory")
-        except Exception as error:  # a third party's model or partitioner; the others go on
+        except Exception as error:  # a third party's model failed; the study continues
             return replace(row, why=f"unexpected {type(error).__name__}: {error}")
         seconds = wall_seconds() - begin
         notes = [str(each.message) for each in said if issubclass(each.category, PlanccWarning)]
