@@ -171,7 +171,7 @@ def command(
 
 
 def _checked(model: str, parts: int, settings: dict[str, Any]) -> Task:
-    """Return the task of the compilation; raise InputError for wrong options before GRAPH is read."""
+    """Return the task of the compilation; raise InputError if its options are wrong."""
     from plancc.owners.request import Request
 
     task = Request.of(model, parts, settings).task

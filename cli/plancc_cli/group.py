@@ -76,7 +76,7 @@ COMMANDS = Registry(
 
 
 class LazyGroup(Interruptible, click.Group):
-    """The group of all commands. It imports a command's module at first use, so ``--help`` is quick."""
+    """The group of all commands, which imports the module of a command only when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
