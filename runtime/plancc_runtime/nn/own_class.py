@@ -166,7 +166,8 @@ def _parsed(file: str) -> ast.Module:
     with open_file(file) as stream:
         source = stream.read()
     try:
-        return ast.parse(source)
+        with LOCK:  # CPython 3.11 counts the depth of trees that two threads parse in one number
+            return ast.parse(source)
     except SyntaxError as error:
         where = f"{file}, line {error.lineno}" if error.lineno else file
         raise InputError(f"{where}: not Python: {error.msg}") from None
