@@ -99,7 +99,7 @@ class Replay:
         return [(rank.times, rank.waits) for rank in self._ranks]
 
     def _at(self, time: float, call: Callable[[], None], of: _Node | _Port | None = None) -> None:
-        """Schedule a call; it replaces an earlier call of the node or port `of`, if that is given."""
+        """Schedule a call. If `of` is given, an earlier call of this node or port is dropped."""
         self._number += 1
         if of is not None:
             of.version = self._number
