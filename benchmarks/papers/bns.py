@@ -339,7 +339,7 @@ TABLE_6 = Item(
             "throughput over ROC",
             "Figure 4",
             {"p = 1": number(1.8, 3.7), "p = 0.01": number(8.9, 16.2)},
-            missing="ROC is not available, and swaps to the memory of the host",
+            missing="ROC is not available",
         ),
     ),
 )

@@ -25,7 +25,7 @@ This page compares claims of five papers with what plancc finds.
 {papers}
 
 The [rows](papers-rows.json) were measured with {machines}. Measure an item
-(a name in bold below) again, or on your graphs:
+(a name in bold) again, or on your graphs:
 
     python -m benchmarks papers ITEM --rows mine.json
     python -m benchmarks papers ITEM --graphs one.mtx,two.mtx --rows mine.json
@@ -81,7 +81,7 @@ def page(papers: Sequence[Paper], store: Store) -> str:
 
 def _claims(paper: Paper, store: Store, counts: Counter[str]) -> str:
     lines = [
-        "claim | where | published | here (k/n: k of n cases agree) | verdict",
+        "claim | where | published | here (k/n: k of n agree) | verdict",
         "--- | --- | --- | --- | ---",
     ]
     for _item, claim, finding in findings(paper, store):
