@@ -404,7 +404,8 @@ def _spread(rows: Rows) -> Found:
 FIGURE_6 = Item(
     name="boundary-memory",
     setting=f"{PARTS} processes train 4 layers of width 256 on METIS parts. Memory is the peak of "
-    "a rank before the exact evaluation minus its peak before it reads the plan.",
+    "a rank before the exact evaluation, minus its peak before it reads the plan. With the "
+    "evaluation, sampling lowers the peak by only 1..5%.",
     graphs=("fb100-Cornell5", "AmazonPhoto", "soc-Slashdot0902"),
     measure=_memory,
     claims=(

@@ -361,7 +361,7 @@ def _reordering(rows: Rows) -> Found:
 
 TABLE_4 = Item(
     name="pipeline",
-    setting=f"Two processes exchange data at 1 Gbit/s. The GCN has 3 "
+    setting=f"Two processes (paper: 32 GPUs) exchange data at 1 Gbit/s. The GCN has 3 "
     f"layers of hidden width {HIDDEN}.",
     graphs=("soc-Slashdot0902", "dblp-2010"),
     measure=_pipeline,
@@ -491,6 +491,14 @@ S_SPMM = Item(
     ),
 )
 
+NOT_BUILT = Item(
+    name="not-built",
+    setting="Two proposals of the paper are not built. Ranks that fetch slices of A (§5.2.1) would "
+    "move 19..59 times the words of `mop` at p = 64. A pipeline across layers (Figure 5) would "
+    "take at least 0.80 times a forward pass.",
+    claims=(),
+)
+
 PAPER = Paper(
     "Wan et al. 2025",
     "Wan, Tao, Du, Zhao, Lin: *MixGCN: Scalable GCN Training by Mixture of Parallelism and "
@@ -505,5 +513,6 @@ PAPER = Paper(
         TABLE_4,
         FIGURE_12,
         S_SPMM,
+        NOT_BUILT,
     ),
 )
