@@ -175,7 +175,7 @@ def _growth(rows: Rows) -> Found:
 FIGURE_5 = Item(
     name="delayed-sums",
     setting=f"A GCN of widths {','.join(map(str, DIMS))} runs on vertex cuts by `libra`. Ranks are "
-    f"threads with simulated cards of {CARD}.",
+    f"threads with simulated cards of {CARD}. cd-5 delays sums by 5 epochs; 0c omits them.",
     graphs=("AmazonPhoto", "fb100-Cornell5", "soc-Slashdot0902"),
     measure=_late,
     claims=(
@@ -583,7 +583,7 @@ PER_ROW = 51
 BLOCKING = Item(
     name="blocking",
     setting=f"One core multiplies {COLUMNS} columns with {','.join(map(str, BLOCKS))} column "
-    "blocks; the best number is compared with one block. Random graphs have 131,072 vertices.",
+    "blocks; the best number is compared with one block.",
     graphs=("fb100-Cornell5", "dblp-2010", "soc-Slashdot0902"),
     measure=_blocking,
     claims=(
