@@ -350,7 +350,7 @@ class LocalGraph(ProgramGraph):
         return expand if self._copies is None else expand | {"fold": self._copies}
 
     def _copied(self, x: Tensor, halo: HaloExchange[Any]) -> Tensor:
-        """Return the rows that this rank receives in an exchange of x, with gradient. Collective."""
+        """Return the rows that this rank receives if an exchange moves rows of x. Collective."""
         width = prod(x.shape[1:])
         rows = halo_rows(x.reshape(len(x), width), halo)
         return rows.reshape(len(rows), *x.shape[1:])
