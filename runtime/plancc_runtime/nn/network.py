@@ -261,7 +261,7 @@ class Network(nn.Module):
         return self.norms[k](z.to(next(self.parameters()).dtype), graph).to(z.dtype)
 
     def skipped(self, x: Tensor, k: int, graph: LayerGraph) -> Tensor:
-        """Return the residual of layer k, from 0: input rows x, mapped to the width of its output."""
+        """Return the residual of layer k, from 0: input rows x, as wide as the output."""
         skip = self.skips[k]
         return x if isinstance(skip, nn.Identity) else skip(x, graph)
 
