@@ -89,7 +89,7 @@ def words_of_outputs(network: Network, graphs: Sequence[LayerGraph]) -> int:
 
 
 def _counts(graph: LayerGraph, steps: Iterable[LayerStep]) -> Counts:
-    """Return this rank's traffic for a layer's steps, except steps whose result is known already."""
+    """Return this rank's traffic for a layer's steps, except steps with a known result."""
     found = Counts.zero(1)
     for step in steps:
         if not step.at_hand:

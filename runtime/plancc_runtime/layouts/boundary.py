@@ -219,7 +219,7 @@ def _places(ptr: Int64Array) -> Int32Array:
 
 
 def _halo_columns(block: Block) -> Int32Array:
-    """Return the halo row, from 0, of every nonzero in a halo column: int32[those nonzeros]."""
+    """Return the halo row, from 0, of every nonzero in a halo column: int32[m]."""
     return block.column[block.column >= block.num_inputs] - np.int32(block.num_inputs)
 
 

@@ -107,7 +107,9 @@ class Draws(ABC, Generic[S]):
 
     @abstractmethod
     def share(self, number: int, which: RowsOfBlocks = "all") -> Rounds[LocalBatch]:
-        """Draw this rank's share of a batch, one batch at a time.
+        """Draw this rank's share of a batch, in rounds of messages.
+
+        A draw must end before the next draw starts. Collective unless `alone`.
 
         Parameters:
             number: Number of the batch in the run, from 0.

@@ -43,7 +43,7 @@ def block_of_share(share: GridShare, self_loops: bool) -> Block:
     """Return the block of a rank of a grid that broadcasts whole pieces of H.
 
     Parameters:
-        share: The rank's share of the grid, without a `block`.
+        share: The rank's share of the grid; its `block` is None.
         self_loops: Whether normalising added nonzeros of the diagonal.
 
     Returns:
@@ -74,7 +74,7 @@ def block_of_chunk(share: GridShare, self_loops: bool) -> Block:
     of a process column.
 
     Parameters:
-        share: The rank's share of the grid, with a `block`.
+        share: The rank's share of the grid; it has a `block`.
         self_loops: Whether normalising added nonzeros of the diagonal.
 
     Returns:

@@ -43,8 +43,8 @@ def live_blocks(
         blocks (list of Block): One block per layer, first layer first. It is the object `block` if
             this rank drops nothing and boundary edges are not sampled. (If they are sampled, peers
             may have dropped nonzeros, so `uses_sent` may differ.)
-        rows (list of int64[...]): The local rows, ascending, that are the inputs of the first
-            layer, then those that are the outputs of every layer: one array more than layers.
+        rows (list of int64[...]): Local rows, ascending: first the inputs of the first layer, then
+            the outputs of every layer. There is one array more than layers.
     """
     blocks: list[Block] = []
     rows = [wanted]

@@ -90,7 +90,7 @@ class LocalGraph(ProgramGraph):
         return graph
 
     def with_halo(self, halo: Tensor | None = None) -> GraphWithHalo:
-        """Return this graph for inputs whose halo rows are already on this rank: nothing travels.
+        """Return this graph for inputs that include their halo rows, so that nothing travels.
 
         Parameters:
             halo: Halo rows of all inputs, which then have own rows only. None: every input has own

@@ -323,7 +323,7 @@ class LinearAggregation:
 
 
 class LinearConv(Conv):
-    """A convolution whose only exchange is that of one product A H W."""
+    """A convolution that exchanges rows only to compute one product A H W."""
 
     Options = ProductOptions
     _aggregate: LinearAggregation

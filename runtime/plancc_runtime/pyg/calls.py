@@ -71,7 +71,7 @@ KEEP_ROWS = names(
     "ones_like full_like empty_like floor_divide hardswish log_sigmoid_forward _prelu_kernel "
     "identity"
 )
-"""Operations that handle each row independently, besides those that torch tags as pointwise."""
+"""Operations that handle each row independently, although torch does not tag them as pointwise."""
 SAME_AS = {"concat": "cat", "concatenate": "cat", "multiply": "mul", "rmul": "mul"}
 SAME_AS |= {"not_equal": "ne", "linalg_matmul": "matmul"}
 """Other names of functions, and the name that the tables above and the rules use instead."""

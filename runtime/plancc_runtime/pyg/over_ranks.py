@@ -232,7 +232,7 @@ class Bins(NamedTuple):
     Attributes:
         total (callable): Maps entries to the sum of every bin, with gradient.
         most (callable): Maps entries to the largest entry of every bin.
-        at (callable): Maps a value per bin to a value per entry: that of the entry's bin.
+        at (callable): Maps values of bins to entries: each entry gets the value of its bin.
     """
 
     total: Callable[[Tensor], Tensor]
@@ -253,8 +253,8 @@ def extreme(
     Equal extremes share the gradient equally.
 
     Parameters:
-        pick: Function that maps bool[entries], the equal extremes, to bool[entries], those that get
-            the gradient; None: all get it.
+        pick: Function that selects the entries that get the gradient. It maps bool[entries], true
+            for equal extremes, to bool[entries]. None: all equal extremes get it.
         base: Value that each bin has before; None if it has none. As in torch, a `base` that equals
             the extreme counts among the entries that share the gradient, even if `own` is false.
         own: Whether `base` takes part in the extreme.

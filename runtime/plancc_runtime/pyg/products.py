@@ -29,7 +29,7 @@ def is_message(x: Any, dim: int, index: Any) -> TypeGuard[Spread]:
         and index.ndim == 1
         and x.of == index.of
         and x.ndim > 1
-        and prod(x.shape[1:]) > 0  # without len(x): all ranks must decide alike
+        and prod(x.shape[1:]) > 0  # len(x) is not tested: all ranks must get the same result
         and x.dtype in (torch.float32, torch.float64)
         and x.device.type == "cpu"
         and not x.is_inference()  # inference tensors do not count changes in place
