@@ -366,7 +366,7 @@ class ProgramGraph(LayerGraph):
         return {"x": x, "y": y}
 
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
-        """Return A x or, if `back`, A^T x, summed in the type of the resources. Collective."""
+        """Return A x or, if `back`, A^T x; sums are made in `resources.dtype`. Collective."""
         rows = converted(x, self.resources.dtype).contiguous()
         out = empty(self.num_inputs if back else self.num_outputs, x.shape[1], rows)
         executor = self.lay_out(coefficients)

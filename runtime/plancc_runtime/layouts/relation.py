@@ -34,7 +34,7 @@ class TypedBlock:
     """A rank's block, with the types of rows and columns and the relations of nonzeros.
 
     Attributes:
-        block: Block of the union of all types.
+        block: Block with the rows and nonzeros of all types and relations.
         types: Types and relations of the plan.
         row_type (int64[num_local_rows]): Number of the type of every row.
         column_type (int64[num_columns]): Number of the type of every column.
