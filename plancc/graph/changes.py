@@ -51,7 +51,7 @@ class EdgeChanges:
 
         Parameters:
             given (path, int or str[edges, 2], or number[edges, 3]): Edges: a line or row ``u v`` or
-                ``u v weight`` for each.  Edge lists and arrays hold the ids of the source. Other
+                ``u v weight`` for each. Edge lists and arrays hold the ids of the source. Other
                 formats, such as MatrixMarket, number vertices by their own rules.
             name: Name of the list, for messages.
 
@@ -189,8 +189,7 @@ def changed_relations(
 def _edited(
     key: Ids, values: Values, ids: tuple[Ids, Ids], added: Any, removed: Any, directed: bool
 ) -> tuple[Ids, Values]:
-    """Return the nonzeros without the edges `removed` and with `added`: keys (`_places`),
-    values."""
+    """Return keys (see `_places`) and values of the nonzeros, after both lists are applied."""
     if (np.diff(key) < 0).any():  # the ids of the source are not in order
         order = np.argsort(key, kind="stable")
         key, values = key[order], None if values is None else values[order]

@@ -309,6 +309,7 @@ def reading_like(provenance: Mapping[str, Any], path: StrPath) -> dict[str, Any]
 
 def read_csr_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
     """Map the arrays of a folder that are not the graph's, and return them by name.
+
     The caller applies `split` and `keys`.
 
     For a graph of several vertex types, the result maps every type to its arrays.

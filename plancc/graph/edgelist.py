@@ -677,7 +677,9 @@ def _place(path: StrPath, data: bytes, edge: int, before: int = 0) -> str:
 
 def check_relation_file(path: StrPath, counts: Mapping[str, int], relation: Relation) -> None:
     """Apply `check_ends` to the edge list of a relation.
-    `is_source_first` decides which column holds the sources."""
+
+    `is_source_first` decides which column holds the sources.
+    """
     data, table = _sniff(path, read_bytes(path), ())
     if table is not None:
         u, v, _ = _columns_of(path, data, table)

@@ -135,8 +135,10 @@ def _is_there(path: StrPath, entry: Format) -> bool:
 
 def _taken(path: StrPath, entry: Format) -> int:
     """Return the estimated bytes of memory for reading a text whole.
-    >4
-    The estimate uses the text's header if it says the number of entries, else the text's size."""
+
+    The estimate uses the number of entries in the header if the format has a header; otherwise it
+    uses the size of the file.
+    """
     assert entry.entries is not None
     claimed = getattr(entry.entries, "claimed", None)
     if claimed is not None:

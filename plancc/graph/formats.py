@@ -373,8 +373,7 @@ def size_of_source(path: str, format: Format) -> int:
 
 
 def _files_of(path: str, format: Format) -> dict[str, str]:
-    """Return the paths of a graph's files by their names in the folder; a single file has name
-    ""."""
+    """Return the paths of a graph's files by name in the folder; a single file has the name ""."""
     if format.files is None or not os.path.isdir(path):
         return {"": path}
     return {name: os.path.join(path, name) for name in format.files(path)}
@@ -420,7 +419,6 @@ def split_names(line: str) -> tuple[str, ...]:
 
 def reading_of(words: str) -> dict[str, Any]:
     """Return the options of `read_graph` that the string `Source.reading` holds.
-    >4
     Unknown options are left out.
 
     Raises:
