@@ -488,10 +488,10 @@ def withheld(links: SplitLinks, disjoint: float, seed: int) -> tuple[SplitLinks,
     These are the validation and test links: a model that aggregates over their edges would know the
     answer.
 
-        Parameters:
-            disjoint: ``disjoint_train_ratio`` of RandomLinkSplit. If above 0, a random share of this
-                size of the training links is kept, and the edges of the kept links are removed from the
-                graph, too.
+    Parameters:
+        disjoint: ``disjoint_train_ratio`` of RandomLinkSplit. If above 0, a random share of this
+            size of the training links is kept, and the edges of the kept links are removed from
+            the graph, too.
     """
     if not disjoint:
         return links, links.of("val", "test")

@@ -128,8 +128,8 @@ class RowsOfTypes:
     def _ends(self) -> list[tuple[IntArray, Int64Array, int]]:
         """Keys of the sums that divide the values: sums of rows, and for "sym" also of columns.
 
-        Each entry has the vertex of every nonzero, the index of every nonzero's sum, and the number of
-        sums. A vertex has a sum for every relation.
+        Each entry has the vertex of every nonzero, the index of every nonzero's sum, and the number
+        of sums. A vertex has a sum for every relation.
         """
         names = self._types.names
         found: list[tuple[IntArray, Int64Array, int]] = []

@@ -93,7 +93,7 @@ def one_column(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def _shift(ascending: npt.NDArray[Any], vertices: npt.NDArray[Any]) -> int:
     """Return the shift of ids against the graph's ids: 1, -1 or 0.
 
-    The shift is 1 or -1 only if both are consecutive numbers, one beginning at 0 and the other at 1.
+    The shift is 1 or -1 only if both are consecutive numbers, one from 0 and the other from 1.
     """
     if are_names(vertices):
         return 0

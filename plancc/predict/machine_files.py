@@ -1,4 +1,4 @@
-"""Machines from TOML files: machines of plancc, and the user's own."""
+"""Functions that read machines from TOML files: the shipped machines, and the user's own."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Population:
             normalised matrix; columns are unique and ascending in every row. None if the sampler
             does not need the pattern and nobody asks for a `Batch.block`.
         train_mask (bool[num_vertices], or None): Training mask; None only if the vertex data have
-            none, because the sampler `neighbour` draws other batches without it.
+            no training mask. (Without a mask, the sampler `neighbour` draws other batches.)
         clusters (int32[num_vertices], or None): Cluster of every vertex, from 0.
     """
 
@@ -69,8 +69,8 @@ class BatchLayer:
         ptr: int64[m + 1].
         columns (int32[ptr[-1]]): Columns of row ``rows[k]`` are ``columns[ptr[k]:ptr[k + 1]]``,
             unique and ascending.
-        places (int32[ptr[-1]] or None): Place of every nonzero in its whole row, in order of
-            columns.
+        places (int32[ptr[-1]] or None): Position of every nonzero among all nonzeros of its row, in
+            order of columns.
         factors (float64[ptr[-1]] or None): Factors of the nonzeros, never 0. Batches that are
             `listed` have both places and factors.
     """
@@ -86,8 +86,8 @@ class Batch(ABC):
     """One mini-batch: a function of sampler, population, seed and number.
 
     Attributes:
-        num_blocks: 1 if all layers use the same block, otherwise one block per layer; block 0 is
-            nearest the input.
+        num_blocks: 1 if all layers use the same block, otherwise the number of layers. Block 0 is
+            the block of the first layer.
         listed: Whether ranks take the nonzeros of a block from `block`, in time proportional to its
             rows and nonzeros. Otherwise they ask for `factors` of all nonzeros between `vertices`.
     """
@@ -97,10 +97,12 @@ class Batch(ABC):
 
     @abstractmethod
     def vertices(self) -> Int32s | None:
-        """Return the vertices in any block, as row or column, ascending: int32[m]; None: all."""
+        """Return the vertices that are rows or columns of a block, ascending, int32[m]; None for
+        all."""
 
     def targets(self) -> Int32s | None:
-        """Return the vertices whose output the loss counts, ascending: int32[m]; None: all."""
+        """Return the vertices with an output in the loss, ascending, int32[m]; None for all
+        vertices."""
         return None
 
     def factors(self, block: int, vertices: Ints, rows: Ints, columns: Ints) -> Floats | None:
@@ -108,7 +110,7 @@ class Batch(ABC):
 
         Parameters:
             block: Number of a block, in 0..num_blocks - 1.
-            vertices (int[v]): Vertices of the batch; for other vertices factors mean nothing.
+            vertices (int[v]): Vertices of the batch; factors of other vertices are undefined.
             rows, columns (int[m]): Nonzero k is (``vertices[rows[k]]``, ``vertices[columns[k]]``).
 
         Returns:

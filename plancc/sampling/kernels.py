@@ -9,10 +9,11 @@ import numpy as np
 from plancc.kernel import njit
 
 DIGIT = 11
-"""Bits by which `ascending` sorts at a time: their counts fit the innermost cache."""
+"""Number of bits by which `ascending` sorts at a time; the counts of all their values fit into the
+innermost cache."""
 MARKED = 4
-"""Places for a number up to which `distinct` marks them: 30,000 numbers below 82,000 took 0.05 ms,
-and sorted 0.13."""
+"""`distinct` marks numbers in a table if the table has at most this many entries per number, and
+sorts otherwise. For 30,000 numbers below 82,000, marking took 0.05 ms and sorting 0.13 ms."""
 
 
 @njit(cache=True, nogil=True)
@@ -94,7 +95,8 @@ def place_in(ascending: Any, x: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def lower_bound(ascending: Any, x: Any, low: Any, high: Any) -> Any:
-    """Return the first of places low..high - 1 whose number is at least x; `high` if none is."""
+    """Return the first index in low..high - 1 of a number that is at least x; `high` if there is
+    none."""
     # binary search
     while low < high:
         middle = (low + high) // 2
@@ -109,7 +111,7 @@ def lower_bound(ascending: Any, x: Any, low: Any, high: Any) -> Any:
 def order_by_vertex(ptr: Any, columns: Any, vertices: Any) -> Any:
     """Return each row's nonzeros by ascending vertex, and whether all rows are in this order.
 
-    Columns are places among `vertices`; returned are places in the row: int32[nonzeros].
+    Column c is vertex ``vertices[c]``. The order holds positions within the row, int32[nonzeros].
     """
     places = np.empty(len(columns), dtype=np.int32)
     ascending = True
