@@ -46,7 +46,7 @@ def normalize(
     with ``sym`` this empties column i too. Zeros are dropped.
 
     In a graph of several vertex types, every relation is normalised separately, without self loops,
-    and  ``sym`` divides by ``sqrt(sum_k B[i, k] sum_k B[k, j])``.
+    and ``sym`` divides by ``sqrt(sum_k B[i, k] sum_k B[k, j])``.
 
     Parameters:
         normalization: {"sym", "row", "none"}.

@@ -4,8 +4,8 @@ With node-aware exchange, a row that several ranks of a node need is sent to the
 (`plancc.plan.routes`). So the rows between nodes are the volume of a partition with one part per
 node:
 
-    matrix --search--> nodes        few rows are sent between nodes  node k --search--> its ranks
-    on the nonzeros of node k; rows of other nodes cost nothing, and
+    matrix --search--> nodes        few rows are sent between nodes
+    node k --search--> its ranks    on the nonzeros of node k; rows of other nodes cost nothing, and
                                     may arrive at any rank, which passes them on inside the node
 
 If the user names another objective than the time of an epoch, the search has one level, and its

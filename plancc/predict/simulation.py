@@ -18,7 +18,7 @@ the steps, of the slowest rank's time. Times of one operation:
                   two cores each, only the time beyond the rest of the step.
 
 Batches of a pipeline overlap as in `plancc.predict.pipelines`.
-Late messages (of delayed partial sums) count only the time that exceeds all other steps.  A rank's
+Late messages (of delayed partial sums) count only the time that exceeds all other steps. A rank's
 compute, and its overhead of every operation, is divided by the rank's speed. Rates are those of
 float32; numbers of 8 bytes take twice as long.
 """

@@ -2,9 +2,10 @@
 
 tables.py    sizes of parts and messages, the input of a schedule (no nonzeros);
              plan_tables.py reads them from plans, owner_tables.py counts them for owners
-links.py     rows and numbers that are sent for link prediction  epoch.py     one walk through the
-steps of all layers, and of all programs of products row.py       sizes of the steps of row and edge
-plans grid.py      sizes for 1D, 1.5D, 2D and 3D grids, also with messages of needed rows
+links.py     rows and numbers that are sent for link prediction
+epoch.py     one walk through the steps of all layers, and of all programs of products
+row.py       sizes of the steps of row and edge plans
+grid.py      sizes for 1D, 1.5D, 2D and 3D grids, also with messages of needed rows
 approximate.py  sizes for row and edge plans in epochs that leave out rows or partial sums
 feature.py   sizes for feature slices, alone and between groups
 """

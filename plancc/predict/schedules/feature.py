@@ -2,7 +2,7 @@
 
 Between products, a rank has some rows of its part, with all columns. Before a product, an
 all-to-all within the group gives the rank all rows of the part, with a slice of the columns; after
-the product, another all-to-all does the reverse.  Groups exchange the rows that they need, slice by
+the product, another all-to-all does the reverse. Groups exchange the rows that they need, slice by
 slice. The backward pass does the same in reverse.
 """
 
@@ -81,6 +81,6 @@ class FeatureScheduler(GridScheduler):
         )
 
     def _batches(self, sizes: Int64Array) -> list[Int64Array]:
-        """Return `sizes` divided by the number of batches."""
+        """Return the share of `sizes` of every batch; the sum of the shares is `sizes`."""
         ends = [sizes * k // self._stages for k in range(self._stages + 1)]
         return [last - first for first, last in pairwise(ends)]
