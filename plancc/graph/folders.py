@@ -1,4 +1,4 @@
-"""Conversion of a source into a folder of ``.npy`` files (`plancc.graph.csr`).
+"""Function that converts a source into a folder of ``.npy`` files (`plancc.graph.csr`).
 
 The folder is written whole or not at all. Edges that do not fit into memory are sorted on the disk
 (`plancc.graph.external`).

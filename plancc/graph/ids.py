@@ -1,4 +1,4 @@
-"""Choice of the columns of an edge table, and numbering of its ids as vertices."""
+"""Functions that choose the columns of an edge table, and number its ids as vertices."""
 
 from __future__ import annotations
 

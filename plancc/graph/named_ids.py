@@ -28,7 +28,7 @@ LONGEST = 1024
 _EMPTY = [b"nan", b"NaN", b"None", b"null", b"NULL", b"NA", b"<NA>"]
 _WHOLE = re.compile("0|-?[1-9][0-9]{0,18}")
 _ROWS = 1 << 14
-"""Names whose bytes are checked at a time."""
+"""Number of names that are checked at a time."""
 _WRONG = (
     "{} columns are expected, as in the first line, not",
     "an id or a weight is empty (leave the line out):",

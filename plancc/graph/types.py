@@ -200,7 +200,8 @@ def ids_or_numbers(size: int, ids: Array | None, types: Types | None) -> Array:
 def first_of_columns(row_ptr: Int64Array, column: IntArray) -> Mask:
     """Return whether each nonzero is the first nonzero of its row in its column, bool[nonzeros].
 
-    Nonzeros of parallel relations may be in the same row and column; such nonzeros are adjacent.
+    Several nonzeros of a row have the same column only if relations are parallel; they are
+    adjacent.
     """
     first = np.ones(len(column), np.bool_)
     first[1:] = np.diff(column) != 0

@@ -96,9 +96,9 @@ def data_by_type(found: Mapping[str, VertexData], types: Types) -> VertexData:
 
 
 def check_labels(data: VertexData, where: str, graph: Graph) -> None:
-    """Raise InputError for a class number far above the number of occurring classes.
+    """Raise InputError for a class number far above the number of classes that occur.
 
-    The message names the vertex by the source's id.
+    In the message, the vertex has its id in the source.
     """
     for name, each in data.of_type.items():
         vertices = as_vertices(0 if each.labels is None else len(each.labels))

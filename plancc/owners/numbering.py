@@ -79,10 +79,10 @@ def numbered(
 
 
 def _ways(asked: Unowned, found: Ownership) -> Iterator[Ownership]:
-    """Yield the owners, and the owners with other numbers.
+    """Yield the owners, and the owners with renumbered parts.
 
-    For objective "time", also yield equally balanced owners, if numbers or node-aware exchange may
-    decide between them.
+    For objective "time", also yield the equally balanced owners in `found.others`, if their parts
+    can be renumbered or the plan may have node-aware exchange.
     """
     matrix, task = asked.matrix, asked.task
     options, num_parts = task.options, task.num_parts

@@ -95,7 +95,7 @@ class Assigner:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Within the context, errors that name the model of the blocks explain the model."""
+        """Context manager: an error that names `model` also says that a grid uses this model."""
         try:
             yield
         except InputError as error:

@@ -104,7 +104,8 @@ class Task:
 
     @property
     def objective(self) -> str | None:
-        """Objective of the search, or of the refinement after a partitioner; None for neither.
+        """Objective of the search, or of the refinement after a partitioner; None if there is
+        neither.
 
         A search for a model's own objective minimises the volume.
         """

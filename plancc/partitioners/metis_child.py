@@ -19,12 +19,12 @@ from plancc.partitioners import OTHERWISE
 
 OBJTYPE = {"cut": 0, "volume": 1}
 NUM_OPTIONS = 40
-"""METIS_NOPTIONS of metis.h."""
+"""Length of METIS's array of options (METIS_NOPTIONS in metis.h)."""
 REAL = "f"
-"""Type code of real_t of metis.h in pymetis's build."""
+"""Type code, for `array`, of METIS's real numbers (real_t) in pymetis's build."""
 OK = 1
 ERRORS = {-2: "wrong input", -3: "not enough memory", -4: "some other error"}
-"""rstatus_et of metis.h."""
+"""Phrases for METIS's error codes (rstatus_et in metis.h)."""
 
 
 def run(

@@ -1,7 +1,7 @@
 """The time that the pipeline of a feature plan hides (Wan et al. 2025, Section 3.2.2).
 
 The rows are cut into batches. A product begins with the input batches that it needs. While a batch
-is multiplied, further batches arrive, and the batch before it is sent back and then updated. Every
+is multiplied, further batches arrive, and the previous batch is sent back and then updated. Every
 rank computes one thing at a time, and its network card moves one batch at a time:
 
     card      in 0  in 1  back 0  in 2  back 1  back 2

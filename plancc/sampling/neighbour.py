@@ -216,7 +216,7 @@ def subsets(vertices: Any, sizes: Any, itself: Any, fanout: Any, key: Any) -> An
 
 @njit(cache=True, nogil=True)
 def draw_subset(kept: Any, nonzeros: Any, itself: Any, fanout: Any, key: Any) -> None:
-    """Fill `kept` with the places that a row keeps, ascending; parameters: see `subsets`."""
+    """Fill `kept` with the positions of the nonzeros that a row keeps, ascending; see `subsets`."""
     if len(kept) == nonzeros:
         for place in range(nonzeros):
             kept[place] = place

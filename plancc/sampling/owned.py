@@ -1,4 +1,4 @@
-"""Rows of one owner, from which a sampler draws batches without the pattern of other rows."""
+"""The rows of one owner, from which a sampler draws batches without the pattern of other rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seed vertices, and for every layer a sample of the neighbours in every relation."""
+"""The sampler that draws seed vertices and, for every layer, some neighbours in every relation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training vertices drawn uniformly, and the subgraph that they induce."""
+"""The sampler that draws training vertices uniformly; a batch is the subgraph that they induce."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vertices drawn uniformly, and the subgraph that they induce (Demirci et al. 2022)."""
+"""The sampler that draws vertices uniformly, with their induced subgraph (Demirci et al. 2022)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vertices that random walks visit, and the subgraph that they induce."""
+"""The sampler that draws random walks; a batch is the subgraph that the visited vertices induce."""
 
 from __future__ import annotations
 

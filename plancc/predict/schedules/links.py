@@ -76,7 +76,7 @@ class LinkTables:
         return found
 
     def works(self, width: int) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) of an epoch's links, forward and back."""
+        """Yield (step, work) of link prediction in an epoch, forward and back."""
         moved = [PointToPoint(each, width) for each in (self.fixed, self.drawn)]
         moved += [each.reversed() for each in moved]
         moved += [

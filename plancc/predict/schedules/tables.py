@@ -1,6 +1,7 @@
-"""Tables: sizes of a plan's parts and the messages between parts, from which schedules are built.
+"""Tables: the sizes of a plan's parts and the messages between parts, from which schedules are
+built.
 
-`plan_tables` reads them from plans; `owner_tables` counts them for owners without a plan.
+`plan_tables` reads tables from plans; `owner_tables` counts tables for owners, without a plan.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class Tables:
 
     @property
     def exchanges(self) -> list[Pairs]:
-        """Expand and, for layout "edge", fold."""
+        """The exchanges of a product: the expand and, for layout "edge", the fold."""
         return [self.expand] if self.fold is None else [self.expand, self.fold]
 
     def flat(self) -> Tables:
