@@ -87,7 +87,7 @@ def with_edges(
 
 
 def _relation_features(given: Any, types: Types, edges: ListedEdges, where: str) -> FloatArray:
-    """Return the features of all relations' edges, float64[edges, width].
+    """Return the features of the edges of all relations, float64[edges, width].
 
     Edges of a relation without features have zeros.
     """

@@ -44,7 +44,7 @@ SPLITS = ("train", "val", "test")
 KINDS = (*SPLITS, "val_negative", "test_negative")
 """Kinds of links; the number of a kind is its index in the tuple."""
 OF_LINKS = ("val_target_negative", "test_target_negative")
-"""Names of arrays of negatives that belong to single links."""
+"""Names of arrays that hold separate negatives for each link."""
 NAMES = (*KINDS, *OF_LINKS)
 MOST_LINKS = 2**31 - 1
 """Most links of a plan, negatives included."""

@@ -126,7 +126,8 @@ def _graph(path: StrPath, numbers: Integers, pattern: bool) -> Graph:
 def _vertex_lines(
     path: StrPath, numbers: Integers, head: _MetisHeader
 ) -> tuple[Int64Array, Int64Array]:
-    """Return the offsets of every vertex's numbers, int64[n + 1], and the vertex's line, int64[n].
+    """Return the offset of every vertex's numbers, int64[n + 1], and its line in the file,
+    int64[n].
 
     Raises:
         InputError: If there are more or fewer lines than vertices.

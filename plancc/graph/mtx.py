@@ -160,7 +160,7 @@ def _banner(path: StrPath, banner: bytes) -> tuple[str, str]:
 
 
 def _lines(path: StrPath, header: _Header) -> Iterator[bytes]:
-    """Yield the lines of the entries, about `_CHUNK` bytes at a time."""
+    """Yield the lines of the entries in pieces of about `_CHUNK` bytes."""
     with input_errors(path), open_input(path) as stream:
         for _ in range(header.lines):
             stream.readline()

@@ -181,7 +181,8 @@ def ids_beside(held: Mapping[str, Any], count: int) -> tuple[str, npt.NDArray[An
 
 
 def vertex_ids(held: Any, count: int) -> npt.NDArray[Any] | None:
-    """Return the ids of `ids_beside`; None if ids are missing, repeated, negative or 0..n-1."""
+    """Return the ids that `ids_beside` finds; None if they are missing, repeated, negative or
+    0..n-1."""
     _, ids = (isinstance(held, Mapping) and ids_beside(held, count)) or ("", None)
     if ids is None or len(ascending := np.unique(ids)) < count:
         return None

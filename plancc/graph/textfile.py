@@ -47,9 +47,9 @@ def fail_first(
     values: npt.NDArray[Any],
     row: npt.NDArray[np.integer] | None = None,
 ) -> None:
-    """Call `fail` for the first k where ``wrong[k]`` is true, if any, with ``values[k]``.
+    """Call `fail` with ``values[k]`` for the first k where ``wrong[k]`` is true, if there is one.
 
-    The line is ``lines[k]``; with `row`, it is ``lines[row[k]]``.
+    The line is ``lines[k]``; if `row` is given, the line is ``lines[row[k]]``.
     """
     if wrong.any():
         k = int(np.argmax(wrong))

@@ -145,7 +145,7 @@ def _without_names(
 
 
 def _names_of(keys: Keys) -> dict[str, str]:
-    """Return the key in `SOURCE_KEYS` of every known column name."""
+    """Return, for every known column name, its key in `SOURCE_KEYS`."""
     chosen = data_keys(keys)
     usual = (key for key in SOURCE_KEYS if key not in chosen)
     named = {name: key for key in usual for name in (key, *ALIASES.get(key, ()))}
@@ -153,9 +153,9 @@ def _names_of(keys: Keys) -> dict[str, str]:
 
 
 def _numbered(names: Iterable[str], known: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the columns of features and of targets whose names are numbered: f0, f1, ...
+    """Return the columns of features and of targets that have numbered names: f0, f1, ...
 
-    An array that also has a column of its own name is left out.
+    If a table also has a column with the name of the whole array, its numbered columns are ignored.
     """
     names, found = list(names), dict[str, list[str]]()
     there = {known[name] for name in names if name in known}

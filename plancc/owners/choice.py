@@ -83,8 +83,10 @@ class Contest:
         why: Reason why a candidate is not tried, by its name; "" for a candidate that is tried.
         prices: Prices of the forms.
         forms: Forms to try, in this order.
-        begin, priced: Time when pricing began, and the seconds that pricing took.
-        table, answers: Entries and owners of the forms tried so far; None for owners not found.
+        begin, priced: `begin` is the time when pricing began; `priced` is the number of seconds
+            that it took.
+        table, answers: Entries of the table, and owners, of the forms tried so far; None if no
+            owners were found.
         least: Seconds of the quickest search that exceeded its share of the budget; 0 for none.
         late: Names of the candidates for which too little of the budget was left.
     """
@@ -103,7 +105,8 @@ class Contest:
     late: list[str] = field(default_factory=list)
 
     def try_form(self, form: Form) -> None:
-        """Find the owners of a form, and note its figures, or the reason why it has none."""
+        """Find the owners of a form, and add its figures to the table, or the reason why it has no
+        owners."""
         start, found = wall_seconds(), None
         spent, left = start - self.begin, self.forms[len(self.table) :]
         searched = sum(each.searched and not self.why.get(each.name) for each in left)
@@ -126,7 +129,8 @@ class Contest:
         self.answers.append(found)
 
     def _check_time(self, form: Form, left: float) -> None:
-        """Leave a form out if the rest of the budget is shorter than the quickest search."""
+        """Note why a form is left out, if fewer seconds are left of the budget than a search
+        takes."""
         if left < self.least:
             self.late.append(form.name)
             least = f"no search so far took less than {self.least:.1f} s"
@@ -150,7 +154,8 @@ class Contest:
     def _judged(self, entry: Candidate, found: Ownership) -> tuple[Candidate, Ownership]:
         """Return the figures of owners, and the owners.
 
-        They get node-aware exchange if it is allowed and predicted to be quicker.
+        The plan of the owners gets node-aware exchange if it is allowed and predicted to be
+        quicker.
         """
         matrix, task, grid = self.asked.matrix, self.asked.task, found.grid
         predictor = task.options.predictor

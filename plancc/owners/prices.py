@@ -33,7 +33,7 @@ MOST = 3
 
 @dataclass(frozen=True)
 class Form:
-    """A candidate with options.
+    """A candidate with one choice of its options, such as one shape of a process grid.
 
     Attributes:
         name: Name of the candidate.
@@ -53,7 +53,7 @@ class Form:
 
     @property
     def by_rows(self) -> bool:
-        """Whether the form makes a row plan."""
+        """Whether the form's plan is a row plan."""
         return MODELS[self.assigner.model].layout == "row"
 
     @property

@@ -16,7 +16,7 @@ from plancc.options import PlanOptions, SearchOptions
 from plancc.version import __version__
 
 MAX_WORDS = 16
-"""Longest list that a provenance writes in full."""
+"""Most entries of a list that the provenance writes in full."""
 
 
 def now() -> str:

@@ -95,7 +95,7 @@ def run(
     threads: int,
     capacities: npt.NDArray[np.float64] | None = None,
 ) -> npt.NDArray[np.int32]:
-    """Minimise connectivity - 1 of a hypergraph, or cut or volume of a graph, on one thread."""
+    """Return owners that minimise connectivity - 1, or a graph's cut or volume, on one thread."""
     how, rng = PRESETS[preset], np.random.default_rng(seed)
     nets = nets_of(as_hypergraph(problem))
     shares = None if capacities is None else tuple(capacities.tolist())

@@ -68,7 +68,7 @@ class Pairs:
         return dict(zip(HOPS, self.hops, strict=True)) if self.hops else {name: self}
 
     def by_node(self, ranks_per_node: int) -> PairSplit:
-        """Return the traffic of every rank between nodes and in total; cached."""
+        """Return, and cache, the traffic of every rank: between nodes, and in total."""
         if ranks_per_node not in self._split:
             messages = map(np.array, (self.source, self.target, self.rows))  # one type of array
             sums = _split(*messages, self.num_ranks, ranks_per_node)
@@ -171,7 +171,7 @@ class Elementwise:
 
 @dataclass(frozen=True, eq=False)
 class BatchDraw:
-    """Drawing a mini-batch and building its blocks.
+    """The work of drawing a mini-batch and building its blocks.
 
     Attributes:
         blocks: Number of blocks that a rank draws as owner; each takes a fixed time besides the

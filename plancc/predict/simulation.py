@@ -108,7 +108,7 @@ class Prediction:
 
     @cached_property
     def counts(self) -> Counts:
-        """Words and messages of every rank, exact."""
+        """Exact words and messages of every rank."""
         return self.schedule.counts()
 
     @property
@@ -159,7 +159,7 @@ class Prediction:
 
     @property
     def words_reduced(self) -> int:
-        """Words of all-reduces, summed over ranks."""
+        """Words that all-reduces send, summed over the ranks."""
         return int(self.counts.words_reduced.sum())
 
     @property
@@ -396,7 +396,8 @@ class WorkTimes:
         return self._exchange(StepTraffic(*inside), between)
 
     def _exchange(self, inside: StepTraffic, between: StepTraffic) -> Float64Array:
-        """Return the seconds of messages inside and between nodes, in either direction."""
+        """Return the seconds of messages inside and between nodes: the larger of sending and
+        receiving."""
         machine = self._machine
         near = np.maximum(
             inside.messages_sent, inside.messages_received

@@ -106,7 +106,8 @@ class Batch(ABC):
         return None
 
     def factors(self, block: int, vertices: Ints, rows: Ints, columns: Ints) -> Floats | None:
-        """Return factors of nonzeros of the matrix: 0 for nonzeros that the batch leaves out.
+        """Return the batch's factor on each of some nonzeros; 0 if the batch leaves the nonzero
+        out.
 
         Parameters:
             block: Number of a block, in 0..num_blocks - 1.
@@ -120,7 +121,7 @@ class Batch(ABC):
 
     @abstractmethod
     def block(self, block: int) -> BatchLayer:
-        """Return all nonzeros of one block; needs the pattern of the population."""
+        """Return all nonzeros of one block; the population must have its pattern."""
 
 
 class VertexBatch(Batch):
@@ -148,15 +149,16 @@ class VertexBatch(Batch):
 class Inclusion:
     """A sampler's probabilities, if known, from which the expected volume follows.
 
-    If column j takes part, a part that owns c rows using j (other than row j) needs j with
-    probability ``reach[c]``. So the expected number of moves of row j is
-    ``share * sum over the parts other than its owner of reach[c]``.
+    Let a batch include vertex j. A part that owns c rows i != j with a nonzero in column j needs
+    row j with probability ``reach[c]``. So row j is sent ``share * sum of reach[c]`` times on
+    average, where the sum is over the parts that do not own row j.
 
     Attributes:
-        share: Probability with which each of `vertices` takes part.
-        reach (float64[m + 1]): Concave, from 0; m is at least the most pins of any net.
-        vertices (bool[num_vertices], or None): Vertices that may take part, with all nonzeros
-            between them; None: all.
+        share: Probability that a batch includes a given vertex of `vertices`.
+        reach (float64[m + 1]): Probabilities, a concave sequence that begins with 0; m is at least
+            the number of pins of every net.
+        vertices (bool[num_vertices], or None): Vertices that a batch may include, together with all
+            nonzeros between included vertices; None for all vertices.
     """
 
     share: float

@@ -82,13 +82,14 @@ def induced(indptr: Any, indices: Any, rows: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def diagonal(indptr: Any, indices: Any, i: Any) -> Any:
-    """Return the place of nonzero (i, i) in its ascending row; the row's length if missing."""
+    """Return the position of nonzero (i, i) in its ascending row; the row's length if it is
+    missing."""
     return place_in(indices[indptr[i] : indptr[i + 1]], i)
 
 
 @njit(cache=True, nogil=True)
 def place_in(ascending: Any, x: Any) -> Any:
-    """Return the place of x in the distinct numbers `ascending`; their length if missing."""
+    """Return the index of x in the distinct numbers `ascending`; their count if x is missing."""
     low = lower_bound(ascending, x, 0, len(ascending))
     return low if low < len(ascending) and ascending[low] == x else len(ascending)
 
@@ -126,7 +127,7 @@ def order_by_vertex(ptr: Any, columns: Any, vertices: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def found_in(ascending: Any, place: Any, vertices: Any) -> Any:
-    """Return the `place` of each of the ascending `vertices` in `ascending`; -1 if missing."""
+    """Return, for each of the ascending `vertices`, its `place` in `ascending`; -1 if missing."""
     found = np.empty(len(vertices), dtype=np.int64)
     low, end = 0, len(ascending)
     for k in range(len(vertices)):

@@ -89,15 +89,15 @@ class Scheduler(ABC):
         """Return the largest memory that every rank needs at any time, in bytes, for float32."""
 
     def outputs(self, layer: int) -> Int64Array:
-        """Return the rows of every rank in the output of a layer: int64[num_ranks]."""
+        """Return how many rows of a layer's output every rank has: int64[num_ranks]."""
         return self.rows
 
     def rows_of(self, layer: int, which: str) -> Int64Array:
-        """Return the number of every rank's rows that `Linear.rows` names: int64[num_ranks]."""
+        """Return how many rows every rank has for a value of `Linear.rows`: int64[num_ranks]."""
         return self.rows
 
     def columns(self, width: int) -> int | Int64Array:
-        """Return the columns of a matrix of this width that every rank holds between products."""
+        """Return how many columns of a matrix of this width every rank holds between products."""
         return width
 
     def check_width(self, width: int) -> None:  # noqa: B027

@@ -166,7 +166,11 @@ class BlockScheduler(GridScheduler):
         )
 
     def _nonzeros_of(self, coefficients: str) -> Int64Array:
-        """Return the nonzeros of A with these values: int64[process rows, layers, pieces]."""
+        """Return the number of nonzeros of A, if a layer's matrix has the values that
+        `coefficients` names.
+
+        The result is int64[process rows, layers, pieces].
+        """
         tables, grid = self._tables, self._grid
         closed = coefficients == "closed-mean"
         if coefficients == "plan" or closed == tables.self_loops:
@@ -183,7 +187,7 @@ class BlockScheduler(GridScheduler):
         return np.maximum(self._nonzeros - diagonal, 0)
 
     def _received(self, nonzeros: Int64Array) -> Int64Array:
-        """Return the nonzeros of A that every rank gets from others: int64[num_ranks]."""
+        """Return how many nonzeros of A every rank gets from other ranks: int64[num_ranks]."""
         columns = range(self._grid.columns)
         own = [nonzeros[:, :, self._of_column == column].sum(axis=2) for column in columns]
         return (nonzeros.sum(axis=2)[:, :, None] - np.stack(own, axis=2)).ravel()
@@ -232,7 +236,7 @@ def fiber_groups(grid: Grid) -> Int64Array:
 
 
 def slices(grid: Grid, width: int) -> Int64Array:
-    """Return the columns of every process column for a matrix of this width: int64[columns]."""
+    """Return how many of `width` matrix columns every process column holds: int64[columns]."""
     ends = [grid.slice_of_columns(width, column) for column in range(grid.columns)]
     return np.array([last - first for first, last in ends], np.int64)
 
@@ -254,7 +258,7 @@ def blocks_of(tables: Tables) -> Int64Array:
 
 
 def _fiber_rows(rows: Int64Array, grid: Grid) -> Int64Array:
-    """Return the rows of the members of every fiber: int64[rows * columns, layers]."""
+    """Return the number of rows of every member of every fiber: int64[rows * columns, layers]."""
     return np.repeat(rows.reshape(grid.rows, grid.layers), grid.columns, axis=0)
 
 
