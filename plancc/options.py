@@ -484,9 +484,7 @@ class RefineOptions:
         at_least=0,
         below=math.inf,
     )
-    seed: int = like(
-        SearchOptions, "seed", more="Without a budget, the same seed gives the same plan."
-    )
+    seed: int = like(SearchOptions, "seed", more="Without a budget it fixes the plan.")
     threads: int = like(
         SearchOptions,
         "threads",

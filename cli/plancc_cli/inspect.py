@@ -35,9 +35,7 @@ SECTIONS = {
     "the memory for every share.",
 )
 @click.option("--per-part", is_flag=True, help="One line for every part.")
-@click.option(
-    "--ranks", type=int, help="Show figures for fewer ranks than parts; parts are merged."
-)
+@click.option("--ranks", type=int, help="Show figures for fewer ranks; parts are merged.")
 @options.searching(
     "topology", "Rows and messages inside and between nodes, such as 4x8.  [default: the plan's]"
 )

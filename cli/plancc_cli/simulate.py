@@ -53,9 +53,7 @@ LINK_TASK = ("task", "decoder", "negatives")
     metavar="auto|STAGES",
     help="For a feature plan with one group: batches of rows whose messages and products overlap.",
 )
-@click.option(
-    "--ranks", type=int, help="Number of ranks; if there are more parts, parts are merged."
-)
+@click.option("--ranks", type=int, help="Number of ranks; surplus parts are merged.")
 @click.option("--per-rank", is_flag=True, help="One line for every rank.")
 @options.as_data
 @options.searching("seed", default=None)

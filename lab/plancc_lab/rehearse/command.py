@@ -78,9 +78,7 @@ CPU_RATE = 1e10
 )
 @click.argument("plan", type=click.Path())
 @options.predicted_epoch
-@click.option(
-    "--ranks", type=int, help="Number of ranks; if there are more parts, parts are merged."
-)
+@click.option("--ranks", type=int, help="Number of ranks; surplus parts are merged.")
 @click.option(
     "--trace",
     type=click.Path(),
