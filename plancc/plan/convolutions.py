@@ -46,10 +46,10 @@ class ConvOptions:
     """Options that every convolution has. A convolution with other options defines a subclass.
 
     Attributes:
-        parametrization: Which parameters a layer has and how they are initialised. "pyg": like the
+        parametrization: Which parameters a layer has and how they are initialised. "pyg": the
             defaults of PyTorch Geometric's layer of the same name (torch_geometric 2.8.1). "paper":
-            like the equations of the model's paper, initialised after Glorot and Bengio (2010).
-        bias: Whether linear maps have a bias; None: the parametrization decides.
+            the equations of the model's paper, initialised after Glorot and Bengio (2010).
+        bias: Whether linear maps have a bias. None: `parametrization` decides.
         paper_bias: Whether the equations of the model's paper have biases.
         printed: Names of the options that predictions print.
     """
@@ -73,14 +73,47 @@ class ConvOptions:
 
     @classmethod
     def read(cls, choices: Mapping[str, Any], of: str) -> Self:
-        """Return the options with these values; text is parsed if an option is no text.
+        """Return the options with these values; strings are parsed for options of other types.
 
         Parameters:
-            choices: Values, or their text, by the names of options.
-            of: What has these options, for messages.
-
+            choices: Values or strings, by the names of options.
+            of: Name of the convolution, for messages.
         Raises:
             InputError: If an option does not exist or has an unknown value.
+        - Width of input and output. last: Whether this is the last layer. Raises:
+        + Widths of input and output. last: Whether this is the last layer. Raises:
+        - Return the steps of a layer in an epoch, forward and back.
+        + Return the steps of a layer's forward and backward pass in an epoch.
+        - last, first: Whether this is the last layer, or the first.
+        + last, first: Whether this is the last layer; whether this is the first layer.
+        - Whether pass "constant" computes once what depends on the input alone.
+        + Whether the pass "constant" computes results that need no weights once, before training.
+        - Steps of the network on the layer's outputs.
+        + Steps that the network adds after the layer.
+        - Return `steps`; BackendError with file and line if the call fails or a step is wrong.
+        + Return `steps`; raise BackendError with file and line if the call fails or a step is
+        wrong.
+        - Return the steps whose adjoints make the backward pass.
+        + Return the forward steps that the backward pass reverses; subclasses may reorder them.
+        - Return these options with another order of the product, if they have one.
+        + Return these options with another order of the product; unchanged if they have no order.
+        - Return the name of a model as texts show it.
+        + Return the name of a model for tables and messages.
+        - The last layer keeps its wider side there: with one or two columns, a ReLU soon passes
+          nothing.
+        + In the last layer the number is the larger width. With one or two columns, the ReLU could
+        soon set everything to zero.
+        - A name in `COEFFICIENTS` for the values of A; "max" reads no values.
+        + Name in `COEFFICIENTS` of the values of A; aggregator "max" reads no values.
+        - Return the columns of a head; InputError, naming `option`, if heads do not divide it.
+        + Return the columns of a head; InputError (naming `option`) if `heads` does not divide
+        `d_out`.
+        - weights: Numbers that all layers train; None: the steps of the layers say how many, for a
+          graph without types.
+        + weights: Number of trained numbers in all layers. None: it is counted from the steps of
+        the layers, which is possible only for a graph without types.
+        - Whether a value has an option's type: a type in `KINDS`, or such a type and None.
+        + Whether a value has an option's type `kind`: "int", for example, or "int | None".
         """
         known = {each.name: type_in_words(each) for each in fields(cls)}
         found = dict(choices)

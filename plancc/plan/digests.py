@@ -1,9 +1,23 @@
-"""The tree of digests over a plan: a leaf for each part of a dataset, and a root for the plan.
+"""Digests of a plan: a leaf for each part of each dataset, and one root, the content hash.
 
-A leaf is the BLAKE3 digest of one part's entries in one dataset. So a reader of a part can check
-the entries that it has read, without the entries of other parts. The file has the leaves of every
-dataset in ``/digests``. The root, the content hash, is made of all leaves
-(docs/reference/plan-format.md, "Digests" and "Content hash").
+A leaf is the BLAKE3 digest of one part's entries in one dataset. So a reader of one part can check
+the entries that it reads, without the entries of other parts. The file holds the leaves of every
+dataset in ``/digests``. The root is computed from all leaves (docs/reference/plan-format.md,
+"Digests" and "Content hash").
+- The leaves of a dataset: uint8[parts or 1, 32].
++ The leaves of a dataset: uint8[num_parts, 32], or uint8[1, 32] if it is not cut into parts.
+- Offsets of the parts' entries in a dataset, and the end of the last part's entries.
++ Offsets of the parts' entries in a dataset; the last offset is the end of the last part.
+- Whether every slice also has the first entry of the next slice.
++ Whether every slice also includes the first entry of the next slice.
+- `cut_points` for all `FileDataset.cut` of these datasets, by the cut.
++ Return a dict: for each `FileDataset.cut` of these datasets, the offsets from `cut_points`.
+- The leaves of datasets by their names; `points` are returned by `points_of`.
++ Return the leaves of datasets by name; `points` is the result of `points_of`.
+- The content hash of a plan: SHA-256 of all that determines what a run computes and sends.
++ The content hash of a plan: SHA-256 of all data that determine what a run computes and sends.
+- The hash leaves out provenance, metrics and storage (chunks, compression).
++ Provenance, metrics and storage (chunks, compression) do not change the hash.
 """
 
 from __future__ import annotations

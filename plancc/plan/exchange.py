@@ -1,13 +1,39 @@
-"""Exchanges: who sends which rows to whom, in a plan, on a rank, in a batch or a sample.
+"""Exchanges: which parts or ranks send which rows to which others.
 
-An exchange is a 0/1 matrix for every pair of ranks: row i of the receiver is row j of the sender.
-Every method is one identity of these matrices:
+An exchange is a 0/1 matrix for every pair of ranks. A one at (i, j) says that row i of the receiver
+is row j of the sender. Every method is an operation on these matrices:
 
-    reversed      transpose: the fold for an expand, and the adjoint
+    reversed      transpose: turns an expand into a fold, and gives the adjoint
     keep          keep some of the ones: live rows, boundary samples, mini-batches
-    renumbered    permute rows and columns: row orders, rows that are left
-    merged        join blocks of ranks to one rank, equal rows once: fewer ranks than parts
-    of_parts      take some of the ranks: a slice
+    renumbered    permute or drop rows and columns: a new row order, or only the rows that are kept
+    merged        join several parts to one rank, equal rows once: fewer ranks than parts
+    of_parts      take some of the parts: a slice
+- Number of every row at this end, in the order of the message.
++ Number of every row at this end, in the order of the messages.
+- The side of one rank; without `row`, rows are numbered 0, 1, 2, ... through messages.
++ The side of one rank; if `row` is None, rows are numbered 0, 1, 2, ... over all messages.
+- The attributes (ptr, peer, row_ptr, row), for kernels.
++ The arrays (ptr, peer, row_ptr, row), for kernels.
+- Rows of all messages.
++ Number of rows in all messages.
+- The rows of a rank's message with `peer`; empty if there is no such message.
++ The rows of a rank's message to or from `peer`; empty if there is no such message.
+- The messages of parts ``first..last-1``; the returned side numbers part `first` as 0.
++ Return the messages of parts ``first..last-1``; part `first` has number 0 in the result.
+- The same messages with other numbers of rows, int[volume].
++ The same messages with the row numbers `row`, int[volume].
+- All messages of a step. Attributes:
++ All messages of one step of a product. Attributes:
+- The messages of parts ``first..last-1``; the returned sides number part `first` as 0.
++ Return the messages of parts ``first..last-1``; part `first` has number 0 in the result.
+- Keep some rows at both ends, see `Side.keep`; the ends must keep the same rows.
++ Keep some rows at both ends (see `Side.keep`); both ends must keep the same rows.
+- Offsets of lists of these sizes, int64[len(sizes) + 1]: every begin, and the last end.
++ Offsets of consecutive lists of these sizes, int64[len(sizes) + 1]; the last is the total.
+- Take rows of a CSR matrix: offsets of the taken rows, and places of their nonzeros.
++ Select rows of a CSR matrix: return the selected rows' offsets, and places of their nonzeros.
+- Number of every kept row among the kept rows, int32[rows]; other rows get any number.
++ Number of every kept row among the kept rows, int32[rows]; entries of other rows are undefined.
 """
 
 from __future__ import annotations

@@ -1,7 +1,65 @@
-"""The one table of the plan file's datasets: names, types, sizes, cuts into parts, and checks.
+"""The table `DATASETS` of the plan file's datasets: names, types, sizes, cuts into parts, and
+checks.
 
-Reader, writer, digests and verifier follow `DATASETS`, and so do the tables of the normative text,
-``docs/reference/plan-format.md``.
+Reader, writer, digests and verifier follow this table. The tables of the normative document,
+``docs/reference/plan-format.md``, show the same facts.
+- Attributes of the root group that describe the product, with their types.
++ Attributes of the root group that describe the product, and the type of each.
+- Attributes of the root group that hold a text: the text's parser, and its longest length.
++ Attributes of the root group that are parsed: the parser, and the longest length of the string.
+- A `FileDataset.cut`: by the local rows of parts, which are own rows and then folded rows.
++ Value of `FileDataset.cut` for data with an entry per local row: own rows, then folded rows.
+- Which plans have the dataset: plans with this exchange (of `EXCHANGES`), `TYPES`, `PARALLEL`; "":
+  all plans.
++ Which plans have the dataset: plans with this exchange (a name in `EXCHANGES`), plans with types
+(`TYPES`) or with parallel relations (`PARALLEL`); "": all plans.
+- optional: Whether such a plan may lack the dataset. cut: The offsets that cut the dataset into the
+  slices of parts; each slice has a digest. The offsets are a dataset, which may itself be cut, or
+  `LOCAL_ROWS`, or the row of a type in `TYPE_PTR`. "": the dataset is one slice, and every rank
+  reads the whole. ends: For offsets, which rise from 0: the dimension that is the last offset.
+  Readers check it.
++ optional: Whether the dataset may be missing from these plans.
+    cut: Name of the offsets that cut the dataset into the parts' slices; each slice has a digest.
+    It is the name of a dataset, which may itself be cut, or `LOCAL_ROWS`, or a type's row of
+    `TYPE_PTR`. "": the dataset is one slice, and every rank reads all of it.
+    ends: For a dataset of offsets, which rise from 0: the dimension that the last offset must
+    equal. Readers check it.
+- For numbers that are not negative: the dimension that is larger than all of them. Readers check
+  it. rule: For vertex data: a rule for all entries, in words and as a function of the array and n.
++ For numbers from 0: the dimension that all numbers must be below. Readers check it.
+    rule: For vertex data: a rule for all entries, as a phrase and as a function of the array
+    and n.
+- Whether a plan with this header has the dataset, or may have an optional dataset.
++ Whether a plan with this header has the dataset, or may have it if the dataset is optional.
+- The datasets of a step or a hop: one table grouped by sender, one by receiver.
++ The datasets of a step or a hop: a table sorted by sender, and a table sorted by receiver.
+- A dataset of the format; KeyError for another name.
++ Return a dataset of the format by its name; KeyError for an unknown name.
+- Vertex data of type k have the name of the data of all vertices, followed by "_of_k".
++ Data of vertices of type k have the usual name, followed by "_of_k".
+- Fields of a `Side`, which end the names of the datasets of a table.
++ Fields of a `Side`; the names of a table's datasets end with these names.
+- The inverse of `header_attributes`; other attributes are ignored.
++ Return the header that these attributes describe, the inverse of `header_attributes`. Other
+attributes are ignored.
+- Parse the text of an attribute in `TEXTS`.
++ Parse the string of an attribute in `TEXTS`.
+- The arrays of a step's or a hop's messages, by their names in the file.
++ Return the arrays of an exchange (of a step, a hop or links), by their names in the file.
+- The links that the datasets hold; None if the plan has no links.
++ Return the pairs for link prediction from the datasets; None if the plan has no links.
+- The inverse of `vertex_data_arrays`; data that are missing stay None. Data by type need `types`
+  and `vertices`, the vertex of every row.
++ The inverse of `vertex_data_arrays`; missing arrays become None. To read data by type, give
+`types` and `vertices`, the vertex of every row.
+- Return the most classes that labels may name if the user gives no number of classes. The bound is
+  above all that `plancc.graph.bounds.check_classes` accepts from a file.
++ Return the largest allowed number of classes if the user gives no number. The bound is above every
+number that `plancc.graph.bounds.check_classes` accepts from a file.
+- Return what is wrong with labels of this many classes; "" if nothing is.
++ Say why labels may not have this many classes; "" if they may.
+- The rule for a dataset of vertex data, in words, and the entry that breaks the rule or "".
++ Return a vertex dataset's rule as a phrase, and the first entry that breaks it (or "").
 """
 
 from __future__ import annotations

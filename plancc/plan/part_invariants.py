@@ -1,6 +1,25 @@
-"""Check the parts that a rank reads, and make the rank's claims about other ranks' parts.
+"""Check the parts that a rank reads, and make claims that ranks compare with each other.
 
 Every reader runs these checks, in time linear in nonzeros and volume.
+- Invariant and problem for faults of `_matrix_fault`; from `OF_FOLDS` on, in edge plans only.
++ Invariant and problem for the faults of `_matrix_fault`. Faults from `OF_FOLDS` on can only occur
+in edge plans.
+- Return the names of the invariants; PlanError, naming `path`, for the first broken one.
++ Return the names of the invariants; raise PlanError, with `path`, for the first broken one.
+- `data` may have some rows only; `num_vertices` counts all vertices of the plan.
++ `data` may have only some of the rows; `num_vertices` is the number of all vertices of the plan.
+- Say which nonzero's relation does not ascend in its row and column; "" if all ascend.
++ Say which nonzero's relation is not above the previous relation of its row and column, or "".
+- (key of `MESSAGE_FAULTS`, part, message) of the first fault; zeros if there is none.
++ Return (key of `MESSAGE_FAULTS`, part, message) for the first fault; zeros if there is none.
+- (key of `MATRIX_FAULTS`, part, local row, column) of the first fault; zeros if there is none.
++ Return (key of `MATRIX_FAULTS`, part, local row, column) for the first fault, or four zeros.
+- Whether all numbers are finite; makes no temporary array of booleans.
++ Whether all numbers are finite; computed without a temporary array of booleans.
+- Whether some word has all these bits. Tests the result every 4,096 words, to vectorise.
++ Whether some word has all these bits. The result is tested every 4,096 words, so loops vectorise.
+- Make a rank's claims about messages with other ranks, and about vertices and nonzeros.
++ Make a rank's claims about its messages to and from other ranks, its vertices and nonzeros.
 """
 
 from __future__ import annotations

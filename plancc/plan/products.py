@@ -12,13 +12,66 @@ partial rows for other ranks, and the blocks are:
   "folded" |  folded   | folded_halo |
            +-----------+-------------+
 
-A program knows no rank and no size. Its readers bind the names of its steps. To execute the
-program, the runtime binds messages, groups of ranks and matrices. To count words,
+A program does not depend on a rank or a size. Its readers bind the names of its steps: the runtime
+binds messages, groups of ranks and matrices, and executes the program. To count words,
 `plancc.plan.words.transfers` binds the traffic of messages and groups.
 
-The runtime executes the steps between two collective steps in this order: it starts messages first,
-waits for a message before a step reads its rows, and adds scattered rows last. If rows arrive in
-pieces, their product takes piece by piece. Programs that need another order are refused.
+Between two collective steps, the runtime works in this order: it starts messages first, waits for a
+message before a step reads its rows, and adds scattered rows last. If rows arrive in pieces, their
+product processes one piece after another. A program that needs another order raises an error.
+- Name of the messages or the group of ranks, or of the matrix block.
++ Name of the messages, of the group of ranks, or of the matrix block.
+- source, target: Space that the step reads, and space that the step writes. moves: Whether rows of
+  H travel, or pieces of a matrix block that several ranks share. reverse: Whether rows travel from
+  the receivers to the senders of the bound messages.
++ source, target: Space that the step reads, and space that the step writes. moves: Whether rows of
+H are sent, or pieces of a matrix block that several ranks share. reverse: Whether rows are sent
+from the receivers to the senders of the bound messages.
+- Whether the rows arrive epochs later, as constants for the backward pass.
++ Whether the rows arrive some epochs later; they are constants in the backward pass.
+- Return the step from gradients of the target to gradients of the source.
++ Return the step that turns gradients of the target into gradients of the source.
+- Send rows of the source in the messages of an exchange; the received rows are the target.
++ Send rows of the source in an exchange; the target is the received rows.
+- Send every piece of the source in turn from the rank that has it to its whole group.
++ Broadcast the pieces of the source one after another, each from the rank that has the piece.
+- Sum every piece of the source in turn over a group, at the rank that has the piece.
++ Sum the pieces of the source one after another over a group, each on the rank that has the piece.
+- Turn all columns of own rows into a slice of columns of the whole group's rows.
++ Exchange data in a group: from all columns of own rows to some columns of the group's rows.
+- Whether the step does the inverse: a slice of columns becomes own rows.
++ Whether the step does the inverse: from some columns of the group's rows to own rows.
+- Sum the rows over a group; every rank of the group gets the sum. In the adjoint, every rank uses
+  its copy of the gradient.
++ Sum the rows over a group; every rank of the group gets the sum.
+
+    In the adjoint, every rank already has the gradient and uses it.
+- Use the copies of rows that ranks have; nothing travels.
++ Use the copies of rows that ranks already have; nothing is sent.
+- The class of the adjoint for steps that have a name and spaces only.
++ The class of the adjoint, for steps without further attributes.
+- `expand_is_longer`: whether own rows are multiplied while the expand travels; otherwise while the
+  fold travels.
++ `expand_is_longer`: whether own rows are multiplied during the expand; otherwise during the fold.
+- "pieces" are broadcast in the process column, pieces of the matrix in the process row. "sums" has
+  the rows of the process row, which are more than own rows in a layer of "3d".
++ "pieces" are broadcast in the process column, and pieces of the matrix in the process row. "sums"
+has the rows of the process row. In "3d" these are more rows than the rank owns.
+- Feature slices, in one group and between groups (Wan et al. 2025, Algorithm 2, Section 5.2.1).
+  With a pipeline, every step is done for one batch of rows after another.
++ Layout "feature", within and between groups (Wan et al. 2025, Algorithm 2, Section 5.2.1). If the
+pipeline is on, every step handles one batch of rows after another.
+- The program of edge plans with no fold, or a `late` one (Md et al. 2021, 0c and cd-r). "y" has own
+  rows and then "leaves", rows of vertices that other ranks own. `returns`: whether sums go back to
+  the leaves.
++ The program of edge plans without a fold, or with a `late` fold (Md et al. 2021, 0c and cd-r). "y"
+has own rows, then "leaves": rows of vertices that other ranks own. `returns`: whether sums are sent
+back to the leaves.
+- The program of A^T G for that of A H, without late steps: constants have no gradient.
++ Return the program of A^T G, given the program of A H. Late steps bring constants, which have no
+gradient, so the result leaves them out.
+- The products of a program, to run if the rows that would travel are known.
++ Return only the products of a program, for ranks that already have the rows of other ranks.
 """
 
 from __future__ import annotations

@@ -25,12 +25,20 @@ MOST_STAGES = 20
 
 @dataclass(frozen=True)
 class Batches:
-    """The rows of every batch, and the share of every rank.
+    """The rows of every batch of a part, and each rank's share of these rows.
 
     Attributes:
-        num_rows: Rows of the part.
-        columns: Ranks that share the part.
+        num_rows: Number of rows of the part.
+        columns: Number of ranks that share the part.
         stages: Number of batches.
+    - All rows of one rank, ascending and so batch by batch; this is their local order.
+    + All rows of one rank in ascending order, batch by batch. This is the rank's local order.
+    - For every batch, the slice of `rows_of` a rank that holds the rank's share.
+    + For every batch, the slice of ``rows_of(column)`` with the rank's rows of the batch.
+    - For every stage, the last batch of the input that this or an earlier stage reads.
+    + For every stage, the last input batch that this or an earlier stage reads.
+    - In that case every batch waits for nearly all of the input, with any number of stages.
+    + Above `MOST_STAGES`, every batch would wait for nearly all of the input in any case.
     """
 
     num_rows: int
