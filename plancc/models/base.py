@@ -109,7 +109,9 @@ class Model(ABC):
         return self
 
     def with_data(self, vertex_data: VertexData) -> Self:
-        """Return the model with the masks and clusters that it needs; by default, the model itself."""
+        """Return the model with the masks and clusters that it needs; by default, the model
+        itself.
+        """
         return self
 
     def taken(self, matrix: Graph, num_parts: int) -> dict[str, Any]:
@@ -117,7 +119,9 @@ class Model(ABC):
         return {}
 
     def check(self, graph: Graph, num_parts: int) -> None:  # noqa: B027  most have nothing to do
-        """Raise InputError if options do not fit the graph's vertices; called before normalisation."""
+        """Raise InputError if options do not fit the graph's vertices; called before
+        normalisation.
+        """
 
     def unfit(self, matrix: Graph, num_parts: int) -> str:
         """Say why the model does not suit the matrix, and which model to choose; "" if it suits."""

@@ -45,7 +45,9 @@ class FineGrainModel(EdgeModel):
     partitioned_first: ClassVar[bool] = True
 
     def unfit(self, matrix: Graph, num_parts: int) -> str:
-        """Say why the matrix does not suit: for full rows and columns, a partitioner gains little."""
+        """Say why the matrix does not suit: for full rows and columns, a partitioner gains
+        little.
+        """
         full = FullRows.of(matrix, num_parts)
         if full is None:
             return ""

@@ -42,7 +42,9 @@ class FullRows:
 
     @classmethod
     def of(cls, matrix: Graph, num_parts: int) -> FullRows | None:
-        """Find the full rows; None if they hold half of the nonzeros or less, or in a small matrix."""
+        """Find the full rows; None if they hold half of the nonzeros or less, or in a small
+        matrix.
+        """
         n, total = matrix.num_vertices, matrix.num_nonzeros
         if total * num_parts <= MAX_GAINS:
             return None

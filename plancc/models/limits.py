@@ -159,7 +159,9 @@ class Limits:
 
     @cached_property
     def limit(self) -> npt.NDArray[np.float64]:
-        """Largest weight of every part, the larger of `allowed` and `least`: float64[num_parts, c]."""
+        """Largest weight of every part, the larger of `allowed` and `least`: float64[num_parts,
+        c].
+        """
         return np.maximum(self.allowed, self.least)
 
     @cached_property

@@ -116,7 +116,9 @@ def _marks(net_ptr: Any, pins: Any, size: Any, source: Any) -> Any:
 def _merge_sorted(
     net_ptr: Any, pins: Any, size: Any, cost: Any, source: Any, mark: Any, order: Any
 ) -> Any:
-    """Merge nets that have equal numbers of pins and equal hashes; they are neighbours in `order`."""
+    """Merge nets that have equal numbers of pins and equal hashes; they are neighbours in
+    `order`.
+    """
     sourced, sized = len(source) > 0, len(size) > 0
     first = np.empty(len(order), dtype=np.int64)
     total = np.empty(len(order), dtype=np.int64)

@@ -159,7 +159,9 @@ class Grid:
         return rank // self.columns
 
     def ranks_of_row(self, rank: int) -> list[int]:
-        """The ranks that share a part with `rank` (same process row and layer), ordered by column."""
+        """The ranks that share a part with `rank` (same process row and layer), ordered by
+        column.
+        """
         first = self.part(rank) * self.columns
         return list(range(first, first + self.columns))
 

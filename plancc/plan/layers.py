@@ -59,7 +59,9 @@ class Aggregate(RowStep):
 
 @dataclass(frozen=True)
 class GatherNeighbours(RowStep):
-    """Receive halo rows and append them to own rows; the result has one row per local column of A."""
+    """Receive halo rows and append them to own rows; the result has one row per local column of
+    A.
+    """
 
 
 @dataclass(frozen=True)
@@ -207,7 +209,9 @@ def moved_first(steps: Steps) -> list[LayerStep]:
 
 
 def input_at_hand(steps: Steps) -> Steps:
-    """Return the steps in an order that sends rows first; steps before any weights are `at_hand`."""
+    """Return the steps in an order that sends rows first; steps before any weights are
+    `at_hand`.
+    """
     found = moved_first(steps)
     for k, step in enumerate(found):
         if step.weights:

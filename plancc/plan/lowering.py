@@ -287,7 +287,9 @@ def _lower_edges(
 
 @njit(cache=True, nogil=True)
 def _edge_keys(indptr: Any, indices: Any, owner: Any, nonzero_owner: Any) -> Any:
-    """Keys of rows, int64[n]: twice the owner, plus 1 if the owner's nonzeros use foreign columns."""
+    """Keys of rows, int64[n]: twice the owner, plus 1 if the owner's nonzeros use foreign
+    columns.
+    """
     key = np.empty(len(owner), dtype=np.int64)
     for i in range(len(owner)):
         key[i] = 2 * owner[i]
@@ -357,7 +359,9 @@ def _lower_edge_parts(  # type: ignore[no-untyped-def]
 def _fill(  # type: ignore[no-untyped-def]
     start, row, column_of, at, values, local_row, local_column, num_own, degree, column, value
 ):
-    """Fill one part's local CSR from entry `start` on, with own columns first; also fill `degree`."""
+    """Fill one part's local CSR from entry `start` on, with own columns first; also fill
+    `degree`.
+    """
     for e in range(len(row)):
         degree[local_row[row[e]]] += 1
     free = np.empty(len(degree), dtype=np.int64)

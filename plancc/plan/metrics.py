@@ -200,6 +200,8 @@ def summarize(parts: Traffic) -> Metrics:
 
 
 def imbalance(load: Int64Array, relative: float | npt.NDArray[np.float64] = 1.0) -> float:
-    """max / mean - 1 of the parts' loads over their `relative` capacities; 0 if there is no load."""
+    """max / mean - 1 of the parts' loads over their `relative` capacities; 0 if there is no
+    load.
+    """
     total = int(load.sum())
     return float((load / relative).max()) * len(load) / total - 1.0 if total else 0.0

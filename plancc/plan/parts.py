@@ -128,7 +128,9 @@ class Part(WithColumns):
         grid: GridShare | None = None,
         dtype: npt.DTypeLike = np.float32,
     ) -> Part:
-        """Return a part that has rows, but no nonzeros or messages; `dtype` is the type of `value`."""
+        """Return a part that has rows, but no nonzeros or messages; `dtype` is the type of
+        `value`.
+        """
         return cls(
             index=index,
             num_parts=num_parts,
@@ -246,7 +248,9 @@ class PartRange(WithColumns):
         )
 
     def with_distinct_columns(self) -> PartRange:
-        """Return the pattern with parallel nonzeros joined to one nonzero; do not use its `value`."""
+        """Return the pattern with parallel nonzeros joined to one nonzero; do not use its
+        `value`.
+        """
         if self.relation is None:
             return self
         first, row_ptr = distinct_columns(self.row_ptr, self.column)

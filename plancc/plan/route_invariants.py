@@ -116,7 +116,9 @@ def _route_fault(ends, needed_ptr, needed, node, part_ptr, first):  # type: igno
 
 
 def _crossing(exchanges: Exchanges, node: Int64Array) -> Iterator[tuple[str, str]]:
-    """Check that a node sends at most one message to another node; yields like `route_invariants`."""
+    """Check that a node sends at most one message to another node; yields like
+    `route_invariants`.
+    """
     for step in filter(exchanges.hops, STEPS):
         cross, problem = exchanges.hops(step)[1].send, ""
         sender = np.repeat(node, np.diff(cross.ptr))

@@ -121,7 +121,9 @@ class Header:
         return "without the attribute 'topology'"
 
     def steps(self) -> tuple[str, ...]:
-        """Names, in the file, of the plan's exchanges: the steps, the hops of steps, and "links"."""
+        """Names, in the file, of the plan's exchanges: the steps, the hops of steps, and
+        "links".
+        """
         steps = STEPS if self.layout == "edge" else STEPS[:1]
         hops = () if self.route is None else HOPS
         links = () if self.links is None else (LINKS,)
@@ -166,5 +168,7 @@ class Exchanges(dict[str, Exchange]):
         return self[step].receive if step == "expand" else self[step].send
 
     def of_parts(self, first: int, last: int) -> Exchanges:
-        """Return the messages of parts ``first..last-1``; part `first` has number 0 in the result."""
+        """Return the messages of parts ``first..last-1``; part `first` has number 0 in the
+        result.
+        """
         return Exchanges({name: each.of_parts(first, last) for name, each in self.items()})

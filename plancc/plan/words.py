@@ -22,7 +22,9 @@ from plancc.plan.products import Step
 
 @dataclass(eq=False)
 class Counts:
-    """Words, messages and reductions of every rank, int64[num_ranks] each, named as in the runtime."""
+    """Words, messages and reductions of every rank, int64[num_ranks] each, named as in the
+    runtime.
+    """
 
     words_sent: Int64Array
     words_received: Int64Array
