@@ -56,9 +56,7 @@ def product_traffic(tables: Tables, width: int) -> ProductTraffic:
     works, words = scheduler.works(1, step), dict.fromkeys(KINDS.values(), 0)
     for each in scheduler.program(1):
         for _, work in moving(each, works):
-            if isinstance(work, Transfer) and not is_of_one(
-                work
-            ):  # a group of one rank sends nothing
+            if isinstance(work, Transfer) and not is_of_one(work):  # one rank alone sends nothing
                 counts = work.counts(tables.num_ranks)
                 words[KINDS[each.name]] += int((counts.words_sent + counts.words_reduced).sum())
     return ProductTraffic(width, **words)

@@ -120,7 +120,7 @@ class Report:
         return Spending(search_seconds(self.provenance), self.epoch.seconds)
 
     def pays_over(self, other: Report | None = None) -> Payoff:
-        """Return after how many epochs the search pays, relative to another plan (None: to random)."""
+        """Return after how many epochs the search pays, compared to another plan (None: random)."""
         random = Spending(0.0, self.epoch.random)
         return self.spending.pays_over(random if other is None else other.spending)
 
@@ -264,7 +264,9 @@ def other_graph(first: Report, other: Report, first_file: str, other_file: str) 
 
 
 class _Source:
-    """An open plan file, with parts merged to some ranks; data are read when a figure needs them."""
+    """An open plan file, with parts merged to some ranks; data are read when a figure needs
+    them.
+    """
 
     def __init__(self, file: PlanFile, num_ranks: int) -> None:
         self.file, self.num_ranks = file, num_ranks

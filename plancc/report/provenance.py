@@ -21,7 +21,9 @@ CANDIDATE_FIGURES = (
 
 
 def recorded_machine(provenance: Mapping[str, Any]) -> Machine | None:
-    """Return the machine that a plan was compiled or refined for; None if the value is unreadable."""
+    """Return the machine that a plan was compiled or refined for; None if the value is
+    unreadable.
+    """
     value = provenance.get("machine", "")
     text = json.dumps(value) if isinstance(value, dict) else str(value)
     try:
@@ -73,7 +75,9 @@ def read_tried(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _read_list(
     provenance: Mapping[str, Any], name: str, texts: Sequence[str], figures: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return a decoded list of dicts that have these strings and figures; [] for any other value."""
+    """Return a decoded list of dicts that have these strings and figures; [] for any other
+    value.
+    """
     try:
         found = json.loads(provenance.get(name, ""))
     except (TypeError, ValueError, RecursionError):

@@ -149,7 +149,9 @@ class RelayCost:
 
 
 def chosen_topology(file: PlanFile, num_ranks: int, given: Topology | None) -> Topology | None:
-    """Return the given topology, or else the plan's own; InputError if the given one does not fit."""
+    """Return the given topology, or else the plan's own; InputError if the given one does not
+    fit.
+    """
     grid = file.header.grid
     exchanges_rows = grid is None or grid.exchanges_rows
     if given is not None:

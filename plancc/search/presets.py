@@ -140,9 +140,7 @@ class OnRanks:
     # Clusters are joined to larger clusters until the graph between them has at most this many
     # links; rank 0 partitions this graph.
     many_links: int = 500_000
-    sample: int = (
-        8  # one cluster in this many is sampled, to estimate the number of links of this graph
-    )
+    sample: int = 8  # one in this many clusters is sampled, to estimate the links
     steps: int = 8  # steps in which this graph is built, to bound memory
     turns: int = 8  # turns of a round of clustering, and of a sweep
     most_sweeps: int = 64  # upper bound of the number of all sweeps
@@ -271,7 +269,9 @@ class Samples:
 
 @dataclass(frozen=True)
 class MemoryTerms:
-    """Measured bytes that libraries need, and the share of the free memory that a search may use."""
+    """Measured bytes that libraries need, and the share of the free memory that a search may
+    use.
+    """
 
     # Python with its libraries, half of it code, with kernels and a partitioner's child process.
     interpreter: int = 215_000_000

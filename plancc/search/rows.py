@@ -170,7 +170,7 @@ class RowJob(RefiningJob):
         self.kind, self.starter = (
             "",
             AUTO,
-        )  # the choice must not depend on the steps of a lower effort
+        )  # the choice must not depend on a lower effort
         self.begun.clear()
         for way in self._first_ways(effort, more):
             try:
@@ -468,7 +468,9 @@ class RowJob(RefiningJob):
         return min(member, self.note(f"V-cycle of a library, seed {seed}", begin, Owners(owner)))
 
     def tighten(self, owner: Owner, rng: np.random.Generator) -> Member:
-        """Run one V-cycle within the limit and record it; owners within the limit do not get worse."""
+        """Run one V-cycle within the limit and record it; owners within the limit do not get
+        worse.
+        """
         begin, sweeps = wall_seconds(), self.sweeps(rng)
         state = sweeps.v_cycle(self.nets, owner, sweeps.improve)
         return self.note_state("V-cycle within the limit", begin, state)
@@ -551,7 +553,7 @@ class RowJob(RefiningJob):
         begin = wall_seconds()
         if self.expectation is None:
             pass_ = refiner(self.objective, cycles)
-        else:  # polish only in effort best: the last percent on a sample says little about other batches
+        else:  # polish in effort best only: the last percent of a sample hardly matters
             pass_ = self.expectation.refiner(cycles, self.options.effort == "best")
         better = pass_.refine(owners.rows, self.refinable, self.context(seed), other)
         how = "refined" if other is None else "combined"
