@@ -76,7 +76,9 @@ def unknown_option(given: Iterable[str], declared: Any) -> str | None:
 
 
 def type_in_words(each: Field[Any]) -> str:
-    """Return the declared type of an option as a string; the annotation may be a string or a type."""
+    """Return the declared type of an option as a string; the annotation may be a string or a
+    type.
+    """
     return each.type.__name__ if isinstance(each.type, type) else str(each.type)
 
 

@@ -61,7 +61,9 @@ def check_input(path: str | os.PathLike[str]) -> None:
 
 
 def open_file(path: str | os.PathLike[str]) -> BufferedReader:
-    """Open a regular file for reading bytes; InputError as in `check_input`, or without permission."""
+    """Open a regular file for reading bytes; InputError as in `check_input`, or without
+    permission.
+    """
     name = os.fspath(path)
     check_input(name)
     with _input_errors(name):

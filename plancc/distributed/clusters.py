@@ -156,7 +156,7 @@ class _Between:
         return ClusterLevel(links, first, weight, self.ranks.total(len(ends)))
 
     def _gathered(self, chosen: list[Int64Array]) -> Any:
-        """Return all links of the clusters ``chosen[this rank]`` as a matrix, one row per cluster."""
+        """Return all links of the clusters ``chosen[this rank]`` as a matrix, a row per cluster."""
         found = [
             links_between(each, self.start, self.members, self.ptr, self.level.links, self.label)
             for each in chosen

@@ -65,7 +65,9 @@ TAKEN = {
 
 
 def _unsupported_option(options: Any) -> str:
-    """Return the first option that several ranks do not support and that is not its default, or ""."""
+    """Return the first option that several ranks do not support and that is not its default, or
+    "".
+    """
     for one in options_of(options):
         value = getattr(options, one.name)
         default = isinstance(value, int | float) and value == one.default
@@ -266,7 +268,9 @@ def _read(
 def _shares(
     ranks: Ranks, work: PreparedFolder, observer: Observer
 ) -> tuple[Share, Share, SplitLinks | None, npt.NDArray[np.int64]]:
-    """Return the results of `read_share`, with the links on rank 0 before the counts. Collective."""
+    """Return the results of `read_share`, with the links on rank 0 before the counts.
+    Collective.
+    """
     options, links, away = work.request.plan_options, None, None
     if options.learns_pairs:
         away = np.zeros((2, 0), np.int32)

@@ -151,7 +151,9 @@ def picked(ptr: Any, entry: Any, which: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def relief(v: int, here: int, there: int, weight: Any, load: Any, bounds: Bounds) -> float:
-    """Return by how much the penalty of overweight falls if v moves; -infinity if there is no room."""
+    """Return by how much the penalty of overweight falls if v moves; -infinity if there is no
+    room.
+    """
     found = 0.0
     for c in range(load.shape[1]):
         w = weight[v, c]

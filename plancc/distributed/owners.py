@@ -101,7 +101,9 @@ def _started(
     limits: Limits,
     degree: Int64Array,
 ) -> tuple[Int32Array, str, list[str]]:
-    """Search for owners of clusters on rank 0; return owners, the partitioner's name, and warnings."""
+    """Search for owners of clusters on rank 0; return owners, the partitioner's name, and
+    warnings.
+    """
     owner, told = None, ("", [""])
     with ranks.agreement():
         if ranks.rank == 0:

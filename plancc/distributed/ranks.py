@@ -100,7 +100,9 @@ class Ranks:
         return every
 
     def swapped(self, pieces: Sequence[Array]) -> list[Array]:
-        """Send ``pieces[k]`` to rank k; return the received pieces by rank. Dtypes must be equal."""
+        """Send ``pieces[k]`` to rank k; return the received pieces by rank. Dtypes must be
+        equal.
+        """
         lengths = self._transport.alltoall(np.array([len(each) for each in pieces], np.int64))
         every = np.empty((int(lengths.sum()), *pieces[0].shape[1:]), pieces[0].dtype)
         received = np.split(every, np.cumsum(lengths)[:-1])
@@ -117,7 +119,9 @@ class Ranks:
         return self.collected([array[to == rank] for rank in range(self.size)])
 
     def at_root(self, array: Array) -> Array:
-        """Return the concatenated arrays of all ranks on rank 0, and an empty array on other ranks."""
+        """Return the concatenated arrays of all ranks on rank 0, and an empty array on other
+        ranks.
+        """
         return self.collected([array, *[array[:0]] * (self.size - 1)])
 
     def from_root(self, array: Array | None, dtype: npt.DTypeLike) -> Array:
