@@ -75,7 +75,8 @@ except ValueError as error:
 
 TESTED = ("0.68.",)
 """Beginnings of the versions of numba whose internals `plancc.jit_compiler` knows. With other
-versions, numba's own compiler is used, which takes longer: `plancc warm-up --first` then takes 190 CPU seconds instead of 99."""
+versions, numba's own compiler is used, which takes longer: `plancc warm-up --first` then takes 190
+CPU seconds instead of 99."""
 COMPILER = Path(__file__).with_name("jit_compiler.py")
 SETTINGS = {
     "OPT": 3,
@@ -323,7 +324,9 @@ class KernelCache:
             old.unlink(missing_ok=True)
 
     def _named(self, sig: Any, processor: Processor) -> tuple[str, bytes]:
-        """Return the name of a version's file, and bytes of everything that the version depends on."""
+        """Return the name of a version's file, and bytes of everything that the version depends
+        on.
+        """
         settings = {name: getattr(numba.config, name) for name in SETTINGS}
         python = sys.implementation.cache_tag + sys.abiflags
         told = [self.name, python, numba.__version__, settings, processor, _described(sig)]

@@ -82,7 +82,9 @@ class Kernel(CPUDispatcher):
         return self._inner[tuple(args)].entry_point
 
     def _passed(self, kind: Any) -> Any:
-        """Return the type for passing an argument: not a literal, and not a narrow signed integer."""
+        """Return the type for passing an argument: not a literal, and not a narrow signed
+        integer.
+        """
         kind = types.unliteral(kind)
         is_signed = isinstance(kind, types.Integer) and kind.signed
         return types.int64 if is_signed else kind
@@ -253,7 +255,9 @@ class _Memory:
 
 @register_pass(mutates_CFG=False, analysis_only=False)
 class _Borrowing(FunctionPass):
-    """A step of the compiler that stops counting references if only the caller's arrays are used."""
+    """A step of the compiler that stops counting references if only the caller's arrays are
+    used.
+    """
 
     _name = "plancc_borrowing"
 

@@ -10,7 +10,8 @@ from typing import Any
 
 PLAIN = 50_000
 """Largest number of elements in the arguments for which a plain kernel runs in Python, if numba
-is not imported yet. This takes about 0.1 s; loading numba and the kernel takes 0.4 s, and compiling takes seconds."""
+is not imported yet. This takes about 0.1 s; loading numba and the kernel takes 0.4 s, and
+compiling takes seconds."""
 _LOADING = threading.RLock()
 
 

@@ -102,7 +102,9 @@ def _left(group: Path, limit: str, usage: str) -> Iterator[int]:
 
 
 def _cached(group: Path) -> int:
-    """Return the bytes of cached files (also mapped files), which the system would drop if needed."""
+    """Return the bytes of cached files (also mapped files), which the system would drop if
+    needed.
+    """
     cached = 0
     with suppress(OSError, ValueError):
         for line in (group / "memory.stat").read_text().splitlines():

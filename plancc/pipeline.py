@@ -175,7 +175,9 @@ def read(request: Request, graph: Any, observer: Observer) -> PreparedGraph:
 
 
 def _without_links(source: ReadGraph, request: Request) -> tuple[Graph, SplitLinks | None]:
-    """Return the graph without edges that are held out for link prediction, and the links or None."""
+    """Return the graph without edges that are held out for link prediction, and the links or
+    None.
+    """
     options = request.plan_options
     if not options.learns_pairs:
         return source.apart(None), None
@@ -246,7 +248,9 @@ def own(work: PreparedGraph, observer: Observer, report: Report | None) -> Owner
 
 
 def lowered(work: PreparedGraph, found: Ownership) -> tuple[Plan, dict[str, str], list[str]]:
-    """Return the plan with hops and links, entries on relays for the provenance, and notes on hops."""
+    """Return the plan with hops and links, entries on relays for the provenance, and notes on
+    hops.
+    """
     request, options = work.request, work.request.plan_options
     grid = found.grid or request.assigner.grid
     num_parts = request.task.num_parts if grid is None else grid.num_parts

@@ -64,7 +64,9 @@ def first_sentence(text: str) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of an error's message, or the name of its type if the message is empty."""
+    """Return the first line of an error's message, or the name of its type if the message is
+    empty.
+    """
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 

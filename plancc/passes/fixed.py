@@ -89,7 +89,9 @@ class Around:
         return self.problem.fixed[self.problem.fixed >= 0]
 
     def inside(self, owner: Owner) -> Owner:
-        """Return owners of the smaller problem's vertices, given owners of the original vertices."""
+        """Return owners of the smaller problem's vertices, given owners of the original
+        vertices.
+        """
         found = np.empty(self.problem.num_vertices, np.int32)
         found[self.label] = owner
         return found
