@@ -309,8 +309,9 @@ MAX_FEES_READ = 1 << 12
 """Largest number of fees that are read to choose a part for one vertex; so hubs try only some
 parts."""
 SAMPLE = 64
-"""Largest number of vertices of a part that are candidates for an exchange. A larger part is cut into this many
-groups by weight, and each group's candidate is the vertex whose move costs the fewest rows."""
+"""Largest number of vertices of a part that are candidates for an exchange. A larger part is cut
+into this many groups by weight, and each group's candidate is the vertex whose move costs the
+fewest rows."""
 GROUP = 4
 """Approximate number of vertices of a group that are rated."""
 MAX_STEPS = 32

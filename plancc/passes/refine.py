@@ -420,7 +420,9 @@ class _Rounds:
 
 
 def message_size(traffic: Any, share: float) -> float:
-    """Return `share` times the mean rows of a message, at least 1; `traffic` is like `PairTraffic`."""
+    """Return `share` times the mean rows of a message, at least 1; `traffic` is like
+    `PairTraffic`.
+    """
     return max(share * traffic.sent.sum() / max(traffic.messages_sent.sum(), 1), 1.0)
 
 

@@ -534,7 +534,9 @@ def _staying(
 def _best_owner(  # type: ignore[no-untyped-def]
     v, q, weight, mine, base, num, bonus, state, prices, toll
 ):
-    """Return the part that vertex v of part q should move to, with `weight` nonzeros; -1 if none."""
+    """Return the part that vertex v of part q should move to, with `weight` nonzeros; -1 if
+    none.
+    """
     n = len(state.owner)
     best, best_value = -1, TINY
     for r in range(len(state.sums)):

@@ -168,7 +168,9 @@ def _choose(members: Any, there: int, nets: Any, state: Any, chosen: Any, rng: A
 
 @njit(cache=True, nogil=True)
 def _relief(change: Any, here: int, there: int, state: Any, rules: Any) -> float:
-    """Return the fall of both parts' overload if weights `change` move from part `here` to `there`."""
+    """Return the fall of both parts' overload if weights `change` move from part `here` to
+    `there`.
+    """
     relief = 0.0
     for c in range(len(change)):
         # relief = unit * overload before - unit * overload after, at both parts
@@ -193,7 +195,9 @@ def _overload(q: int, state: Any, rules: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _pairs(here: int, there: int, num: Any, mine: Any, theirs: Any, state: Any, rules: Any) -> Any:
-    """Find the best exchange of one vertex for one or none: its value, and both places (-1: none)."""
+    """Find the best exchange of one vertex for one or none: its value, and both places (-1:
+    none).
+    """
     least = max(rules.share, TINY) * _overload(here, state, rules)[0]
     change = np.empty(rules.limit.shape[1], dtype=np.int64)
     best, best_i, best_j = 0.0, -1, -1
