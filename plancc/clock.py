@@ -1,4 +1,5 @@
 """Clocks that measure wall-clock seconds, in total and by phase, but not the time of compilation.
+
 numba compiles a kernel (a function in compiled code) at its first call after an installation, and
 keeps the result on disk. This may take 45 seconds once. A plain clock would count these seconds as
 time of the kernel's first caller.

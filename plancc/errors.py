@@ -83,8 +83,9 @@ def warn(sentence: str) -> None:
 
 
 def why_not_written(error: BaseException) -> str:
-    """Return the reason of a write error in plain words. HDF5 and NumPy give only a string; an
-    OSError also has an error number.
+    """Return the reason of a write error in plain words.
+
+    HDF5 and NumPy give only a string; an OSError also has an error number.
     """
     number = getattr(error, "errno", None)
     words = str(error)

@@ -30,6 +30,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 class ValueKind(NamedTuple):
     """A type of options: its requirement as a phrase, a check of values, and a parser of strings.
+
     `check` returns the value converted to the type, or raises TypeError or OverflowError.
     """
 
@@ -162,9 +163,10 @@ def described(declared: Class) -> Class:
 
 
 def taking(*declared: Any, rest: str = "") -> Callable[[Function], Function]:
-    """Return a decorator for functions with ``**options`` that are options of dataclasses. The
-    decorator adds the options to the signature and docstring; `rest` is the name of the parameter
-    for all other keywords.
+    """Return a decorator for functions with ``**options`` that are options of dataclasses.
+
+    The decorator adds the options to the signature and docstring; `rest` is the name of the
+    parameter for all other keywords.
     """
     every = [each for one in declared for each in options_of(one)]
 

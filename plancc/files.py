@@ -200,6 +200,7 @@ def remove_leftovers(
     path: str | os.PathLike[str], *, is_folder: bool = False, alone: bool = False
 ) -> None:
     """Remove temporary files that killed writers of this file left in its folder; raise no error.
+
     Only regular files (or folders) with a name that `atomic_write` (or `atomic_folder`) makes for
     this target are removed.
 
@@ -207,8 +208,8 @@ def remove_leftovers(
         path: The file or folder that was to be written.
         is_folder: Whether `path` is a folder.
         alone: Whether the caller knows that no other process writes this file. If True, leftovers
-        of other machines are removed too. If False, only leftovers of dead processes of this
-        machine are removed.
+            of other machines are removed too. If False, only leftovers of dead processes of this
+            machine are removed.
     """
     folder, name = os.path.split(os.path.realpath(path))
     stem, suffix = (name, "") if is_folder else os.path.splitext(name)

@@ -93,8 +93,9 @@ INTERVAL = 0.02
 
 
 def dispatcher(function: Any, options: dict[str, Any]) -> Any:
-    """Return a dispatcher as `numba.njit` does; ``cache=True`` means this module's cache. The
-    dispatcher is plancc's own for tested versions of numba, and numba's for other versions.
+    """Return a dispatcher as `numba.njit` does; ``cache=True`` means this module's cache.
+
+    The dispatcher is plancc's own for tested versions of numba, and numba's for other versions.
     """
     if numba.config.DISABLE_JIT:
         return function
@@ -267,9 +268,10 @@ class KernelCache:
         self._stamp, self._is_portable = _stamp(function), is_portable
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return a kept version, or None if this process must compile one and holds the lock. numba
-        calls this first. numba's own cache would first load the compiler's data on NumPy, which
-        takes 0.2 s; a compiled kernel needs only the run-time library.
+        """Return a kept version, or None if this process must compile one and holds the lock.
+
+        numba calls this first. numba's own cache would first load the compiler's data on NumPy,
+        which takes 0.2 s; a compiled kernel needs only the run-time library.
         """
         rtsys.initialize(target_context)
         found = self._find(sig, target_context)

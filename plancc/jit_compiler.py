@@ -133,9 +133,10 @@ class _Key:
 
 @contextlib.contextmanager
 def _lean_overloads() -> Iterator[None]:
-    """Make numba's implementations of functions inner functions in a ``with`` block. numba finds
-    implementations by the flags of their caller. So implementations made in the block are not found
-    outside it.
+    """Make numba's implementations of functions inner functions in a ``with`` block.
+
+    numba finds implementations by the flags of their caller. So implementations made in the block
+    are not found outside it.
     """
     cpu = target_registry["cpu"]
     usual = jit_registry.pop(cpu)  # a registry accepts no key twice
@@ -304,8 +305,9 @@ class _Library(JITCodeLibrary):
         self._finalize_final_module()
 
     def serialize_using_object_code(self) -> tuple[str, str, tuple[bytes, bytes]]:
-        """Return the data to keep: the machine code, and the names of its functions for numba. No
-        other code is linked with it, because kernels call inner functions.
+        """Return the data to keep: the machine code, and the names of its functions for numba.
+
+        No other code is linked with it, because kernels call inner functions.
         """
         names = [each.name for each in self._final_module.functions if not each.is_declaration]
         stubs = "\n".join(f'define void @"{name}"() {{ unreachable }}' for name in names)

@@ -64,9 +64,10 @@ class LazyKernel:
 
 
 def njit(*functions: Any, plain: bool = False, **options: Any) -> Any:
-    """Decorate a function like `numba.njit`, but return a `LazyKernel`. ``cache=True`` means the
-    cache of `plancc.jit`. Kernels release the interpreter lock, so other threads run and signals
-    are handled.
+    """Decorate a function like `numba.njit`, but return a `LazyKernel`.
+
+    ``cache=True`` means the cache of `plancc.jit`. Kernels release the interpreter lock, so other
+    threads run and signals are handled.
     """
     options = {"nogil": True} | options
     if functions:

@@ -45,8 +45,8 @@ def check_memory(wanted: int, what: str) -> None:
     """Raise InputError if a source needs more memory than this computer has left.
 
     Parameters:
-        wanted: Number of bytes needed. what: Name of the source, and of the data in it that take
-        the memory.
+        wanted: Number of bytes needed.
+        what: Name of the source, and of the data in it that take the memory.
 
     Raises:
         InputError: If fewer bytes are left. There is no error if the system does not report how

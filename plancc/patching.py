@@ -66,9 +66,11 @@ def patch(
     observer: Observer = nullcontext,
     **options: Any,
 ) -> Plan:
-    """Make the plan of a changed graph, starting from the owners of the previous plan. Vertices are
-    identified by the ids of the source. A new vertex gets the part where it costs the fewest rows.
-    Then at most a share of the rows gets another owner; the rows that save most move first.
+    """Make the plan of a changed graph, starting from the owners of the previous plan.
+
+    Vertices are identified by the ids of the source. A new vertex gets the part where it costs the
+    fewest rows. Then at most a share of the rows gets another owner; the rows that save most move
+    first.
 
     Parameters:
         graph: The whole changed graph, in any form that `plancc.compile` accepts, in place of `add`

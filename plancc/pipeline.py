@@ -55,13 +55,13 @@ def compile(
             also allowed; options of data and edges must have been applied to it.
         model: A name in `plancc.models.MODELS`; ``plancc list models`` lists them. None: "hp".
         num_parts: Number of parts, 1..n. For process grids and feature parallelism, it is the
-        number of ranks. Parts are then blocks of rows: one for every process row in every layer, or
-        one for every group. Options of the search apply to the model that assigns rows to blocks.
+            number of ranks. Parts are then blocks of rows: one for every process row in every
+            layer, or one for every group. Options of the search apply to the model that assigns
+            rows to blocks.
         command: Text for the provenance. observer: Function of the name of each stage that returns
-        a context manager around it. report: Function of a `plancc.search.Trial`, called after every
-        step of the search. **options **model_options: The fields of the model's class
-        (`Model.option_fields`), such as ``part``
-            for model file.
+            a context manager around it. report: Function of a `plancc.search.Trial`, called after
+            every step of the search. **options **model_options: The fields of the model's class
+            (`Model.option_fields`), such as ``part`` for model file.
 
     Raises:
         InputError, BackendUnavailable, BackendError: InputError is also raised, before the search,
@@ -69,7 +69,7 @@ def compile(
 
     Warns:
         PlanccWarning: For fallbacks, for a missed balance, for a partition that another run may not
-        repeat, and for vertex data that are probably a mistake (`plancc.graph.remarks`).
+            repeat, and for vertex data that are probably a mistake (`plancc.graph.remarks`).
     """
     request = Request.of(DEFAULT_MODEL if model is None else model, num_parts, options)
     give_back_at_once()

@@ -1,5 +1,6 @@
-"""Processes: children that end with their parent, reasons why a process ended, temporary files. A
-process that is killed in native code cannot clean up. So the command line removes the temporary
+"""Processes: children that end with their parent, reasons why a process ended, temporary files.
+
+A process that is killed in native code cannot clean up. So the command line removes the temporary
 files that are recorded here (`plancc_cli.signals`).
 """
 

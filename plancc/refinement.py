@@ -368,8 +368,9 @@ def kept_of(recorded: Mapping[str, Any], *stale: str) -> dict[str, Any]:
 def _asked_balance(
     plan: Plan, balance: str | None, epsilon: float | None, dims: Sequence[int]
 ) -> tuple[Balance, float]:
-    """Return the balance and the imbalance: as given, or else as recorded. If an imbalance is given
-    but no balance, it replaces all recorded imbalances.
+    """Return the balance and the imbalance: as given, or else as recorded.
+
+    If an imbalance is given but no balance, it replaces all recorded imbalances.
     """
     recorded = str(plan.provenance.get("balance", "nnz"))
     try:

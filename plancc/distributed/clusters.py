@@ -33,8 +33,11 @@ from plancc.search.presets import ON_RANKS
 
 @dataclass(frozen=True, eq=False)
 class ClusterLevel:
-    """A graph, with this rank's share of its links. Attributes: links: Links of this rank's
-    vertices. first: The first of this rank's vertices.
+    """A graph, with this rank's share of its links.
+
+    Attributes:
+        links: Links of this rank's vertices.
+        first: The first of this rank's vertices.
         weight (int64[n, c]): Weights of all vertices.
         total: Number of links of all ranks.
     """

@@ -100,7 +100,9 @@ COMPILES_ON_RANKS: Rows = {
 
 @dataclass(frozen=True)
 class Compiled:
-    """Facts of a plan file that several ranks have written. Attributes:
+    """Facts of a plan file that several ranks have written.
+
+    Attributes:
     metrics, baseline: Figures of the plan, and of a random partition.
     links: Number of links for link prediction by kind, on rank 0; empty if there are none.
     """
@@ -135,7 +137,7 @@ def compile_folder(
         folder: The graph: compressed rows in ``.npy`` files (`plancc.graph.csr`), which all ranks
             read. Ranks may have different paths; all other parameters are the same on all ranks.
         output: Path of the plan file. Ranks that cannot reach this file on rank 0 send their parts
-        to rank 0. model: A model with the class attribute `on_ranks`.
+            to rank 0. model: A model with the class attribute `on_ranks`.
         num_parts: Number of parts, at least one for every rank.
         command: String for the provenance. **options
         **model_options: Options of `plancc.compile` or `plancc.graph.formats.ReadOptions`; all
@@ -144,7 +146,8 @@ def compile_folder(
 
     Raises:
         InputError: On all ranks, if several ranks do not support these options, or if the graph is
-            wrong. PlanccError: On all ranks, if one rank fails.
+            wrong.
+        PlanccError: On all ranks, if one rank fails.
 
     Warns:
         PlanccWarning: On rank 0, for vertex data that are probably a mistake.
@@ -232,8 +235,9 @@ def _read(
     ranks: Ranks, folder: str | PathLike[str], asked: dict[str, Any], options: dict[str, Any]
 ) -> PreparedFolder:
     """Read the graph's files and vertex data, and check them and the request. Collective.
-    Parameters: asked: Model, number of parts and output. These and `options` must be equal on all
-    ranks.
+
+    Parameters:
+        asked: Model, number of parts and output. These and `options` must be equal on all ranks.
     """
     of_file, others = divided(options, ReadOptions)
     of_search, of_plan, own = divided(others, SearchOptions, PlanOptions)
@@ -315,6 +319,7 @@ def _check_memory(
     files: MappedGraph, constraints: int, held: int, num_ranks: int, allowed: int
 ) -> int:
     """Return the bytes that a rank needs; InputError if they exceed `allowed` (0: no limit).
+
     `held`: bytes for links, on rank 0.
     """
     rows, nonzeros = len(files.indptr) - 1, len(files.indices)

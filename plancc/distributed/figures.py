@@ -29,9 +29,10 @@ NETS_AT_ONCE = 1 << 18
 
 
 def pair_volumes(ranks: Ranks, share: Share, owner: Int32Array, num_parts: int) -> sp.csr_array:
-    """Count the rows that parts send to each other. Collective. Returns csr_array int64[num_parts,
-    num_parts] as `plancc.cost.pairs.pair_volumes` does, but on each rank only for its block of
-    sending parts.
+    """Count the rows that parts send to each other. Collective.
+
+    Returns csr_array int64[num_parts, num_parts] as `plancc.cost.pairs.pair_volumes` does, but on
+    each rank only for its block of sending parts.
     """
     ptr, entry = parts_of_nets(share.first, share.net_ptr, share.pins, owner, num_parts)
     shape, lengths = (num_parts, num_parts), np.diff(ptr)
@@ -84,6 +85,7 @@ def mapped(
     ranks: Ranks, share: Share, owner: Int32Array, topology: Topology, capacities: Capacities
 ) -> Int32Array:
     """Return the owners with parts renumbered so that few rows are sent between nodes. Collective.
+
     The result is the same as from `plancc.owners.numbering.mapped`.
     """
     num_parts, number = topology.num_ranks, None
@@ -98,9 +100,10 @@ def mapped(
 def random_figures(
     ranks: Ranks, share: Share, num_parts: int, capacities: Capacities = None
 ) -> tuple[Metrics, Tables]:
-    """Return figures and tables of an even random partition. Collective. Only rank 0 gets the
-    messages in the tables. If `capacities` is None, the partition is the baseline
-    (`plancc.cost.owners.random_traffic`).
+    """Return figures and tables of an even random partition. Collective.
+
+    Only rank 0 gets the messages in the tables. If `capacities` is None, the partition is the
+    baseline (`plancc.cost.owners.random_traffic`).
     """
     owner = random_owner(len(share.degree), num_parts, BASELINE_SEED, capacities)
     volumes = pair_volumes(ranks, share, owner, num_parts)

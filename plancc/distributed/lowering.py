@@ -65,8 +65,9 @@ def lower_share(ranks: Ranks, share: Share, owner: Int32Array, header: Header) -
 
 
 def share_links(ranks: Ranks, parts: Plan, links: SplitLinks | None) -> Plan:
-    """Return the parts with their links for link prediction. Collective. A part gets the links with
-    sources that it owns, as in `plancc.plan.lowering.with_links`.
+    """Return the parts with their links for link prediction. Collective.
+
+    A part gets the links with sources that it owns, as in `plancc.plan.lowering.with_links`.
 
     Parameters:
         parts: The parts that `lower_share` returned.
@@ -106,9 +107,8 @@ def _own_rows(
 
     Returns:
         row_ptr (int64[n + 1]): Offsets of the entries of these rows, from 0; other rows are
-        undefined or empty. column: int32[nonzeros]
-        value: float32 or float64[nonzeros]
-        The columns of the share.
+            undefined or empty. column: int32[nonzeros]
+        value: float32 or float64[nonzeros] The columns of the share.
     """
     own = position[share.first : share.last]
     order = np.argsort(own, kind="stable")

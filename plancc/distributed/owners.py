@@ -34,11 +34,12 @@ from plancc.search.starts import beginnings, has_hubs, kind_of, tightest
 def find_owners(
     ranks: Ranks, share: Share, task: Task, balance: Balance, graph: Graph
 ) -> Ownership:
-    """Return owners of all rows, equal on every rank. Collective. A search joins vertices to
-    clusters until few links are left between clusters, and partitions this graph on rank 0. For
-    graphs with hubs, all ranks then run sweeps on the exact volume. For other graphs, rank 0
-    improves the partition of the clusters, and then the corridor along its boundary
-    (`plancc.distributed.nets`).
+    """Return owners of all rows, equal on every rank. Collective.
+
+    A search joins vertices to clusters until few links are left between clusters, and partitions
+    this graph on rank 0. For graphs with hubs, all ranks then run sweeps on the exact volume. For
+    other graphs, rank 0 improves the partition of the clusters, and then the corridor along its
+    boundary (`plancc.distributed.nets`).
 
     Parameters:
         task: A task with a model that has `on_ranks`.

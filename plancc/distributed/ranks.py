@@ -56,8 +56,10 @@ class Ranks:
         self.here = transport.ranks_here()
 
     def agreement(self) -> AbstractContextManager[None]:
-        """Return a context manager for statements in which a single rank may fail. If a rank fails,
-        all ranks raise its error at the end. The statements must not be collective.
+        """Return a context manager for statements in which a single rank may fail.
+
+        If a rank fails, all ranks raise its error at the end. The statements must not be
+        collective.
         """
         return self._transport.agreement()
 

@@ -89,8 +89,8 @@ def read_share(
 
     Parameters:
         away (int32[2, links]): Edges that are held out for link prediction
-        (`plancc.graph.links.without`), on rank 0; no edges on other ranks. None: no edges are held
-        out.
+            (`plancc.graph.links.without`), on rank 0; no edges on other ranks. None: no edges are
+            held out.
 
     Returns:
         The rows with distinct columns, for searches; the rows with the columns of all relations;
@@ -196,8 +196,8 @@ def joined(counts: list[Int32Array], ends: Int32Array, cost: npt.NDArray[Any], c
     Parameters:
         counts (list of int32[rows]): Entries of every row from every rank.
         ends (int32[entries]): Columns: first all columns from rank 0, row by row, then from rank 1,
-        and so on. cost ([entries]): Values. If several ranks have the same entry, the values are
-        added.
+            and so on. cost ([entries]): Values. If several ranks have the same entry, the values
+            are added.
     """
     from scipy.sparse import coo_array
 

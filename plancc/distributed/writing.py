@@ -115,12 +115,13 @@ def _blocks(place: int, array: Any, first: int, length: int) -> list[RowBlock]:
 
 @contextmanager
 def _opened(path: str, size: int, is_far: bool) -> Iterator[int]:
-    """Open rank 0's file for writing; yield its descriptor, or -1 if this rank cannot reach it. The
-    file's name has a random token, so no other file has this name.
+    """Open rank 0's file for writing; yield its descriptor, or -1 if this rank cannot reach it.
+
+    The file's name has a random token, so no other file has this name.
 
     Parameters:
         is_far: Whether several computers share the file. If so, a client of NFS must not write
-        whole pages, since a page may have bytes of other ranks.
+            whole pages, since a page may have bytes of other ranks.
     """
     file = -1
     with suppress(OSError):

@@ -54,9 +54,9 @@ class VertexData:
         labels (int32[num_vertices], or None): Class of every vertex; -1 if unknown.
         train_mask, val_mask, test_mask: bool[num_vertices], or None.
         clusters (int32[num_vertices], or None): Cluster of every vertex, from 0; the sampler
-            `cluster` draws clusters.
-        targets (bool[num_vertices, num_classes] or float32[num_vertices, num_targets], or None):
-            Classes of every vertex, or real numbers, in place of labels; a row of NaN if unknown.
+            `cluster` draws clusters. targets (bool[num_vertices, num_classes] or
+            float32[num_vertices, num_targets], or None): Classes of every vertex, or real numbers,
+            in place of labels; a row of NaN if unknown.
         weights (int64[num_vertices, num_weights], or None): Weights for balance "weights"
             (`plancc.graph.weights`). Sources may have weights; plans have none.
         by_type: Data of every vertex type; None for a graph of one type.

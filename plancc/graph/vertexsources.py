@@ -150,7 +150,7 @@ def _held(
 
     Returns:
         held, ids: The arrays by the source's own names, None if its format holds no vertex data;
-        and the name of a table's row ids: "" for a table without ids, None for other sources.
+            and the name of a table's row ids: "" for a table without ids, None for other sources.
     """
     plain, known = name.lower().removesuffix(".gz"), format
     if format is None and required:

@@ -185,7 +185,7 @@ def arrays_of_columns(
 
     Returns:
         arrays, ids: The arrays by name, None for columns that were not read or have no meaning; and
-        the name of the row ids, by `keys` or `id_column`; "" if there are none.
+            the name of the row ids, by `keys` or `id_column`; "" if there are none.
     """
     known = _names_of(keys)
     groups = _numbered(columns, known)

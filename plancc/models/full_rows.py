@@ -16,9 +16,11 @@ MAX_GAINS = 2**29
 
 @dataclass(frozen=True)
 class FullRows:
-    """Figures of a matrix that has most of its nonzeros in rows and columns over half full. For any
-    owners, nearly every part has a nonzero in each of these rows and columns. So no owners are much
-    better than others. But a search is slow, since the gain of a move depends on all parts.
+    """Figures of a matrix that has most of its nonzeros in rows and columns over half full.
+
+    For any owners, nearly every part has a nonzero in each of these rows and columns. So no
+    owners are much better than others. But a search is slow, since the gain of a move depends on
+    all parts.
 
     Attributes:
         rows, columns: Number of rows, and of columns, that are more than half full.

@@ -21,6 +21,7 @@ OBJECTIVES = ("cut", "volume")
 @dataclass(frozen=True)
 class GraphModel(Model):
     """The undirected graph with an edge {i, j} if A has (i, j) or (j, i); few edges should be cut.
+
     Every edge costs 1, even if A has only one direction, as in the paper: ``w(v_i, v_j) = 1``. So
     the cut overestimates the number of rows moved. If ``objective="volume"`` and the pattern is
     symmetric, the cost is exactly this number.

@@ -160,7 +160,7 @@ class NetUnion:
 
     Parameters:
         indptr, indices (int64[n + 1], int32[num_nonzeros]): Pattern of the whole matrix. It is used
-        to count the vertices and nonzeros that occur in blocks.
+            to count the vertices and nonzeros that occur in blocks.
 
     Attributes:
         num_nets (int): Number of nets of all blocks before merging, including nets of one pin.

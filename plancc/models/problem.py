@@ -1,5 +1,7 @@
-"""The problems that models build: the compiler's second intermediate representation. A partitioner
-turns a `Hypergraph` or a `WeightedGraph` into owners. An `Assignment` already has owners.
+"""The problems that models build: the compiler's second intermediate representation.
+
+A partitioner turns a `Hypergraph` or a `WeightedGraph` into owners. An `Assignment` already has
+owners.
 """
 
 from __future__ import annotations
@@ -19,15 +21,15 @@ class Hypergraph:
     Attributes:
         net_ptr (int64[num_nets + 1]): Pins of net j are ``pins[net_ptr[j]:net_ptr[j + 1]]``.
         pins (int32[num_pins]): Vertices, unique in every net. A net of one pin never costs
-            anything, and a model may leave it out.
-        vertex_weights (int64[num_vertices] or int64[num_vertices, num_constraints], at least 0):
-            Weights that parts share evenly; every column is a constraint.
+            anything, and a model may leave it out. vertex_weights (int64[num_vertices] or
+            int64[num_vertices, num_constraints], at least 0): Weights that parts share evenly;
+            every column is a constraint.
         net_costs (int64[num_nets], at least 1, or None): Cost of every net; None: 1.
         net_sources (int32[num_nets], or None): For every net, the pin that owns the row which the
-        net's parts need. None: unknown; then passes can minimise the volume, but not the traffic of
-        single parts. fixed (int32[num_vertices], or None): The part in which a vertex must be; -1:
-        any part. pin_sizes (int32[num_pins], or None): For every pin, the number of pins of a
-        larger hypergraph that it represents; None: 1.
+            net's parts need. None: unknown; then passes can minimise the volume, but not the
+            traffic of single parts. fixed (int32[num_vertices], or None): The part in which a
+            vertex must be; -1: any part. pin_sizes (int32[num_pins], or None): For every pin, the
+            number of pins of a larger hypergraph that it represents; None: 1.
     """
 
     net_ptr: npt.NDArray[np.int64]
@@ -53,9 +55,9 @@ class WeightedGraph:
 
     Attributes:
         indptr (int64[num_vertices + 1]): Offsets of the vertices' neighbours.
-        indices (int32[2 * num_edges]): Neighbours.
-        vertex_weights (int64[num_vertices] or int64[num_vertices, num_constraints], at least 0):
-            Weights that parts share evenly; every column is a constraint.
+        indices (int32[2 * num_edges]): Neighbours. vertex_weights (int64[num_vertices] or
+            int64[num_vertices, num_constraints], at least 0): Weights that parts share evenly;
+            every column is a constraint.
         edge_weights (int64[2 * num_edges], at least 1, or None): Cost of every edge; None: 1.
         objective: "cut" (weight of cut edges) or "volume" (METIS' total communication volume).
     """

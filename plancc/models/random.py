@@ -25,7 +25,7 @@ def random_owner(
         num_vertices, num_parts: Sizes.
         seed: Seed of ``numpy.random.default_rng``; the same seed gives the same owners.
         capacities: The numbers of rows are proportional to the capacities, rounded; None: equal
-        numbers.
+            numbers.
 
     Returns:
         int32[num_vertices]

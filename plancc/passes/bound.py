@@ -10,10 +10,11 @@ from plancc.passes.presets import NEAR_LEAST
 
 
 def least_volume(nets: Nets, limits: Limits) -> int:
-    """Return a lower bound of the volume of every partition within the limits. The pins of a net
-    need so many parts that these can hold the weight of the pins, at best the parts with the
-    highest limits. So only nets that are heavier than a part count, which are the nets of hubs. If
-    there are no hubs, the bound is 0.
+    """Return a lower bound of the volume of every partition within the limits.
+
+    The pins of a net need so many parts that these can hold the weight of the pins, at best the
+    parts with the highest limits. So only nets that are heavier than a part count, which are the
+    nets of hubs. If there are no hubs, the bound is 0.
     """
     weight = net_weights(nets)
     room = np.sort(limits.limit, axis=0)[::-1].cumsum(axis=0)

@@ -81,8 +81,9 @@ def find_clusters(
         links: Links of the vertices.
         weight (int64[n, num_constraints]): Weights of the vertices.
         limits: Limits of the parts.
-        rng: Random numbers that shuffle the vertices. stopped: Function that is called between
-        rounds; if it returns True, no round follows. how: Tuned numbers.
+        rng: Random numbers that shuffle the vertices.
+        stopped: Function that is called between rounds; if it returns True, no round follows. how:
+            Tuned numbers.
 
     Returns:
         The clusters. None if there would be few links less between clusters (as in graphs without

@@ -21,11 +21,11 @@ class Context:
         seed: Seed of random choices. The same seed gives the same owners, unless the deadline
             passes.
         threads: Number of threads. The owners do not depend on it, unless the deadline passes.
-        deadline: No sweep starts after the deadline, except sweeps that restore the balance. time:
-            Computes the time of an epoch, for the objective "time"; None for other objectives.
+        deadline: No sweep starts after the deadline, except sweeps that restore the balance.
+        time: Computes the time of an epoch, for the objective "time"; None for other objectives.
         movable (bool[nnz], optional): Whether each nonzero may be in another part than its row.
-        None: all nonzeros may. held (bool[n], optional): Whether each row of an edge partition must
-            keep its owner. None: no row must.
+            None: all nonzeros may. held (bool[n], optional): Whether each row of an edge partition
+            must keep its owner. None: no row must.
     """
 
     limits: Limits

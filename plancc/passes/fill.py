@@ -20,8 +20,7 @@ def fill_empty_parts(
     Parameters:
         owner (int32[n]): Part of every vertex; not changed.
         weights (int64[n] or int64[n, c]): Weights of the vertices; several constraints have equal
-        importance
-            (`plancc.models.weights.combined`).
+            importance (`plancc.models.weights.combined`).
         num_parts: Number of parts.
 
     Returns:

@@ -39,7 +39,7 @@ class Goal:
 
     Attributes:
         reach (float64[m + 1], or None): Probabilities (see `plancc.passes.kernels.expected`), for
-        nets with sizes and sources. None: the objective is the volume. Gains below
+            nets with sizes and sources. None: the objective is the volume. Gains below
             `plancc.passes.presets.TINY` count as 0, so ``reach[1]`` should be about 1.
         unit: Factor of the expectation in `value`.
     """
@@ -65,8 +65,10 @@ class Goal:
     def sweep(
         self, order: Any, nets: Nets, state: State, bounds: Bounds, threads: int = 1
     ) -> tuple[int, int]:
-        """Run one sweep (`plancc.passes.kernels.volume.sweep`). Returns: moved, evaluations: Number
-        of vertices moved, and number of gains computed.
+        """Run one sweep (`plancc.passes.kernels.volume.sweep`).
+
+        Returns:
+            moved, evaluations: Number of vertices moved, and number of gains computed.
         """
         if self.reach is None:
             moved, _, evaluations = sweep(order, nets, state, bounds, threads)
@@ -84,8 +86,9 @@ class Sweeps:
 
     Attributes:
         limits: Limits of the parts.
-        rng: Random numbers that shuffle the vertices. deadline: No sweep and no coarser level
-            starts after the deadline, except sweeps that restore the balance.
+        rng: Random numbers that shuffle the vertices.
+        deadline: No sweep and no coarser level starts after the deadline, except sweeps that
+            restore the balance.
         goal: Objective of the sweeps.
         threads: Number of threads of sweeps and cuts; it does not change the result.
         numbers: Tuned numbers.
@@ -151,6 +154,7 @@ class Sweeps:
 
     def refined(self, nets: Nets, owners: Sequence[Owner], cuts: Cuts, coarse: bool) -> Owner:
         """Choose the owners with the smallest volume, and refine them by sweeps and minimum cuts.
+
         `owners` are not changed. `coarse`: whether vertices are clusters; if so, a V-cycle follows.
         """
         limits = self.limits
@@ -229,9 +233,10 @@ class Sweeps:
         cuts: tuple[Cuts, ...] = (CUTS, WIDE_CUTS),
         most: int | None = None,
     ) -> int:
-        """Apply minimum cuts between neighbouring parts, if parts have few neighbours; return the
-        work. Neither volume nor overload rises. If the goal is not the volume, nothing is done.
-        Each of `cuts` moves at most `most` vertices; None: any number.
+        """Apply minimum cuts between neighbouring parts, if parts have few neighbours; return the work.
+
+        Neither volume nor overload rises. If the goal is not the volume, nothing is done. Each of
+        `cuts` moves at most `most` vertices; None: any number.
         """
         if self.goal.reach is not None:
             return 0
@@ -256,8 +261,9 @@ class Sweeps:
         return work
 
     def search(self, nets: Nets, state: State) -> int:
-        """Run local searches from the whole boundary, within the limit; return the number of rows
-        saved. See `plancc.passes.kernels.local_search`. The goal must be the volume.
+        """Run local searches from the whole boundary, within the limit; return the number of rows saved.
+
+        See `plancc.passes.kernels.local_search`. The goal must be the volume.
         """
         order = boundary(nets, state)
         self.rng.shuffle(order)
@@ -377,10 +383,10 @@ class Sweeps:
             nets: The hypergraph.
             owner (int32[num_vertices]): The partition; not changed.
             refine: Function ``refine(nets, state)`` that changes the state. It is called on every
-            level, from the coarsest to the finest. None: `anneal`, then `cut`. other
-            (int32[num_vertices], optional): A second partition. If given, only vertices that share
-            a part in both partitions are clustered. So the cut of either partition can be kept (the
-            combine operator of evolutionary partitioners).
+                level, from the coarsest to the finest. None: `anneal`, then `cut`. other
+                (int32[num_vertices], optional): A second partition. If given, only vertices that
+                share a part in both partitions are clustered. So the cut of either partition can be
+                kept (the combine operator of evolutionary partitioners).
 
         Returns:
             The state on the finest level.

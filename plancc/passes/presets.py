@@ -46,6 +46,7 @@ class Coarsening:
 @dataclass(frozen=True)
 class Trading:
     """Tuned numbers of exchanges of vertices between parts above their limit and parts with room.
+
     Loss without exchanges: 1.010 of the volume with 64 parts. If two limits are tight, parts stay
     above their limits without exchanges.
     """
@@ -117,8 +118,9 @@ WIDE_CUTS = replace(CUTS, reach=3 * CUTS.reach)
 
 @dataclass(frozen=True)
 class LocalSearch:
-    """Tuned numbers of local searches, which start from a few vertices of the boundary. During a
-    search, the partition may become worse for some moves.
+    """Tuned numbers of local searches, which start from a few vertices of the boundary.
+
+    During a search, the partition may become worse for some moves.
     """
 
     seeds: int = 25  # vertices from which a search starts
@@ -132,9 +134,10 @@ class LocalSearch:
 
 @dataclass(frozen=True)
 class Ejection:
-    """Tuned numbers of ejection chains, which move vertices into full parts. Loss without chains:
-    1.013 of the volume with 64 parts, and 1.042 with 512 parts. With 512 parts, the search without
-    chains takes a fifth of the CPU time.
+    """Tuned numbers of ejection chains, which move vertices into full parts.
+
+    Loss without chains: 1.013 of the volume with 64 parts, and 1.042 with 512 parts. With 512 parts,
+    the search without chains takes a fifth of the CPU time.
     """
 
     chain: int = 8  # most moves of a chain
@@ -196,9 +199,10 @@ class Fees:
 
 @dataclass(frozen=True)
 class TrafficRounds:
-    """Tuned numbers of the rounds of a pass that puts a price on traffic. To *hold* a value of the
-    objective means to lower the volume while the value must not rise. To *shave* a value means to
-    hold a slightly lower value.
+    """Tuned numbers of the rounds of a pass that puts a price on traffic.
+
+    To *hold* a value of the objective means to lower the volume while the value must not rise. To
+    *shave* a value means to hold a slightly lower value.
 
     Loss without rounds: 1.057 of the busiest part's rows and 1.083 of the messages, with 8 parts.
     Loss without holds: 1.021 of the busiest part's rows, with 64 parts. Loss without shaving: 1.006

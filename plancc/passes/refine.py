@@ -59,8 +59,8 @@ class Refined:
         owners: The best owners.
         before, after: Merit of the given owners, and of the best owners.
         cycles: Number of V-cycles.
-        evaluations: Number of gains computed, each for a pair of vertex and part. least: Lower
-            bound of the volume within the limits, if the search uses it; else 0.
+        evaluations: Number of gains computed, each for a pair of vertex and part.
+        least: Lower bound of the volume within the limits, if the search uses it; else 0.
     """
 
     owners: Owners
@@ -210,9 +210,8 @@ class RefineExpected(RefineVolume):
 
     Attributes:
         reach (float64[m + 1]): Probability that a part needs a row that 0, 1, 2, ... of the part's
-        rows use (`plancc.sampling.batch.Inclusion`); m is at least the largest number of pins of a
-        net.
-            If reach[1] is 0, as for batches of one vertex, the pass lowers the edge cut.
+            rows use (`plancc.sampling.batch.Inclusion`); m is at least the largest number of pins
+            of a net. If reach[1] is 0, as for batches of one vertex, the pass lowers the edge cut.
     """
 
     objective: ClassVar[str] = "expected volume"
@@ -233,9 +232,10 @@ class RefineExpected(RefineVolume):
 
 @dataclass(frozen=True)
 class _RefineTraffic(RefineVolume, ABC):
-    """Base class of passes that run rounds of V-cycles with prices on traffic. If a round lowers
-    the objective, but its volume is too high, the next round starts from the round's result, at
-    lower prices. So messages that the round has removed stay removed. Otherwise the next round
+    """Base class of passes that run rounds of V-cycles with prices on traffic.
+
+    If a round lowers the objective, but its volume is too high, the next round starts from the
+    round's result, at lower prices. So messages that the round has removed stay removed. Otherwise the next round
     starts from the best owners so far.
 
     Attributes:
@@ -257,8 +257,9 @@ class _RefineTraffic(RefineVolume, ABC):
         """Return prices of traffic in proportion to `strength`."""
 
     def _held(self, value: float) -> Tariff | None:
-        """Return prices at which sweeps lower the volume and keep the objective at `value` or
-        below. None if the pass does not hold its objective.
+        """Return prices at which sweeps lower the volume and keep the objective at `value` or below.
+
+        None if the pass does not hold its objective.
         """
         return None
 
@@ -537,6 +538,7 @@ def refiner(
     objective: str, cycles: int | None = None, max_extra_volume: float | None = None
 ) -> RefineVolume:
     """Return the pass for an objective of `plancc.cost.objectives`; None: the default of the pass.
+
     `max_extra_volume` is ignored if the pass has no such field.
     """
     check_choice("objective", objective, _PASSES)

@@ -131,10 +131,11 @@ def _grow(weight, ranks):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _swap(weight, start, kind, nodes, sweeps):  # type: ignore[no-untyped-def]
-    """Swap every part with the best part of its kind on another node, while swaps help. Consider a
-    swap of part i on node a and part j on node b. Its gain is the number of rows that each part
-    exchanges with the other part's node, minus the rows that each exchanges with its own node,
-    minus twice the rows between i and j (these stay between nodes). Returns the node of every part,
+    """Swap every part with the best part of its kind on another node, while swaps help.
+
+    Consider a swap of part i on node a and part j on node b. Its gain is the number of rows that
+    each part exchanges with the other part's node, minus the rows that each exchanges with its own
+    node, minus twice the rows between i and j (these stay between nodes). Returns the node of every part,
     int32[p].
     """
     num_parts = len(weight)

@@ -124,10 +124,11 @@ def _trade(ptr, part, kind, v, q, sign, sent, received):  # type: ignore[no-unty
 def _assign(  # type: ignore[no-untyped-def]
     ptr, part, kind, diagonal, owner, nonzero_owner, num_parts, limit, order, sweeps, anew
 ):
-    """Choose owners: from scratch if `anew`, else starting from the present owners. The load of a
-    part is the larger of its sent and received rows. Among the parts that save most rows, the owner
-    is the part with the smallest load afterwards. Returns the volume, and the largest load of all
-    parts.
+    """Choose owners: from scratch if `anew`, else starting from the present owners.
+
+    The load of a part is the larger of its sent and received rows. Among the parts that save most
+    rows, the owner is the part with the smallest load afterwards. Returns the volume, and the
+    largest load of all parts.
     """
     sent = np.zeros(num_parts, dtype=np.int64)
     received = np.zeros(num_parts, dtype=np.int64)

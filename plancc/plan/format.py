@@ -19,16 +19,16 @@ Reader, writer, digests and verifier follow this table. The tables of the normat
   reads the whole. ends: For offsets, which rise from 0: the dimension that is the last offset.
   Readers check it.
 + optional: Whether the dataset may be missing from these plans.
-    cut: Name of the offsets that cut the dataset into the parts' slices; each slice has a digest.
-    It is the name of a dataset, which may itself be cut, or `LOCAL_ROWS`, or a type's row of
-    `TYPE_PTR`. "": the dataset is one slice, and every rank reads all of it.
-    ends: For a dataset of offsets, which rise from 0: the dimension that the last offset must
-    equal. Readers check it.
+cut: Name of the offsets that cut the dataset into the parts' slices; each slice has a digest.
+It is the name of a dataset, which may itself be cut, or `LOCAL_ROWS`, or a type's row of
+`TYPE_PTR`. "": the dataset is one slice, and every rank reads all of it.
+ends: For a dataset of offsets, which rise from 0: the dimension that the last offset must
+equal. Readers check it.
 - For numbers that are not negative: the dimension that is larger than all of them. Readers check
   it. rule: For vertex data: a rule for all entries, in words and as a function of the array and n.
 + For numbers from 0: the dimension that all numbers must be below. Readers check it.
-    rule: For vertex data: a rule for all entries, as a phrase and as a function of the array
-    and n.
+rule: For vertex data: a rule for all entries, as a phrase and as a function of the array
+and n.
 - Whether a plan with this header has the dataset, or may have an optional dataset.
 + Whether a plan with this header has the dataset, or may have it if the dataset is optional.
 - The datasets of a step or a hop: one table grouped by sender, one by receiver.

@@ -50,7 +50,10 @@ def keeps_part(grid: Grid) -> bool:
 def share_of_rank(
     held: RankParts, block: PartRange, part: Part | None, vertex_data: VertexData
 ) -> Part:
-    """Return a rank's share of a grid plan. Parameters: held: The parts of the rank.
+    """Return a rank's share of a grid plan.
+
+    Parameters:
+        held: The parts of the rank.
         block: The parts of `RankParts.parts_to_read`, without vertex data.
         part: The rank's own part of the row plan if the grid `keeps_part`, else None.
         vertex_data: Data of `RankParts.rows`.

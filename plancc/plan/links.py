@@ -102,7 +102,7 @@ def exchange_of_rows(
 
     Parameters:
         receiver, owner, row (int64[volume]): The receiving part, the owner, and the owner's number
-        of every row; sorted by receiver, then owner, then row. parts: Number of parts.
+            of every row; sorted by receiver, then owner, then row. parts: Number of parts.
     """
     keys, row_ptr = runs(receiver * parts + owner)
     to, start = (each.astype(np.int32) for each in np.divmod(keys, parts))
@@ -187,9 +187,10 @@ def link_problems(
 
 
 def numbers_problem(links: PartLinks, per_link: int) -> str:
-    """Check the links of all parts; return the first problem, or "". Every kind must have the
-    numbers 0, 1, 2, ... once. Every split must have `per_link` (`Header.links`) negatives for each
-    link.
+    """Check the links of all parts; return the first problem, or "".
+
+    Every kind must have the numbers 0, 1, 2, ... once. Every split must have `per_link`
+    (`Header.links`) negatives for each link.
     """
     sizes = np.bincount(links.kind, minlength=NUM_KINDS)
     order = np.lexsort((links.number, links.kind))

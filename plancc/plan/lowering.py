@@ -61,9 +61,9 @@ def lower(
     Parameters:
         matrix: The normalised matrix, with values.
         owners: Owning parts, ``0..num_parts-1``, of rows and perhaps of nonzeros. Parallel
-        relations between the same two vertices have one owner: nonzeros are counted as in
-        `plancc.graph.union.without_relations`. normalization, self_loops: The options that made
-        `matrix`, for the header.
+            relations between the same two vertices have one owner: nonzeros are counted as in
+            `plancc.graph.union.without_relations`. normalization, self_loops: The options that made
+            `matrix`, for the header.
 
     Returns:
         The plan, without provenance, vertex data and the baseline of its metrics.
@@ -177,8 +177,10 @@ def lowered_parts(
     part_ptr: Int64Array, row_ptr: Int64Array, first: int, last: int, column: Any, value: Any
 ) -> tuple[Int32Array, ...]:
     """Number the columns of parts first..last-1 locally, and list the messages to these parts.
-    Returns: Received rows, numbered by their sender; and the length, receiver and sender of every
-    message, sorted by receiver.
+
+    Returns:
+        Received rows, numbered by their sender; and the length, receiver and sender of every
+        message, sorted by receiver.
     """
     scratch = np.empty(part_ptr[-1], dtype=np.int32)
     # room for an upper bound of the received rows; untouched pages cost nothing

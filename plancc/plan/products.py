@@ -45,7 +45,7 @@ from the receivers to the senders of the bound messages.
   its copy of the gradient.
 + Sum the rows over a group; every rank of the group gets the sum.
 
-    In the adjoint, every rank already has the gradient and uses it.
+In the adjoint, every rank already has the gradient and uses it.
 - Use the copies of rows that ranks have; nothing travels.
 + Use the copies of rows that ranks already have; nothing is sent.
 - The class of the adjoint for steps that have a name and spaces only.

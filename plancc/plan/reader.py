@@ -142,6 +142,7 @@ class PlanFile:
 
     def checked_ranks(self, num_ranks: int | None) -> int:
         """Return how many parts figures for `num_ranks` ranks have; None means one rank per part.
+
         For a grid plan this is always its number of parts, the blocks of rows.
 
         Raises:

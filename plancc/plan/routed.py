@@ -30,7 +30,7 @@ class PartRoute:
         hops: Collect, cross and spread. Collect sends own rows; cross and spread send rows of the
             stage. The rows that arrive in a hop are the hop's share of the stage.
         at (int32[needed rows]): Place in the stage of every row that this rank needs. The order is
-        that of the rank's halo rows or folded rows.
+            that of the rank's halo rows or folded rows.
     """
 
     own: IntArray
@@ -97,7 +97,7 @@ def exchange_of_rank(
         exchange: The rank's exchange without hops.
         parts: Messages of this rank's parts.
         needed (int[needed rows]): Places in plan order of the rows that the rank needs, sorted by
-        the rank's local numbers of these rows. rows: The rank's own rows.
+            the rank's local numbers of these rows. rows: The rank's own rows.
     """
     held, header = rows.held, rows.held.header
     if header.route is None or not header.route.keeps_groups(held.ranks):

@@ -275,10 +275,11 @@ def _choose(nodes, crossing, owned, needed, first, load):  # type: ignore[no-unt
 @njit(cache=True, nogil=True)
 def _choose_relays(sizes, node, needed, first, load):  # type: ignore[no-untyped-def]
     """Choose, for every group of rows, the relay in the node that needs the rows: int32[groups].
+
     `needed` is (ptr, part, rows) by group: how many of the group's rows each part needs. `load` has
-    the rows that every part sends and receives before relaying; it is updated here. Groups choose
-    in descending order of size. The load of a part is the larger of its sent and received rows.
-    Every group chooses the part with the smallest load after the choice.
+    the rows that every part sends and receives before relaying; it is updated here. Groups choose in
+    descending order of size. The load of a part is the larger of its sent and received rows. Every
+    group chooses the part with the smallest load after the choice.
     """
     ptr, part, rows = needed
     sent, received = load

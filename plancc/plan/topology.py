@@ -121,8 +121,10 @@ class Route:
 
     @classmethod
     def read(cls, attributes: Mapping[str, Any], topology: Topology | None) -> Self:
-        """Read the route from attributes of the root group; `topology` is already parsed. Raises:
-        InputError: If `RELAYS` is not 1, or if there are both relays and a topology.
+        """Read the route from attributes of the root group; `topology` is already parsed.
+
+        Raises:
+            InputError: If `RELAYS` is not 1, or if there are both relays and a topology.
         """
         if RELAYS not in attributes:
             return cls(topology)

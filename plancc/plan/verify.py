@@ -25,7 +25,7 @@ def verify_file(path: str | PathLike[str], against: Graph | None = None) -> list
     Parameters:
         path: The plan file.
         against: The graph that the plan was compiled from. The union of the parts must be its
-        normalised matrix, without the edges that are held out for link prediction.
+            normalised matrix, without the edges that are held out for link prediction.
 
     Returns:
         The names of the checks that were made.
@@ -52,9 +52,10 @@ def verify(plan: Plan, against: Graph | None = None, *, path: str = "") -> list[
 
 
 def _difference_of_links(plan: Plan, graph: Graph) -> str:
-    """Compare like `_difference`, but without the graph's edges that are only links. These edges
-    are the validation and test links. They include training links if a share of the training links
-    was held out too (``disjoint_train_ratio``).
+    """Compare like `_difference`, but without the graph's edges that are only links.
+
+    These edges are the validation and test links. They include training links if a share of the
+    training links was held out too (``disjoint_train_ratio``).
     """
     if plan.links is None or graph.num_vertices != plan.num_vertices:
         return _difference(plan, graph)

@@ -75,7 +75,7 @@ def transfers(
     Parameters:
         program: The steps.
         moved: Transfers by the name of the step, in the direction of the forward program. Steps
-        with other names send nothing.
+            with other names send nothing.
     """
     for step in program:
         for each in moved.get(step.name, ()) if step.moves else ():
@@ -97,7 +97,7 @@ class RowMessages(Transfer):
     Attributes:
         step: Rows and messages of all ranks, or of one rank only (int64[1]).
         width (int or int64[num_ranks]): Columns of a row. If it is given per rank, sender and
-        receiver of every message must have the same width.
+            receiver of every message must have the same width.
     """
 
     step: StepTraffic

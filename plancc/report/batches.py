@@ -96,7 +96,7 @@ def batch_reports(
 
     Parameters:
         paths: Plan files. Batches are drawn from the first plan's population, using its training
-        mask and clusters. number: Number of batches, at least 1.
+            mask and clusters. number: Number of batches, at least 1.
         num_ranks: Number of ranks to which the parts are merged first.
         sampler: Name of a sampler; by default the first sampler that a plan was compiled for, or
             "uniform".

@@ -67,8 +67,9 @@ class TrainingCost:
         dims: Sequence[int],
         in_hops: bool = False,
     ) -> TrainingCost:
-        """Return the cost of a plan's matrix for these owners; `parts` is their traffic. `in_hops`:
-        whether these are the plan's own owners, and rows are sent in the plan's hops.
+        """Return the cost of a plan's matrix for these owners; `parts` is their traffic.
+
+        `in_hops`: whether these are the plan's own owners, and rows are sent in the plan's hops.
         """
         num_parts, header, layers = len(parts.rows), plan.header, len(dims) - 1
         has_rows = not owners.is_edge_partition
@@ -135,9 +136,9 @@ def read_product(file: PlanFile) -> ProductTraffic | None:
 
 
 def grid_pass_costs(path: str, dims: Sequence[int]) -> list[PassCost]:
-    """Return costs of an epoch on a plan's grid: with no pass on, then with one pass more each
-    time. All-reduces are not counted as messages. They sum over the copies of "1.5d", and sum
-    gradients.
+    """Return costs of an epoch on a plan's grid: with no pass on, then with one pass more each time.
+
+    All-reduces are not counted as messages. They sum over the copies of "1.5d", and sum gradients.
 
     Raises:
         InputError: If a width is smaller than the number of process columns.

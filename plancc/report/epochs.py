@@ -1,4 +1,5 @@
 """The predicted time of an epoch, its lower bound, the time of a random partition, and their basis.
+
 The *basis* is the machine and the widths of the layers. Every command that prints a time chooses
 the basis here, in this order: values that the user gives, values recorded in the plan, widths of
 the plan's features and labels, defaults.
@@ -53,8 +54,8 @@ class Basis:
         Parameters:
             provenance: Provenance of the plan; recorded widths that contradict its data are
                 ignored.
-            widths: Widths of the plan's vertex data. dims, machine: Widths and machine that the
-            user gives, or None.
+            widths: Widths of the plan's vertex data.
+            dims, machine: Widths and machine that the user gives, or None.
 
         Raises:
             InputError: If given widths contradict the data.
@@ -91,7 +92,7 @@ class Basis:
 
         Parameters:
             links: Whether the task is link prediction. If so, outputs have no classes, and are as
-            wide as the last hidden layer unless `dims` gives another width.
+                wide as the last hidden layer unless `dims` gives another width.
         """
         widths = DataWidths.read(file)
         if links:

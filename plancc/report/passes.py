@@ -51,8 +51,9 @@ class PassCost:
 
 
 def added_passes(passes: Sequence[str], epoch: Callable[[Sequence[str]], Counts]) -> list[PassCost]:
-    """Return costs of an epoch with no pass on, then with one pass more each time. `epoch` returns
-    the counts of an epoch for a list of passes.
+    """Return costs of an epoch with no pass on, then with one pass more each time.
+
+    `epoch` returns the counts of an epoch for a list of passes.
     """
     costs: list[PassCost] = []
     for number in range(len(passes) + 1):

@@ -25,9 +25,9 @@ class Spending:
     epoch: float | None
 
     def pays_over(self, other: Spending) -> Payoff:
-        """Return the number of epochs after which this plan's shorter epochs offset its longer
-        search. The number is 0 if the search is not longer, and `NEVER` if the epochs are not
-        shorter.
+        """Return the number of epochs after which this plan's shorter epochs offset its longer search.
+
+        The number is 0 if the search is not longer, and `NEVER` if the epochs are not shorter.
         """
         if self.epoch is None or other.epoch is None:
             return None
@@ -41,6 +41,7 @@ class Spending:
 
 def search_seconds(provenance: Mapping[str, Any]) -> float | None:
     """Return the wall-clock seconds that finding, refining and patching a plan's owners has taken.
+
     0 if a model assigned the owners itself; None if the user gave a part vector, or if the value is
     unreadable.
     """

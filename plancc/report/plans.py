@@ -1,7 +1,8 @@
-"""Figures of a plan as plain values, which inspect and compare print. The plan is checked first,
-some parts at a time. The whole plan is read if it is an edge plan, or if its grid divides columns.
-These figures also need the whole plan: figures for fewer ranks, training costs, the time of the
-baseline, and the baseline if it is missing.
+"""Figures of a plan as plain values, which inspect and compare print.
+
+The plan is checked first, some parts at a time. The whole plan is read if it is an edge plan, or if
+its grid divides columns. These figures also need the whole plan: figures for fewer ranks, training
+costs, the time of the baseline, and the baseline if it is missing.
 """
 
 from __future__ import annotations
@@ -184,15 +185,15 @@ def report(
 
     Parameters:
         dims: Widths d_0..d_L. If given, words and memory of training are added (for a grid plan
-        only words and messages). None: `Basis` chooses the widths for the predicted epoch, and
-        nothing is added. num_ranks: Number of ranks to which the parts are merged first; parts of a
-        grid plan cannot be merged. machine: Machine of the predicted epoch; by default `Basis`
-        chooses it. topology: A topology of `num_ranks` ranks; by default the topology in the plan's
-        provenance, if it has this many ranks. boundary_sampling: Rates in [0, 1] for which an
-        epoch's costs are computed; `dims` must be given too. basis: Basis of the epoch's time,
-        shared by all plans that are compared; by default it is chosen for this plan. random_epoch:
-        Whether to predict the epoch of a random partition from the matrix, if the
-            plan does not record it.
+            only words and messages). None: `Basis` chooses the widths for the predicted epoch, and
+            nothing is added. num_ranks: Number of ranks to which the parts are merged first; parts
+            of a grid plan cannot be merged. machine: Machine of the predicted epoch; by default
+            `Basis` chooses it. topology: A topology of `num_ranks` ranks; by default the topology
+            in the plan's provenance, if it has this many ranks. boundary_sampling: Rates in [0, 1]
+            for which an epoch's costs are computed; `dims` must be given too. basis: Basis of the
+            epoch's time, shared by all plans that are compared; by default it is chosen for this
+            plan. random_epoch: Whether to predict the epoch of a random partition from the matrix,
+            if the plan does not record it.
 
     Raises:
         InputError: If the file is missing; if `num_ranks` is not in 1..num_parts; if the topology
@@ -242,6 +243,7 @@ def report(
 
 def other_graph(first: Report, other: Report, first_file: str, other_file: str) -> str:
     """Say why two plans have different matrices, so that they cannot be compared; "" if not.
+
     Matrices are read only if the sizes agree and the hashes of the sources differ or are unknown.
 
     Parameters:

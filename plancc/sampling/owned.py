@@ -48,7 +48,7 @@ class OwnedRows:
 
     Attributes:
         num_vertices, available (int): Vertices of the whole graph, and vertices that may be drawn.
-        arrays ((int32[columns], int64[num_rows + 1], int32[nonzeros], int32[...],
+            arrays ((int32[columns], int64[num_rows + 1], int32[nonzeros], int32[...],
             int32[num_rows])): Arrays for kernels: `vertices`, `row_ptr`, `column`; each row's
             places of nonzeros by ascending vertex, empty if all rows are in this order; the place
             of every row's diagonal in this order, the number of nonzeros if it is missing. With

@@ -3,8 +3,8 @@
 ========  ========================================================================================
 fast      find owners of rows, split the nonzeros, refine, and split again for the new owners; then
 move single nonzeros if the volume falls balanced  as fast, with more splits; single nonzeros may
-also move through overweight parts best      make a population from several starts, also by
-Mt-KaHyPar; combine its members on the fine-grain hypergraph until the budget ends ========
+also move through overweight parts best      make a population from several starts, also by Mt-KaHyPar; combine its members on the
+fine-grain hypergraph until the budget ends ========
 ========================================================================================
 
 A *split* assigns every nonzero to its row or to its column. The hypergraph of a split has one
@@ -76,7 +76,7 @@ def search_edges(
         model: The model; the search starts from its problem.
         num_parts: Number of parts.
         options, report: See `plancc.search.effort.search`. Here epsilon limits the nonzeros of
-        parts.
+            parts.
 
     Returns:
         Owners of rows and nonzeros, never worse than the owners from the search for rows at the

@@ -1,8 +1,8 @@
 """`search`: the search for owners of rows, and the steps of every effort.
 
 ========  ========================================================================================
-fast      make a quick partition, chosen by the kind of graph; run one round of sweeps on the finest
-level balanced  make quick starts, chosen by the kind of graph; run V-cycles from each; combine the
+fast      make a quick partition, chosen by the kind of graph; run one round of sweeps on the
+finest level balanced  make quick starts, chosen by the kind of graph; run V-cycles from each; combine the
 results; run minimum cuts best      evolve a diverse population from all partitioners: see
 `plancc.search.memetic` ========
 ========================================================================================
@@ -72,14 +72,14 @@ def search(
         matrix: The normalised matrix.
         num_parts: Number of parts.
         options: Options of the search. When the budget ends, no new step begins. Effort best uses
-        the whole budget, for the volume and then for another objective. If there is no budget and
-        one thread, the same seed gives the same owners. model: The model, whose problem
-        partitioners get besides the graph. If the model does not start from the cut, the first
-        start is a partition of this problem. None: `HypergraphModel`.
-            The objective is exact with any model.
+            the whole budget, for the volume and then for another objective. If there is no budget
+            and one thread, the same seed gives the same owners. model: The model, whose problem
+            partitioners get besides the graph. If the model does not start from the cut, the first
+            start is a partition of this problem. None: `HypergraphModel`. The objective is exact
+            with any model.
         limits: Limits of the parts. None: the nonzeros of a part's rows are limited, by the
-        options' epsilon. expectation: The expected volume of mini-batches, which replaces the
-        objective. report: Called with every `Trial` when it ends.
+            options' epsilon. expectation: The expected volume of mini-batches, which replaces the
+            objective. report: Called with every `Trial` when it ends.
 
     Raises:
         InputError: If a name is unknown, if a number is out of range, or if the fixed rows alone
@@ -239,9 +239,10 @@ def _start_from_cut(job: RowJob, expectation: Expectation) -> Owner | None:
 
 
 def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
-    """Return the members of effort balanced: the best one, then the members that it was combined
-    from. `decide`: for an expected volume, whether to return only the member from `_start_from_cut`
-    if this member is far better than the others.
+    """Return the members of effort balanced: the best one, then the members that it was combined from.
+
+    `decide`: for an expected volume, whether to return only the member from `_start_from_cut` if
+    this member is far better than the others.
     """
     ahead = _seeds_of_first(job, "balanced") if job.few else 0
     first = job.first("balanced", ahead)
@@ -265,9 +266,10 @@ def _is_mesh(job: RowJob) -> bool:
 
 
 def _chains(job: RowJob, first: Owner, decide: bool) -> list[Member]:
-    """Return members made by V-cycles from the first start and from other starts. If `decide`, and
-    if the member from `_start_from_cut` is far better, set `job.decided` and return only that
-    member.
+    """Return members made by V-cycles from the first start and from other starts.
+
+    If `decide`, and if the member from `_start_from_cut` is far better, set `job.decided` and
+    return only that member.
     """
     seed, few, cuts = job.options.seed, job.few, _cuts(job)
     turns, most = _turns(job)
@@ -360,6 +362,7 @@ def _turns(job: RowJob) -> tuple[list[tuple[Beginning, int]], int]:
 
 def _seeds_of_first(job: RowJob, effort: str) -> int:
     """Return how many more seeds effort balanced will need from the first partitioner of `effort`.
+
     The number is 0 if effort balanced begins with another start.
     """
     turns, most = _turns(job)

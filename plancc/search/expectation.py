@@ -66,9 +66,10 @@ class Expectation(Protocol):
         """Return the expected number of rows sent in a batch."""
 
     def grow(self, owner: Owner, num_parts: int, best: float) -> bool:
-        """Enlarge the sample in `problem` if `owner` does worse on fresh batches than on the
-        sample. `owner` was found on `problem`. `best` is the value of the best owners so far,
-        including the start of the refinement. Returns whether `problem` was enlarged.
+        """Enlarge the sample in `problem` if `owner` does worse on fresh batches than on the sample.
+
+        `owner` was found on `problem`. `best` is the value of the best owners so far, including the
+        start of the refinement. Returns whether `problem` was enlarged.
         """
 
     def about(self, owner: Owner, num_parts: int) -> tuple[dict[str, Any], list[str]]:
@@ -190,8 +191,9 @@ class SampledExpectation:
         return replace(problem, vertex_weights=self._weights)
 
     def _smoothed(self) -> Hypergraph:
-        """Return the sample's nets, and one more net for every nonzero off the diagonal. So a
-        nonzero that is in no batch yet still has a cost: each nonzero has a prior of one
+        """Return the sample's nets, and one more net for every nonzero off the diagonal.
+
+        So a nonzero that is in no batch yet still has a cost: each nonzero has a prior of one
         observation (Laplace's rule of succession). If the sample is small, the cost is close to the
         edge cut. If the sample is large, the additional nets hardly count.
         """
@@ -275,9 +277,10 @@ class SampledExpectation:
         return float(volume(nets, state_of(nets, owner, num_parts)) / self._sample.num_batches)
 
     def _held_out(self, owner: Owner, num_parts: int) -> npt.NDArray[np.int64]:
-        """Return the volumes of the held-out batches, int64[batches]. The first call chooses the
-        number of batches so that the mean is precise. The volumes of the last few owners are kept,
-        since callers need these volumes several times.
+        """Return the volumes of the held-out batches, int64[batches].
+
+        The first call chooses the number of batches so that the mean is precise. The volumes of the
+        last few owners are kept, since callers need these volumes several times.
         """
         for known, volumes in tuple(self._judged):
             if known is owner:

@@ -1,6 +1,7 @@
-"""Estimate the memory that a search takes, in bytes, from the sizes of the graph. Each term adds up
-the arrays that a stage holds. The memory of libraries was measured. ``python -m benchmarks memory``
-compares the estimates with real peaks, including child processes. The estimate of a stage includes
+"""Estimate the memory that a search takes, in bytes, from the sizes of the graph.
+
+Each term adds up the arrays that a stage holds. The memory of libraries was measured. ``python -m
+benchmarks memory`` compares the estimates with real peaks, including child processes. The estimate of a stage includes
 arrays of earlier stages that are still in memory.
 """
 
@@ -143,6 +144,7 @@ def work(sizes: ProblemSizes, effort: str, clustered: bool) -> Work:
 
 def work_of_rank(sizes: ProblemSizes, num_ranks: int) -> Work:
     """Estimate the memory of each rank if several ranks compile together (`plancc.distributed`).
+
     Nonzeros are divided among the ranks. Arrays with one entry per row are on every rank.
     """
     rows, share = sizes.rows, -(-sizes.nonzeros // num_ranks)

@@ -1,4 +1,5 @@
 """A search on given nets instead of a matrix, for any hypergraph, or for problems with fixed rows.
+
 All fixed vertices of a part become one vertex. Each of these vertices has an extra weight of one
 unit, and every part may hold only one unit. So passes need no rule for fixed vertices
 (`plancc.passes.fixed`).
@@ -153,8 +154,10 @@ class HypergraphJob(RowJob):
 
 
 def job_with_fixed(known: Mapping[str, Any], fixed: Owner) -> RowJob:
-    """Make a search with fixed vertices; `known` has the fields of a `RowJob`. Raises: InputError:
-    See `check_fixed` and `fixed_around`.
+    """Make a search with fixed vertices; `known` has the fields of a `RowJob`.
+
+    Raises:
+        InputError: See `check_fixed` and `fixed_around`.
     """
     check_fixed(fixed, known["limits"])
     around = fixed_around(fixed, known["hypergraph"], known["limits"])

@@ -148,6 +148,7 @@ class RefiningJob(Job, ABC):
         self, owners: Sequence[Owners], cycles: int | None = None, first: int = 0
     ) -> list[Member]:
         """Refine each of these owners for the objective; return [] if the objective is the volume.
+
         `first`: number added to the seed for the first owners; the next owners have the next seeds.
         """
         if self.objective == "volume":

@@ -104,7 +104,7 @@ def evolve(job: RowJob, founders: list[Member]) -> list[Member]:
     Parameters:
         job: The search that has found the founders.
         founders: The first members. The first member of the result is never worse than the best
-        founder. If there are no founders, the result is empty.
+            founder. If there are no founders, the result is empty.
     """
     if not founders:
         return []
@@ -177,9 +177,10 @@ def _starts(job: RowJob) -> list[_Start]:
 def _grown(
     job: RowJob, founders: list[Member], starts: list[_Start], first_seconds: float
 ) -> list[Member]:
-    """Return more members from different starts, as many as the budget allows. If the first slow
-    start is clearly better than a quick start and the founders, more slow starts follow, with twice
-    the time. Combination with much worse members would be useless.
+    """Return more members from different starts, as many as the budget allows.
+
+    If the first slow start is clearly better than a quick start and the founders, more slow starts
+    follow, with twice the time. Combination with much worse members would be useless.
     """
     seed, begin = job.options.seed, wall_seconds()
     share = EVOLUTION.growing_share * job.deadline.seconds_left()

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Trial:
-    """One step of a search. Attributes: step: Short name of the step.
+    """One step of a search.
+
+    Attributes:
+        step: Short name of the step.
     seconds: Wall-clock time of the step.
     value: Value of the objective for the step's owners. None if the step only maps parts to
     nodes. volume: Number of rows sent in a product, for the step's owners.
@@ -45,8 +48,8 @@ class SearchResult:
 
     Attributes:
         owners: The best owners.
-        value, volume: Value of the objective for these owners, and number of rows sent. tried:
-            Trials, in the order in which the steps ended.
+        value, volume: Value of the objective for these owners, and number of rows sent.
+        tried: Trials, in the order in which the steps ended.
         warnings: Warnings for the user.
         seconds: Wall-clock time of the whole search.
         others: The best owners of lower efforts, if they are as balanced as `owners`. When the
@@ -75,8 +78,9 @@ class Member:
 
     Attributes:
         overload: See `Trial`.
-        value: Value of the objective. volume: Number of rows sent in a product. spread
-            (int32[num_nets], optional): Connectivity of every net.
+        value: Value of the objective.
+        volume: Number of rows sent in a product.
+        spread (int32[num_nets], optional): Connectivity of every net.
     """
 
     overload: float
@@ -106,7 +110,7 @@ class Judge:
     Attributes:
         objective: A name in `plancc.cost.objectives.OBJECTIVES`.
         time: Computes the time of an epoch, for the objective "time"; None for other objectives.
-            limits: Limits of the parts' rows, or of their nonzeros if nonzeros have owners.
+        limits: Limits of the parts' rows, or of their nonzeros if nonzeros have owners.
         expectation: The expected volume that replaces the objective; None: `objective` is used.
     """
 
@@ -148,9 +152,10 @@ class Record:
     _lock: Lock = field(default_factory=Lock)
 
     def add(self, step: str, seconds: float, member: Member) -> Member:
-        """Add a step to the record, and keep its member if it is better; return the member. Of two
-        equally good members, the record keeps the member with the smaller bytes. So the result does
-        not depend on which thread ends first.
+        """Add a step to the record, and keep its member if it is better; return the member.
+
+        Of two equally good members, the record keeps the member with the smaller bytes. So the
+        result does not depend on which thread ends first.
         """
         with self._lock:
             best = self.best

@@ -162,9 +162,10 @@ class RowJob(RefiningJob):
         return replace(self.graph, objective=how.objective)
 
     def first(self, effort: str, more: int = 0) -> Owner | None:
-        """Make the best start that does not fail, and add it to the record. Returns its owners, or
-        None if there is nothing to search. Sets `kind` from the graph's degrees and the boundary of
-        these owners. For `more`, see `begin`.
+        """Make the best start that does not fail, and add it to the record.
+
+        Returns its owners, or None if there is nothing to search. Sets `kind` from the graph's
+        degrees and the boundary of these owners. For `more`, see `begin`.
         """
         owner = None
         self.kind, self.starter = (
@@ -216,9 +217,10 @@ class RowJob(RefiningJob):
         return kind_of(self.degrees, rows / len(owner))
 
     def _start_by_tightest(self, how: Beginning, seed: int) -> Owner | None:
-        """Make a start that balances only the tightest constraint, and add it to the record. None
-        if the owners miss the other constraints by more than V-cycles can restore, or if no such
-        start should be made (`plancc.search.starts.tightest`).
+        """Make a start that balances only the tightest constraint, and add it to the record.
+
+        None if the owners miss the other constraints by more than V-cycles can restore, or if no
+        such start should be made (`plancc.search.starts.tightest`).
         """
         one = tightest(self.degrees, self.limits)
         if how.how.clustered or one is None or self.num_parts == 1 or len(self.nets.pins) == 0:
@@ -255,9 +257,10 @@ class RowJob(RefiningJob):
     def begin(
         self, how: Beginning, seed: int, share: float | None = None, more: int = 0
     ) -> Owner | None:
-        """Make a start, and add it to the record; see `start`. `more`: how many of the next seeds
-        later starts will need. If this saves time, the partitioner runs with these seeds too, in
-        the same process. Later starts use its results.
+        """Make a start, and add it to the record; see `start`.
+
+        `more`: how many of the next seeds later starts will need. If this saves time, the
+        partitioner runs with these seeds too, in the same process. Later starts use its results.
         """
         self.begun.add((*how.name, seed))
         if not how.how.clustered:
@@ -296,20 +299,22 @@ class RowJob(RefiningJob):
         limits: Limits | None = None,
         label: Owner | None = None,
     ) -> Owner | None:
-        """Run a partitioner, and add its owners to the record; None if it failed after another
-        success. The partitioner runs with one thread, so that the same seed gives the same owners.
-        Instead, several starts run side by side.
+        """Run a partitioner, and add its owners to the record; None if it failed after another success.
+
+        The partitioner runs with one thread, so that the same seed gives the same owners. Instead,
+        several starts run side by side.
 
         Parameters:
             problem: The problem to partition.
             adapter: The partitioner. None: the best installed partitioner; for `base`, the
-            partitioner of the first call. seeds: Seeds of the runs. The owners of the first seed
-            are returned; the other results are kept in `ready`. preset: Preset of the partitioner;
-            None: its default. share: Share of the remaining time for the partitioner; None: only
-            the budget limits its time. needed: Whether a failure causes a warning.
+                partitioner of the first call. seeds: Seeds of the runs. The owners of the first
+                seed are returned; the other results are kept in `ready`. preset: Preset of the
+                partitioner; None: its default. share: Share of the remaining time for the
+                partitioner; None: only the budget limits its time. needed: Whether a failure causes
+                a warning.
             limits: Limits of the problem's weights, if they are not the search's limits.
             label (int32[n], optional): For every vertex of the graph, its vertex in the problem;
-            None: both have the same vertices.
+                None: both have the same vertices.
         """
         time_limit = limit = self.options.time_limit or np.inf
         starts = adapter is None and problem is self.base
@@ -356,9 +361,10 @@ class RowJob(RefiningJob):
         limits: Limits,
         plain: bool,
     ) -> PartitionResult:
-        """Return a partitioner's result for the first seed; keep the results of other seeds in
-        `ready`. `plain`: whether the problem has all vertices and limits of the search. Results of
-        other problems are not kept.
+        """Return a partitioner's result for the first seed; keep the results of other seeds in `ready`.
+
+        `plain`: whether the problem has all vertices and limits of the search. Results of other
+        problems are not kept.
         """
         objective = getattr(problem, "objective", "")
         keys = [(options.partitioner, options.preset, objective, each) for each in seeds]
@@ -435,9 +441,10 @@ class RowJob(RefiningJob):
         cuts: Cuts | None = CUTS,
         prices: tuple[float, ...] | None = None,
     ) -> Member:
-        """Run one V-cycle from one or two partitions, and add the result to the record. `cuts`:
-        presets of the minimum cuts on every level; None: no cuts. `prices`: price of overweight in
-        each sweep; None: the default prices.
+        """Run one V-cycle from one or two partitions, and add the result to the record.
+
+        `cuts`: presets of the minimum cuts on every level; None: no cuts. `prices`: price of
+        overweight in each sweep; None: the default prices.
         """
         begin, sweeps = wall_seconds(), self.sweeps(rng)
         anneal = partial(sweeps.anneal_and_cut, cuts=cuts) if cuts else sweeps.anneal

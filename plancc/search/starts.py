@@ -10,8 +10,8 @@ hubs   some vertices have many neighbours, as in collaboration and dense social 
 wide   as hubs, and nearly every row is on the boundary: sweeps decide the result, not the start
 even   no vertex has many neighbours, as in meshes
 dense  as even, and nearly every row is on the boundary, as in small matrices with long rows
-thin   as even, and few rows are on the boundary, as in roads: minimum cuts decide the result, and
-sweeps make the start worse =====
+thin   as even, and few rows are on the boundary, as in roads: minimum cuts decide the result,
+and sweeps make the start worse =====
 ===========================================================================================
 
 If vertices have several weights, a partitioner cuts longer boundaries than for one weight. If one
@@ -89,7 +89,7 @@ def kind_of(degree: npt.NDArray[np.int64], boundary: float | None = None) -> str
     Parameters:
         degree (int64[n]): Number of neighbours of every vertex in the undirected graph.
         boundary: Share of the rows on the boundary of a quick cut. None: unknown; the kind is
-        "hubs" or "even".
+            "hubs" or "even".
     """
     kind = "hubs" if has_hubs(degree) else "even"
     if boundary is not None and boundary > KINDS.wide:
@@ -99,6 +99,7 @@ def kind_of(degree: npt.NDArray[np.int64], boundary: float | None = None) -> str
 
 def tightest(degree: npt.NDArray[np.int64], limits: Limits) -> Limits | None:
     """Return limits with only the tightest constraint, if a start should balance only this one.
+
     None if there is only one constraint; if another constraint is as tight; if the graph has hubs,
     since its weights differ too much; or if the limit leaves room for fewer than
     `Starts.least_slack` average vertices.
@@ -128,10 +129,10 @@ def beginnings(
     Parameters:
         kind: A key of `KIND_NUMBERS`.
         effort: Name of the effort. Effort best also has the starts of the other efforts, except
-        starts for effort fast only. weights (int64[n] or int64[n, num_constraints]): Vertex
-        weights. num_nonzeros, num_parts: Sizes, which restrict some starts.
+            starts for effort fast only. weights (int64[n] or int64[n, num_constraints]): Vertex
+            weights. num_nonzeros, num_parts: Sizes, which restrict some starts.
         beside: Whether to yield starts that are worthwhile only in addition to other starts, for
-        few parts. mild: `is_mild` of the degrees.
+            few parts. mild: `is_mild` of the degrees.
     """
     ranked = by_rank_of_kind(WeightedGraph, "cut", lambda adapter: adapter.auto_rank)
     first = next((adapter for adapter in ranked if adapter.available()), None)
@@ -162,8 +163,10 @@ def beginnings(
 
 def highest(hypergraphs: bool, graphs: bool = True) -> list[Beginning]:
     """Return starts by every installed partitioner with its highest preset, the fastest first.
-    Parameters: hypergraphs, graphs: Whether partitioners may get hypergraphs, and graphs. A
-    partitioner that supports both gets hypergraphs.
+
+    Parameters:
+        hypergraphs, graphs: Whether partitioners may get hypergraphs, and graphs. A partitioner
+            that supports both gets hypergraphs.
     """
     found = []
     for adapter in PARTITIONERS.loaded().values():

@@ -45,7 +45,7 @@ class Prices(NamedTuple):
         row, message, nonzero, own_row: Load of a row, a message, a nonzero and an owned row.
         ceiling, pressure: Load above which a side has a cost, and the price of the excess.
         fees (float64[m], m at least 1): Fee of the first, second, ... row of a message; the last
-        fee applies to all further rows. Fees never rise from row to row. Messages and fees need
+            fee applies to all further rows. Fees never rise from row to row. Messages and fees need
             ``EdgeState.pair``.
     """
 
@@ -433,6 +433,7 @@ def _stuck(  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def sweep_owners(order: Any, pattern: Any, state: Any, prices: Any) -> int:
     """Change the owners of the vertices in `order` if this has a gain; return the number of moves.
+
     The nonzeros of the row (or of the column) in the old owner's part move too, to the new owner's
     part or to other parts, if all of these nonzeros can leave with a gain. Fees are ignored.
     """

@@ -1,4 +1,5 @@
 """Ejection chains: sequences of moves into full parts, where each full part ejects another vertex.
+
 If parts have little room, as with few rows per part, nearly every move that saves rows would go
 into a full part. A chain makes this move anyway. The part, now above its limit, ejects the vertex
 that costs the fewest rows, into a part with room or into the next full part (Glover, 1996,
@@ -46,7 +47,7 @@ def _options(v: int, limit: Any, nets: Any, state: Any, score: Any, seen: Any) -
     Returns:
         part, gain: Best part with room, and the rows saved; -1 if there is none.
         any_part, any_gain: Best part, with room or without, and the rows saved; -1 if there is
-        none. looked: Number of parts that were rated.
+            none. looked: Number of parts that were rated.
     """
     num, base = rate(v, nets, state, score, seen)
     here = state.owner[v]
@@ -73,9 +74,11 @@ def eject(
     Parameters:
         order (int64[m]): Vertices from which chains start; only these vertices move.
         limit (float64[num_parts, num_constraints]): Limits; all parts must be within their limits
-        before the call. depth: Largest number of moves of a chain. tries: Largest number of
-        vertices of a full part that are tried. most: No further chain begins after this number of
-        gains was computed. chain (Chains): The vertices of `order` in every part; updated.
+            before the call.
+        depth: Largest number of moves of a chain.
+        tries: Largest number of vertices of a full part that are tried. most: No further chain
+            begins after this number of gains was computed. chain (Chains): The vertices of `order`
+            in every part; updated.
 
     Returns:
         saved, work: Rows saved, and pairs of vertex and part whose gain was computed.

@@ -40,8 +40,8 @@ class Rules(NamedTuple):
     Attributes:
         limit (float64[num_parts, num_constraints]): Largest weights of the parts.
         unit (float64[num_parts, num_constraints]): Overload per unit of weight above the limit.
-        share: Smallest share of a part's overload that an exchange must remove. tries: Largest
-            number of parts with room that are tried for every exchange.
+        share: Smallest share of a part's overload that an exchange must remove.
+        tries: Largest number of parts with room that are tried for every exchange.
     """
 
     limit: Any
@@ -231,10 +231,11 @@ def exchange(
     Parameters:
         over (int64[k]): Parts above their limits.
         roomy (int64[num_constraints + 1, num_parts]): For every constraint, all parts, sorted by
-        descending room. The last line is sorted by the smallest room of a part over all
-        constraints. num_roomy (int64[num_constraints]): Number of parts with room, by constraint.
+            descending room. The last line is sorted by the smallest room of a part over all
+            constraints. num_roomy (int64[num_constraints]): Number of parts with room, by
+            constraint.
         chain (Chains): The vertices that may move, in every part. rules (Rules): Rules of
-        exchanges. rng (numpy.random.Generator): Random numbers.
+            exchanges. rng (numpy.random.Generator): Random numbers.
 
     Returns:
         Number of exchanges.

@@ -44,7 +44,7 @@ class CutNetwork(NamedTuple):
 
     Attributes:
         vertex (int32[v]): For every vertex of the network, its number in the whole hypergraph; -1
-        for terminals. part (int8[v]): Present part of every vertex, 0 or 1.
+            for terminals. part (int8[v]): Present part of every vertex, 0 or 1.
         depth (int32[v]): Number of nets on the path from the boundary, at least 1.
         weight (int64[v, num_constraints]): Weights of the vertices.
         net_ptr, pins, cost (int64[m + 1], int32[num_pins], int64[m]): The nets. Nets with both
@@ -71,10 +71,11 @@ class Region(NamedTuple):
 
     Attributes:
         room (float64[2, num_constraints]): Largest weight, in each part, of the vertices that may
-        move. max_degree: Largest sum, in each part, of the numbers of nets of vertices that may
-            move. max_pins: Nets with more pins are left out; the cut then ignores these nets.
-            max_work: Largest number of nodes that a search for a cut may visit, divided by the
-            number of nodes of the network.
+            move.
+        max_degree: Largest sum, in each part, of the numbers of nets of vertices that may move.
+        max_pins: Nets with more pins are left out; the cut then ignores these nets.
+        max_work: Largest number of nodes that a search for a cut may visit, divided by the number
+            of nodes of the network.
     """
 
     room: Any
@@ -89,7 +90,7 @@ def cut_nets_of_pairs(partner: Any, max_spread: int, state: Any) -> Any:
 
     Parameters:
         partner (int64[num_parts]): For every part, the other part of its pair; the part itself if
-        it is in no pair. max_spread: Nets that touch more parts are left out.
+            it is in no pair. max_spread: Nets that touch more parts are left out.
 
     Returns:
         ptr, nets: The pair with the smaller part q has the nets ``nets[ptr[q]:ptr[q + 1]]``.
@@ -331,7 +332,7 @@ class CutFlow(NamedTuple):
 
     Attributes:
         sent (int64[2, num_pins]): Flow from every pin into its net, and flow from the net to the
-        pin. through (int64[m]): Flow through a net.
+            pin. through (int64[m]): Flow through a net.
         reached (bool[2, v + 2 m]): Whether a side reaches a node.
         fixed (bool[2, v]): Whether a vertex belongs permanently to a side.
         order (int32[2, v]): The vertices that a side reaches, in order of the search.
@@ -486,9 +487,9 @@ def _push(side: int, length: int, amount: int, net: Any, flow: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def _block(side: int, source: int, net: Any, flow: Any) -> Any:
-    """Augment the flow along paths on which every step raises the level by 1, until none is left
-    (Dinic). Returns the added flow. This is one long function, since most of the time is spent
-    here.
+    """Augment the flow along paths on which every step raises the level by 1, until none is left (Dinic).
+
+    Returns the added flow. This is one long function, since most of the time is spent here.
     """
     v, m = len(net.vertex), len(net.cost)
     near_flow, far_flow, through = flow.sent[side], flow.sent[1 - side], flow.through
@@ -662,8 +663,9 @@ def _hash(x: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _piercing(side: int, costly: bool, most: Any, net: Any, flow: Any) -> int:
-    """Return the vertex that a side takes in next; -1 if there is none. `costly`: whether the
-    vertex may be one that the other side reaches, so that the flow must grow.
+    """Return the vertex that a side takes in next; -1 if there is none.
+
+    `costly`: whether the vertex may be one that the other side reaches, so that the flow must grow.
     """
     number, reached, behind = flow.number[side], flow.reached[side], flow.behind[side]
     # Round 1: vertices next to the cut. Round 2, if there are none: all other vertices.
@@ -818,8 +820,9 @@ def split_pair(
     nets: Any,
     state: Any,
 ) -> Any:
-    """Return the vertices that the parts of a pair should exchange, int32[k], and the work. The
-    list is empty if no vertex of the network has moved since the pair was last solved.
+    """Return the vertices that the parts of a pair should exchange, int32[k], and the work.
+
+    The list is empty if no vertex of the network has moved since the pair was last solved.
     """
     net, now = network_of(pair, cut_nets, region, place, nets, state)
     moved_at, since = history

@@ -24,8 +24,9 @@ OFFSET = 1 << 29
 
 @njit(cache=True, nogil=True)
 def _best_move(v: int, limit: Any, scale: Any, nets: Any, state: Any, score: Any, seen: Any) -> Any:
-    """Return the best part for a move of v, and the rows saved; -1 if no part has room. Among
-    equally good parts, the lightest is returned. No move takes the last weight out of a part.
+    """Return the best part for a move of v, and the rows saved; -1 if no part has room.
+
+    Among equally good parts, the lightest is returned. No move takes the last weight out of a part.
     """
     num, base = rate(v, nets, state, score, seen)
     here, alone = state.owner[v], must_stay(v, nets, state)
@@ -55,12 +56,12 @@ class Search(NamedTuple):
     """The progress of local searches from the vertices of an order, and scratch.
 
     Attributes:
-        done (bool[num_vertices]): Whether each vertex was moved. met (int64[num_vertices]): Number
-        of the move after which each vertex was last rated. moved, came_from (int32[num_vertices]):
-        Moves of the present search: the vertices, and the
+        done (bool[num_vertices]): Whether each vertex was moved.
+        met (int64[num_vertices]): Number of the move after which each vertex was last rated. moved,
+            came_from (int32[num_vertices]): Moves of the present search: the vertices, and the
             parts that the vertices left.
         number (int64[6]): Counts. `USED`: vertices of the order from which searches have started.
-        `TRIED`: all moves, including undone moves. For the present search, `KEYS`: keys in its
+            `TRIED`: all moves, including undone moves. For the present search, `KEYS`: keys in its
             heap; `LENGTH`: moves; `BEST_LENGTH`: moves up to its best moment; `TOTAL`: rows saved.
             rows (int64[2]): Rows saved by all finished searches, and by the present search up to
             its best moment.
@@ -141,7 +142,7 @@ def local_search(
             the same `order` and `search` continues, so the result does not depend on this number.
         most: A search ends after this many moves, including undone moves.
         limit (float64[num_parts, num_constraints]): No move may raise a part's weight above this
-        number. scale (float64[num_parts]): See `plancc.models.limits.Bounds`.
+            number. scale (float64[num_parts]): See `plancc.models.limits.Bounds`.
         search (Search): Progress; updated.
 
     Returns:

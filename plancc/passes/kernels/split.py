@@ -34,7 +34,7 @@ class Cut(NamedTuple):
         right_ptr, right_edges (int64[num_right + 1], int64[num_edges]): Edges of right vertex y are
             ``right_edges[right_ptr[y]:right_ptr[y + 1]]``.
         left_parts, right_parts (int32[num_left, 2], int32[num_right, 2]): For every vertex, the
-        part of the row and the part of the column, which are equal for all its edges.
+            part of the row and the part of the column, which are equal for all its edges.
     """
 
     at: Any
@@ -118,10 +118,11 @@ def cut_of(indptr: Any, indices: Any, owner: Any, num_parts: int) -> Any:
 
 
 def cover(cut: Cut) -> Any:
-    """Find the vertices that are in every minimum vertex cover, and the remaining choices. After
-    Koenig, and Dulmage and Mendelsohn. Take any maximum matching, and alternating paths that start
-    at unmatched vertices. Every minimum cover has the right vertices that paths from the left side
-    reach, and the left vertices that paths from the right side reach. All other vertices are
+    """Find the vertices that are in every minimum vertex cover, and the remaining choices.
+
+    After Koenig, and Dulmage and Mendelsohn. Take any maximum matching, and alternating paths that
+    start at unmatched vertices. Every minimum cover has the right vertices that paths from the left
+    side reach, and the left vertices that paths from the right side reach. All other vertices are
     matched, and form connected components. For each component, a minimum cover has either all left
     vertices or all right vertices.
 
@@ -186,6 +187,7 @@ def _reached(ptr: Any, ends: Any, starts: Any, mate: Any) -> Any:
 @njit(cache=True, nogil=True)
 def complete(cut, left, right, component, mate, own, scale):  # type: ignore[no-untyped-def]
     """Choose a side for every component, to balance the parts; updates `left` and `right`.
+
     Components choose in descending order of size. Each chooses the part with fewer nonzeros so far.
     Then all components choose once more.
 

@@ -31,9 +31,9 @@ class PairTraffic(NamedTuple):
     Attributes:
         sent, received (int64[num_parts]): Rows that a part sends, and receives.
         messages_sent, messages_received (int64[num_parts]): Messages that a part sends, and
-        receives; 0 unless `pair` is kept. pair (int32[steps, num_parts, num_parts], or int32[steps,
-        0, 0] if messages do not matter):
-            Rows from one part to another in every step; row partitions have one step.
+            receives; 0 unless `pair` is kept. pair (int32[steps, num_parts, num_parts], or
+            int32[steps, 0, 0] if messages do not matter): Rows from one part to another in every
+            step; row partitions have one step.
     """
 
     sent: Any
@@ -48,8 +48,9 @@ class Tariff(NamedTuple):
 
     Attributes:
         row, message: Cost of one row, and of one message, at either end.
-        ceiling, pressure: See the module's formula. fees (float64[m], m at least 1): Fee of the
-            first, second, ... row of a message; the last fee applies to all further rows.
+        ceiling, pressure: See the module's formula.
+        fees (float64[m], m at least 1): Fee of the first, second, ... row of a message; the last
+            fee applies to all further rows.
     """
 
     row: float
