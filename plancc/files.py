@@ -368,8 +368,10 @@ def atomic_write(
 @contextlib.contextmanager
 def _temporary(shown: str, target: str, is_folder: bool) -> Iterator[str]:
     """Yield a new name beside `target`; the ``with`` block makes, fills and renames this file or
-    folder. If the block raises an exception, the file or folder of this name is removed. Errors of
-    the disk or of permissions become an OutputError that names `shown`.
+    folder.
+
+    If the block raises an exception, the file or folder of this name is removed. Errors of the disk
+    or of permissions become an OutputError that names `shown`.
     """
     remove_leftovers(target, is_folder=is_folder)
     temporary = temporary_name(target, is_folder)

@@ -58,8 +58,10 @@ def compile(
             number of ranks. Parts are then blocks of rows: one for every process row in every
             layer, or one for every group. Options of the search apply to the model that assigns
             rows to blocks.
-        command: Text for the provenance. observer: Function of the name of each stage that returns
-            a context manager around it. report: Function of a `plancc.search.Trial`, called after
+        command: Text for the provenance.
+        observer: Function of the name of each stage that returns
+            a context manager around it.
+        report: Function of a `plancc.search.Trial`, called after
             every step of the search. **options **model_options: The fields of the model's class
             (`Model.option_fields`), such as ``part`` for model file.
 

@@ -1,6 +1,7 @@
-"""Make strings from outside safe for display. Strings from files, options and other libraries may
-have any length, and may hold control characters. Every error and every warning passes `message`;
-text that is printed passes `printable`.
+"""Make strings from outside safe for display.
+
+Strings from files, options and other libraries may have any length, and may hold control
+characters. Every error and every warning passes `message`; text that is printed passes `printable`.
 """
 
 from __future__ import annotations

@@ -137,7 +137,8 @@ def compile_folder(
         folder: The graph: compressed rows in ``.npy`` files (`plancc.graph.csr`), which all ranks
             read. Ranks may have different paths; all other parameters are the same on all ranks.
         output: Path of the plan file. Ranks that cannot reach this file on rank 0 send their parts
-            to rank 0. model: A model with the class attribute `on_ranks`.
+            to rank 0.
+        model: A model with the class attribute `on_ranks`.
         num_parts: Number of parts, at least one for every rank.
         command: String for the provenance. **options
         **model_options: Options of `plancc.compile` or `plancc.graph.formats.ReadOptions`; all
@@ -344,8 +345,10 @@ def _check_memory(
 
 
 def _same_source(ranks: Ranks, folder: str) -> str:
-    """Return the hash of the graph's bytes; InputError if the ranks' files differ. Collective. If
-    several ranks of one computer have the same files, only the first of these ranks reads them.
+    """Return the hash of the graph's bytes; InputError if the ranks' files differ.
+
+    Collective. If several ranks of one computer have the same files, only the first of these ranks
+    reads them.
     """
     with ranks.agreement():
         with input_errors(folder):

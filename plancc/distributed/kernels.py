@@ -39,7 +39,8 @@ def wanted_labels(
         links: Links of this rank's vertices.
         weight, load (int64[n, c]): Weights of all vertices, and loads of all labels.
         heaviest (int64[c]): Largest allowed load of a label.
-        label (int32[n]): Label of every vertex. score (int64[n]): Scratch memory; all 0 before and
+        label (int32[n]): Label of every vertex.
+        score (int64[n]): Scratch memory; all 0 before and
             after the call.
 
     Returns:
@@ -89,7 +90,8 @@ def parts_of_nets(
         net_ptr, pins (int64[m + 1], int32): Offsets and pins of the nets.
         owner (int32[n]): Part of every vertex.
     Returns:
-        ptr (int64[m + 1]): Offsets of the nets' entries. entry (uint16 or uint32[entries]): Twice
+        ptr (int64[m + 1]): Offsets of the nets' entries.
+        entry (uint16 or uint32[entries]): Twice
             the part, plus 1 if the net has one pin in it. Entries of a net ascend if the net has
             pins in all parts.
     """
@@ -183,7 +185,8 @@ def wanted_parts(
 
     Parameters:
         rows (int64[k]): Rows of this rank; row r is vertex `base` + r.
-        indptr, indices: CSR pattern of this rank's rows. place (int32[n]): Place of every net in
+        indptr, indices: CSR pattern of this rank's rows.
+        place (int32[n]): Place of every net in
             `ptr`.
         ptr, entry: Parts of the nets of these rows; see `parts_of_nets`.
         owner: int32[n].

@@ -27,8 +27,9 @@ from plancc.plan.values import LINKS, Exchanges, Header
 
 
 def lower_share(ranks: Ranks, share: Share, owner: Int32Array, header: Header) -> Plan:
-    """Return this rank's consecutive parts as a plan. Collective. Peers in messages are numbers of
-    parts in the whole plan.
+    """Return this rank's consecutive parts as a plan.
+
+    Collective. Peers in messages are numbers of parts in the whole plan.
 
     Parameters:
         ranks: The ranks; at most as many as parts.
@@ -107,7 +108,8 @@ def _own_rows(
 
     Returns:
         row_ptr (int64[n + 1]): Offsets of the entries of these rows, from 0; other rows are
-            undefined or empty. column: int32[nonzeros]
+            undefined or empty.
+        column: int32[nonzeros]
         value: float32 or float64[nonzeros] The columns of the share.
     """
     own = position[share.first : share.last]

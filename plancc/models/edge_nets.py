@@ -11,8 +11,9 @@ from plancc.kernel import njit
 
 @njit(cache=True, nogil=True)
 def lighter_side(indptr: Any, indices: Any, in_row: Any, in_column: Any) -> Any:
-    """For every nonzero, whether its column has fewer nonzeros than its row: bool[num_nonzeros]. If
-    both have the same number, the lower index counts as lighter, so that a symmetric pattern is
+    """For every nonzero, whether its column has fewer nonzeros than its row: bool[num_nonzeros].
+
+    If both have the same number, the lower index counts as lighter, so that a symmetric pattern is
     split symmetrically. A nonzero on the diagonal goes with its row.
 
     Parameters:

@@ -1,7 +1,8 @@
 """Write hypergraphs as hMETIS ``.hgr`` files, for partitioners that plancc does not run.
 
-NETS VERTICES FMT           FMT: 10 if only vertices have weights, 11 if nets have costs too [cost] pin
-pin ...          one line per net, 1-based weight                      one line per vertex
+NETS VERTICES FMT           FMT: 10 if only vertices have weights, 11 if nets have costs too
+[cost] pin pin ...          one line per net, 1-based
+weight                      one line per vertex
 """
 
 from __future__ import annotations

@@ -50,9 +50,10 @@ class LibraModel(EdgeModel):
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
     ) -> Assignment:
-        """Assign all nonzeros and rows; `seed` orders vertices with equal numbers of nonzeros. One
-        bit per part and vertex, whether the part holds the vertex, takes ``num_parts / 8`` bytes
-        per vertex.
+        """Assign all nonzeros and rows; `seed` orders vertices with equal numbers of nonzeros.
+
+        One bit per part and vertex, whether the part holds the vertex, takes ``num_parts / 8``
+        bytes per vertex.
 
         Returns:
             Owners, with notes as in table 4 of Md et al. 2021: ``replication_factor``, the mean

@@ -39,15 +39,16 @@ class Bounds(NamedTuple):
 class Limits:
     """The weights that parts should share evenly, and the largest weight of every part.
 
-    If there are c constraints, figures of single parts are [num_parts, c], figures of all parts together are
-    [c].
+    If there are c constraints, figures of single parts are [num_parts, c], figures of all parts
+    together are [c].
 
     Attributes:
         weights (int64[n, c]): Weights of the vertices (or nonzeros), not negative. int64[n] becomes
             one column.
         num_parts: Number of parts.
         epsilon (float64[c]): Allowed imbalance, max / mean - 1. A single number applies to all
-            constraints. capacities: Relative sizes of the parts; None: all equal.
+            constraints.
+        capacities: Relative sizes of the parts; None: all equal.
         names: Names of the constraints.
         relative (float64[num_parts]): Capacities divided by their mean; 1 if all parts are alike.
 
@@ -129,9 +130,9 @@ class Limits:
     def least(self) -> npt.NDArray[np.int64]:
         """Smallest useful limits of the parts, int64[num_parts, c].
 
-        In every partition, some part is at least as heavy as its value here. If all parts have equal
-        shares, this is `least_maximum`. Otherwise it is the even share times `least_factor`, but at
-        least the weight of the lightest vertex, since no part is empty.
+        In every partition, some part is at least as heavy as its value here. If all parts have
+        equal shares, this is `least_maximum`. Otherwise it is the even share times `least_factor`,
+        but at least the weight of the lightest vertex, since no part is empty.
         """
         columns = self.weights.T
         if not self.unequal:

@@ -155,8 +155,9 @@ MAX_WAITING = 1024
 
 
 class NetUnion:
-    """Column nets of many blocks. Equal nets are merged to one; its cost is the number of merged
-    nets.
+    """Column nets of many blocks.
+
+    Equal nets are merged to one; its cost is the number of merged nets.
 
     Parameters:
         indptr, indices (int64[n + 1], int32[num_nonzeros]): Pattern of the whole matrix. It is used

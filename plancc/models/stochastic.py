@@ -71,7 +71,8 @@ class StochasticModel(Model):
         theta, delta: The error allowed for the expected connectivity, and the probability of a
             larger error (equation 12).
         batches ("auto" or int): Number of batches. "auto": exact probabilities if the sampler knows
-            them, else the number from equation 14. sampler_options: Options of the sampler; missing
+            them, else the number from equation 14.
+        sampler_options: Options of the sampler; missing
             options keep their defaults.
         vertex_data: Training mask and clusters, for samplers that need them.
     """
@@ -256,7 +257,8 @@ class BatchSource:
         return sum(len(np.unique(batch.block(k).columns)) for k in range(batch.num_blocks))
 
     def exact(self, weights: npt.NDArray[np.int64]) -> tuple[Hypergraph, Inclusion] | None:
-        """Return column nets of the vertices that batches can have, and the probabilities of the nets.
+        """Return column nets of the vertices that batches can have, and the probabilities of the
+        nets.
 
         None if the sampler's probabilities are not known.
         """

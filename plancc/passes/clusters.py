@@ -82,7 +82,8 @@ def find_clusters(
         weight (int64[n, num_constraints]): Weights of the vertices.
         limits: Limits of the parts.
         rng: Random numbers that shuffle the vertices.
-        stopped: Function that is called between rounds; if it returns True, no round follows. how:
+        stopped: Function that is called between rounds; if it returns True, no round follows.
+        how:
             Tuned numbers.
 
     Returns:

@@ -24,7 +24,8 @@ class Context:
         deadline: No sweep starts after the deadline, except sweeps that restore the balance.
         time: Computes the time of an epoch, for the objective "time"; None for other objectives.
         movable (bool[nnz], optional): Whether each nonzero may be in another part than its row.
-            None: all nonzeros may. held (bool[n], optional): Whether each row of an edge partition
+            None: all nonzeros may.
+        held (bool[n], optional): Whether each row of an edge partition
             must keep its owner. None: no row must.
     """
 

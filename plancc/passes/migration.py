@@ -21,7 +21,8 @@ def place_all(owner: Owner, nets: Nets, context: Context) -> Owner:
 
     Parameters:
         owner (int32[num_vertices]): Part of every vertex, -1 for a vertex without a part; not
-            changed. nets, context: The problem.
+            changed.
+        nets, context: The problem.
 
     Returns:
         int32[num_vertices]: The new owners; `owner` itself if every vertex has a part.

@@ -233,7 +233,8 @@ class Sweeps:
         cuts: tuple[Cuts, ...] = (CUTS, WIDE_CUTS),
         most: int | None = None,
     ) -> int:
-        """Apply minimum cuts between neighbouring parts, if parts have few neighbours; return the work.
+        """Apply minimum cuts between neighbouring parts, if parts have few neighbours; return the
+        work.
 
         Neither volume nor overload rises. If the goal is not the volume, nothing is done. Each of
         `cuts` moves at most `most` vertices; None: any number.
@@ -261,7 +262,8 @@ class Sweeps:
         return work
 
     def search(self, nets: Nets, state: State) -> int:
-        """Run local searches from the whole boundary, within the limit; return the number of rows saved.
+        """Run local searches from the whole boundary, within the limit; return the number of rows
+        saved.
 
         See `plancc.passes.kernels.local_search`. The goal must be the volume.
         """
@@ -383,8 +385,8 @@ class Sweeps:
             nets: The hypergraph.
             owner (int32[num_vertices]): The partition; not changed.
             refine: Function ``refine(nets, state)`` that changes the state. It is called on every
-                level, from the coarsest to the finest. None: `anneal`, then `cut`. other
-                (int32[num_vertices], optional): A second partition. If given, only vertices that
+                level, from the coarsest to the finest. None: `anneal`, then `cut`.
+            other (int32[num_vertices], optional): A second partition. If given, only vertices that
                 share a part in both partitions are clustered. So the cut of either partition can be
                 kept (the combine operator of evolutionary partitioners).
 

@@ -136,8 +136,8 @@ class LocalSearch:
 class Ejection:
     """Tuned numbers of ejection chains, which move vertices into full parts.
 
-    Loss without chains: 1.013 of the volume with 64 parts, and 1.042 with 512 parts. With 512 parts,
-    the search without chains takes a fifth of the CPU time.
+    Loss without chains: 1.013 of the volume with 64 parts, and 1.042 with 512 parts. With 512
+    parts, the search without chains takes a fifth of the CPU time.
     """
 
     chain: int = 8  # most moves of a chain

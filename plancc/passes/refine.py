@@ -235,8 +235,8 @@ class _RefineTraffic(RefineVolume, ABC):
     """Base class of passes that run rounds of V-cycles with prices on traffic.
 
     If a round lowers the objective, but its volume is too high, the next round starts from the
-    round's result, at lower prices. So messages that the round has removed stay removed. Otherwise the next round
-    starts from the best owners so far.
+    round's result, at lower prices. So messages that the round has removed stay removed. Otherwise
+    the next round starts from the best owners so far.
 
     Attributes:
         max_extra_volume: Relative amount by which the volume may exceed the volume of the given
@@ -257,7 +257,8 @@ class _RefineTraffic(RefineVolume, ABC):
         """Return prices of traffic in proportion to `strength`."""
 
     def _held(self, value: float) -> Tariff | None:
-        """Return prices at which sweeps lower the volume and keep the objective at `value` or below.
+        """Return prices at which sweeps lower the volume and keep the objective at `value` or
+        below.
 
         None if the pass does not hold its objective.
         """

@@ -135,8 +135,8 @@ def _swap(weight, start, kind, nodes, sweeps):  # type: ignore[no-untyped-def]
 
     Consider a swap of part i on node a and part j on node b. Its gain is the number of rows that
     each part exchanges with the other part's node, minus the rows that each exchanges with its own
-    node, minus twice the rows between i and j (these stay between nodes). Returns the node of every part,
-    int32[p].
+    node, minus twice the rows between i and j (these stay between nodes). Returns the node of every
+    part, int32[p].
     """
     num_parts = len(weight)
     node = start.copy()

@@ -1,5 +1,7 @@
-"""BLAKE3 digests of bytes. The library blake3 is imported at the first digest.
-So a process that never reads or writes a plan file runs without the library.
+"""BLAKE3 digests of bytes.
+
+The library blake3 is imported at the first digest. So a process that never reads or writes a plan
+file runs without the library.
 """
 
 from __future__ import annotations

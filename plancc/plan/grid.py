@@ -177,6 +177,7 @@ class Grid:
 
     def chunk(self, part: int) -> int:
         """The process column of "1.5d" that multiplies with the part's rows of H (Equation 3).
+
         Every column has floor(rows / columns) parts or one more. Tripathy et al. 2020 give all
         left-over parts to the last column instead, and the other columns wait for it.
         """
@@ -220,6 +221,7 @@ class Grid:
 
     def pieces(self, part_ptr: Int64Array, layer: int = 0) -> list[Piece]:
         """The pieces that the ranks of a layer broadcast one after another (Algorithms 1 and 3).
+
         Square grids have a piece per process row. Other grids have lcm(rows, columns) pieces. So
         one process column holds all columns of A of a piece, and one process row holds all its rows
         of H. In "1.5d" every part is a piece, and `Piece.column` is the part's chunk.

@@ -1,7 +1,8 @@
-"""Links of a plan: pairs (source, target) of vertices for link prediction. The owner of a link's
-source holds the link. Targets are numbered like columns of the matrix: own rows first, then the
-rows received in the exchange ``links``, in arrival order. So the links are a second sparse matrix
-with the same owners.
+"""Links of a plan: pairs (source, target) of vertices for link prediction.
+
+The owner of a link's source holds the link. Targets are numbered like columns of the matrix: own
+rows first, then the rows received in the exchange ``links``, in arrival order. So the links are a
+second sparse matrix with the same owners.
 """
 
 from __future__ import annotations
@@ -102,7 +103,8 @@ def exchange_of_rows(
 
     Parameters:
         receiver, owner, row (int64[volume]): The receiving part, the owner, and the owner's number
-            of every row; sorted by receiver, then owner, then row. parts: Number of parts.
+            of every row; sorted by receiver, then owner, then row.
+        parts: Number of parts.
     """
     keys, row_ptr = runs(receiver * parts + owner)
     to, start = (each.astype(np.int32) for each in np.divmod(keys, parts))
@@ -209,7 +211,8 @@ def numbers_problem(links: PartLinks, per_link: int) -> str:
 def sources_problem(links: PartLinks, per_link: int) -> tuple[str, str]:
     """Check, on some parts, that the negatives of every link have the same source as the link.
 
-    Returns: (invariant, what breaks it or "").
+    Returns:
+        (invariant, what breaks it or "").
     """
     wrong = np.zeros(len(links.kind), np.bool_)
     ends = np.stack([links.part(), links.source])

@@ -62,7 +62,8 @@ def lower(
         matrix: The normalised matrix, with values.
         owners: Owning parts, ``0..num_parts-1``, of rows and perhaps of nonzeros. Parallel
             relations between the same two vertices have one owner: nonzeros are counted as in
-            `plancc.graph.union.without_relations`. normalization, self_loops: The options that made
+            `plancc.graph.union.without_relations`.
+        normalization, self_loops: The options that made
             `matrix`, for the header.
 
     Returns:
@@ -216,6 +217,7 @@ def _permute(indptr, indices, values, position, row_ptr, first, last, column, va
 @njit(cache=True, nogil=True)
 def _lower_parts_of_rows(part_ptr, row_ptr, first, last, local, halo_row, column, value):  # type: ignore[no-untyped-def]
     """Number the columns of parts first..last-1 locally, and list the messages to these parts.
+
     `local` (int32[n]) is scratch memory. Fills `halo_row` with all received rows, numbered by their
     sender. Returns the length, receiver and sender of every message.
     """

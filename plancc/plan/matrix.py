@@ -47,8 +47,9 @@ def typed_graph_of(plan: Plan) -> Graph:
 
 
 def source_graph_of(plan: Plan) -> Graph:
-    """Recover the graph before normalisation, with the source's ids. Edge features are left out,
-    and so are loops that do not change the matrix.
+    """Recover the graph before normalisation, with the source's ids.
+
+    Edge features are left out, and so are loops that do not change the matrix.
 
     Raises:
         InputError: If the matrix does not determine the graph, because edges have weights, or

@@ -112,8 +112,10 @@ def _renumbered(
     row0: int,
     others: Int64Array,
 ) -> Int64Array:
-    """Turn places in plan order into local numbers, int64[places]. Own places get the numbers in
-    `local`. The numbers of foreign places follow, in the order of `others`.
+    """Turn places in plan order into local numbers, int64[places].
+
+    Own places get the numbers in `local`. The numbers of foreign places follow, in the order of
+    `others`.
     """
     found = np.empty(len(place), dtype=np.int64)
     found[~foreign] = local[place[~foreign] - row0]

@@ -46,8 +46,9 @@ class StepTraffic(NamedTuple):
         return StepTraffic(self.received, self.sent, self.messages_received, self.messages_sent)
 
     def times(self, width: int | Int64Array) -> StepTraffic:
-        """Words and messages if rows have `width` columns: one number, or one number per part. A
-        part with width 0 sends no message.
+        """Words and messages if rows have `width` columns: one number, or one number per part.
+
+        A part with width 0 sends no message.
         """
         full = np.asarray(width) > 0
         sent, received, *messages = self

@@ -91,7 +91,8 @@ class Plan(WithColumns):
         column (int32[num_nonzeros]): Local column number, in the part that holds the nonzero. In a
             row, own columns come first, and columns are distinct except for parallel relations.
         value (float32 or float64[num_nonzeros]): Values of the matrix.
-        columns: Further arrays with an entry for every nonzero. exchanges: The messages of every
+        columns: Further arrays with an entry for every nonzero.
+        exchanges: The messages of every
             step, and of its hops if the header has a route.
         vertex_data: Data of all rows, in plan order.
         original_id (int64 or bytes[num_vertices], or None): The source's ids of the vertices

@@ -44,7 +44,8 @@ def read_population(
             Otherwise the population also has the plan's training mask, since some samplers prefer
             training vertices without needing them.
         with_pattern: Whether to read the pattern if the sampler needs it; reading calls compiled
-            functions. target: In a plan with types, the type whose vertices are trained on. Without
+            functions.
+        target: In a plan with types, the type whose vertices are trained on. Without
             a training mask, all vertices of the type are training vertices.
 
     Returns:

@@ -75,8 +75,10 @@ def parts_of_rank(path: str, header: Header, rank: int, num_ranks: int) -> RankP
 
 
 def check_num_ranks(path: str, header: Header, num_ranks: int) -> None:
-    """Raise InputError if a plan cannot run on this many ranks. A plan runs on at most as many
-    ranks as it has parts. A grid plan runs on exactly the ranks of its grid.
+    """Raise InputError if a plan cannot run on this many ranks.
+
+    A plan runs on at most as many ranks as it has parts. A grid plan runs on exactly the ranks of
+    its grid.
     """
     grid, num_parts = header.grid, header.num_parts
     if grid is not None and num_ranks != grid.num_ranks:

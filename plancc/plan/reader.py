@@ -422,8 +422,9 @@ class PlanFile:
                 raise self._error(f"/metrics says {name} = {said}, the tables say {value}")
 
     def check_content(self) -> None:
-        """Compare all datasets and attributes that this version knows with their digests. This
-        takes about 0.3 s per gigabyte.
+        """Compare all datasets and attributes that this version knows with their digests.
+
+        This takes about 0.3 s per gigabyte.
 
         Raises:
             PlanError: If a dataset or attribute does not match its digest.

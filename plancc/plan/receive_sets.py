@@ -1,7 +1,8 @@
-"""Kernels that find, from a matrix and its owners, which rows every part receives and folds. They
-need no plan: lowering uses them, and so does the count of the traffic. A set of rows is a bitmap
-over an order of all rows in which the rows of a part are together. Marking a nonzero's column sets
-a bit. Reading the bits in order lists the set, sorted and cut into messages.
+"""Kernels that find, from a matrix and its owners, which rows every part receives and folds.
+
+They need no plan: lowering uses them, and so does the count of the traffic. A set of rows is a
+bitmap over an order of all rows in which the rows of a part are together. Marking a nonzero's
+column sets a bit. Reading the bits in order lists the set, sorted and cut into messages.
 """
 
 from __future__ import annotations
@@ -96,8 +97,9 @@ def _group_by_part(indptr, indices, nonzero_owner, num_parts, rows, position):  
 def exchange_of_messages(
     receiver: Int32Array, sender: Int32Array, row_ptr: Int64Array, row: Int32Array, num_parts: int
 ) -> Exchange:
-    """Return the exchange with these messages. The given messages are sorted by receiver, then
-    sender.
+    """Return the exchange with these messages.
+
+    The given messages are sorted by receiver, then sender.
 
     Parameters:
         receiver, sender (int32[num_messages]): Parts at both ends of every message.

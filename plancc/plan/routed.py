@@ -89,15 +89,18 @@ class RankRows:
 def exchange_of_rank(
     step: str, exchange: Exchange, parts: Exchanges, needed: IntArray, rows: RankRows
 ) -> Exchange:
-    """Add a rank's share of the hops to the rank's exchange. `exchange` is returned unchanged if
-    the plan has no hops, or if some rank has parts of several nodes.
+    """Add a rank's share of the hops to the rank's exchange.
+
+    `exchange` is returned unchanged if the plan has no hops, or if some rank has parts of several
+    nodes.
 
     Parameters:
         step: "expand" or "fold".
         exchange: The rank's exchange without hops.
         parts: Messages of this rank's parts.
         needed (int[needed rows]): Places in plan order of the rows that the rank needs, sorted by
-            the rank's local numbers of these rows. rows: The rank's own rows.
+            the rank's local numbers of these rows.
+        rows: The rank's own rows.
     """
     held, header = rows.held, rows.held.header
     if header.route is None or not header.route.keeps_groups(held.ranks):

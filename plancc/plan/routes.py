@@ -277,9 +277,9 @@ def _choose_relays(sizes, node, needed, first, load):  # type: ignore[no-untyped
     """Choose, for every group of rows, the relay in the node that needs the rows: int32[groups].
 
     `needed` is (ptr, part, rows) by group: how many of the group's rows each part needs. `load` has
-    the rows that every part sends and receives before relaying; it is updated here. Groups choose in
-    descending order of size. The load of a part is the larger of its sent and received rows. Every
-    group chooses the part with the smallest load after the choice.
+    the rows that every part sends and receives before relaying; it is updated here. Groups choose
+    in descending order of size. The load of a part is the larger of its sent and received rows.
+    Every group chooses the part with the smallest load after the choice.
     """
     ptr, part, rows = needed
     sent, received = load

@@ -49,7 +49,8 @@ def read_rank_slice(path: str | PathLike[str], rank: int, num_ranks: int) -> tup
 
 
 def read_rows(file: PlanFile, rank: int, num_ranks: int, on_disk: bool = False) -> Part:
-    """Read the rows of rank `rank` in plan order, with vertex data, but without nonzeros and messages.
+    """Read the rows of rank `rank` in plan order, with vertex data, but without nonzeros and
+    messages.
 
     The links of the rank's parts are returned as they are in the file. No compiled function is
     called. All vertex data except features are checked. If `on_disk` is True, features stay in the

@@ -1,4 +1,5 @@
 """Volumes and messages of plans on fresh mini-batches, as plain values for inspect and compare.
+
 Whole plans are read, and every batch is drawn once for all plans.
 """
 
@@ -96,7 +97,8 @@ def batch_reports(
 
     Parameters:
         paths: Plan files. Batches are drawn from the first plan's population, using its training
-            mask and clusters. number: Number of batches, at least 1.
+            mask and clusters.
+        number: Number of batches, at least 1.
         num_ranks: Number of ranks to which the parts are merged first.
         sampler: Name of a sampler; by default the first sampler that a plan was compiled for, or
             "uniform".

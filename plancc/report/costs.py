@@ -136,7 +136,8 @@ def read_product(file: PlanFile) -> ProductTraffic | None:
 
 
 def grid_pass_costs(path: str, dims: Sequence[int]) -> list[PassCost]:
-    """Return costs of an epoch on a plan's grid: with no pass on, then with one pass more each time.
+    """Return costs of an epoch on a plan's grid: with no pass on, then with one pass more each
+    time.
 
     All-reduces are not counted as messages. They sum over the copies of "1.5d", and sum gradients.
 

@@ -1,5 +1,6 @@
-"""Words that are sent for one product A H on a process grid, by kind. A broadcast of m words among
-g ranks counts as g - 1 times m words, as in the runtime.
+"""Words that are sent for one product A H on a process grid, by kind.
+
+A broadcast of m words among g ranks counts as g - 1 times m words, as in the runtime.
 """
 
 from __future__ import annotations

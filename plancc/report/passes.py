@@ -1,4 +1,5 @@
 """Costs of a GCN's epoch: with no pass on, with passes that save words, with boundary sampling.
+
 Set-up, evaluations and all-reduces are not counted.
 """
 

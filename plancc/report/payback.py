@@ -25,7 +25,8 @@ class Spending:
     epoch: float | None
 
     def pays_over(self, other: Spending) -> Payoff:
-        """Return the number of epochs after which this plan's shorter epochs offset its longer search.
+        """Return the number of epochs after which this plan's shorter epochs offset its longer
+        search.
 
         The number is 0 if the search is not longer, and `NEVER` if the epochs are not shorter.
         """

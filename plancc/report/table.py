@@ -18,7 +18,8 @@ class Table:
         columns: Heads of the columns.
         title, caption: Title and caption, or ""; a caption may have several lines.
         left: Number of columns, from the left, that are aligned left; other columns are aligned
-            right. has_heads: Whether the heads are shown. If not, the first column is emphasised.
+            right.
+        has_heads: Whether the heads are shown. If not, the first column is emphasised.
         justify: "left", "right" or "center" for every column.
     """
 

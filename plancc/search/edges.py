@@ -2,10 +2,11 @@
 
 ========  ========================================================================================
 fast      find owners of rows, split the nonzeros, refine, and split again for the new owners; then
-move single nonzeros if the volume falls balanced  as fast, with more splits; single nonzeros may
-also move through overweight parts best      make a population from several starts, also by Mt-KaHyPar; combine its members on the
-fine-grain hypergraph until the budget ends ========
-========================================================================================
+          move single nonzeros if the volume falls
+balanced  as fast, with more splits; single nonzeros may also move through overweight parts
+best      make a population from several starts, also by Mt-KaHyPar; combine its members on the
+          fine-grain hypergraph until the budget ends
+========  ========================================================================================
 
 A *split* assigns every nonzero to its row or to its column. The hypergraph of a split has one
 vertex per row, so V-cycles are as fast as in a search for owners of rows. `resplit` finds the best

@@ -2,10 +2,11 @@
 
 ========  ========================================================================================
 fast      make a quick partition, chosen by the kind of graph; run one round of sweeps on the
-finest level balanced  make quick starts, chosen by the kind of graph; run V-cycles from each; combine the
-results; run minimum cuts best      evolve a diverse population from all partitioners: see
-`plancc.search.memetic` ========
-========================================================================================
+          finest level
+balanced  make quick starts, chosen by the kind of graph; run V-cycles from each; combine the
+          results; run minimum cuts
+best      evolve a diverse population from all partitioners: see `plancc.search.memetic`
+========  ========================================================================================
 
 Every effort first runs the steps of the lower efforts. So a higher effort is never worse by the
 objective. Every effort first minimises the volume, and then refines for another objective. For the
@@ -73,13 +74,16 @@ def search(
         num_parts: Number of parts.
         options: Options of the search. When the budget ends, no new step begins. Effort best uses
             the whole budget, for the volume and then for another objective. If there is no budget
-            and one thread, the same seed gives the same owners. model: The model, whose problem
+            and one thread, the same seed gives the same owners.
+        model: The model, whose problem
             partitioners get besides the graph. If the model does not start from the cut, the first
             start is a partition of this problem. None: `HypergraphModel`. The objective is exact
             with any model.
         limits: Limits of the parts. None: the nonzeros of a part's rows are limited, by the
-            options' epsilon. expectation: The expected volume of mini-batches, which replaces the
-            objective. report: Called with every `Trial` when it ends.
+            options' epsilon.
+        expectation: The expected volume of mini-batches, which replaces the
+            objective.
+        report: Called with every `Trial` when it ends.
 
     Raises:
         InputError: If a name is unknown, if a number is out of range, or if the fixed rows alone
@@ -239,7 +243,8 @@ def _start_from_cut(job: RowJob, expectation: Expectation) -> Owner | None:
 
 
 def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
-    """Return the members of effort balanced: the best one, then the members that it was combined from.
+    """Return the members of effort balanced: the best one, then the members that it was combined
+    from.
 
     `decide`: for an expected volume, whether to return only the member from `_start_from_cut` if
     this member is far better than the others.

@@ -66,7 +66,8 @@ class Expectation(Protocol):
         """Return the expected number of rows sent in a batch."""
 
     def grow(self, owner: Owner, num_parts: int, best: float) -> bool:
-        """Enlarge the sample in `problem` if `owner` does worse on fresh batches than on the sample.
+        """Enlarge the sample in `problem` if `owner` does worse on fresh batches than on the
+        sample.
 
         `owner` was found on `problem`. `best` is the value of the best owners so far, including the
         start of the refinement. Returns whether `problem` was enlarged.

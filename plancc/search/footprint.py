@@ -1,8 +1,8 @@
 """Estimate the memory that a search takes, in bytes, from the sizes of the graph.
 
 Each term adds up the arrays that a stage holds. The memory of libraries was measured. ``python -m
-benchmarks memory`` compares the estimates with real peaks, including child processes. The estimate of a stage includes
-arrays of earlier stages that are still in memory.
+benchmarks memory`` compares the estimates with real peaks, including child processes. The estimate
+of a stage includes arrays of earlier stages that are still in memory.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class Work:
     """Memory of a compilation.
 
     Attributes:
-        effort: Effort of the search; "" if there is no search. stages: Peak bytes of all processes
+        effort: Effort of the search; "" if there is no search.
+        stages: Peak bytes of all processes
             in every stage, including the interpreter.
     """
 

@@ -299,7 +299,8 @@ class RowJob(RefiningJob):
         limits: Limits | None = None,
         label: Owner | None = None,
     ) -> Owner | None:
-        """Run a partitioner, and add its owners to the record; None if it failed after another success.
+        """Run a partitioner, and add its owners to the record; None if it failed after another
+        success.
 
         The partitioner runs with one thread, so that the same seed gives the same owners. Instead,
         several starts run side by side.
@@ -307,10 +308,14 @@ class RowJob(RefiningJob):
         Parameters:
             problem: The problem to partition.
             adapter: The partitioner. None: the best installed partitioner; for `base`, the
-                partitioner of the first call. seeds: Seeds of the runs. The owners of the first
-                seed are returned; the other results are kept in `ready`. preset: Preset of the
-                partitioner; None: its default. share: Share of the remaining time for the
-                partitioner; None: only the budget limits its time. needed: Whether a failure causes
+                partitioner of the first call.
+            seeds: Seeds of the runs. The owners of the first
+                seed are returned; the other results are kept in `ready`.
+            preset: Preset of the
+                partitioner; None: its default.
+            share: Share of the remaining time for the
+                partitioner; None: only the budget limits its time.
+            needed: Whether a failure causes
                 a warning.
             limits: Limits of the problem's weights, if they are not the search's limits.
             label (int32[n], optional): For every vertex of the graph, its vertex in the problem;
@@ -361,7 +366,8 @@ class RowJob(RefiningJob):
         limits: Limits,
         plain: bool,
     ) -> PartitionResult:
-        """Return a partitioner's result for the first seed; keep the results of other seeds in `ready`.
+        """Return a partitioner's result for the first seed; keep the results of other seeds in
+        `ready`.
 
         `plain`: whether the problem has all vertices and limits of the search. Results of other
         problems are not kept.

@@ -10,9 +10,9 @@ hubs   some vertices have many neighbours, as in collaboration and dense social 
 wide   as hubs, and nearly every row is on the boundary: sweeps decide the result, not the start
 even   no vertex has many neighbours, as in meshes
 dense  as even, and nearly every row is on the boundary, as in small matrices with long rows
-thin   as even, and few rows are on the boundary, as in roads: minimum cuts decide the result,
-and sweeps make the start worse =====
-===========================================================================================
+thin   as even, and few rows are on the boundary, as in roads: minimum cuts decide the result, and
+       sweeps make the start worse
+=====  ===========================================================================================
 
 If vertices have several weights, a partitioner cuts longer boundaries than for one weight. If one
 limit is tighter than the others, as the limit of rows in ``nnz:0.1,rows``, even graphs first get a
@@ -129,10 +129,13 @@ def beginnings(
     Parameters:
         kind: A key of `KIND_NUMBERS`.
         effort: Name of the effort. Effort best also has the starts of the other efforts, except
-            starts for effort fast only. weights (int64[n] or int64[n, num_constraints]): Vertex
-            weights. num_nonzeros, num_parts: Sizes, which restrict some starts.
+            starts for effort fast only.
+        weights (int64[n] or int64[n, num_constraints]): Vertex
+            weights.
+        num_nonzeros, num_parts: Sizes, which restrict some starts.
         beside: Whether to yield starts that are worthwhile only in addition to other starts, for
-            few parts. mild: `is_mild` of the degrees.
+            few parts.
+        mild: `is_mild` of the degrees.
     """
     ranked = by_rank_of_kind(WeightedGraph, "cut", lambda adapter: adapter.auto_rank)
     first = next((adapter for adapter in ranked if adapter.available()), None)

@@ -414,6 +414,7 @@ def _stuck(  # type: ignore[no-untyped-def]
     e, q, pins, pattern, state, value, relief, most
 ):
     """Whether net e cannot leave part q with a gain, since most other nets of `pins` are within q.
+
     Each such net is cut when its nonzero leaves, and this costs a row. `value` is the saving by e
     itself. `most` is the largest saving by a nonzero that is the last pin of its other net in q.
     """

@@ -47,7 +47,8 @@ def _options(v: int, limit: Any, nets: Any, state: Any, score: Any, seen: Any) -
     Returns:
         part, gain: Best part with room, and the rows saved; -1 if there is none.
         any_part, any_gain: Best part, with room or without, and the rows saved; -1 if there is
-            none. looked: Number of parts that were rated.
+            none.
+        looked: Number of parts that were rated.
     """
     num, base = rate(v, nets, state, score, seen)
     here = state.owner[v]
@@ -76,8 +77,10 @@ def eject(
         limit (float64[num_parts, num_constraints]): Limits; all parts must be within their limits
             before the call.
         depth: Largest number of moves of a chain.
-        tries: Largest number of vertices of a full part that are tried. most: No further chain
-            begins after this number of gains was computed. chain (Chains): The vertices of `order`
+        tries: Largest number of vertices of a full part that are tried.
+        most: No further chain
+            begins after this number of gains was computed.
+        chain (Chains): The vertices of `order`
             in every part; updated.
 
     Returns:

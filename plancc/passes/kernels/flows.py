@@ -44,7 +44,8 @@ class CutNetwork(NamedTuple):
 
     Attributes:
         vertex (int32[v]): For every vertex of the network, its number in the whole hypergraph; -1
-            for terminals. part (int8[v]): Present part of every vertex, 0 or 1.
+            for terminals.
+        part (int8[v]): Present part of every vertex, 0 or 1.
         depth (int32[v]): Number of nets on the path from the boundary, at least 1.
         weight (int64[v, num_constraints]): Weights of the vertices.
         net_ptr, pins, cost (int64[m + 1], int32[num_pins], int64[m]): The nets. Nets with both
@@ -90,7 +91,8 @@ def cut_nets_of_pairs(partner: Any, max_spread: int, state: Any) -> Any:
 
     Parameters:
         partner (int64[num_parts]): For every part, the other part of its pair; the part itself if
-            it is in no pair. max_spread: Nets that touch more parts are left out.
+            it is in no pair.
+        max_spread: Nets that touch more parts are left out.
 
     Returns:
         ptr, nets: The pair with the smaller part q has the nets ``nets[ptr[q]:ptr[q + 1]]``.
@@ -332,7 +334,8 @@ class CutFlow(NamedTuple):
 
     Attributes:
         sent (int64[2, num_pins]): Flow from every pin into its net, and flow from the net to the
-            pin. through (int64[m]): Flow through a net.
+            pin.
+        through (int64[m]): Flow through a net.
         reached (bool[2, v + 2 m]): Whether a side reaches a node.
         fixed (bool[2, v]): Whether a vertex belongs permanently to a side.
         order (int32[2, v]): The vertices that a side reaches, in order of the search.
@@ -487,7 +490,8 @@ def _push(side: int, length: int, amount: int, net: Any, flow: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def _block(side: int, source: int, net: Any, flow: Any) -> Any:
-    """Augment the flow along paths on which every step raises the level by 1, until none is left (Dinic).
+    """Augment the flow along paths on which every step raises the level by 1, until none is left
+    (Dinic).
 
     Returns the added flow. This is one long function, since most of the time is spent here.
     """

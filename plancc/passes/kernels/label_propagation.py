@@ -21,8 +21,10 @@ class ClusterLinks(NamedTuple):
         ptr (int64[n + 1]): Offsets of the first lists.
         ends (int32[num_links]): Neighbours in the first lists.
         cost (int64[num_links], or int64[0]): Costs of the links in the first lists; if empty, all
-            links cost 1. other_ptr (int64[num_lists + 1]): Offsets of the second lists; all their
-            links cost 1. other_ends (int32[num_others]): Neighbours in the second lists.
+            links cost 1.
+        other_ptr (int64[num_lists + 1]): Offsets of the second lists; all their
+            links cost 1.
+        other_ends (int32[num_others]): Neighbours in the second lists.
         other (int32[n], or int32[0]): For every vertex, the number of its second list, or -1. If
             empty, no vertex has a second list.
     """
@@ -39,7 +41,8 @@ class ClusterLinks(NamedTuple):
 def propagate(
     order: Any, heaviest: Any, links: ClusterLinks, weight: Any, load: Any, label: Any, score: Any
 ) -> int:
-    """Give every vertex in `order` the label that most of its links lead to, if this label has room.
+    """Give every vertex in `order` the label that most of its links lead to, if this label has
+    room.
 
     If several labels have equally many links, the vertex's own label comes first, then the lightest
     label.

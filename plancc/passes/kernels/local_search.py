@@ -57,8 +57,8 @@ class Search(NamedTuple):
 
     Attributes:
         done (bool[num_vertices]): Whether each vertex was moved.
-        met (int64[num_vertices]): Number of the move after which each vertex was last rated. moved,
-            came_from (int32[num_vertices]): Moves of the present search: the vertices, and the
+        met (int64[num_vertices]): Number of the move after which each vertex was last rated.
+        moved, came_from (int32[num_vertices]): Moves of the present search: the vertices, and the
             parts that the vertices left.
         number (int64[6]): Counts. `USED`: vertices of the order from which searches have started.
             `TRIED`: all moves, including undone moves. For the present search, `KEYS`: keys in its
@@ -142,7 +142,8 @@ def local_search(
             the same `order` and `search` continues, so the result does not depend on this number.
         most: A search ends after this many moves, including undone moves.
         limit (float64[num_parts, num_constraints]): No move may raise a part's weight above this
-            number. scale (float64[num_parts]): See `plancc.models.limits.Bounds`.
+            number.
+        scale (float64[num_parts]): See `plancc.models.limits.Bounds`.
         search (Search): Progress; updated.
 
     Returns:

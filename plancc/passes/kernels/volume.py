@@ -530,7 +530,8 @@ def _best_relief(v: int, nets: Any, state: Any, limit: Any, score: Any, seen: An
 
 @njit(cache=True, nogil=True)
 def relief_costs(nets: Any, state: Any, limit: Any) -> Any:
-    """For each vertex, the cost in rows of leaving an overweight part, per unit of lowered overload.
+    """For each vertex, the cost in rows of leaving an overweight part, per unit of lowered
+    overload.
 
     Returns float64[num_vertices]. The cost is inf for vertices of other parts, and for vertices
     whose moves do not lower the overload.
