@@ -59,11 +59,10 @@ def compile(
             layer, or one for every group. Options of the search apply to the model that assigns
             rows to blocks.
         command: Text for the provenance.
-        observer: Function of the name of each stage that returns
-            a context manager around it.
-        report: Function of a `plancc.search.Trial`, called after
-            every step of the search. **options **model_options: The fields of the model's class
-            (`Model.option_fields`), such as ``part`` for model file.
+        observer: Function of the name of each stage that returns a context manager around it.
+        report: Function of a `plancc.search.Trial`, called after every step of the search.
+            **options **model_options: The fields of the model's class (`Model.option_fields`), such
+            as ``part`` for model file.
 
     Raises:
         InputError, BackendUnavailable, BackendError: InputError is also raised, before the search,

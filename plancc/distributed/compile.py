@@ -140,10 +140,11 @@ def compile_folder(
             to rank 0.
         model: A model with the class attribute `on_ranks`.
         num_parts: Number of parts, at least one for every rank.
-        command: String for the provenance. **options
+        command: String for the provenance.
+        **options
         **model_options: Options of `plancc.compile` or `plancc.graph.formats.ReadOptions`; all
-        options except `TAKEN` must have their defaults. ``memory`` is the memory of every rank.
-        None: the rank's share of the free memory of its computer, minus a margin.
+            options except `TAKEN` must have their defaults. ``memory`` is the memory of every rank.
+            None: the rank's share of the free memory of its computer, minus a margin.
 
     Raises:
         InputError: On all ranks, if several ranks do not support these options, or if the graph is

@@ -40,8 +40,7 @@ def wanted_labels(
         weight, load (int64[n, c]): Weights of all vertices, and loads of all labels.
         heaviest (int64[c]): Largest allowed load of a label.
         label (int32[n]): Label of every vertex.
-        score (int64[n]): Scratch memory; all 0 before and
-            after the call.
+        score (int64[n]): Scratch memory; all 0 before and after the call.
 
     Returns:
         int32[k]
@@ -91,9 +90,8 @@ def parts_of_nets(
         owner (int32[n]): Part of every vertex.
     Returns:
         ptr (int64[m + 1]): Offsets of the nets' entries.
-        entry (uint16 or uint32[entries]): Twice
-            the part, plus 1 if the net has one pin in it. Entries of a net ascend if the net has
-            pins in all parts.
+        entry (uint16 or uint32[entries]): Twice the part, plus 1 if the net has one pin in it.
+            Entries of a net ascend if the net has pins in all parts.
     """
     dtype = np.uint16 if 2 * num_parts <= MOST_SHORT else np.uint32
     room = np.empty(len(pins) + len(net_ptr), dtype=dtype)  # untouched pages cost nothing
@@ -186,8 +184,7 @@ def wanted_parts(
     Parameters:
         rows (int64[k]): Rows of this rank; row r is vertex `base` + r.
         indptr, indices: CSR pattern of this rank's rows.
-        place (int32[n]): Place of every net in
-            `ptr`.
+        place (int32[n]): Place of every net in `ptr`.
         ptr, entry: Parts of the nets of these rows; see `parts_of_nets`.
         owner: int32[n].
         weight: int64[n, c].

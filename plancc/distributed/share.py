@@ -197,8 +197,7 @@ def joined(counts: list[Int32Array], ends: Int32Array, cost: npt.NDArray[Any], c
         counts (list of int32[rows]): Entries of every row from every rank.
         ends (int32[entries]): Columns: first all columns from rank 0, row by row, then from rank 1,
             and so on.
-        cost ([entries]): Values. If several ranks have the same entry, the values
-            are added.
+        cost ([entries]): Values. If several ranks have the same entry, the values are added.
     """
     from scipy.sparse import coo_array
 

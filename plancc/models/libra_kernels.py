@@ -106,10 +106,9 @@ def assign_edges(
         diagonal (bool[n]): Whether the diagonal entry is stored.
         held (uint64[n, num_parts / 64, rounded up]): By rank, a bit for each part, set if the part
             holds the vertex. Zeros at the start; filled here.
-        room: Largest number of nonzeros of a
-            part.
-        nonzero_owner (int32[nnz]): Filled here for the nonzeros with a row of lower rank
-            than the column.
+        room: Largest number of nonzeros of a part.
+        nonzero_owner (int32[nnz]): Filled here for the nonzeros with a row of lower rank than the
+            column.
 
     Returns:
         int64[num_parts]: Number of nonzeros off the diagonal in every part.

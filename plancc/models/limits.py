@@ -22,8 +22,8 @@ class Bounds(NamedTuple):
 
     Attributes:
         target ([num_parts, c]): Weight up to which a part has no penalty.
-        price ([num_parts, c]): Price of overweight: the penalty of a part is
-            ``price / 2 * (weight - target)**2``.
+        price ([num_parts, c]): Price of overweight: the penalty of a part is ``price / 2 * (weight
+            - target)**2``.
         cap ([num_parts, c]): No move may increase a part's weight above this number.
         scale ([num_parts]): Mean capacity over the part's capacity. Kernels compare the weights of
             two parts after this scaling.

@@ -28,10 +28,9 @@ class Hypergraph:
         net_sources (int32[num_nets], or None): For every net, the pin that owns the row which the
             net's parts need. None: unknown; then passes can minimise the volume, but not the
             traffic of single parts.
-        fixed (int32[num_vertices], or None): The part in which a
-            vertex must be; -1: any part.
-        pin_sizes (int32[num_pins], or None): For every pin, the
-            number of pins of a larger hypergraph that it represents; None: 1.
+        fixed (int32[num_vertices], or None): The part in which a vertex must be; -1: any part.
+        pin_sizes (int32[num_pins], or None): For every pin, the number of pins of a larger
+            hypergraph that it represents; None: 1.
     """
 
     net_ptr: npt.NDArray[np.int64]

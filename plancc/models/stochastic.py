@@ -72,8 +72,7 @@ class StochasticModel(Model):
             larger error (equation 12).
         batches ("auto" or int): Number of batches. "auto": exact probabilities if the sampler knows
             them, else the number from equation 14.
-        sampler_options: Options of the sampler; missing
-            options keep their defaults.
+        sampler_options: Options of the sampler; missing options keep their defaults.
         vertex_data: Training mask and clusters, for samplers that need them.
     """
 
@@ -369,22 +368,14 @@ def fitted(hypergraph: Hypergraph, inclusion: Inclusion) -> Hypergraph:
     Returns:
         The nets. Costs are scaled so that c = 1 costs `FITTED_COST`. Nets with a cost that is
         rounded to 0 are left out.
-    - batches of one vertex move nothing: take reach proportional to pins
-    + batches of one vertex send no rows: make reach proportional to the number of pins
-    - Then every pin costs ``reach[c] / c``, in units of the cost of a lone pin.
-    + Then every pin costs ``reach[c] / c``, relative to a net with only one other pin.
-    - The graph in which the edge of a lone nonzero weighs `FITTED_COST`; an edge without a net
-      weighs 1.
-    + The graph with weights. The edge of a net with one other pin weighs `FITTED_COST`; an edge
-    without a net weighs 1.
-    - CSR pattern of the nonzeros between vertices inside; the other rows become empty.
-    + Return the CSR pattern of the nonzeros between vertices in `inside`; other rows are empty.
     """
     assert hypergraph.net_sources is not None
     size = np.diff(hypergraph.net_ptr)
     half = np.maximum(size // 2, 2)
     reach = inclusion.reach
-    if reach[1] == 0:  # batches of one vertex move nothing: take reach proportional to pins
+    if (
+        reach[1] == 0
+    ):  # batches of one vertex send no rows: make reach proportional to the number of pins
         reach = np.arange(len(reach), dtype=np.float64)
     reach = reach / reach[1]
     beta = np.where(size > 2, (reach[np.minimum(half, len(reach) - 1)] - 1) / (half - 1), 0.0)
@@ -412,8 +403,8 @@ def fitted_cut(
     """Approximate an expected volume by the cut of weighted edges.
 
     The m other pins of a net are assumed to be spread evenly over the parts, c = m / num_parts pins
-    in each part, at least 1. Then every pin costs ``reach[c] / c``, in units of the cost of a lone
-    pin. So the edges of a hub weigh less than other edges.
+    in each part, at least 1. Then every pin costs ``reach[c] / c``, relative to a net with only one
+    other pin. So the edges of a hub weigh less than other edges.
 
     Parameters:
         graph: The graph, whose edge weights are replaced.
@@ -422,8 +413,8 @@ def fitted_cut(
         num_parts: Number of parts.
 
     Returns:
-        The graph in which the edge of a lone nonzero weighs `FITTED_COST`; an edge without a net
-        weighs 1.
+        The graph with weights. The edge of a net with one other pin weighs `FITTED_COST`; an edge
+        without a net weighs 1.
     """
     assert hypergraph.net_sources is not None
     reach, others = inclusion.reach, np.diff(hypergraph.net_ptr) - 1
@@ -440,7 +431,7 @@ def fitted_cut(
 def _among(
     indptr: npt.NDArray[np.int64], indices: npt.NDArray[np.int32], inside: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """CSR pattern of the nonzeros between vertices inside; the other rows become empty."""
+    """Return the CSR pattern of the nonzeros between vertices in `inside`; other rows are empty."""
     rows = np.repeat(np.arange(len(inside)), np.diff(indptr))
     kept = inside[rows] & inside[indices]
     counts = np.bincount(rows[kept], minlength=len(inside))

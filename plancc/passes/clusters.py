@@ -83,8 +83,7 @@ def find_clusters(
         limits: Limits of the parts.
         rng: Random numbers that shuffle the vertices.
         stopped: Function that is called between rounds; if it returns True, no round follows.
-        how:
-            Tuned numbers.
+        how: Tuned numbers.
 
     Returns:
         The clusters. None if there would be few links less between clusters (as in graphs without

@@ -25,8 +25,8 @@ class Context:
         time: Computes the time of an epoch, for the objective "time"; None for other objectives.
         movable (bool[nnz], optional): Whether each nonzero may be in another part than its row.
             None: all nonzeros may.
-        held (bool[n], optional): Whether each row of an edge partition
-            must keep its owner. None: no row must.
+        held (bool[n], optional): Whether each row of an edge partition must keep its owner. None:
+            no row must.
     """
 
     limits: Limits

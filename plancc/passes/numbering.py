@@ -27,8 +27,7 @@ class MapToMachine:
         links: Prices, and the node of every rank.
         speeds (float64[num_parts], optional): Speeds of the parts; only parts of equal speed are
             swapped. None: all parts have the same speed.
-        seed: Seed of the random order; the same
-            seed gives the same numbers.
+        seed: Seed of the random order; the same seed gives the same numbers.
     """
 
     links: LinkRates

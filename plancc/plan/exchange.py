@@ -8,32 +8,6 @@ is row j of the sender. Every method is an operation on these matrices:
     renumbered    permute or drop rows and columns: a new row order, or only the rows that are kept
     merged        join several parts to one rank, equal rows once: fewer ranks than parts
     of_parts      take some of the parts: a slice
-- Number of every row at this end, in the order of the message.
-+ Number of every row at this end, in the order of the messages.
-- The side of one rank; without `row`, rows are numbered 0, 1, 2, ... through messages.
-+ The side of one rank; if `row` is None, rows are numbered 0, 1, 2, ... over all messages.
-- The attributes (ptr, peer, row_ptr, row), for kernels.
-+ The arrays (ptr, peer, row_ptr, row), for kernels.
-- Rows of all messages.
-+ Number of rows in all messages.
-- The rows of a rank's message with `peer`; empty if there is no such message.
-+ The rows of a rank's message to or from `peer`; empty if there is no such message.
-- The messages of parts ``first..last-1``; the returned side numbers part `first` as 0.
-+ Return the messages of parts ``first..last-1``; part `first` has number 0 in the result.
-- The same messages with other numbers of rows, int[volume].
-+ The same messages with the row numbers `row`, int[volume].
-- All messages of a step. Attributes:
-+ All messages of one step of a product. Attributes:
-- The messages of parts ``first..last-1``; the returned sides number part `first` as 0.
-+ Return the messages of parts ``first..last-1``; part `first` has number 0 in the result.
-- Keep some rows at both ends, see `Side.keep`; the ends must keep the same rows.
-+ Keep some rows at both ends (see `Side.keep`); both ends must keep the same rows.
-- Offsets of lists of these sizes, int64[len(sizes) + 1]: every begin, and the last end.
-+ Offsets of consecutive lists of these sizes, int64[len(sizes) + 1]; the last is the total.
-- Take rows of a CSR matrix: offsets of the taken rows, and places of their nonzeros.
-+ Select rows of a CSR matrix: return the selected rows' offsets, and places of their nonzeros.
-- Number of every kept row among the kept rows, int32[rows]; other rows get any number.
-+ Number of every kept row among the kept rows, int32[rows]; entries of other rows are undefined.
 """
 
 from __future__ import annotations
@@ -62,7 +36,7 @@ class Side:
         row_ptr (int64[num_messages + 1]): Rows of message k are ``row[row_ptr[k]:row_ptr[k + 1]]``;
             no message is empty.
         row (int32[volume], or int64 for places in plan order): Number of every row at this end, in
-            the order of the message. At the owner's end, the numbers ascend within every message
+        the order of the messages. At the owner's end, the numbers ascend within every message
             of a plan; in the expand they are the send mask X_mn (Demirci et al. 2022, Eq. 8). At
             the other end, a *plan* has the owner's numbers too, the receive set. A *rank* has
             places among the rows that arrive there: 0, 1, 2, ...
@@ -75,7 +49,7 @@ class Side:
 
     @classmethod
     def of_rank(cls, peer: IntArray, row_ptr: Int64Array, row: IntArray | None = None) -> Side:
-        """The side of one rank; without `row`, rows are numbered 0, 1, 2, ... through messages."""
+        """The side of one rank; if `row` is None, rows are numbered 0, 1, 2, ... over all messages."""
         if row is None:
             row = np.arange(row_ptr[-1])
         peer, row = (each.astype(np.int32, copy=False) for each in (peer, row))
@@ -83,7 +57,7 @@ class Side:
 
     @property
     def arrays(self) -> tuple[Any, ...]:
-        """The attributes (ptr, peer, row_ptr, row), for kernels."""
+        """The arrays (ptr, peer, row_ptr, row), for kernels."""
         return self.ptr, self.peer, self.row_ptr, self.row
 
     @property
@@ -92,7 +66,7 @@ class Side:
 
     @property
     def volume(self) -> int:
-        """Rows of all messages."""
+        """Number of rows in all messages."""
         return len(self.row)
 
     def messages_per_part(self) -> Int64Array:
@@ -110,7 +84,7 @@ class Side:
         return np.repeat(np.arange(len(self.ptr) - 1), self.rows_per_part())
 
     def message(self, peer: int) -> Int32Array:
-        """The rows of a rank's message with `peer`; empty if there is no such message."""
+        """The rows of a rank's message to or from `peer`; empty if there is no such message."""
         at = np.searchsorted(self.peer, [peer, peer + 1])
         return self.row[slice(*self.row_ptr[at])]
 
@@ -127,7 +101,7 @@ class Side:
         return [(n, values[ptr[k] : ptr[k + 1]]) for k, n in enumerate(self.peer.tolist())]
 
     def of_parts(self, first: int, last: int) -> Side:
-        """The messages of parts ``first..last-1``; the returned side numbers part `first` as 0."""
+        """Return the messages of parts ``first..last-1``; part `first` has number 0 in the result."""
         ptr = self.ptr[first : last + 1]
         row_ptr = self.row_ptr[ptr[0] : ptr[-1] + 1]
         return Side(
@@ -153,7 +127,7 @@ class Side:
         return Side(offsets(filled)[self.ptr], self.peer[filled], left, self.row[wanted])
 
     def called(self, row: IntArray) -> Side:
-        """The same messages with other numbers of rows, int[volume]."""
+        """The same messages with the row numbers `row`, int[volume]."""
         return replace(self, row=row)
 
     def consecutive(self) -> Side:
@@ -171,11 +145,11 @@ class Side:
 
 @dataclass(frozen=True, eq=False)
 class Exchange:
-    """All messages of a step.
+    """All messages of one step of a product.
 
     Attributes:
-        send: The messages sorted by sender.
-        receive: The same messages sorted by receiver.
+    send: The messages sorted by sender.
+    receive: The same messages sorted by receiver.
     """
 
     send: Side
@@ -196,11 +170,11 @@ class Exchange:
         return Exchange(self.receive, self.send)
 
     def of_parts(self, first: int, last: int) -> Exchange:
-        """The messages of parts ``first..last-1``; the returned sides number part `first` as 0."""
+        """Return the messages of parts ``first..last-1``; part `first` has number 0 in the result."""
         return Exchange(self.send.of_parts(first, last), self.receive.of_parts(first, last))
 
     def keep(self, sent: BoolArray | Int64Array, received: BoolArray | Int64Array) -> Exchange:
-        """Keep some rows at both ends, see `Side.keep`; the ends must keep the same rows."""
+        """Keep some rows at both ends (see `Side.keep`); both ends must keep the same rows."""
         return Exchange(self.send.keep(sent), self.receive.keep(received))
 
     def renumbered(
@@ -228,21 +202,23 @@ class Exchange:
 
 
 def offsets(sizes: npt.NDArray[Any]) -> Int64Array:
-    """Offsets of lists of these sizes, int64[len(sizes) + 1]: every begin, and the last end."""
+    """Offsets of consecutive lists of these sizes, int64[len(sizes) + 1]; the last is the total."""
     ptr = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=ptr[1:])
     return ptr
 
 
 def nonzeros_of(row_ptr: Int64Array, rows: IntArray) -> tuple[Int64Array, Int64Array]:
-    """Take rows of a CSR matrix: offsets of the taken rows, and places of their nonzeros."""
+    """Select rows of a CSR matrix: return the selected rows' offsets, and places of their nonzeros."""
     degree = np.diff(row_ptr)[rows]
     ptr = offsets(degree)
     return ptr, np.arange(ptr[-1]) + np.repeat(row_ptr[rows] - ptr[:-1], degree)
 
 
 def places(kept: BoolArray) -> Int32Array:
-    """Number of every kept row among the kept rows, int32[rows]; other rows get any number."""
+    """Number of every kept row among the kept rows, int32[rows]; entries of other rows are
+    undefined.
+    """
     return np.cumsum(kept, dtype=np.int32) - np.int32(1)
 
 

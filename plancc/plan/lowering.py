@@ -63,8 +63,7 @@ def lower(
         owners: Owning parts, ``0..num_parts-1``, of rows and perhaps of nonzeros. Parallel
             relations between the same two vertices have one owner: nonzeros are counted as in
             `plancc.graph.union.without_relations`.
-        normalization, self_loops: The options that made
-            `matrix`, for the header.
+        normalization, self_loops: The options that made `matrix`, for the header.
 
     Returns:
         The plan, without provenance, vertex data and the baseline of its metrics.

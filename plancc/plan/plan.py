@@ -92,8 +92,7 @@ class Plan(WithColumns):
             row, own columns come first, and columns are distinct except for parallel relations.
         value (float32 or float64[num_nonzeros]): Values of the matrix.
         columns: Further arrays with an entry for every nonzero.
-        exchanges: The messages of every
-            step, and of its hops if the header has a route.
+        exchanges: The messages of every step, and of its hops if the header has a route.
         vertex_data: Data of all rows, in plan order.
         original_id (int64 or bytes[num_vertices], or None): The source's ids of the vertices
             0..n-1; names are UTF-8 (`plancc.graph.named_ids`). None: the source has the ids 0..n-1.

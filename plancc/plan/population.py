@@ -45,8 +45,8 @@ def read_population(
             training vertices without needing them.
         with_pattern: Whether to read the pattern if the sampler needs it; reading calls compiled
             functions.
-        target: In a plan with types, the type whose vertices are trained on. Without
-            a training mask, all vertices of the type are training vertices.
+        target: In a plan with types, the type whose vertices are trained on. Without a training
+            mask, all vertices of the type are training vertices.
 
     Returns:
         The population. A pattern takes 4 bytes per nonzero and 8 per row, and twice that while it

@@ -187,19 +187,17 @@ def report(
         dims: Widths d_0..d_L. If given, words and memory of training are added (for a grid plan
             only words and messages). None: `Basis` chooses the widths for the predicted epoch, and
             nothing is added.
-        num_ranks: Number of ranks to which the parts are merged first; parts
-            of a grid plan cannot be merged.
-        machine: Machine of the predicted epoch; by default
-            `Basis` chooses it.
-        topology: A topology of `num_ranks` ranks; by default the topology
-            in the plan's provenance, if it has this many ranks.
-        boundary_sampling: Rates in [0, 1]
-            for which an epoch's costs are computed; `dims` must be given too.
-        basis: Basis of the
-            epoch's time, shared by all plans that are compared; by default it is chosen for this
-            plan.
-        random_epoch: Whether to predict the epoch of a random partition from the matrix,
-            if the plan does not record it.
+        num_ranks: Number of ranks to which the parts are merged first; parts of a grid plan cannot
+            be merged.
+        machine: Machine of the predicted epoch; by default `Basis` chooses it.
+        topology: A topology of `num_ranks` ranks; by default the topology in the plan's provenance,
+            if it has this many ranks.
+        boundary_sampling: Rates in [0, 1] for which an epoch's costs are computed; `dims` must be
+            given too.
+        basis: Basis of the epoch's time, shared by all plans that are compared; by default it is
+            chosen for this plan.
+        random_epoch: Whether to predict the epoch of a random partition from the matrix, if the
+            plan does not record it.
 
     Raises:
         InputError: If the file is missing; if `num_ranks` is not in 1..num_parts; if the topology

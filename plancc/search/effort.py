@@ -75,14 +75,12 @@ def search(
         options: Options of the search. When the budget ends, no new step begins. Effort best uses
             the whole budget, for the volume and then for another objective. If there is no budget
             and one thread, the same seed gives the same owners.
-        model: The model, whose problem
-            partitioners get besides the graph. If the model does not start from the cut, the first
-            start is a partition of this problem. None: `HypergraphModel`. The objective is exact
-            with any model.
+        model: The model, whose problem partitioners get besides the graph. If the model does not
+            start from the cut, the first start is a partition of this problem. None:
+            `HypergraphModel`. The objective is exact with any model.
         limits: Limits of the parts. None: the nonzeros of a part's rows are limited, by the
             options' epsilon.
-        expectation: The expected volume of mini-batches, which replaces the
-            objective.
+        expectation: The expected volume of mini-batches, which replaces the objective.
         report: Called with every `Trial` when it ends.
 
     Raises:

@@ -52,8 +52,7 @@ class Work:
 
     Attributes:
         effort: Effort of the search; "" if there is no search.
-        stages: Peak bytes of all processes
-            in every stage, including the interpreter.
+        stages: Peak bytes of all processes in every stage, including the interpreter.
     """
 
     effort: str

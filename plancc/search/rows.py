@@ -309,14 +309,12 @@ class RowJob(RefiningJob):
             problem: The problem to partition.
             adapter: The partitioner. None: the best installed partitioner; for `base`, the
                 partitioner of the first call.
-            seeds: Seeds of the runs. The owners of the first
-                seed are returned; the other results are kept in `ready`.
-            preset: Preset of the
-                partitioner; None: its default.
-            share: Share of the remaining time for the
-                partitioner; None: only the budget limits its time.
-            needed: Whether a failure causes
-                a warning.
+            seeds: Seeds of the runs. The owners of the first seed are returned; the other results
+                are kept in `ready`.
+            preset: Preset of the partitioner; None: its default.
+            share: Share of the remaining time for the partitioner; None: only the budget limits its
+                time.
+            needed: Whether a failure causes a warning.
             limits: Limits of the problem's weights, if they are not the search's limits.
             label (int32[n], optional): For every vertex of the graph, its vertex in the problem;
                 None: both have the same vertices.

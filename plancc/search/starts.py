@@ -130,8 +130,7 @@ def beginnings(
         kind: A key of `KIND_NUMBERS`.
         effort: Name of the effort. Effort best also has the starts of the other efforts, except
             starts for effort fast only.
-        weights (int64[n] or int64[n, num_constraints]): Vertex
-            weights.
+        weights (int64[n] or int64[n, num_constraints]): Vertex weights.
         num_nonzeros, num_parts: Sizes, which restrict some starts.
         beside: Whether to yield starts that are worthwhile only in addition to other starts, for
             few parts.

@@ -28,8 +28,7 @@ def cluster(
         order (int64[num_vertices]): Order in which vertices choose a cluster.
         together (int[num_vertices]): Only vertices with the same number may be in one cluster.
         heaviest (int64[num_constraints]): Largest weight of a cluster of several vertices.
-        overlap:
-            Share of a row's cost that two pins save if they are in the same part, outside the
+        overlap: Share of a row's cost that two pins save if they are in the same part, outside the
             source's part. It is 1 for the volume, and 0 for the edge cut, where every pair of
             source and pin costs the same.
         rated_pins: See `Coarsening`.

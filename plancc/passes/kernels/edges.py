@@ -56,11 +56,10 @@ class EdgeState(NamedTuple):
         sums, rows (int64[num_parts]): Nonzeros, and vertices, that a part owns.
         sent, received (int64[num_parts]): Rows that a part sends, and receives, in expand and fold
             together.
-        messages_sent, messages_received (int64[num_parts]): Messages that a part
-            sends, and receives; 0 unless `pair` is kept.
+        messages_sent, messages_received (int64[num_parts]): Messages that a part sends, and
+            receives; 0 unless `pair` is kept.
         pair (int32[2, num_parts, num_parts], or int32[2, 0, 0] if messages do not matter): Rows
-            from one part to another in the fold (0)
-            and in the expand (1).
+            from one part to another in the fold (0) and in the expand (1).
     """
 
     owner: Any

@@ -78,10 +78,8 @@ def eject(
             before the call.
         depth: Largest number of moves of a chain.
         tries: Largest number of vertices of a full part that are tried.
-        most: No further chain
-            begins after this number of gains was computed.
-        chain (Chains): The vertices of `order`
-            in every part; updated.
+        most: No further chain begins after this number of gains was computed.
+        chain (Chains): The vertices of `order` in every part; updated.
 
     Returns:
         saved, work: Rows saved, and pairs of vertex and part whose gain was computed.

@@ -233,11 +233,9 @@ def exchange(
         roomy (int64[num_constraints + 1, num_parts]): For every constraint, all parts, sorted by
             descending room. The last line is sorted by the smallest room of a part over all
             constraints.
-        num_roomy (int64[num_constraints]): Number of parts with room, by
-            constraint.
+        num_roomy (int64[num_constraints]): Number of parts with room, by constraint.
         chain (Chains): The vertices that may move, in every part.
-        rules (Rules): Rules of
-            exchanges.
+        rules (Rules): Rules of exchanges.
         rng (numpy.random.Generator): Random numbers.
 
     Returns:

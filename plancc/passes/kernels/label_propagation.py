@@ -22,8 +22,7 @@ class ClusterLinks(NamedTuple):
         ends (int32[num_links]): Neighbours in the first lists.
         cost (int64[num_links], or int64[0]): Costs of the links in the first lists; if empty, all
             links cost 1.
-        other_ptr (int64[num_lists + 1]): Offsets of the second lists; all their
-            links cost 1.
+        other_ptr (int64[num_lists + 1]): Offsets of the second lists; all their links cost 1.
         other_ends (int32[num_others]): Neighbours in the second lists.
         other (int32[n], or int32[0]): For every vertex, the number of its second list, or -1. If
             empty, no vertex has a second list.

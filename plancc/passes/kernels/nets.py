@@ -18,17 +18,14 @@ class Nets(NamedTuple):
         pins (int32[num_pins]): The pins of every net.
         cost (int64[num_nets]): Number of rows that are sent to every part of the net, except to the
             owner's part.
-        source (int32[num_nets], or int32[0]): The vertex that owns these rows,
-            always a pin of the net. It is needed for the traffic of single parts, but not for the
-            volume.
+        source (int32[num_nets], or int32[0]): The vertex that owns these rows, always a pin of the
+            net. It is needed for the traffic of single parts, but not for the volume.
         vertex_ptr (int64[num_vertices + 1]): Offsets of the vertices' nets.
-        nets (int32[num_pins]):
-            The nets of every vertex.
-        weight (int64[num_vertices, num_constraints]): Weights of the
-            vertices.
-        size, size_at_vertex (int32[num_pins], or int32[0]): For every pin, the number
-            of pins of the finest level that it represents; in the order of `pins`, and in the order
-            of `nets`. Empty if only the volume is needed, which does not depend on sizes.
+        nets (int32[num_pins]): The nets of every vertex.
+        weight (int64[num_vertices, num_constraints]): Weights of the vertices.
+        size, size_at_vertex (int32[num_pins], or int32[0]): For every pin, the number of pins of
+            the finest level that it represents; in the order of `pins`, and in the order of `nets`.
+            Empty if only the volume is needed, which does not depend on sizes.
     """
 
     net_ptr: Any
