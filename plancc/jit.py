@@ -212,7 +212,8 @@ LEVELS: dict[str, tuple[str, set[str]]] = {
     "generic": ("aarch64", set()),
 }
 """Levels of an architecture, the best first. Each has the beginning of a processor's triple, and
-the features that the processor must have, by LLVM's names (https://gitlab.com/x86-psABIs/x86-64-ABI)."""
+the features that the processor must have, by LLVM's names
+(https://gitlab.com/x86-psABIs/x86-64-ABI)."""
 PORTABLE = "PLANCC_PORTABLE"
 """The environment variable that is 0 if kernels of a level must not be used."""
 VERSIONS = 4

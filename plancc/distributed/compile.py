@@ -103,8 +103,8 @@ class Compiled:
     """Facts of a plan file that several ranks have written.
 
     Attributes:
-    metrics, baseline: Figures of the plan, and of a random partition.
-    links: Number of links for link prediction by kind, on rank 0; empty if there are none.
+        metrics, baseline: Figures of the plan, and of a random partition.
+        links: Number of links for link prediction by kind, on rank 0; empty if there are none.
     """
 
     content_sha256: str

@@ -373,9 +373,7 @@ def fitted(hypergraph: Hypergraph, inclusion: Inclusion) -> Hypergraph:
     size = np.diff(hypergraph.net_ptr)
     half = np.maximum(size // 2, 2)
     reach = inclusion.reach
-    if (
-        reach[1] == 0
-    ):  # batches of one vertex send no rows: make reach proportional to the number of pins
+    if reach[1] == 0:  # batches of one vertex send no rows: use the number of pins
         reach = np.arange(len(reach), dtype=np.float64)
     reach = reach / reach[1]
     beta = np.where(size > 2, (reach[np.minimum(half, len(reach) - 1)] - 1) / (half - 1), 0.0)

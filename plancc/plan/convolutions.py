@@ -150,7 +150,9 @@ class ConvOptions:
         return forward
 
     def with_order(self, order: str) -> Self:
-        """Return these options with another order of the product; unchanged if they have no order."""
+        """Return these options with another order of the product; unchanged if they have no
+        order.
+        """
         return self
 
     def _with_bias(self, columns: int) -> Steps:

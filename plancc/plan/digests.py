@@ -94,7 +94,9 @@ def digests_of(
 
 
 def points_of(arrays: Arrays) -> dict[str, Int64Array]:
-    """Return a dict: for each `FileDataset.cut` of these datasets, the offsets from `cut_points`."""
+    """Return a dict: for each `FileDataset.cut` of these datasets, the offsets from
+    `cut_points`.
+    """
     cuts = dict.fromkeys(dataset_of(name).cut for name in arrays)  # the same order on all ranks
     return {cut: cut_points(cut, arrays.__getitem__) for cut in cuts if cut}
 

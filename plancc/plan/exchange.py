@@ -49,7 +49,9 @@ class Side:
 
     @classmethod
     def of_rank(cls, peer: IntArray, row_ptr: Int64Array, row: IntArray | None = None) -> Side:
-        """The side of one rank; if `row` is None, rows are numbered 0, 1, 2, ... over all messages."""
+        """The side of one rank; if `row` is None, rows are numbered 0, 1, 2, ... over all
+        messages.
+        """
         if row is None:
             row = np.arange(row_ptr[-1])
         peer, row = (each.astype(np.int32, copy=False) for each in (peer, row))
@@ -101,7 +103,9 @@ class Side:
         return [(n, values[ptr[k] : ptr[k + 1]]) for k, n in enumerate(self.peer.tolist())]
 
     def of_parts(self, first: int, last: int) -> Side:
-        """Return the messages of parts ``first..last-1``; part `first` has number 0 in the result."""
+        """Return the messages of parts ``first..last-1``; part `first` has number 0 in the
+        result.
+        """
         ptr = self.ptr[first : last + 1]
         row_ptr = self.row_ptr[ptr[0] : ptr[-1] + 1]
         return Side(
@@ -148,8 +152,8 @@ class Exchange:
     """All messages of one step of a product.
 
     Attributes:
-    send: The messages sorted by sender.
-    receive: The same messages sorted by receiver.
+        send: The messages sorted by sender.
+        receive: The same messages sorted by receiver.
     """
 
     send: Side
@@ -170,7 +174,9 @@ class Exchange:
         return Exchange(self.receive, self.send)
 
     def of_parts(self, first: int, last: int) -> Exchange:
-        """Return the messages of parts ``first..last-1``; part `first` has number 0 in the result."""
+        """Return the messages of parts ``first..last-1``; part `first` has number 0 in the
+        result.
+        """
         return Exchange(self.send.of_parts(first, last), self.receive.of_parts(first, last))
 
     def keep(self, sent: BoolArray | Int64Array, received: BoolArray | Int64Array) -> Exchange:
@@ -209,7 +215,9 @@ def offsets(sizes: npt.NDArray[Any]) -> Int64Array:
 
 
 def nonzeros_of(row_ptr: Int64Array, rows: IntArray) -> tuple[Int64Array, Int64Array]:
-    """Select rows of a CSR matrix: return the selected rows' offsets, and places of their nonzeros."""
+    """Select rows of a CSR matrix: return the selected rows' offsets, and places of their
+    nonzeros.
+    """
     degree = np.diff(row_ptr)[rows]
     ptr = offsets(degree)
     return ptr, np.arange(ptr[-1]) + np.repeat(row_ptr[rows] - ptr[:-1], degree)

@@ -77,7 +77,9 @@ def part_invariants(parts: PartRange, header: Header) -> Iterator[tuple[str, str
 
 
 def check(invariants: Iterable[tuple[str, str]], path: str = "") -> list[str]:
-    """Return the names of the invariants; raise PlanError, with `path`, for the first broken one."""
+    """Return the names of the invariants; raise PlanError, with `path`, for the first broken
+    one.
+    """
     done: dict[str, None] = {}
     for name, problem in invariants:
         if problem:
@@ -134,7 +136,9 @@ def _matrix(parts: PartRange, own: Int64Array) -> Iterator[tuple[str, str]]:
 
 
 def _falling(parts: PartRange, relation: npt.NDArray[np.uint16]) -> str:
-    """Say which nonzero's relation is not above the previous relation of its row and column, or ""."""
+    """Say which nonzero's relation is not above the previous relation of its row and column, or
+    "".
+    """
     again = np.flatnonzero(~first_of_columns(parts.row_ptr, parts.column))
     wrong = again[relation[again] <= relation[again - 1]]
     return f"nonzero {wrong[0]} does not ascend" if len(wrong) else ""
@@ -142,7 +146,9 @@ def _falling(parts: PartRange, relation: npt.NDArray[np.uint16]) -> str:
 
 @njit(cache=True, nogil=True, plain=True)
 def _message_fault(ptr, peer, row_ptr, row, rows, first, of_part):  # type: ignore[no-untyped-def]
-    """Return (key of `MESSAGE_FAULTS`, part, message) for the first fault; zeros if there is none."""
+    """Return (key of `MESSAGE_FAULTS`, part, message) for the first fault; zeros if there is
+    none.
+    """
     for i in range(len(ptr) - 1):
         part = first + i
         for k in range(ptr[i], ptr[i + 1]):

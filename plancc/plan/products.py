@@ -82,7 +82,9 @@ class Multiply(Step):
 
 @dataclass(frozen=True)
 class Broadcast(Step):
-    """Broadcast the pieces of the source one after another, each from the rank that has the piece."""
+    """Broadcast the pieces of the source one after another, each from the rank that has the
+    piece.
+    """
 
 
 @dataclass(frozen=True)
@@ -197,10 +199,9 @@ GRID: Program = (
     Multiply("matrix", "piece", "sums"),
     ReduceScatter("layers", "sums", "y"),
 )
-"""1D, 2D and Split-3D (Tripathy et al. 2020, Algorithms 1 and 3).
-
-"pieces" are broadcast in the process column, and pieces of the matrix in the process row. "sums" has the rows of the process row. In "3d" these are more rows than the rank owns.
-"""
+"""1D, 2D and Split-3D (Tripathy et al. 2020, Algorithms 1 and 3). "pieces" are broadcast in the
+process column, and pieces of the matrix in the process row. "sums" has the rows of the process row.
+In "3d" these are more rows than the rank owns. """
 
 
 def replicated(needed_only: bool) -> Program:
@@ -230,8 +231,8 @@ FEATURE: Program = (
     Multiply("halo", "halo", "sums"),
     AllToAll("slices", "sums", "y", to_rows=True),
 )
-"""Layout "feature", within and between groups (Wan et al. 2025, Algorithm 2, Section 5.2.1). If the pipeline is on, every step handles one batch of rows after another.
-"""
+"""Layout "feature", within and between groups (Wan et al. 2025, Algorithm 2, Section 5.2.1). If the
+pipeline is on, every step handles one batch of rows after another. """
 
 
 def clone_program(late: bool, returns: bool = True) -> Program:
@@ -265,5 +266,7 @@ def adjoint(program: Sequence[Step]) -> Program:
 
 
 def without_messages(program: Sequence[Step]) -> Program:
-    """Return only the products of a program, for ranks that already have the rows of other ranks."""
+    """Return only the products of a program, for ranks that already have the rows of other
+    ranks.
+    """
     return tuple(step for step in program if isinstance(step, Multiply))

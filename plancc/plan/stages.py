@@ -48,7 +48,9 @@ class Batches:
         return first + size * column // self.columns, first + size * (column + 1) // self.columns
 
     def rows_of(self, column: int) -> Int64Array:
-        """All rows of one rank in ascending order, batch by batch. This is the rank's local order."""
+        """All rows of one rank in ascending order, batch by batch. This is the rank's local
+        order.
+        """
         shares = [self.share(stage, column) for stage in range(self.stages)]
         return np.concatenate([np.arange(first, last) for first, last in shares])
 

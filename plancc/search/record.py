@@ -26,12 +26,12 @@ class Trial:
 
     Attributes:
         step: Short name of the step.
-    seconds: Wall-clock time of the step.
-    value: Value of the objective for the step's owners. None if the step only maps parts to
-    nodes.
+        seconds: Wall-clock time of the step.
+        value: Value of the objective for the step's owners. None if the step only maps parts to
+            nodes.
         volume: Number of rows sent in a product, for the step's owners.
-    overload: Excess weight above the limit, summed over the parts and divided by the mean
-    weight of a part; summed over all constraints.
+        overload: Excess weight above the limit, summed over the parts and divided by the mean
+            weight of a part; summed over all constraints.
         best: Whether the owners were the best so
     far, by overload, then by value, then by volume.
     """
