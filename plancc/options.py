@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""Classes of options of a compilation, their checks, and combinations that are refused."""
-=======
 """The options of a compilation, as values that are checked once, and forbidden combinations."""
->>>>>>> main
 
 from __future__ import annotations
 
@@ -39,15 +35,9 @@ if TYPE_CHECKING:
 of_links = partial(option, section="Links")
 EFFORTS = ("fast", "balanced", "best")
 WITH = " with speeds "
-<<<<<<< HEAD
-"""String that separates a machine's name from capacities."""
-MAX_SPEEDS = 8
-"""Largest number of capacities that the name of a machine shows."""
-=======
 """String in the name of a machine before its capacities."""
 MAX_SPEEDS = 8
 """Largest number of capacities in the name of a machine."""
->>>>>>> main
 BATCHES = "Mini-batches (model stochastic-hp)"
 """Title of a section of the command line's help."""
 EFFORT = "balanced"
@@ -78,14 +68,8 @@ def models_that(able: str) -> str:
 
 
 def _objective_of_others(asked: Any) -> tuple[str, str] | None:
-<<<<<<< HEAD
-    """Return the models that have the asked objective, and the objectives of the asked model.
-
-    None if the asked model has the objective, or if no model has it as its own.
-=======
     """Return the models that have the objective, and the given model's objectives; None if it has
     it.
->>>>>>> main
     """
     known, name = asked.objectives, asked.options.objective
     owners = [n for n, each in MODELS.loaded().items() if name in each.own_objectives]
@@ -292,12 +276,8 @@ class SearchOptions(PartitionOptions):
         object.__setattr__(self, "machine", machine)
 
     def of_parts(self, num_parts: int) -> Self:
-<<<<<<< HEAD
-        """Return a copy with one capacity per part: the given capacities, or the machine's speeds.
-=======
         """Return a copy with one capacity per part: the given capacities, else the machine's
         speeds.
->>>>>>> main
 
         Raises:
             InputError: If the number of capacities, or of speeds, does not fit `num_parts`.
@@ -310,15 +290,9 @@ class SearchOptions(PartitionOptions):
 
     @property
     def named(self) -> tuple[str, str] | None:
-<<<<<<< HEAD
-        """Name and value of the option `partitioner` or `preset`, if one is given; else None.
-
-        Such an option replaces the search."""
-=======
         """Name and value of the option partitioner or preset, which replaces the search; None if
         not given.
         """
->>>>>>> main
         own, usual = vars(self), vars(PartitionOptions)
         given = [name for name in ("partitioner", "preset") if own[name] != usual[name]]
         return (given[0], own[given[0]]) if given else None
@@ -337,22 +311,14 @@ class SearchOptions(PartitionOptions):
 
     @property
     def predictor(self) -> Predictor:
-<<<<<<< HEAD
-        """The predictor of epochs, with defaults for widths and machine if they are not given."""
-=======
         """The predictor of an epoch's time, with defaults for options that are not given."""
->>>>>>> main
         from plancc.predict.predictor import default_predictor
 
         assert not isinstance(self.machine, str)
         return default_predictor(self.dims, self.machine)
 
     def time(self, matrix: Graph, num_parts: int) -> EpochTime | None:
-<<<<<<< HEAD
-        """Return the time of epochs as an objective of the search; None for another objective."""
-=======
         """Return the function of owners for the objective "time"; None for other objectives."""
->>>>>>> main
         if self.objective != "time":
             return None
         return self.predictor.time(matrix, num_parts, self.grid)
@@ -552,11 +518,7 @@ class RefineOptions:
 @described
 @dataclass(frozen=True)
 class PatchOptions:
-<<<<<<< HEAD
-    """Options of a patch, which makes the plan of a changed graph from the graph's earlier plan.
-=======
     """Options for making the plan of a changed graph from the previous plan.
->>>>>>> main
 
     Raises:
         InputError: If a number is out of range.
