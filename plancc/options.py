@@ -68,8 +68,9 @@ def models_that(able: str) -> str:
 
 
 def _objective_of_others(asked: Any) -> tuple[str, str] | None:
-    """Return the models that have the objective, and the given model's objectives; None if it has
-    it.
+    """Return the models that have the asked objective, and the objectives of the asked model.
+
+    None if the asked model has the objective, or if no model has it as its own.
     """
     known, name = asked.objectives, asked.options.objective
     owners = [n for n, each in MODELS.loaded().items() if name in each.own_objectives]

@@ -86,7 +86,7 @@ class TrainOptions:
         metavar="NAME|FILE:CLASS",
     )
     layers: int = of_model(2, "number of layers", at_least=1, at_most=10_000)
-    hidden: int = of_model(16, "width of hidden layers, all heads together", **count)
+    hidden: int = of_model(16, "width of hidden layers", more="It counts all heads.", **count)
     heads: int = like(GATOptions, "heads")
     attention_dropout: float = like(GATOptions, "attention_dropout")
     aggregator: str = like(SAGEOptions, "aggregator")
