@@ -120,7 +120,7 @@ def patch(
         made = lowered_like(plan, whole, owners, ends)
     notes += revision.notes(owners)
     if "expected_volume" in plan.provenance:
-        notes.append("the plan was made for mini-batches, and is patched for whole batches")
+        notes.append("the plan was made for mini-batches, and is patched for the full batch")
     for note in notes:
         warn(note)
     first = kept_of(plan.provenance, "budget", "refined_from") | {"source_sha256": ""}

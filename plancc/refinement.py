@@ -170,7 +170,7 @@ def _loaded(
         plan = with_part(plan, part)
     if plan.fold is not None:
         raise InputError(
-            "refine changes the owners of rows, and this is an edge plan: compile it again "
+            "refine changes the owners of rows, but this is an edge plan; compile it again "
             "with another `effort` or `objective`, or name owners of rows (`part`)"
         )
     return plan
@@ -380,7 +380,7 @@ def _asked_balance(
         ) from error
     refuse(REVISIONS, wanted)
     if plan.fold is not None and wanted.names != ("nnz",):
-        raise InputError(f"balance {wanted}: edge plans share nonzeros evenly (nnz)")
+        raise InputError(f"balance {wanted}: edge plans only balance nonzeros (nnz)")
     if epsilon is None:
         return wanted, _recorded_epsilon(plan.provenance)
     return wanted if balance else wanted.without_limits(), epsilon

@@ -135,7 +135,7 @@ def test_vertex_data_in_plan_order(tmp_path):
 @pytest.mark.parametrize(
     ("name", "array", "words"),
     [
-        ("features", np.zeros((N - 1, 3)), f"'features' has '{N - 1}' rows, the graph {N}"),
+        ("features", np.zeros((N - 1, 3)), f"'features' has '{N - 1}' rows, but the graph has {N}"),
         ("labels", np.zeros(N + 1, int), f"'labels' has '{N + 1}' rows"),
         ("train_mask", np.zeros(1, bool), "'train_mask' has '1' rows"),
         ("features", np.zeros(N), "features"),

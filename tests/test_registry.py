@@ -215,15 +215,15 @@ def registered(package, monkeypatch):
 
 
 WRONG = [
-    (MODELS, "loner", "model 'loner' of package others cannot be used: others:Loner is no subclass "
-     "of plancc.models.base.Model"),
-    (MODELS, "instance", "others:INSTANCE is no subclass of plancc.models.base.Model"),
+    (MODELS, "loner", "model 'loner' of package others cannot be used: others:Loner is not a "
+     "subclass of plancc.models.base.Model"),
+    (MODELS, "instance", "others:INSTANCE is not a subclass of plancc.models.base.Model"),
     (MODELS, "idle", "model 'idle' of package others cannot be used: others:Idle does not define "
      "build"),
-    (PARTITIONERS, "bare", "others:deal is no instance of plancc.partitioners.adapter.Adapter"),
-    (FORMATS, "plain", "others:read_pairs is no instance of plancc.graph.formats.Format"),
-    (COMMANDS, "greeting", "others:Line is no instance of click.Command"),
-    (SAMPLERS, "nobody", "others:Loner is no subclass of plancc.sampling.sampler.Sampler"),
+    (PARTITIONERS, "bare", "others:deal is not an instance of plancc.partitioners.adapter.Adapter"),
+    (FORMATS, "plain", "others:read_pairs is not an instance of plancc.graph.formats.Format"),
+    (COMMANDS, "greeting", "others:Line is not an instance of click.Command"),
+    (SAMPLERS, "nobody", "others:Loner is not a subclass of plancc.sampling.sampler.Sampler"),
 ]  # fmt: skip
 
 

@@ -149,7 +149,7 @@ def data_beside(
         return own_data(obj, graph, **choice, format=format, allow_large=allow_large)
     if data is False or isinstance(data, VertexData):
         if split is not None or data_keys(keys):
-            raise InputError("`split` and `keys` choose among arrays by name; `data` has none")
+            raise InputError("`split` and `keys` choose arrays by name, but `data` has no names")
         return checked_again(data, graph) if data else VertexData()
     if isinstance(data, Mapping):
         return vertex_data_of(data, graph, "`data`: ", **choice)
@@ -269,7 +269,7 @@ def graph_of_relations(relations: Mapping[Any, Any]) -> Graph:
             continue
         for name, size in ((relation[0], given.shape[1]), (relation[2], given.shape[0])):
             if counts.setdefault(name, size) != size:
-                told = f"the matrix has {size:,} vertices of type '{shown(name)}', and there are"
+                told = f"the matrix has {size:,} vertices of type '{shown(name)}', but there are"
                 rule = f"{shown(counts[name])}: rows are of the destination, columns of the source"
                 raise InputError(f"{source.name}: {in_words(relation)}: {told} {rule}")
     entries: dict[Relation, Entries] = {}

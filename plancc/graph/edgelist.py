@@ -705,7 +705,7 @@ def _read_weighted(path: StrPath, plain: bytes) -> tuple[Int64Array, Int64Array,
     _integers(path, _taken(path, plain, b"", 3, (0, 1)), 2)
     for line, text in data_lines(path, io.BytesIO(plain)):
         read_number(path, line, "weight", text.split()[2], float)
-    raise InputError(f"{os.fspath(path)}: not an edge list")
+    raise InputError(f"{os.fspath(path)}: is not an edge list")
 
 
 def _advice(word: bytes) -> str:

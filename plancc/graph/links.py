@@ -173,7 +173,7 @@ def _read(path: StrPath) -> Mapping[str, Any]:
     name = os.fspath(path)
     if not os.path.isdir(name):
         if not name.lower().endswith(".npz"):
-            raise InputError(f"{name}: links are read from .npz, or from a folder of format ogb")
+            raise InputError(f"{name}: links are only read from .npz, or a folder of format ogb")
         with Archive(name) as held:
             if left := ", ".join(show(key) for key in held if key not in NAMES):
                 warn(f"{name}: ignored: {left}; names of links: {', '.join(NAMES)}")
@@ -182,7 +182,7 @@ def _read(path: StrPath) -> Mapping[str, Any]:
         if each.read_links is not None and each.files is not None and each.files(name):
             found: Mapping[str, Any] = each.read_links(name)
             return found
-    raise InputError(f"{name}: is no folder of a format that holds links")
+    raise InputError(f"{name}: is not a folder of a format that holds links")
 
 
 def _labelled(
@@ -196,7 +196,7 @@ def _labelled(
             raise InputError(f"{where}the data of {name} have no edge_label_index and edge_label")
         pair, label = as_array(pair, f"{where}edge_label_index"), as_array(label, f"{where}label")
         if pair.ndim != 2 or label.shape != pair.shape[1:]:
-            shapes = f"has shape {pair.shape}, and edge_label {label.shape}"
+            shapes = f"has shape {pair.shape}, but edge_label has {label.shape}"
             raise InputError(f"{where}edge_label_index of {name} {shapes}")
         check_range(pair, graph.num_vertices, f"{where}edge_label_index of {name}")
         found[name], negative = pair[:, label > 0], pair[:, label <= 0]
@@ -206,7 +206,7 @@ def _labelled(
                 f"{wrong.sum():,} of the {len(wrong):,} pairs of edge_label 0 of {name} are edges"
             )
             cure = "with labels of your own leave neg_sampling_ratio above 0"
-            raise InputError(f"{where}{told}, and not negatives: {cure}")
+            raise InputError(f"{where}{told}, so they are not negatives; {cure}")
         if name != SPLITS[0]:
             found[f"{name}_negative"] = negative
     return found
@@ -215,7 +215,7 @@ def _labelled(
 def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
     """Check the shapes and ranges of the given arrays, and return the links."""
     for name in given.keys() - {*NAMES}:
-        raise InputError(f"{where}'{shown(name)}' is no kind of links: they are {', '.join(NAMES)}")
+        raise InputError(f"{where}'{shown(name)}' is unknown; choose from {', '.join(NAMES)}")
     found: dict[str, Array] = {}
     for name, value in given.items():
         listed, pair = as_array(value, f"{where}{name}"), name in KINDS
@@ -232,13 +232,13 @@ def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
     for name in found.keys() & {*OF_LINKS}:
         split, targets = name.partition("_")[0], found[name]
         if len(targets) != (links := pairs[split].shape[1]):
-            raise InputError(f"{where}{name} has {len(targets)} rows, and {split} {links} links")
+            raise InputError(f"{where}{name} has {len(targets)} rows, but {split} {links} links")
         per_link.add(targets.shape[1])
         sources = np.repeat(pairs[split][0], targets.shape[1])
         pairs[f"{split}_negative"] = np.stack([sources, targets.reshape(-1).astype(np.int32)])
     for split in SPLITS[1:]:
         if pairs[split].shape[1] and not pairs[f"{split}_negative"].shape[1]:
-            raise InputError(f"{where}{split} has links and no negatives: give {split}_negative")
+            raise InputError(f"{where}{split} has links but no negatives; give {split}_negative")
     if not pairs["train"].shape[1]:
         raise InputError(f"{where}there are no training links (array train)")
     if len(per_link) > 1:
@@ -246,7 +246,7 @@ def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
         cure = "(0: shared by a split): give both splits the same number"
         raise InputError(f"{where}the links have {counts} negatives each {cure}")
     if sum(each.shape[1] for each in pairs.values()) > MOST_LINKS:
-        raise InputError(f"{where}more than {MOST_LINKS} links, with their negatives")
+        raise InputError(f"{where}there are more than {MOST_LINKS} links and negatives")
     return SplitLinks(pairs, *per_link)
 
 
@@ -284,7 +284,7 @@ def _doubtful(
     of_val, of_test = (np.sort(link_keys(links.pairs[kind], graph)) for kind in KINDS[3:])
     yield places_in(of_val, _some(of_test)) >= 0, "test_negative pairs are val_negative ones too"
     if not len(held):
-        yield train >= 0, "links are for training: there are no scores of validation and test"
+        yield train >= 0, "links are for training, so validation and test have no scores"
     for kind in KINDS:
         pair = _some(links.pairs[kind])
         there = are_edges(known, pair, graph)
@@ -295,13 +295,13 @@ def _doubtful(
             yield np.any([there, *are_links], axis=0), f"{kind} pairs are links or edges"
             continue
         if pair.shape == (2, 2) and not there.all() and are_edges(known, pair.T, graph).all():
-            told = f"has a link in every row, as {pair.tolist()} then are edges"
+            told = f"has a link in every row, since {pair.tolist()} are then edges"
             cure = "give the sources in one row, and the targets in another"
             raise InputError(f"{where}{kind} {told}: {cure}")
         if kind == SPLITS[0] and not labelled:
             absent = ~there & ~are_edges(known, pair[::-1], graph)
             left_out = "which is right only if their edges were removed from it"
-            yield absent, f"{kind} links are no edges of the graph, {left_out}"
+            yield absent, f"{kind} links are not edges of the graph, {left_out}"
         twice, pair = np.diff(keys[kind], prepend=-1) == 0, links.pairs[kind]
         if twice.any():
             forth, back = (np.unique(edge_keys(graph, *each)) for each in (pair, pair[::-1]))
@@ -355,7 +355,7 @@ def random_links(
         sizes, order = [second - first, len(order) - second], np.roll(order, -first)
     for share, size in zip(shares, sizes, strict=True):
         if share and not size:
-            of_edges = f"of {len(order)} edges is less than one link; give more, or 0"
+            of_edges = f"this share of {len(order)} edges is less than one link; give more, or 0"
             raise InputError(f"`link_split` {share:g}: {of_edges}")
     *held, train = (ends[:, each] for each in np.split(order, np.cumsum(sizes)))
     pairs = dict(zip(SPLITS, (train, *held), strict=True))

@@ -32,7 +32,7 @@ _WRONG = (
     "{} columns are expected, as in the first line, not",
     "an id or a weight is empty (leave the line out):",
     f"an id has more than {LONGEST:,} bytes:",
-    "a control character stands within an id:",
+    "an id contains a control character:",
 )
 """Messages for the faults of a line that `kernels.number_names` finds."""
 

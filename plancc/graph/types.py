@@ -183,7 +183,7 @@ class Types:
             right = False
         if not right:
             texts = f"'{shown(types, 40)}' and '{shown(relations, 40)}'"
-            raise InputError(f"{texts} are no types and relations")
+            raise InputError(f"{texts} are not types and relations")
         return found
 
 
@@ -214,13 +214,13 @@ def distinct_columns(row_ptr: Int64Array, column: IntArray) -> tuple[Mask, Int64
 def check_relation(relation: Any, where: str) -> None:
     """Raise InputError unless `relation` is (source, name, destination); `where` begins it."""
     if not isinstance(relation, tuple) or [type(each) for each in relation] != [str] * 3:
-        cure = "give three texts, (source, name, destination)"
-        raise InputError(f"{where}: '{shown(relation)}' is no relation: {cure}")
+        cure = "give three strings, (source, name, destination)"
+        raise InputError(f"{where}: '{shown(relation)}' is not a relation; {cure}")
 
 
 def _check_name(name: str) -> None:
     if not isinstance(name, str) or not name or not name.isprintable():
-        raise InputError(f"'{shown(name)}' is no name of a type or relation: give a printable text")
+        raise InputError(f"'{shown(name)}' is no name of a type or relation; give printable text")
 
 
 def in_words(relation: Relation) -> str:

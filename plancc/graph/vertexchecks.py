@@ -129,8 +129,8 @@ def check_rows(
             as_one = f", as many as '{alike[0]}' has rows" if alike else ""
             one = "label (-1: unknown)" if key == "labels" else "row"
             cure = reading_advice(len(array), graph) or f": give every vertex one {one}"
-            told = f"has '{len(array)}' rows, the graph {count} vertices{of_edges}{as_one}{cure}"
-            raise InputError(f"{where}key '{names.get(key, key)}' {told}")
+            told = f"but the graph has {count} vertices{of_edges}{as_one}{cure}"
+            raise InputError(f"{where}key '{names.get(key, key)}' has '{len(array)}' rows, {told}")
 
 
 def _features(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
@@ -157,7 +157,7 @@ def finite(array: npt.NDArray[Any], what: str, first: int = 0) -> npt.NDArray[An
     """
     if array.dtype.kind not in "biuf":
         cure = "save it as float32 or integers"
-        raise InputError(f"{what} holds no real numbers but '{array.dtype}': {cure}")
+        raise InputError(f"{what} holds '{array.dtype}', not real numbers: {cure}")
     with np.errstate(over="ignore"):
         kind = feature_type(array.dtype.newbyteorder("="))
         result = np.ascontiguousarray(array, dtype=kind)
@@ -265,7 +265,7 @@ def sparse_features(archive: Archive, graph: Graph) -> npt.NDArray[np.float32]:
     count = graph.num_vertices
     if shape[0] != count:
         cure = reading_advice(shape[0], graph) or ": give every vertex one row"
-        told = f"has '{shape[0]}' rows, the graph {count} vertices{cure}"
+        told = f"has '{shape[0]}' rows, but the graph has {count} vertices{cure}"
         raise InputError(f"{archive.name}: key 'feat_shape' {told}")
     if shape[1] < 1:
         raise InputError(f"{archive.name}: key 'feat_shape' holds '{shape[1]}' columns")

@@ -170,7 +170,7 @@ class DataByType:
             rows = int((self.row_type == self.number(name)).sum())
             for key, array in each.arrays().items():
                 if len(array) != rows:
-                    return f"{key} of '{name}' have {len(array)} rows, there are {rows} vertices"
+                    return f"{key} of '{name}' have {len(array)} rows, but it has {rows} vertices"
         return ""
 
 

@@ -258,7 +258,7 @@ def vertex_data_of(
     if not called and not required:
         return VertexData()
     if not called:
-        told = f"none of the keys '{', '.join(SOURCE_KEYS)}' is there, but {_listed(held)}"
+        told = f"none of the keys '{', '.join(SOURCE_KEYS)}' is present, only {_listed(held)}"
         raise InputError(f"{where}no vertex data: {told}")
     for key in [key for key in MASKS if key in arrays]:
         arrays[key] = _boolean_mask(arrays[key], rows, whats[key], key)
@@ -356,7 +356,7 @@ def _data_of_types(
             raise InputError(f"{what}give a mapping of names to arrays")
         for key in ("weights", *ALIASES["weights"], missing.get("weights")):
             if given.get(key) is not None:
-                cure = "`weights` takes one vector, of all vertices, type after type"
+                cure = "`weights` expects one vector for all vertices, type after type"
                 told = f"key {show(key)}: weights of only some vertex types are not accepted"
                 raise InputError(f"{what}{told}: {cure}")
         data = vertex_data_of(given, of_one_type(graph, name), what, **choice)

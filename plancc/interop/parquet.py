@@ -286,7 +286,7 @@ def read_columns(
         _warn_of_folders(where)
         names = list(table.schema.names)
         if len(set(names)) != len(names):
-            raise InputError(f"{where}: two columns have one name")
+            raise InputError(f"{where}: two columns have the same name")
         chosen = wanted(names)
         kinds = {name: table.schema.field(name).type for name in names}
         texts = [n for n in names if n not in chosen and _is_text(arrow, kinds[n])]

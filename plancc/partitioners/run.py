@@ -314,7 +314,7 @@ def check_accepts(partitioner: str, kind: type) -> None:
     if kind not in adapter.accepts:
         able = [name for name, each in PARTITIONERS.loaded().items() if kind in each.accepts]
         words = "a hypergraph" if kind is Hypergraph else "a graph"
-        cure = f"take `model` {adapter.model}, which it suits, or choose from {', '.join(able)}"
+        cure = f"use `model` {adapter.model}, which it suits, or choose from {', '.join(able)}"
         raise InputError(f"partitioner '{partitioner}' cannot partition {words}: {cure}")
 
 

@@ -113,7 +113,7 @@ class Grid:
         except (IndexError, TypeError, ValueError):
             found = None
         if found is None or str(found) != text:
-            raise InputError(f"grid '{text}': not a grid such as '2d 4x4'")
+            raise InputError(f"grid '{text}': is not a grid such as '2d 4x4'")
         return found
 
     @property
@@ -192,7 +192,7 @@ class Grid:
         if self.splits_columns and width < self.columns:
             raise InputError(
                 f"grid '{self}' splits columns over {self.columns} ranks, and a layer is "
-                f"{width} wide: take at most {width} process column{'s' * (width != 1)}, or wider "
+                f"{width} wide; use at most {width} process column{'s' * (width != 1)}, or wider "
                 "layers"
             )
 

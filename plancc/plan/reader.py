@@ -138,7 +138,7 @@ class PlanFile:
             kind = "an edge plan"
             if self.header.grid is not None:
                 kind = f"a plan of grid '{self.header.grid}'"
-            raise InputError(f"{self.path}: {kind}; {what} is for row plans")
+            raise InputError(f"{self.path}: is {kind}, but {what} needs a row plan")
 
     def checked_ranks(self, num_ranks: int | None) -> int:
         """Return the number of parts for figures on `num_ranks` ranks; None means all parts.

@@ -270,12 +270,12 @@ def parse_sampler(text: str) -> Sampler:
             key, _, value = word.partition("=")
             options[key] = parsed(known[key], value)
     except (KeyError, InputError):
-        raise InputError(f"'{text}' is no sampler") from None
+        raise InputError(f"'{text}' is not a sampler") from None
     return make_sampler(name, 1, **options)
 
 
 _MISSING = {
-    "pattern": "is not there",
+    "pattern": "is missing",
     "train_mask": "the vertex data do not have (`data`)",
     "clusters": "the vertex data do not have (`data`, or `clusters` makes some)",
 }

@@ -238,7 +238,7 @@ def _lines(path: str, wanted: str) -> list[str]:
     with open_file(path) as file:
         data = file.read()
     if b"\0" in data:
-        raise InputError(f"{path}: not text: {wanted}")
+        raise InputError(f"{path}: is not text: {wanted}")
     return data.decode("utf-8-sig", "replace").splitlines()
 
 

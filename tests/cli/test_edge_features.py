@@ -188,7 +188,7 @@ def bad(edges, relations):
     wrong[4, 1] = np.nan
     count = pair.shape[1]
     return [
-        ((N, twice), features, f"{count:,} rows of features, and the graph has "
+        ((N, twice), features, f"{count:,} rows of features, but the graph has "
                    f"{count + 2} edges \\({count} nonzeros after"),
         ((3, np.array([[1, 2], [0, 1]])), features[:1], "1 rows of features"),
         ((N, twice), np.concatenate([features, features[:2]]), "2 of .* are listed twice"),

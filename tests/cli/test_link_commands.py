@@ -78,7 +78,7 @@ def test_links_by_the_commands(tmp_path, monkeypatch):
         "3 x\n": "ask.csv, line 1: '3 x' is no link: give two ids",
         "3,5\n3,77\n": "ask.csv, line 2: id 77: no vertex of",
         "": "ask.csv: there is no link",
-        "PK\0": "ask.csv: not text: `links` takes a text file with two ids a line",
+        "PK\0": "ask.csv: is not text: `links` takes a text file with two ids a line",
     }.items():
         (tmp_path / "ask.csv").write_text(text)
         refused(words)

@@ -75,7 +75,7 @@ CASES = [
     Case("C5 links there twice", links(train=twice(EDGES[:160])), "--links l.npz",
          says=("l.npz: 4 of 164 train links are listed twice or both ways",)),
     Case("C5 links that are no edges", links(train=OTHERS[100:200]), "--links l.npz",
-         says=("l.npz: 100 of 100 train links are no edges of the graph",)),
+         says=("l.npz: 100 of 100 train links are not edges of the graph",)),
     Case("C5 a link in every row", links(train=np.transpose(EDGES[[0, 1]])), "--links l.npz",
          refused="l.npz: train has a link in every row|sources in one row"),
     Case("arrays that are no links", links(train_negative=OTHERS[:9], weight=np.ones(160)),
@@ -96,7 +96,7 @@ CASES = [
     ),
     Case("C5 all links are for training", {"g.txt": BOTH,
          "l.npz": lambda path: np.savez(path, train=EDGES.T)}, "--links l.npz",
-         says=("l.npz: 200 of 200 links are for training: there are no scores of validation",)),
+         says=("l.npz: 200 of 200 links are for training, so validation",)),
 ]  # fmt: skip
 
 

@@ -362,7 +362,7 @@ KINDS = [
          "hold 0"),
     Case("ids of text without a line of names", {"g.csv": "ann,bob\nbob,ann\n",
          "t.csv": "bob,4,1\nann,1,0\n"}, "compile g.csv --data t.csv PLAIN",
-         refused="t.csv, line 1: neither numbers alone nor names of columns|as id,f0,label"),
+         refused="t.csv, line 1: it is neither numbers only nor names of columns|as id,f0,label"),
     Case("numbers of rows beside names", {"g.csv": "ann,bob\nbob,ann\n", "t.csv": "0,4\n1,5\n"},
          "compile g.csv --data t.csv PLAIN",
          says=("t.csv: the first column counts the rows, and is taken as a feature",),
@@ -380,7 +380,7 @@ KINDS = [
          says=("t.csv: rows without ids are taken in the graph's order of vertices (10, 20, 30)",)),
     Case("a row more than ids from 1", {"g.txt": "1 2\n2 3\n", "t.csv": "f0\n1\n1\n1\n1\n"},
          "compile g.txt --data t.csv PLAIN",
-         refused="the graph 3 vertices: vertices count from 0 here, and the graph's ids from 1"),
+         refused="graph has 3 vertices: vertices count from 0 here, and the graph's ids from 1"),
     of_data("labels of words", "id,label\n" + "".join(f"{v},cat\n" for v in range(N)),
          refused="line 2: not a table of numbers: 'cat' in column 'label'|pandas.factorize"),
 ]  # fmt: skip

@@ -118,7 +118,7 @@ def described(**others):
     [
         (described(), "save what partition_graph.*as orig_nids.npy"),
         ("{", "not JSON"),
-        ("[1]", "describes no partition of DGL"),
+        ("[1]", "does not describe a partition of DGL"),
         (described(node_map={"a": [[0, 1]], "b": [[1, 2]]}), "heterogeneous"),
         (described(node_map={"_N": [[0, 3], [2, 5]]}), "holds no ranges"),
         (described(node_map={"_N": [[0, 3], [3, 1]]}), "holds no ranges"),

@@ -204,7 +204,7 @@ def test_target_before_source_is_said(tmp_path, name):
         (tmp_path / name).write_text("target,source\n5,7\n7,9\n")
     else:
         write_parquet(tmp_path / name, table)
-    said = "row is column 'source', which needs column 'target' .`columns` target,source reverses"
+    said = "'source' holds rows, and 'target' the rows they need .`columns` target,source reverses"
     with pytest.warns(PlanccWarning, match=said):
         graph = read_graph(tmp_path / name)
     assert entries(graph) == {(1, 0): 1, (2, 1): 1}

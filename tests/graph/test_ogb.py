@@ -94,7 +94,7 @@ def test_a_heterogeneous_folder(hetero):
         (
             "raw/num-node-dict",
             [("author", "paper"), (3, "x")],
-            "line 2: 'x' is no number of vertices",
+            "line 2: 'x' is not a number of vertices",
         ),
         ("raw/num-node-dict", [("author", "paper"), (3, -5)], "line 2: '-5' is no number of v"),
         ("raw/num-node-dict", [("author", "paper"), (3,)], "a line of types and a line of"),
@@ -106,7 +106,7 @@ def test_a_heterogeneous_folder(hetero):
             [(1, 5)],
             "type 'paper' is out of range 0..4: '5'",
         ),
-        ("raw/relations/author___writes___paper/num-edge-list", [3], "'3' edges, and there are 2"),
+        ("raw/relations/author___writes___paper/num-edge-list", [3], "'3' edges, but there are 2"),
         (
             "raw/triplet-type-list",
             [("author", "writes", "paper")] * 2,
@@ -229,8 +229,8 @@ def test_the_real_library(folder, tmp_path):
         (lambda f: (f / "raw/num-node-list.csv.gz").unlink(), "list.csv.gz is missing"),
         (lambda f: table(f, "raw/edge", [(0, 1), (1,)]), "edge.csv.gz, line 2: 2 columns"),
         (lambda f: table(f, "raw/edge", [(0, 1), (1, "x")]), "edge.csv.gz, line 2: not a whole"),
-        (lambda f: table(f, "raw/triplet-type-list", ["a"]), "line 1: 'a' names no relation"),
-        (lambda f: table(f, "raw/triplet-type-list", [("a", "..", "b")]), "names no relation"),
+        (lambda f: table(f, "raw/triplet-type-list", ["a"]), "line 1: 'a' is not a relation"),
+        (lambda f: table(f, "raw/triplet-type-list", [("a", "..", "b")]), "is not a relation"),
         (lambda f: (f / "raw/edge.csv.gz").write_bytes(b"\x1f\x8b\x08"), "gzip data is damaged"),
         (lambda f: binary(f, edge_index=[[0, 1, 2]]), "must be (2, edges), not (1, 3)"),
         (lambda f: binary(f, num_nodes_list=[3, 2]), "holds 2 graphs"),
@@ -259,5 +259,5 @@ def test_wrong_data(folder, change, words):
 
 
 def test_other_folders(tmp_path):
-    with pytest.raises(InputError, match="is a folder of no format that has folders"):
+    with pytest.raises(InputError, match="is a folder, but of no format with folders"):
         read_graph(tmp_path)

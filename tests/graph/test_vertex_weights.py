@@ -166,7 +166,7 @@ def test_wrong_arrays(tmp_path):
     np.savez(tmp_path / "labels.npz", labels=np.arange(5))
     for given, words in (
         ([1, 2, 3, 4, -5], "`weights`: key 'weights' holds '-5' in row 4"),
-        ([1, 2, 3], "'3' rows, the graph 5 vertices"),
+        ([1, 2, 3], "'3' rows, but the graph has 5 vertices"),
         (["a"] * 5, "must have a number"),
         (np.ones((5, 0)), "must have a number"),
         (tmp_path / "labels.npz", "no 'weight'"),

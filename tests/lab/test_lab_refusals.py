@@ -33,7 +33,7 @@ TABLE = {
         "p.h5 --batches 6 --boundary-sampling 0.5": "predicted without --boundary-sampling",
         "p.h5 --batches 0": "--batches 0: give 1 to 100,000",
         "bare.h5 --batches 2 --sampler cluster": "needs clusters",
-        "edge.h5 --batches 2": "what mini-batches move is for row plans",
+        "edge.h5 --batches 2": "the cost of mini-batches needs a row plan",
         "g.mtx --models rp --dims 8,4": "--sweep",
         "none.mtx --sweep p=2,4 --dims 8,6,4": "none.mtx",
         "--sweep p=2,4 --dims 8,6,4": "--vertices and --nonzeros",

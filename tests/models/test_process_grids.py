@@ -110,8 +110,8 @@ def test_what_the_graph_makes_wrong():
     for num_ranks, options, words in (
         (N + 1, {"model": "cagnet-1d"}, f"{N + 1} ranks for {N} vertices"),
         (49, {"model": "cagnet-2d"}, f"49 ranks for {N} vertices"),  # in 7 blocks of rows
-        (16, {"data": features}, "a layer is 3 wide: take at most 3 process columns"),
-        (16, {"dims": [8, 2, 4]}, "a layer is 2 wide: take at most 2 process columns"),
+        (16, {"data": features}, "a layer is 3 wide; use at most 3 process columns"),
+        (16, {"dims": [8, 2, 4]}, "a layer is 2 wide; use at most 2 process columns"),
         (4, {"topology": "2x2"}, "ranks of grid '2d 2x2' cannot be mapped to nodes"),
         (4, {"objective": "volume"}, "'rp' assigns the blocks of rows of 'cagnet-2d'"),
         (4, {"budget": 1.0}, "'rp' assigns the blocks of rows of 'cagnet-2d'"),

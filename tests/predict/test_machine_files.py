@@ -113,7 +113,7 @@ NEEDED = ("latency = 1e-6", "bandwidth = 1e9", "multiply_adds = 1e9")
         ("latency: 3", "not TOML"),
         (f"latency = 1{'0' * 5000}", "not TOML"),
         ("latency = " + "[" * 3000, "not TOML"),
-        (b"latency = \xff", "not TOML: the file is no text"),
+        (b"latency = \xff", "not TOML: the file is not text"),
         (None, "no such file"),
         ("node = 3", "'node' is 3, not a table"),
         ("[node]\nranks = 0", "'node.ranks' is 0, not a whole number from 1"),

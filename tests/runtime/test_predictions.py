@@ -201,7 +201,7 @@ def test_words_for_some_vertices_are_those_of_their_neighbourhoods(ranks, tmp_pa
         (b"7\n\n8 9\n", "asked.txt, line 3: '8 9': no id; ids are whole numbers"),
         (b"\xff\xfe7\n", "asked.txt, line 1: .*no id; ids are whole numbers"),
         (b"1\n2\n1", "asked.txt, line 3: '1': this id is there twice; give every id once"),
-        (b"\x93NUMPY\1\0v\0", "asked.txt: not text: `ids` takes numbers, or a text file with one"),
+        (b"\x93NUMPY\1\0v\0", "asked.txt: is not text: `ids` takes numbers, or a text file"),
         (b"\n0", "asked.txt, line 2: id 0: no vertex of .*row.h5 has this id; its ids come from"),
         ("1,2.5", "`ids` 2.5: no id"),
         ("1,,2", "`ids` : no id"),

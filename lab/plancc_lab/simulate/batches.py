@@ -134,7 +134,7 @@ def predict_batches(
             "`batches`: steps are predicted without `boundary_sampling`, `fold` and `pipeline`"
         )
     with PlanFile(path) as file:
-        file.check_row_plan("what mini-batches move")
+        file.check_row_plan("the cost of mini-batches")
         if file.header.types is not None:
             raise InputError("`batches`: steps of a plan with types are not predicted")
         recorded, training = (

@@ -169,9 +169,9 @@ def _parsed(file: str) -> ast.Module:
         return ast.parse(source)
     except SyntaxError as error:
         where = f"{file}, line {error.lineno}" if error.lineno else file
-        raise InputError(f"{where}: not Python: {error.msg}") from None
+        raise InputError(f"{where}: is not Python: {error.msg}") from None
     except (ValueError, RecursionError, MemoryError) as error:
-        raise InputError(f"{file}: not Python: {shown(error)}") from None
+        raise InputError(f"{file}: is not Python: {shown(error)}") from None
 
 
 def class_of(name: str) -> type[nn.Module]:

@@ -259,8 +259,8 @@ def test_check_model(name, kind, code, plans):
 REFUSED = {
     "none.py:Net": "none.py: no such file",
     "folder:Net": "folder: is a folder",
-    "broken.py:Net": "broken.py, line 2: not Python",
-    "zero.py:Net": "zero.py: not Python",
+    "broken.py:Net": "broken.py, line 2: is not Python",
+    "zero.py:Net": "zero.py: is not Python",
     f"{FILE}:Nett": "has no class 'Nett' (did you mean Net?); it has Net, Numbers",
     f"{FILE}:function": "'function' is a function, not a class",
     f"{FILE}:Plain": "'Plain' is not a class derived from torch.nn.Module",
