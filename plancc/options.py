@@ -77,7 +77,7 @@ PLAN_OPTIONS: Rows = {
     "`link_times` needs shares of links; give `link_split` too": lambda asked: (
         asked.link_times is not None and asked.link_split is None
     ),
-    "`links` and `link_split` exclude each other: give one of them": lambda asked: (
+    "`links` and `link_split` exclude each other; give one of them": lambda asked: (
         asked.links is not None and asked.link_split is not None
     ),
     "`disjoint_train_ratio` needs links; give `links` or `link_split`": lambda asked: (
@@ -127,10 +127,10 @@ TASKS: Rows = {
     "`{0[0]}` is only for the models {0[1]}, not for '{asked.name}'": lambda asked: (
         not asked.model.searched and asked.wish and (asked.wish, models_that("searched"))
     ),
-    "`effort` chooses partitioners itself: drop `{0[0]}` {0[1]}": lambda asked: (
+    "`effort` chooses partitioners itself; drop `{0[0]}` {0[1]}": lambda asked: (
         asked.wish == "effort" and asked.options.named
     ),
-    "`{asked.wish}` is only for `effort`, which chooses partitioners itself: drop `{0[0]}` "
+    "`{asked.wish}` is only for `effort`, which chooses partitioners itself; drop `{0[0]}` "
     "{0[1]}": lambda asked: asked.wish and asked.options.named,
     "`{asked.wish}` is only for the objectives {0}; drop `objective` "
     "{asked.options.objective}": lambda asked: (

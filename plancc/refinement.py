@@ -375,7 +375,7 @@ def _asked_balance(
         if balance:
             raise
         raise InputError(
-            f"the plan records balance '{shown(recorded)}', of another version of plancc: give "
+            f"the plan records balance '{shown(recorded)}', of another version of plancc; give "
             f"`balance`, such as {DEFAULT_BALANCE}"
         ) from error
     refuse(REVISIONS, wanted)

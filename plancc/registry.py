@@ -149,7 +149,7 @@ def check_choice(kind: str, value: str, choices: Iterable[str]) -> None:
         near = nearest(shown(value), choices)
         meant = f" (did you mean {near}?)" if near else ""
         raise InputError(
-            f"unknown {kind} '{shown(value)}'{meant}: choose from {', '.join(choices)}"
+            f"unknown {kind} '{shown(value)}'{meant}; choose from {', '.join(choices)}"
         )
 
 

@@ -255,7 +255,7 @@ def test_typed_plans_by_relation(normalize):
     assert back.provenance["rows_removed"] == 1
     assert len(back.vertex_data.of_type["paper"].features) == 80
     for options, says in (
-        ({"add": [[0, 1]]}, "the plan has types: give edges by relation"),
+        ({"add": [[0, 1]]}, "the plan has types; give edges by relation"),
         ({"add": {"reads": [[0, 1]]}}, "relation 'reads' is unknown"),
         ({"add": {"writes": [[82, 1]]}}, "the id of the next new vertex must be 80"),
         ({"remove": {"writes": [[80, 1]]}}, "edge '80 1' is not in the graph"),

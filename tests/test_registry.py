@@ -195,7 +195,7 @@ def test_names_and_errors(package, monkeypatch):
     assert models["hp"].__name__ == "HypergraphModel"  # not theirs
     assert models["stripes"].__name__ == "Stripes"
     with pytest.raises(
-        InputError, match="unknown model 'best': choose from hp, stripes, scaled, absent"
+        InputError, match="unknown model 'best'; choose from hp, stripes, scaled, absent"
     ):
         models["best"]
     with pytest.raises(BackendUnavailable, match="model 'absent' of package others cannot be lo"):
@@ -299,9 +299,7 @@ def test_what_others_raise_is_not_ours(tmp_path):
 
 @pytest.mark.usefixtures("registered")
 def test_the_model_that_suits_a_partitioner_is_named():
-    words = (
-        "'uncut' cannot partition a hypergraph: take `model` gp, which it suits, or choose from "
-    )
+    words = "'uncut' cannot partition a hypergraph: use `model` gp, which it suits, or choose from "
     for model in (None, "hp", "medium-grain"):
         with pytest.raises(InputError, match=words):
             plancc.compile(RING, model, 3, partitioner="uncut")

@@ -212,7 +212,7 @@ class MappedGraph:
         """Return the error for a pattern that ``graph.json`` says to be symmetric, but is not."""
         told = "'directed' is false, but some entries (i, j) have no (j, i)"
         cure = "write true, or read with `symmetrize`"
-        return InputError(f"{os.path.join(self.folder, HEAD)}: {told}: {cure}")
+        return InputError(f"{os.path.join(self.folder, HEAD)}: {told}; {cure}")
 
     def numbers(self, first: int, last: int) -> npt.NDArray[np.floating] | None:
         """Return the values of entries ``first..last-1``; None if the graph has no values.

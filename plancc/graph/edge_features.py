@@ -92,7 +92,7 @@ def _relation_features(given: Any, types: Types, edges: ListedEdges, where: str)
     Edges of a relation without features have zeros.
     """
     if not isinstance(given, Mapping):
-        raise InputError(f"{where}: the graph has types: give features by relation")
+        raise InputError(f"{where}: the graph has types; give features by relation")
     named = ((types.relation(name), each) for name, each in given.items())
     by_relation = {each: as_array(of, f"{where}: {in_words(each)}") for each, of in named}
     arrays = {each: of[:, None] if of.ndim == 1 else of for each, of in by_relation.items()}
@@ -108,7 +108,7 @@ def _relation_features(given: Any, types: Types, edges: ListedEdges, where: str)
         if len(features) != len(of_relation):
             told = f"features have {len(features):,} rows, but it has {len(of_relation):,} edges"
             cure = "give one for every edge, in the order of the source"
-            raise InputError(f"{where}: {in_words(relation)}: {told}: {cure}")
+            raise InputError(f"{where}: {in_words(relation)}: {told}; {cure}")
         found[of_relation] = features
     return found
 

@@ -147,7 +147,7 @@ def read_links(source: Any, graph: Graph) -> SplitLinks:
     if not isinstance(source, Mapping):
         given = f"a file, a mapping of {', '.join(KINDS)}, or the three data objects"
         kind = type(source).__name__
-        raise InputError(f"{where}'{kind}' has no links: give {given} of RandomLinkSplit")
+        raise InputError(f"{where}'{kind}' has no links; give {given} of RandomLinkSplit")
     ends = source.get("train")
     if not labelled and ends is not None and as_array(ends, where).dtype.kind in "iu":
         warn_of_numbers(graph, f"{where}the ends of links")
@@ -225,7 +225,7 @@ def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
             kind = "text" if listed.dtype.kind in "US" else listed.dtype
             names = ", or their names" if are_names(graph.original_ids) else ""
             cure = f"give integers of shape {shape}, the numbers of vertices{names}"
-            raise InputError(f"{where}{name} is of {kind}, shape {list(array.shape)}: {cure}")
+            raise InputError(f"{where}{name} is of {kind}, shape {list(array.shape)}; {cure}")
         check_range(array, graph.num_vertices, f"{where}{name}")
     pairs = {kind: found.get(kind, np.zeros((2, 0))).astype(np.int32) for kind in KINDS}
     per_link = {0} if any(pairs[kind].shape[1] for kind in KINDS[3:]) else set[int]()
@@ -297,7 +297,7 @@ def _doubtful(
         if pair.shape == (2, 2) and not there.all() and are_edges(known, pair.T, graph).all():
             told = f"has a link in every row, since {pair.tolist()} are then edges"
             cure = "give the sources in one row, and the targets in another"
-            raise InputError(f"{where}{kind} {told}: {cure}")
+            raise InputError(f"{where}{kind} {told}; {cure}")
         if kind == SPLITS[0] and not labelled:
             absent = ~there & ~are_edges(known, pair[::-1], graph)
             left_out = "which is right only if their edges were removed from it"
@@ -422,7 +422,7 @@ def _negatives(ends: Pair, size: int, graph: Graph, random: np.random.Generator)
     if size > (free := every - len(number)):
         told = f"{size:,} negatives are needed, and {free:,} pairs of vertices have no edge"
         cure = "give smaller shares (`link_split`), or links with negatives (`links`)"
-        raise InputError(f"{graph.source.name}: {told}: {cure}")
+        raise InputError(f"{graph.source.name}: {told}; {cure}")
     place = random.choice(free, size, replace=False)
     found = place + np.searchsorted(number - np.arange(len(number)), place, side="right")
     source = found % n
@@ -525,7 +525,7 @@ def with_times(
     row, column = edges.row, edges.column
     if isinstance(given, str) and given == OF_VALUES:
         if edges.values is None:
-            raise InputError(f"{where} {given}: the edges have no values: give a file of times")
+            raise InputError(f"{where} {given}: the edges have no values; give a file of times")
         where, given = f"{where} {given}", edges.values
         if listed:  # sums of times are no times, and an edge with time 0 is no zero
             flags: Any = {"symmetrize": symmetrize, "directed": graph.directed or symmetrize}

@@ -84,7 +84,7 @@ def as_features(values: Array, where: str) -> npt.NDArray[np.float32]:
     values = values[:, None] if values.ndim == 1 else values
     if values.ndim != 2 or not values.shape[1] or values.dtype.kind not in "biuf":
         told = f"shape {values.shape} and type '{values.dtype}'"
-        raise InputError(f"{where}: {told}: give a row of numbers for every edge")
+        raise InputError(f"{where}: {told}; give a row of numbers for every edge")
     with np.errstate(over="ignore"):
         found = values.astype(np.float32)
     if (k := first_true(~np.isfinite(found).all(axis=1))) is not None:
@@ -127,7 +127,7 @@ def with_features(
     if twice := len(known) - len(np.unique(known)):
         told = f"{twice:,} of {len(row):,} edges are listed twice"
         why = f"so it is unknown which features belong to the {graph.num_nonzeros:,} nonzeros"
-        raise InputError(f"{where}: {told}, {why}: give every edge once")
+        raise InputError(f"{where}: {told}, {why}; give every edge once")
     return graph.with_columns(edge_features=_placed(graph, number, features))
 
 
@@ -154,7 +154,7 @@ def for_every_edge(graph: Graph, edges: ListedEdges, given: Array, where: str, w
         cure = "give one for every edge, in the order of the source"
         cure += " (of a symmetric .mtx one for every line)"
         told = f"there are {size:,} {what}, but the graph has {len(row):,} edges {summed}"
-        raise InputError(f"{where}: {told}: {cure}")
+        raise InputError(f"{where}: {told}; {cure}")
     return given
 
 

@@ -186,7 +186,7 @@ def names_of(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def whole_names(where: str) -> InputError:
     """Return the error for edges with names as ids that would be read piece by piece."""
-    return InputError(f"{where}: {NAMED}, which are read as a whole: give more `memory`")
+    return InputError(f"{where}: {NAMED}, which are read as a whole; give more `memory`")
 
 
 def check_no_numbers(where: str, num_vertices: int | None, keep_ids: bool) -> None:
@@ -194,4 +194,4 @@ def check_no_numbers(where: str, num_vertices: int | None, keep_ids: bool) -> No
     given = "keep_ids" if keep_ids else "num_vertices"
     if keep_ids or num_vertices is not None:
         cure = f"leave out `{given}`, which is for ids that are vertex numbers"
-        raise InputError(f"{where}: {NAMED}, which are numbered in their order: {cure}")
+        raise InputError(f"{where}: {NAMED}, which are numbered in their order; {cure}")

@@ -113,7 +113,7 @@ class Archive(Mapping[str, Array]):
         except _RAISED as error:
             why = f"cannot be read ({shown(error)})"
             if "allow_pickle" in str(error):
-                why = "holds Python objects, which are not loaded: save numbers, as "
+                why = "holds Python objects, which are not loaded; save numbers, as "
                 why += "array.astype(np.float32)"
             raise InputError(f"{self.name}: key '{key}' {why}") from error
         if not isinstance(value, np.ndarray):

@@ -64,7 +64,7 @@ def rows_by_id(ids: npt.NDArray[Any], graph: Graph, what: str) -> npt.NDArray[np
         warn(f"{what}: {told}: {-shift:+d} is added to each")
         ascending = ascending - shift
     if (k := first_true(ascending[1:] == ascending[:-1])) is not None:
-        raise InputError(f"{what} holds {show(ascending[k])} twice: give every id one row")
+        raise InputError(f"{what} holds {show(ascending[k])} twice; give every id one row")
     place = places_in(ascending, vertices)
     there = place >= 0
     if not there.all():
@@ -144,7 +144,7 @@ def id_column(
         if not are_in_order(column, vertices):
             told = f"column {show(name)} holds every vertex once, not in the graph's order"
             cure = f"call it 'id', or give `keys` id={name}, if rows are of these vertices"
-            raise InputError(f"{where}: {told}: {cure}; `keys` id= reads rows in this order")
+            raise InputError(f"{where}: {told}; {cure}; `keys` id= reads rows in this order")
         if are_names(vertices):
             return name
     return None

@@ -54,7 +54,7 @@ class Types:
             _check_name(name)
             if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
                 cure = "give a whole number, at least 1, or leave the type out"
-                raise InputError(f"type '{shown(name)}' has '{shown(count)}' vertices: {cure}")
+                raise InputError(f"type '{shown(name)}' has '{shown(count)}' vertices; {cure}")
         if not self.counts or not self.relations:
             raise InputError("a typed graph needs a type and a relation at least")
         if len(self.relations) > MOST_RELATIONS:
@@ -67,7 +67,7 @@ class Types:
                 if each not in self.counts:
                     raise InputError(f"{in_words(relation)}: {self._unknown(each)}")
         if len({*self.relations}) < len(self.relations):
-            raise InputError("a relation is listed twice: give every relation its own name")
+            raise InputError("a relation is listed twice; give every relation its own name")
 
     def _unknown(self, name: str) -> str:
         known = shown(", ".join(self.counts), 200)
@@ -116,7 +116,7 @@ class Types:
         listed = ", ".join(map(str, found or self.relations))
         if found:
             told = f"{len(found)} relations are called '{shown(name)}'"
-            raise InputError(f"{told}: give one of {listed}")
+            raise InputError(f"{told}; give one of {listed}")
         given = "', '".join(map(str, whole)) if whole else name
         raise InputError(f"relation '{shown(given)}' is unknown; there are {listed}")
 

@@ -132,7 +132,7 @@ def read_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> d
             rows, count = np.shape(found[kind][key])[:1], counts[kind]
             if rows != (count,):
                 told = f"{key} of type '{shown(kind)}' have {sum(rows):,} rows"
-                cure = f"{HEAD} says {count:,} vertices: give every vertex one row"
+                cure = f"{HEAD} says {count:,} vertices; give every vertex one row"
                 raise InputError(f"{files[key]}: {told}, and {cure}")
     return found
 
@@ -256,7 +256,7 @@ def _read_file(
     except InputError as error:
         words = str(error)
     if NAMED in words:
-        cure = "ids of types are numbers, from 0 within the type: number them first"
+        cure = "ids of types are numbers, from 0 within the type; number them first"
         raise InputError(f"{path}: {in_words(relation)}: {NAMED}, and {cure}")
     chosen, cure = "Name them by `columns`", "Leave columns out, or name them source and target"
     if name == "edgelist" and chosen not in words:

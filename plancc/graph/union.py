@@ -209,7 +209,7 @@ def rectangular(
         shape, row, column = (shape[1], shape[0]), column, row
     if symmetrize:
         told = f"a matrix of {shape[0]} rows and {shape[1]} columns cannot be symmetric"
-        raise InputError(f"{source.name}: {told}: read it without `symmetrize`")
+        raise InputError(f"{source.name}: {told}; read it without `symmetrize`")
     counts = {"rows": shape[0], "columns": shape[1]}
     return united(counts, {RELATION: (row, column, values)}, source)
 

@@ -129,7 +129,7 @@ def read_vertex_data(
             missing = {key: called for key, called in missing.items() if called not in held}
             if data.by_type is not None:
                 if several:
-                    raise InputError(f"{name}: data by type must be the only source: give it alone")
+                    raise InputError(f"{name}: data by type must be the only source; give it alone")
                 found["by_type"] = data.by_type
             for key, array in data.arrays().items():
                 if key in found:
@@ -358,7 +358,7 @@ def _data_of_types(
             if given.get(key) is not None:
                 cure = "`weights` expects one vector for all vertices, type after type"
                 told = f"key {show(key)}: weights of only some vertex types are not accepted"
-                raise InputError(f"{what}{told}: {cure}")
+                raise InputError(f"{what}{told}; {cure}")
         data = vertex_data_of(given, of_one_type(graph, name), what, **choice)
         missing = {key: each for key, each in missing.items() if each not in given}
         if data.arrays():
@@ -469,7 +469,7 @@ def _split_column(mask: Array, split: str | None, what: str) -> Array:
     if mask.ndim == 2:
         count = mask.shape[1]
         if split is None or not split.isascii() or not split.isdigit() or int(split) >= count:
-            raise InputError(f"{what} has {count} splits: choose one by `split` 0..{count - 1}")
+            raise InputError(f"{what} has {count} splits; choose one by `split` 0..{count - 1}")
         mask = mask[:, int(split)]
     return mask
 

@@ -68,7 +68,7 @@ def read_table(name: str, graph: Graph, keys: Keys) -> tuple[Columns, str]:
     if not wanted and any(map(is_number, words)):
         told = "it is neither numbers only nor names of columns"
         cure = "if ids are names, add a line of column names, as id,f0,label"
-        raise InputError(f"{name}, line 1: {told}: {cure}")
+        raise InputError(f"{name}, line 1: {told}; {cure}")
     rows = [row for row in first if len(row) == len(words)]
     samples = dict(zip(words, zip(*rows, strict=True), strict=True)) if rows else {}
     texts, vertices = list[str](), ids_of(graph)
@@ -308,7 +308,7 @@ def _wrong_word(words: str, path: StrPath, skipped: int, reading: TableReading |
         advice = "leave out a line of names"
     if match[1] == "''":
         cure = "give every row a number, as fillna of pandas does (a label of -1 is unknown)"
-        return f", line {line}: column {name} is empty: {cure}"
+        return f", line {line}: column {name} is empty; {cure}"
     return f", line {line}: not a table of numbers: {match[1]} in column {name} ({advice})"
 
 

@@ -120,7 +120,7 @@ def _original_ids(where: str, count: int) -> Int64Array:
     saved = (
         f"what partition_graph(..., return_mapping=True) returns for the vertices as {MAPPINGS[0]}"
     )
-    raise InputError(f"{where}: {told} to the graph's is beside it: save {saved}")
+    raise InputError(f"{where}: {told} to the graph's is beside it; save {saved}")
 
 
 @dataclass(frozen=True, eq=False)

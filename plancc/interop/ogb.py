@@ -240,7 +240,7 @@ def _chosen(folder: str, names: list[str], split: str | None) -> str:
     """Return the name of the chosen split, or of the only split."""
     if split is None and len(names) > 1:
         cure = f"choose one by `split`, {' or '.join(names)}"
-        raise InputError(f"{folder}: has several splits: {cure}")
+        raise InputError(f"{folder}: has several splits; {cure}")
     name = names[0] if split is None and names else split
     if name not in names:
         raise InputError(f"{folder}: no split '{name}'; choose from {', '.join(names) or 'none'}")

@@ -366,7 +366,7 @@ def _check_nulls(column: Any, what: str, of: str) -> None:
         compute = library("pyarrow.compute", what, NEEDS)
         row = compute.index(compute.is_null(column), True).as_py()
         told = f"{column.null_count:,} {of} are null, the first in row {row} (from 0)"
-        raise InputError(f"{what}: {told}: leave these rows out (dropna of pandas)")
+        raise InputError(f"{what}: {told}; leave these rows out (dropna of pandas)")
 
 
 def _is_text(arrow: Any, kind: Any) -> bool:

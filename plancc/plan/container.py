@@ -178,7 +178,7 @@ def lock_advice(error: Exception) -> str:
     variable = "HDF5_USE_FILE_LOCKING"
     return (
         f"its file system has no locks, but {variable}={os.environ.get(variable, '')} asks for "
-        f"locks: unset {variable}, since plancc needs no locks"
+        f"locks; unset {variable}, since plancc needs no locks"
     )
 
 
@@ -187,14 +187,14 @@ def _other_kind(path: str, error: OSError) -> str:
     if "signature not found" not in str(error) or not os.path.getsize(path):
         return ""
     if re.search(r"\.part(\.\d+)?$", path):
-        return " but a part vector: compile it with model file"
+        return " but a part vector; compile it with model file"
     from plancc.graph.formats import find_format
 
     try:
         find_format(path)
     except InputError:
         return ""
-    return " but a graph: compile it first"
+    return " but a graph; compile it first"
 
 
 def _reason(error: BaseException) -> str:

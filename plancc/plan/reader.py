@@ -318,7 +318,7 @@ class PlanFile:
             if at is None or at % kind.itemsize:
                 why = "compressed" if at is None else f"at byte {at}, inside a number"
                 raise InputError(
-                    f"{self.path}: /{name} is {why}, and cannot be mapped into memory: compile the "
+                    f"{self.path}: /{name} is {why}, and cannot be mapped into memory; compile the "
                     "graph again, without compression"
                 )
             at += start * dataset.shape[1] * kind.itemsize

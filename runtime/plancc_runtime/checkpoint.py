@@ -142,7 +142,7 @@ class Checkpoints:
             if not options.resume and there:
                 raise InputError(
                     f"`checkpoint` {self._folder}: holds a checkpoint of an earlier run; set "
-                    "`resume` to go on from it, or choose another folder"
+                    "`resume` to continue from it, or choose another folder"
                 )
         with transport.agreement():
             if transport.rank == 0:
@@ -254,7 +254,7 @@ class Checkpoints:
             weights = _matching(path, tensors, "", network.state_dict())
             if facts.epoch > self._options.epochs:
                 raise InputError(
-                    f"`epochs` {self._options.epochs}: {path} has seen {facts.epoch} already"
+                    f"`epochs` {self._options.epochs}: {path} already has {facts.epoch} epochs"
                 )
             best = facts.best
             if best.loss is not None:
@@ -265,7 +265,7 @@ class Checkpoints:
                 for name, values in zip(names, optimizer.state, strict=True)
             ]
         if not self._transport.all_equal(digest.encode()):
-            self._transport.agree(InputError(f"{path}: not the same file on all ranks"))
+            self._transport.agree(InputError(f"{path}: is not the same file on all ranks"))
         network.load_state_dict(weights)
         for here, there in zip(optimizer.state, state, strict=True):
             for key, value in here.items():
@@ -428,7 +428,7 @@ def _read_file(path: Path) -> tuple[_Facts, dict[str, Tensor], str]:
     for name, value in tensors.items():
         counts = name.startswith("optimizer/") and value.dtype == torch.int64
         if counts and ((value < 0) | (value >= MOST_COUNT)).any():
-            raise _Unfit(f"is damaged: {shown(name, 40)} counts no updates")
+            raise _Unfit(f"is damaged: {shown(name, 40)} does not count updates")
     return _facts_of(text), tensors, digest
 
 
@@ -441,7 +441,7 @@ def _facts_of(text: str) -> _Facts:
     except (ValueError, RecursionError):
         raise _Unfit("is not a checkpoint of plancc: its metadata is not JSON") from None
     if not isinstance(found, dict):
-        raise _Unfit("is not a checkpoint of plancc: its metadata is no JSON object")
+        raise _Unfit("is not a checkpoint of plancc: its metadata is not a JSON object")
     if found.get("format") != FORMAT or isinstance(found["format"], bool):
         version = shown(reprlib.repr(found.get("format")), 40)
         raise _Unfit(f"has format {version}; this version of plancc reads {FORMAT}")

@@ -46,7 +46,7 @@ def option_remarks(options: TrainOptions, between: Sequence[str], cores: int) ->
         cores: Number of cores that a rank may use.
     """
     found = [
-        f"{options.setting(name)} has no effect: nothing stands between layers where `layers` is 1"
+        f"{options.setting(name)} has no effect: nothing is between layers if `layers` is 1"
         for name in (options.chosen(between) if options.layers == 1 else ())
     ]
     if options.threads is not None and options.threads > cores:

@@ -102,7 +102,7 @@ def test_several_splits(folder: Path) -> None:
         other.write_bytes(file.read_bytes())
     done = plancc("compile", folder, "-p", 2, "-o", folder.parent / "plan.h5")
     assert done.code == 2
-    assert "several splits: choose one by --split-name, random or time" in done.error
+    assert "several splits; choose one by --split-name, random or time" in done.error
     assert "--no-data leaves the vertex data out" in done.error
     assert not (folder.parent / "plan.h5").exists()
     assert "train mask 2" in compiled(folder, "--split-name", "random")

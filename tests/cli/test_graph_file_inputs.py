@@ -196,7 +196,7 @@ CASES = [
          {"g.graph": "4 3 110\n7 100 2\n7 1 1 3\n7 1 2 4\n7 1 3\n"},
          "compile g.graph --normalize none --effort fast -p 2 -o p.h5",
          says=("g.graph: ignored: the sizes of vertices",
-         "g.graph: its weights of vertices are not balanced: give --balance weights")),
+         "g.graph: its weights of vertices are not balanced; give --balance weights")),
     *(
         Case(f"weights of vertices of METIS, {more}",
              {"g.graph": "4 3 010\n1 2\n1 1 3\n1 2 4\n1 3\n"},

@@ -354,7 +354,7 @@ KINDS = [
     ),
     *(
         of_data(f"an empty {name}", table("id").replace(*pair, 1),
-             refused=f"t.csv, line 2: column '{name}' is empty: give every row a number, as fillna")
+             refused=f"t.csv, line 2: column '{name}' is empty; give every row a number, as fillna")
         for name, pair in (("f0", ("\n3,3,", "\n3,,")), ("label", (",0\n", ",\n")))
     ),
     of_data("a mask of words", "id,train_mask\n" + "".join(f"{v},yes\n" for v in range(N)),

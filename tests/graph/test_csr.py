@@ -215,7 +215,7 @@ def damaged(tmp_path, name, array):
 @pytest.mark.parametrize(
     ("name", "array", "words"),
     [
-        ("indices.npy", None, "folder of no format"),
+        ("indices.npy", None, "folder, but of no format"),
         ("indices.npy", b"\x93NUMPY", "indices.npy: is not an .npy array"),
         ("indices.npy", b"", "indices.npy: the file is empty"),
         ("indices.npy", np.zeros(5, np.int32), "indptr.npy: does not ascend from 0 to 5"),
@@ -235,9 +235,9 @@ def damaged(tmp_path, name, array):
         ("graph.json", b'{"directed": 1}', "graph.json: 'directed' must be true or false"),
         ("graph.json", b'{"version": 2}', "graph.json: version '2' is not 1"),
         ("features.npy", np.zeros((3, 2)), "'features'"),
-        ("graph.json", b'{"types": 1, "relations": []}', "graph.json: '1' and .* are no types"),
+        ("graph.json", b'{"types": 1, "relations": []}', "graph.json: '1' and .* are not types"),
         ("graph.json", TYPES % b'["a", 3]', "graph.json: types of 3 vertices, and .* has 40"),
-        ("graph.json", TYPES % b'["a", 1], ["b", 39]', "row .*, column .*: an entry of no rela"),
+        ("graph.json", TYPES % b'["a", 1], ["b", 39]', "row .*, column .*: the entry belongs"),
         ("graph.json", PARALLEL, "relations are parallel, and relation.npy is missing"),
     ],
 )
@@ -252,7 +252,7 @@ def test_a_file_cut_short_and_an_index_out_of_range(tmp_path):
     indices = np.load(folder / "indices.npy")
     whole = (folder / "indices.npy").read_bytes()
     (folder / "indices.npy").write_bytes(whole[:-4])
-    with pytest.raises(InputError, match=r"indices\.npy: not an \.npy array"):
+    with pytest.raises(InputError, match=r"indices\.npy: is not an \.npy array"):
         read_graph(folder)
     for index in (N, -1):
         indices[5] = index

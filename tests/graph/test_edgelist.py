@@ -296,6 +296,6 @@ def test_edges_as_networkx_writes_them(tmp_path, data):
     path = tmp_path / "a.edgelist.txt"
     path.write_text(f"1 2 {data}\n")
     words = (
-        "line 1: the data of an edge is a dict: write the file by nx.write_edgelist(graph, path, "
+        "line 1: the data of an edge is a dict; write the file by nx.write_edgelist(graph, path, "
     )
     refused(read_graph, path, words, "data=False), or data=['weight']", data)

@@ -84,7 +84,7 @@ def test_a_heterogeneous_folder(hetero):
     before = graph.source.sha256
     table(hetero, "raw/relations/paper___cites___paper/edge", [(4, 1)])
     assert read_graph(hetero).source.sha256 != before
-    with pytest.raises(InputError, match="no split 'random': choose from time"):
+    with pytest.raises(InputError, match="no split 'random'; choose from time"):
         as_source(str(hetero), split="random")
 
 
@@ -96,7 +96,7 @@ def test_a_heterogeneous_folder(hetero):
             [("author", "paper"), (3, "x")],
             "line 2: 'x' is not a number of vertices",
         ),
-        ("raw/num-node-dict", [("author", "paper"), (3, -5)], "line 2: '-5' is no number of v"),
+        ("raw/num-node-dict", [("author", "paper"), (3, -5)], "line 2: '-5' is not a number of v"),
         ("raw/num-node-dict", [("author", "paper"), (3,)], "a line of types and a line of"),
         ("raw/num-node-dict", [("author", "papers"), (3, 5)], "has no number of vertices of 'pap"),
         ("raw/triplet-type-list", [("author", "reads", "paper")], "author___reads___paper/edge.cs"),
@@ -143,7 +143,7 @@ def test_several_splits(folder):
         table(folder, f"split/random/{name}", rows)
     with pytest.raises(InputError, match="choose one by `split`, random or time"):
         read_vertex_data(folder, 5)
-    with pytest.raises(InputError, match="no split 'year': choose from random, time"):
+    with pytest.raises(InputError, match="no split 'year'; choose from random, time"):
         read_vertex_data(folder, 5, split="year")
     check(read_vertex_data(folder, 5, split="time"))
     assert read_vertex_data(folder, 5, split="random").train_mask.tolist() == [False] * 4 + [True]

@@ -276,9 +276,9 @@ class OfModule:
         (tensors(num_nodes=2**40), f"{2**40} vertices; at most"),
         (tensors(num_nodes=0), "the graph has no vertices"),
         (tensors(edge_index=None, adj_t=torch.eye(5)), "holds"),
-        (tensors(edge_index=None, adj_t=3), "'adj_t' is no square sparse tensor"),
+        (tensors(edge_index=None, adj_t=3), "'adj_t' is not a square sparse tensor"),
         ({"x": torch.eye(2)}, "'edge_index' is missing; there are 'x'"),
-        (torch.eye(3), "holds no graph but 'Tensor'"),
+        (torch.eye(3), "holds a 'Tensor', not a graph"),
         (Hostile(), "it holds an object of"),
         (OfModule(), "it holds an object of 'getattr'"),
     ],
@@ -312,7 +312,7 @@ def test_claims_of_what_is_not_stored(path, held):
     torch.save(held(), path)
     for read in (read_graph, lambda path: read_vertex_data(path, 5)):
         with pytest.raises(
-            InputError, match=r"data\.pt: a tensor of shape .* are stored: save its"
+            InputError, match=r"data\.pt: a tensor of shape .* are stored; save its"
         ):
             read(path)
 

@@ -74,7 +74,7 @@ def test_what_is_in_no_relation_is_said():
         ({"a": 0, "b": 1, ("a", "to", "b"): np.zeros((2, 0), int)}, "type 'a' has '0' vertices"),
         ({"a": 2, ("a", "to", "b"): sp.eye_array(3)}, "the matrix has 3 vertices of type 'a'"),
         ({("a", "b"): sp.eye_array(3)}, "is not a relation; give three strings"),
-        ({("a", "x\n", "b"): sp.eye_array(3)}, "give a printable text"),
+        ({("a", "x\n", "b"): sp.eye_array(3)}, "give printable text"),
         ({("a", "x", "b"): sp.csr_array((3, 2)) * np.nan, "b": 4}, "the matrix has 3"),
     ],
 )
@@ -138,7 +138,7 @@ def test_a_folder_names_types_and_relations(tmp_path):
         ("author = 4", "author = 5", "the matrix is 6 x 4, but there are 6 vertices"),
         ("author = 4", "author = ", "not TOML"),
         ("author = 4", f"author = {'[' * 100_000}", "not TOML"),
-        ('name = "by"', "name = 3", "is no relation"),
+        ('name = "by"', "name = 3", "is not a relation"),
         ('name = "by"', "", "relation 3 needs source, name, destination and file"),
         ("by.mtx", "../by.mtx", "'../by.mtx' is not a file inside the folder"),
         ("by.mtx", "no.mtx", "'no.mtx' is not a file inside the folder"),
@@ -283,7 +283,7 @@ def test_a_type_has_as_many_vertices_as_rows():
     for data in ({"train_idx": np.arange(3), "x": x.toarray()}, {"x": x}):
         graph = as_graph(given | {"paper": data})
         assert graph.types.counts["paper"] == 6
-    with pytest.raises(InputError, match="type 'paper': key 'x' is sparse: make it dense"):
+    with pytest.raises(InputError, match="type 'paper': key 'x' is sparse; make it dense"):
         as_source(given | {"paper": {"x": x}})
 
 

@@ -104,7 +104,7 @@ BAD = {
     "both": ({"targets": [[0], [1]], "labels": [0, 1]}, "'labels' and 'targets' are both given"),
     "sparse rows": (
         SPARSE | {"feat_shape": [3, 1]},
-        "'feat_shape' has '3' rows, but the graph has 2 vertices: give every vertex one row",
+        "'feat_shape' has '3' rows, but the graph has 2 vertices; give every vertex one row",
     ),
     "sparse column": (SPARSE | {"feat_indices": [4]}, "'feat_indices' holds '4'"),
     "sparse pointer": (SPARSE | {"feat_indptr": [0, 2, 1]}, "'feat_indptr' does not ascend"),
@@ -222,7 +222,7 @@ def test_masks_of_several_splits():
     found = vertex_data_of({"train_mask": masks.astype(np.uint8)}, N, split="1")
     assert np.array_equal(found.train_mask, TRAIN)
     for split in (None, "2", "random"):
-        with pytest.raises(InputError, match=r"has 2 splits: choose one by `split` 0\.\.1"):
+        with pytest.raises(InputError, match=r"has 2 splits; choose one by `split` 0\.\.1"):
             vertex_data_of({"train_mask": masks}, N, split=split)
 
 
@@ -468,7 +468,7 @@ def test_a_source_with_both(tmp_path):
     [
         ({"z": [1]}, "`data`: no vertex data: none of the keys 'features, labels"),
         ({"x": np.ones((4, 2))}, "`data`: key 'x' has '4' rows, but the graph has 5 vertices"),
-        (np.ones((5, 2)), "`data` is 'ndarray': pass a path, a VertexData, or a dict"),
+        (np.ones((5, 2)), "`data` is 'ndarray'; pass a path, a VertexData, or a dict"),
         ({"x": [[1], [2, 3]]}, "key 'x' cannot be read as an array"),
     ],
 )

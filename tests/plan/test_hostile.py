@@ -362,7 +362,7 @@ def test_errors_have_no_words_of_hdf5(path, tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("mesh.part.4", b"0\n1\n", "not a plan but a part vector: compile it with model"),
+        ("mesh.part.4", b"0\n1\n", "not a plan but a part vector; compile it with model"),
         ("none.h5", b"", "not a plan: the file is empty"),
     ],
 )

@@ -297,7 +297,7 @@ def test_ranks_that_read_different_files_do_not_resume(plans, checkpoint, tmp_pa
         with closing(Checkpoints(options, ready.content, transport)) as kept:
             kept.load(ready._learner)
 
-    with pytest.raises(InputError, match=r"last\.safetensors: not the same file on all ranks"):
+    with pytest.raises(InputError, match=r"last\.safetensors: is not the same file on all ranks"):
         run_ranks(PARTS, resume)
 
 
@@ -477,7 +477,7 @@ OTHER = [
     ({"options hidden": [[[[[[[["x" * 999]]]]]]]]}, {}, "is damaged: its option 'hidden'"),
     ({"options lr": "\x1b]0;title\x07"}, {}, "is damaged: its option 'lr'"),
     ({"options model": "gone"}, {}, "is damaged: its option 'model' is 'missing'"),
-    *(({"steps": steps}, {}, "counts no updates") for steps in (-1, 2**53, 2**63 - 1)),
+    *(({"steps": steps}, {}, "does not count updates") for steps in (-1, 2**53, 2**63 - 1)),
 ]
 
 

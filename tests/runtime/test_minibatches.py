@@ -571,7 +571,7 @@ def test_batches_that_cannot_be(plans, tmp_path):
     graph = plancc_runtime.open(plans["directed"], SingleTransport())
     for words, says in (
         ({"sampler": "neighbour", "fanouts": (3,)}, "has 1 number, the model 2 layers"),
-        ({"draw": "owners"}, "`draw` owners: is for samplers neighbour, walk"),
+        ({"draw": "owners"}, "`draw` owners: is only for samplers neighbour, walk"),
     ):
         with pytest.raises(InputError, match=says):
             next(graph.batches(**words))

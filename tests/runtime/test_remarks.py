@@ -76,7 +76,7 @@ def test_near_the_largest_class():
 @pytest.mark.parametrize(
     ("options", "cores", "words"),
     [
-        ({"layers": 1, "hidden": 64}, 4, ["`hidden` 64 has no effect: nothing stands between"]),
+        ({"layers": 1, "hidden": 64}, 4, ["`hidden` 64 has no effect: nothing is between"]),
         ({"layers": 1, "norm": "layer"}, 4, ["`norm` layer has no effect"]),
         ({"layers": 2, "hidden": 64, "threads": 4}, 4, []),
         ({"threads": 4}, 1, ["`threads` 4: more than the 1 of the machine's cores that each rank"]),

@@ -118,7 +118,7 @@ def test_a_graph_without_such_features_is_refused(case, weights):
     with pytest.raises(InputError, match=r"shape \[41, 6\], .* features of width 7"):
         network(graph, graph.features[:, 1:])
     graph.features = None
-    with pytest.raises(InputError, match="no features: pass x"):
+    with pytest.raises(InputError, match="no features; pass x"):
         network(graph)
 
 

@@ -119,7 +119,7 @@ REFUSED = {
     "file": ({"predict": 3}, "`predict` 3: a path is needed"),
     "twice": (
         {"model": "gat", "heads": 1, "model_options": {"heads": 4}},  # 1 is the default
-        "`heads` 1 and `model_options` heads=4: give one of them",
+        "`heads` 1 excludes `model_options` heads=4; give one",
     ),
     "mapping": ({"model_options": 5}, "`model_options` 5: a mapping of names to values is needed"),
     "names": ({"passes": "all"}, "`passes` 'all': several names are needed, as a tuple or list"),
@@ -150,7 +150,7 @@ def test_what_is_refused(case, monkeypatch):
         patched.setenv("OMPI_COMM_WORLD_RANK", "0")
         with pytest.raises(InputError, match="the launcher has started 2 ranks already"):
             plancc.train(folder / "plan.h5", ranks=2)
-    with pytest.raises(InputError, match="3 ranks need a plan file: give the path"):
+    with pytest.raises(InputError, match="3 ranks need a plan file; give the path"):
         on_ranks(3, lambda transport: plancc.train(plan, transport=transport, epochs=1))
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(BackendUnavailable, match="pip install"):

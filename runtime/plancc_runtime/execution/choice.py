@@ -178,7 +178,7 @@ def _check_grid(grid: Grid, options: TrainOptions, wanted: list[str]) -> None:
     if MODELS[options.model].whole_rows:
         raise InputError(
             f"`model` {options.model}: attention needs all neighbours of a row at once, but grid "
-            f"'{grid}' brings them piece by piece; use a plan of layout row"
+            f"'{grid}' sends them piece by piece; use a plan of layout row"
         )
     if grid.layout == "grid" and options.row_order not in ("auto", "none"):
         raise InputError(

@@ -65,7 +65,7 @@ class TypedBlock:
         if block.relation is not None:
             if len(block.relation) != len(block.column):
                 raise InputError(
-                    "the plan has several relations from one type to one type: leave out samples "
+                    "the plan has several relations from one type to one type; leave out samples "
                     "of the boundary"
                 )
             fits = types.fits(row_vertices, columns[block.column], block.relation)
@@ -76,7 +76,7 @@ class TypedBlock:
         """Raise PlanError on all ranks if a nonzero belongs to no relation. Collective."""
         with transport.agreement():
             if (self.relation < 0).any():
-                raise PlanError("the plan has a nonzero that is of no relation: compile it again")
+                raise PlanError("the plan has a nonzero that is of no relation; compile it again")
 
     def stack(self) -> Block:
         """Return the stack: for every relation, the own rows of its destination type.
