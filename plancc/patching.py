@@ -212,7 +212,7 @@ def _before(plan: Plan, graph: Graph) -> Int64Array:
     of_graph_are, of_plan_are = are_names(graph.original_ids), are_names(plan.original_id)
     if of_graph_are != of_plan_are:
         names, numbers = ("graph", "plan") if of_graph_are else ("plan", "graph")
-        raise InputError(f"ids of the {names} are names, and of the {numbers} numbers; compile it")
+        raise InputError(f"ids of the {names} are names, but of the {numbers} numbers; compile it")
     _, (ids, known) = _ids(
         (graph.num_vertices, graph.original_ids, graph.types),
         (plan.num_vertices, plan.original_id, plan.header.types),
@@ -266,7 +266,7 @@ def _with_columns(plan: Plan, graph: Graph, old: Int64Array) -> Graph:
     there = number >= 0
     if fresh := graph.num_nonzeros - np.count_nonzero(there):
         raise InputError(
-            f"{fresh} nonzeros are new, and the plan has features of edges; compile the graph again"
+            f"{fresh} nonzeros are new, but the plan has features of edges; compile the graph again"
         )
     place = np.empty(graph.num_nonzeros, np.int64)
     place[number[there]] = np.flatnonzero(kept)[there]
@@ -313,7 +313,7 @@ def _ends_of_links(plan: Plan, old: Int64Array) -> Int32Array | None:
         return None
     ends = _now(old, plan.num_vertices)[ends_of_links(plan)]
     if gone := np.count_nonzero((ends < 0).any(axis=0)):
-        raise InputError(f"{gone} links end at vertices that are gone; compile the graph again")
+        raise InputError(f"{gone} links end at vertices that were removed; compile the graph again")
     return ends.astype(np.int32)
 
 
@@ -340,7 +340,7 @@ def _data(
     sizes = plan.vertex_data.sizes()
     if sizes and (old < 0).any():
         raise InputError(
-            f"{np.count_nonzero(old < 0)} vertices are new, and the plan has data "
+            f"{np.count_nonzero(old < 0)} vertices are new, but the plan has data "
             f"({', '.join(sizes)}); give data of all vertices (`data`)"
         )
     found = plan.vertex_data.take(plan.places()[old]) if sizes else VertexData()

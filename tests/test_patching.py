@@ -367,7 +367,7 @@ def test_links_grids_and_features_of_edges():
     found = np.stack(ends_of(better), axis=1)
     off = found[:, 0] != found[:, 1]
     np.testing.assert_array_equal(better.edge_features[off], found[off])
-    with pytest.raises(InputError, match="1 nonzeros are new, and the plan has features of edges"):
+    with pytest.raises(InputError, match="1 nonzeros are new, but the plan has features of edges"):
         plancc.patch(plan, add=[[rows[0], N - 1]])
     more = graph_of_edges(edges_of(2, True) | {(int(rows[0]), N - 1)}, np.arange(N))
     own = np.full((more.num_nonzeros, 3), 7, np.float32)

@@ -544,7 +544,7 @@ def check_plan_output(output: str, *inputs: str | None) -> None:
     name = output.lower().removesuffix(".gz")
     taken = {extension for graphs in FORMATS.loaded().values() for extension in graphs.extensions}
     if name.endswith((*taken, *NO_PLANS)):
-        raise InputError(f"{output}: plans are HDF5 files; choose a name that ends in .h5")
+        raise InputError(f"{output}: a plan is an HDF5 file; choose a name that ends in .h5")
 
 
 def check_writable_format(output: str, *others: str) -> None:

@@ -73,7 +73,7 @@ def as_graph(obj: Any) -> Graph:
     if isinstance(obj, tuple | list) and len(obj) == 2 and np.ndim(obj[0]) == 0:
         return _from_edge_index(*obj)
     if isinstance(obj, tuple | list) and len(obj) == 2 and np.ndim(obj[1]) == 0:
-        raise InputError("(edge_index, n) is the wrong way round; pass (num_vertices, edge_index)")
+        raise InputError("(edge_index, n) is in the wrong order; pass (num_vertices, edge_index)")
     if isinstance(obj, np.ndarray | tuple | list) or type(obj).__module__ == "torch":
         raise InputError(_no_graph(obj))
     held = find_held(obj)

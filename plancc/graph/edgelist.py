@@ -348,7 +348,7 @@ def _warn_of_names(
     lines = (each.group() for each in _LIKE_NAMES.finditer(data, begin))
     found = [line for line in lines if len(_words(line, table.separator)) == table.columns]
     if found:
-        told = f"{len(found):,} lines that begin with {found[0][:1].decode()} are taken as comments"
+        told = f"{len(found):,} lines that begin with {found[0][:1].decode()} are read as comments"
         cure = "put such a name into double quotes to make it an id"
         warn(f"{where}: {told}, the first {show(found[0].strip())}: {cure}")
     warn_of_empty(where, names, *edges[:2])
@@ -550,7 +550,7 @@ def _names_columns(path: StrPath, line: _Line, data: bytes, wanted: Sequence[str
     )  # fmt: skip
     one = show(again[0]) if again else "neither"
     told = f"{os.fspath(path)}, line {line.number}: {show((separator or b' ').join(words))}"
-    warn(f"{told} is taken as {taken}; {one} is an id below ({cure})")
+    warn(f"{told} is read as {taken}; {one} is an id below ({cure})")
     return found
 
 

@@ -296,7 +296,7 @@ def read_graph(path: StrPath, format: str | None = None, **options: Any) -> Grap
     name = find_format(path, format)
     reader: Format = FORMATS[name]
     if os.path.isdir(path) and (reader.files is None or not reader.files(os.fspath(path))):
-        what = "is a folder, not a file" if reader.files is None else f"is no folder of '{name}'"
+        what = "is a folder, not a file" if reader.files is None else f"is not a folder of '{name}'"
         raise InputError(f"{os.fspath(path)}: {what}")
     flags = {flag: bool(options.pop(flag, False)) for flag in FLAGS}
     allow_large = options.pop(LARGE, False)

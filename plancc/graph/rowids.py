@@ -240,7 +240,7 @@ def warn_of_parts(folder: str, names: Sequence[str], what: str) -> None:
     for plain, name in zip(names, sorted(names, key=natural_order), strict=True):
         if plain != name and os.path.isdir(folder):
             order = f"by the numbers in their names, {show(name)} before {show(plain)}"
-            warn(f"{folder}: {len(names)} parts are taken {order}: {what}")
+            warn(f"{folder}: {len(names)} parts are read {order}: {what}")
             return
 
 
@@ -259,14 +259,14 @@ def warn_of_order(graph: Graph, where: str) -> None:
         return
     if in_file if are_names(ids) else (np.diff(ids) != 1 if in_file else np.diff(ids) < 0).any():
         order = f"in the graph's order of vertices ({_first(ids)})"
-        warn(f"{where}rows without ids are taken {order}; a key or column 'id' names the vertices")
+        warn(f"{where}rows without ids are read {order}; a key or column 'id' names the vertices")
 
 
 def warn_of_lines(graph: Graph, path: Any) -> None:
     """Warn that lines without ids are in the order of the graph's vertices, if ids are names."""
     ids: Any = graph.original_ids
     if isinstance(path, str | os.PathLike) and are_names(ids):
-        warn(f"{os.fspath(path)}: lines are taken in the graph's order of vertices ({_first(ids)})")
+        warn(f"{os.fspath(path)}: lines are read in the graph's order of vertices ({_first(ids)})")
 
 
 def warn_of_numbers(graph: Graph, what: str) -> None:

@@ -149,7 +149,7 @@ class _Found:
             made[k] = read_number(self.path, self.lines[k], WEIGHT, word.encode(), float)
         if (missing := len(made) - len(words)) and name not in self.defaults:
             where = f"{os.path.basename(self.path)}: {missing:,} of {len(made):,} edges"
-            warn(f"{where} have no {show(name)}: taken as 1")
+            warn(f"{where} have no {show(name)}, which counts as 1")
         return made
 
     def warn_of_ignored(self, weight: str) -> None:

@@ -151,10 +151,10 @@ def _num_vertices(record: Record, row: IntArray, col: IntArray, where: str) -> i
             if name in _FEATURES or (rows >= n and not of_edges):
                 return rows
             told = f"'{name}' has {rows:,} rows{', the number of edges' * of_edges}"
-            why = f"'edge_index' names vertex {n - 1:,}: it is not taken for the number of vertices"
+            why = f"'edge_index' names vertex {n - 1:,}: it is not used as the number of vertices"
             warn(f"{where}: {told}, and {why}")
-    taken = f"taken as {n:,} vertices, up to the largest in 'edge_index'"
-    warn(f"{where}: neither 'num_nodes' nor data of vertices is there: {taken}")
+    taken = f"read as {n:,} vertices, up to the largest in 'edge_index'"
+    warn(f"{where}: neither 'num_nodes' nor data of vertices is given: {taken}")
     return n
 
 

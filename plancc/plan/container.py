@@ -167,7 +167,7 @@ def _not_opened(path: str, error: OSError) -> str:
         kind = "not an HDF5 file" if os.path.getsize(path) else "the file is empty"
         return f"not a plan: {kind}"
     if cut := re.search(r"truncated file: eof = (\d+),.* stored_eof = (\d+)", text):
-        return f"the plan is cut off: {int(cut[1]):,} of {int(cut[2]):,} bytes are there"
+        return f"the plan is cut off: {int(cut[1]):,} of {int(cut[2]):,} bytes are present"
     return lock_advice(error) or f"not a plan: {_reason(error)}"
 
 

@@ -191,7 +191,7 @@ class Grid:
         """
         if self.splits_columns and width < self.columns:
             raise InputError(
-                f"grid '{self}' splits columns over {self.columns} ranks, and a layer is "
+                f"grid '{self}' splits columns over {self.columns} ranks, but a layer is "
                 f"{width} wide; use at most {width} process column{'s' * (width != 1)}, or wider "
                 "layers"
             )

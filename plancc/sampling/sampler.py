@@ -148,7 +148,7 @@ class SizedSampler(Sampler):
         available = self.available(population)
         if self.batch_size <= available:
             return self, ""
-        remark = f"{self._too_large(population)}, and batches are of {available}"
+        remark = f"{self._too_large(population)}, so batches are of {available}"
         return replace(self, batch_size=available), remark
 
     def _too_large(self, population: Population) -> str:

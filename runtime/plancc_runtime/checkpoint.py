@@ -466,7 +466,7 @@ def _facts_of(text: str) -> _Facts:
     loss = taken(best, "loss", lambda x: x is None or _is_finite(x), "null or a finite number")
     counts = {name: taken(best, name, _is_count, "a number") for name in BEST_FACTS[1:]}
     if counts["epoch"] > epoch:
-        raise _Unfit(f"is damaged: epoch {epoch}, and the best is of {counts['epoch']}")
+        raise _Unfit(f"is damaged: it has epoch {epoch}, but the best is {counts['epoch']}")
     return _Facts(
         plan=taken(found, "plan", lambda x: isinstance(x, str), "text"),
         epoch=epoch,

@@ -67,7 +67,7 @@ def sampler_remarks(plan: Opened, options: TrainOptions, transport: Transport) -
     if not recorded:
         return []
     return [
-        f"the plan is for mini-batches ({recorded}), this run trains the full batch: `sampler` "
+        f"the plan is for mini-batches ({recorded}), but this run trains the full batch: `sampler` "
         f"{recorded.split()[0]} draws the plan's batches, `batch_size` {FULL} drops this warning"
     ]
 

@@ -152,7 +152,7 @@ LATER = [
          "compile g.csv --links l.npz PLAIN", refused="l.npz: train[1, 0]|'Bob'"),
     Case("parts by line", {"g.csv": CSV, "v.part": "0\n0\n0\n0\n0\n"},
          "compile g.csv --model file --part v.part -p 1 -o p.h5",
-         says=("v.part: lines are taken in the graph's order of vertices (Smith, J, alice,",)),
+         says=("v.part: lines are read in the graph's order of vertices (Smith, J, alice,",)),
 ]  # fmt: skip
 
 
@@ -239,4 +239,4 @@ def test_names_go_through_every_way_of_a_plan(tmp_path, monkeypatch):
     (tmp_path / "numbers.csv").write_text("1,2\n2,3\n")
     done = plancc("patch", "c.h5", "--graph", "numbers.csv", "-o", "f.h5")
     assert done.code == 2
-    assert "ids of the plan are names, and of the graph numbers" in done.err
+    assert "ids of the plan are names, but of the graph numbers" in done.err

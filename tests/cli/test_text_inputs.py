@@ -166,7 +166,7 @@ CASES = [
     Case("weights of words", {"g.csv": "src,dst,weight\n1,2,True\n2,3,False\n"},
          refused="line 2: the weight is not a number (--pattern reads without weights): 'True'"),
     Case("weights of years", {"g.csv": "src,dst,year\n1,2,2001\n2,3,2002\n"},
-         says=("column 'year' is taken as weights|the name says year|--pattern",)),
+         says=("column 'year' is read as weights|the name says year|--pattern",)),
     Case("ids from 1 with gaps", {"g.txt": "1 2\n2 4\n"},
          says=("ids go up to 4: --keep-ids or --num-vertices 5 keeps the others, and 0",)),
     Case("a null id of Parquet", {"g.parquet": parquet(src=[1, 2, None], dst=[2, 3, 1])},
@@ -194,11 +194,11 @@ CASES = [
          silent=("warning: g.txt, line 1",)),
     *(Case(f"A7: names with {sign}", {"g.txt": f"ann bob\n{sign}py java\n{sign} a remark\n{sign}\n"
          f"{sign}c bob\n"},
-         says=(f"2 lines that begin with {sign} are taken as comments, the first '{sign}py",
+         says=(f"2 lines that begin with {sign} are read as comments, the first '{sign}py",
          "2 vertices, 1 nonzeros"))
       for sign in "#%"),
     Case("A7: names with # below names of columns", {"g.csv": BELOW},
-         says=("g.csv: 1 lines that begin with # are taken as comments, the first '#py,ann'",)),
+         says=("g.csv: 1 lines that begin with # are read as comments, the first '#py,ann'",)),
     Case("A12: triples without names", {"g.txt": "/m/01 born /m/02\n/m/01 died /m/03\n"},
          refused="which columns are the edges? Name them by --columns: '1', '2', '3'"),
     Case("A7: names with # in quotes", {"g.csv": 'a,b\n"#py","java"\nx,"#py"\n'},

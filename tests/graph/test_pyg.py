@@ -161,7 +161,7 @@ def test_labels_of_a_graph_are_not_its_vertices(path):
     """`y` of one row, and no features: the edges say how many vertices there are."""
     few = {"edge_index": torch.tensor([[0, 1], [1, 6]]), "y": torch.tensor([1])}
     torch.save(few, path)
-    words = "'y' has 1 rows, and 'edge_index' names vertex 6: it is not taken for the number of"
+    words = "'y' has 1 rows, and 'edge_index' names vertex 6: it is not used as the number of"
     with pytest.warns(PlanccWarning, match=words), pytest.warns(PlanccWarning, match="7 vertices"):
         assert read_graph(path).num_vertices == 7
     torch.save(few | {"train_mask": torch.ones(9, dtype=torch.bool), "x": torch.ones(8, 2)}, path)
@@ -177,7 +177,7 @@ def test_labels_of_a_graph_are_not_its_vertices(path):
 def test_whole_numbers_of_edges_may_be_types(path, shape):
     kinds = torch.tensor([1, 2, 3]).reshape(shape)
     torch.save(tensors(edge_attr=kinds), path)
-    words = "'edge_attr' is taken as weights .*, 1 to 3: whole numbers may be types .*`pattern`"
+    words = "'edge_attr' is read as weights .*, 1 to 3: whole numbers may be types .*`pattern`"
     with pytest.warns(PlanccWarning, match=words):
         assert entries(read_graph(path)) == {(1, 0): 1, (2, 1): 2, (2, 3): 3}
     with warnings.catch_warnings():

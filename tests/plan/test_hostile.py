@@ -337,7 +337,7 @@ def test_truncated(path, share):
     size = path.stat().st_size
     left = min(size - 1, int(share * size))
     os.truncate(path, left)
-    cut_off = f"the plan is cut off: {left:,} of {size:,} bytes are there"
+    cut_off = f"the plan is cut off: {left:,} of {size:,} bytes are present"
     refused(path, cut_off if left > 100 else "not a plan")
 
 

@@ -495,7 +495,7 @@ def test_a_batch_larger_than_its_source(words, available, what, plans, tmp_path)
         done = alone(plans["directed"], *words_of_size, "--ranks", 2, "--threads", 1)
         assert done.returncode == 0, done.stderr
         found.append(json.loads(target.read_text()))
-    remark = f"--batch-size {asked}: there are only {available} {what}, and batches are of"
+    remark = f"--batch-size {asked}: there are only {available} {what}, so batches are of"
     assert done.stderr.count(remark) == 1
     whole, more = found
     remark = remark.replace("--batch-size", "`batch_size`")

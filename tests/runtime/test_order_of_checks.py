@@ -125,7 +125,7 @@ OF_LAYOUTS = {
         ({SAMPLED: 0.5}, f"`{SAMPLED}` 0.5: {ROW}"),
         ({"batch_size": 8}, f"`batch_size` 8: {ROW}"),
         ({"fold": "none"}, "`fold` none: needs an edge plan"),
-        ({"hidden": 2}, "splits columns over 3 ranks, and a layer is 2 wide"),
+        ({"hidden": 2}, "splits columns over 3 ranks, but a layer is 2 wide"),
     ],
     "feature 1x3": [
         (GAT, "`model` gat: attention weighs whole rows"),

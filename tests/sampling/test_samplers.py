@@ -389,7 +389,7 @@ def test_a_batch_larger_than_its_source_is_a_smaller_one(sampler, train, availab
     assert fitted.batches_per_epoch(population) == 1
     what = "training vertices" if sampler.of_training and train else "vertices"
     assert remark == (
-        f"`batch_size` {sampler.batch_size}: there are only {available} {what}, and batches are of "
+        f"`batch_size` {sampler.batch_size}: there are only {available} {what}, so batches are of "
         f"{available}"
     )
     assert fitted.fitted(population) == (fitted, "")

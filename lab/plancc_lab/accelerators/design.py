@@ -138,7 +138,7 @@ def accelerator(name: str | os.PathLike[str]) -> Accelerator:
         return read_accelerator(str(files(__package__).joinpath(f"machines/{text}.toml")))
     if not os.path.exists(text):
         raise InputError(
-            f"{text}: no such file, and no shipped accelerator; choose from {', '.join(SHIPPED)}"
+            f"{text}: no such file, nor a shipped accelerator; choose from {', '.join(SHIPPED)}"
         )
     return read_accelerator(text)
 
@@ -173,9 +173,7 @@ def _make(kind: type[Made], values: dict[str, Any], where: str, **others: Any) -
     known = [field.name for field in fields(kind) if field.name not in others]  # type: ignore[arg-type]
     for key, value in values.items():
         if key not in known:
-            raise InputError(
-                f"{where}: unknown key {key!r} = {value!r}; choose from {', '.join(known)}"
-            )
+            raise InputError(f"{where}: unknown key {key!r} = {value!r}; give {', '.join(known)}")
     missing = [key for key in known if key not in values]
     if missing:
         raise InputError(f"{where}: '{missing[0]}' is missing")

@@ -59,7 +59,7 @@ def command(plan: str | None, **given: Any) -> None:
     drawn = options.of_batches(given["batches"], {name: given[name] for name in OF_BATCHES})
     refuse(given)
     if plan is None:
-        raise InputError("nothing to predict; give a plan, or a graph and --sweep")
+        raise InputError("there is nothing to predict; give a plan, or a graph and --sweep")
     if core.is_graph(plan):
         raise InputError(f"{plan}: is a graph, not a plan; compile it, or give --sweep p=4..64")
     if given["batches"] is None:

@@ -175,7 +175,7 @@ def _check_boundaries(sizes: Sizes, models: Sequence[Contender]) -> None:
         needed = sends_rows(contender) and not model.even_random
         if needed and _boundary_of(sizes, contender) is None:
             raise InputError(
-                f"model '{contender.label}' without a graph: give its `boundary`, as in "
+                f"model '{contender.label}' needs a graph or its `boundary`; give "
                 f"{contender.label}=PARTS:FRACTION, the halo rows per own row"
             )
 

@@ -76,7 +76,7 @@ class TypedBlock:
         """Raise PlanError on all ranks if a nonzero belongs to no relation. Collective."""
         with transport.agreement():
             if (self.relation < 0).any():
-                raise PlanError("the plan has a nonzero that is of no relation; compile it again")
+                raise PlanError("the plan has a nonzero without a relation; compile it again")
 
     def stack(self) -> Block:
         """Return the stack: for every relation, the own rows of its destination type.

@@ -414,7 +414,7 @@ class TorchRules(OverRanks):
             if x.axis in axes and name == "cat":
                 return self._joined(call, found)
             if x.axis in axes:
-                refuse(call, "goes along all rows or edges")
+                refuse(call, "works along all rows or edges")
         elif not (name in calls.ROW_BY_ROW or beyond_pointwise(call) <= calls.KEEP_ROWS):
             refuse(call, "is not known to treat each row by itself")
         return self._row_by_row(call, found)
@@ -479,7 +479,7 @@ class TorchRules(OverRanks):
         if packed or (call.args[5] > 0 and call.args[6]):
             refuse(call, "drops entries at random, or packs sequences")
         if x.axis != (0 if batch_first else 1):
-            refuse(call, "goes along all rows or edges")
+            refuse(call, "works along all rows or edges")
         return self._row_by_row(call, [x])
 
     _gru = _lstm

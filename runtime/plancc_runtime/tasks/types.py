@@ -169,7 +169,7 @@ class TypedVertices(LearningTask):
         read = {*first.wanted, *(source for source, *_ in first.relations)}
         for name in (each for each in types.names if each in read and each not in widths):
             raise InputError(
-                f"{plan}: type '{shown(name)}' has no features, and '{shown(target)}' depends on "
+                f"{plan}: type '{shown(name)}' has no features, but '{shown(target)}' depends on "
                 "it; compile the graph with features of every type, a column of ones if there are "
                 "none"
             )
