@@ -32,8 +32,8 @@ from plancc.processes import note_written, unfinished
 from plancc.text import printable
 
 PARSING = threading.RLock()
-"""Lock that a thread holds while NumPy parses a header of .npy. The parser of CPython 3.11 counts
-its depth for all threads together, and fails (SystemError) if two threads are in it."""
+"""Lock that a thread holds while Python parses a header of .npy, or a model's file. The parser of
+CPython 3.11 counts its depth for all threads together; two threads in it fail (SystemError)."""
 
 MOST_TOML = 1 << 20
 """Size of the largest TOML file that is read, in bytes."""

@@ -183,17 +183,19 @@ class MiniBatches(FullBatch):
         self._reads_outputs = False  # whether layer 1 reads only own outputs and its fixed part
 
     def _start_thread(self) -> None:
-        """Start a thread that makes batches; if no core is free for it, start the trial.
-        Collective.
+        """Start a thread that makes batches. Collective.
+
+        If no rank has a free core for the thread, the first steps try whether it pays.
         """
         cores, threads = self._transport.cores_per_rank(), self._threads
         if self._resources.device.type != "cpu":
             threads = 1
-        if cores > 1 and cores >= threads:
+        trial = not self._transport.any(cores != threads or cores == 1)
+        if trial or cores > threads:
             self._pool = ThreadPoolExecutor(1, "mini-batches")
             self._ahead, self._thread = True, self._pool
-            if cores == threads:
-                self._threads, self._tried = threads - 1, ([], [])
+        if trial:
+            self._threads, self._tried = threads - 1, ([], [])
 
     def _try(self, tried: tuple[list[float], list[float]], number: int, seconds: float) -> None:
         """Record the time of a step. At the end of a turn, change to the other way to draw.

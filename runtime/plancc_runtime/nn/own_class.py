@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from plancc.errors import InputError, PlanccError
-from plancc.files import open_file
+from plancc.files import PARSING, open_file
 from plancc.registry import nearest
 from plancc.text import shown
 
@@ -166,7 +166,8 @@ def _parsed(file: str) -> ast.Module:
     with open_file(file) as stream:
         source = stream.read()
     try:
-        return ast.parse(source)
+        with PARSING:
+            return ast.parse(source)
     except SyntaxError as error:
         where = f"{file}, line {error.lineno}" if error.lineno else file
         raise InputError(f"{where}: is not Python: {error.msg}") from None
