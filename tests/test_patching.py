@@ -348,7 +348,7 @@ def test_links_grids_and_features_of_edges():
         np.testing.assert_array_equal(ends_of_links(each)[:, order][:, :40], ends)
     left = np.arange(1, N)
     fewer = graph_of_edges({e for e in edges if 0 not in e}, left)
-    with pytest.raises(InputError, match="links end at vertices that are gone"):
+    with pytest.raises(InputError, match="links end at vertices that were removed"):
         plancc.patch(linked, fewer)
 
     for model in ("cagnet-2d", "cagnet-1.5d"):

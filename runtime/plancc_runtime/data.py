@@ -346,7 +346,7 @@ def read_class_weights(path: str, classes: int) -> npt.NDArray[np.float64]:
         raise InputError(f"{path}: is not a list of class weights: {shown(error)}") from error
     if weights.shape != (classes,):
         raise InputError(
-            f"{path}: {weights.size} class weights of shape {weights.shape}, and there are "
+            f"{path}: {weights.size} class weights of shape {weights.shape}, but there are "
             f"{classes} classes; give one a line"
         )
     wrong = ~(np.isfinite(weights) & (weights >= 0))

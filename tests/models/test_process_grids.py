@@ -72,7 +72,7 @@ def test_refusals_name_what_fits(num_ranks):
             assert isinstance(fits(model, int(number)), Grid)
     words = fits("cagnet-1.5d", num_ranks, replication=8)
     for c in map(
-        int, re.search("choose replication (.*), or take", words)[1].replace(" or", ",").split(", ")
+        int, re.search("choose replication (.*), or use", words)[1].replace(" or", ",").split(", ")
     ):
         assert isinstance(fits("cagnet-1.5d", num_ranks, replication=c), Grid)
     for number in re.search(r"or take ([\d or]+) ranks", words)[1].split(" or "):

@@ -470,7 +470,7 @@ OTHER = [
     ({}, {"seed": 4}, "seed 1; cannot resume with 4"),
     ({}, {"scale_features": "columns"}, "with scale-features none; cannot resume with columns"),
     ({}, {"plan": 1}, "belongs to another plan"),
-    ({}, {"resume": False}, "of an earlier run; set `resume` to go on"),
+    ({}, {"resume": False}, "of an earlier run; set `resume` to continue"),
     # values that no run wrote are shown with care
     ({"epoch": 10**15}, {}, "has seen 1000000000000000 already"),
     ({"plan": "\x1b[31m" + "x" * 99}, {}, "belongs to another plan"),

@@ -264,7 +264,7 @@ BATCHES = {"batch_size": 25, "fanouts": (3, 2)}
         ({"batch_size": 4}, "sampler 'neighbour' needs `fanouts`"),
         ({**BATCHES, "draw": "everywhere"}, "only owners draw ends of links"),
         ({"exclude_links": True}, "`exclude_links`: is for mini-batches; give `sampler` or"),
-        ({"exclude_links": True, "task": "vertices", **BATCHES}, "is for link prediction"),
+        ({"exclude_links": True, "task": "vertices", **BATCHES}, "is only for link prediction"),
     ],
 )
 def test_refused(options, words):

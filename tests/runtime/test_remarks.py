@@ -174,7 +174,7 @@ def test_a_layer_that_moves_what_its_steps_do_not_say(passes, monkeypatch):
     for result in trained(path, options, 3):
         [more] = [each for each in result.remarks if each not in said]
         assert re.fullmatch(
-            r"layer 2 \(GCNConv\) sends [1-9]\d* words forward on rank \d, but its steps say 0: "
+            r"layer 2 \(GCNConv\) sends [1-9]\d* words forward on rank \d, but its steps say 0; "
             "list its messages in `Options.steps`, else its words and predictions are wrong",
             more,
         )

@@ -163,7 +163,7 @@ def test_wrong_use_is_one_sentence(tmp_path):
     types = plan.header.types
     fewer = replace(plan.header, types=Types(types.counts, types.relations[1:]))
     replace(plan, header=fewer).save(tmp_path / "fewer.h5")
-    with pytest.raises(PlanError, match="a nonzero that is of no relation"):
+    with pytest.raises(PlanError, match="a nonzero without a relation"):
         plancc_runtime.open_typed(tmp_path / "fewer.h5")
     plancc.compile(sp.eye_array(3), "block", 1).save(tmp_path / "square.h5")
     with pytest.raises(InputError, match="the plan has no types"):

@@ -532,5 +532,5 @@ def test_options_of_a_third_party_are_the_fields_of_its_class(monkeypatch):
             make_sampler("second", 50, **wrong)
     with pytest.raises(InputError, match="only 50 vertices"):
         EverySecond(51).check(Population(50))
-    with pytest.raises(InputError, match="is no sampler"):
+    with pytest.raises(InputError, match="is not a sampler"):
         parse_sampler("second backwards=maybe")
