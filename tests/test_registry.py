@@ -299,7 +299,7 @@ def test_what_others_raise_is_not_ours(tmp_path):
 
 @pytest.mark.usefixtures("registered")
 def test_the_model_that_suits_a_partitioner_is_named():
-    words = "'uncut' cannot partition a hypergraph: use `model` gp, which it suits, or choose from "
+    words = "'uncut' cannot partition a hypergraph; use `model` gp, which it suits, or choose from "
     for model in (None, "hp", "medium-grain"):
         with pytest.raises(InputError, match=words):
             plancc.compile(RING, model, 3, partitioner="uncut")

@@ -68,7 +68,7 @@ def test_links_by_the_commands(tmp_path, monkeypatch):
     assert found["target"].tolist() == [5, 0, 3]
     assert plancc(*scoring, "ask.csv").out.splitlines()[0] == "id,source,target,score,probability"
 
-    assert "holds no links" in plancc("export", "plan.h5", "--to", "hypre", "-o", "hypre").err
+    assert "cannot hold links" in plancc("export", "plan.h5", "--to", "hypre", "-o", "hypre").err
 
     def refused(words):
         with pytest.raises(InputError, match=words):

@@ -87,7 +87,7 @@ CASES = [
          says=("l.npz: the ends of links are read as vertex numbers|ids (100, 101, 102, 103",)),
     Case("links of text", {"g.txt": BOTH, "l.npz": lambda path: np.savez(path,
          train=np.array([["a"], ["b"]]))}, "--links l.npz",
-         refused="l.npz: train is of text, shape [2, 1]: give integers|the numbers of vertices"),
+         refused="l.npz: train is of text, shape [2, 1]; give integers|the numbers of vertices"),
     *(
         Case(f"times under a line of names, {kind}", {"g.txt": "0 1\n1 2\n2 3\n3 4\n4 5\n",
              "t.csv": f"{head}" + "5\n1\n2\n3\n4\n"}, "--link-split 0.2,0.2 --link-times t.csv",

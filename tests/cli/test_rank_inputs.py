@@ -53,7 +53,7 @@ TOGETHER = [
     ("calibrate --quick -o m.toml", "calibrate -o m.toml", 2,
      OTHERS + "--quick is True on rank 0, False on rank 1"),
     (f"{COMPILE} -p 2", f"{COMPILE} -p 3", 2, OTHERS + "--parts is 2 on rank 0, 3 on rank 1"),
-    (f"{COMPILE} -p 2", f"{COMPILE} -p 2 --compress", 2, "rank 1: --compress is for a"),
+    (f"{COMPILE} -p 2", f"{COMPILE} -p 2 --compress", 2, "rank 1: --compress is only for a"),
 ]  # fmt: skip
 
 

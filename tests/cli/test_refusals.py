@@ -270,7 +270,7 @@ TABLE = {
         "--ranks 8": "cannot run on 8 ranks; choose 1 to 7",
         "--heads 2": "--heads 2: model gcn has no such option; it has ",
         "--model gat --heads 2 --model-option heads=4":
-            "--model-option heads exclude each other; give one of them",
+            "--model-option heads exclude each other; give one",
         "--model gat --aggregator max": "--aggregator max: model gat has no such",
         "--model gat --heads 3 --dims 5,8,4": "must divide the width 8",
         "--pipeline 2": "--pipeline needs a feature plan with one group",

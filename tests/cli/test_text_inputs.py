@@ -361,7 +361,7 @@ CASES = [
          "convert g.txt -o f --memory 10", says=("say 9 edges, and 3 are read",
          "edges are undirected|--symmetrize")),
     Case("F7: sorted on the disk", {"g.txt": f"6 7\n{RING}"}, "convert g.txt -o f --memory 10",
-         refused="numbers of vertices and edges: put # before it"),
+         refused="numbers of vertices and edges; put # before it"),
     Case("F1: bip sorted on the disk", {"g.txt": f"% bip unweighted\n{KONECT}"},
          "convert g.txt -o f --memory 10", refused="two sides ('bip')|without --memory"),
     Case("F1: two things sorted on the disk", {"g.csv": "user,item\n1,1\n2,1\n"},

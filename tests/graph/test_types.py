@@ -69,7 +69,7 @@ def test_what_is_in_no_relation_is_said():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({("a", "to", "b"): np.zeros((2, 0), int)}, "type 'a' has: add 'a': count"),
+        ({("a", "to", "b"): np.zeros((2, 0), int)}, "type 'a' has; add 'a': count"),
         ({"a": 1, "b": 1, ("a", "to", "b"): np.array([[0], [1]])}, "'1' of type 'b' is out of"),
         ({"a": 0, "b": 1, ("a", "to", "b"): np.zeros((2, 0), int)}, "type 'a' has '0' vertices"),
         ({"a": 2, ("a", "to", "b"): sp.eye_array(3)}, "the matrix has 3 vertices of type 'a'"),
@@ -289,7 +289,7 @@ def test_a_type_has_as_many_vertices_as_rows():
 
 @pytest.mark.parametrize("key", ["weight", "weights"])
 def test_weights_are_of_all_types_together(key):
-    words = f"type 'paper': key '{key}': weights of only some .*: `weights` expects one vector"
+    words = f"type 'paper': key '{key}': weights of only some .*; `weights` expects one vector"
     with pytest.raises(InputError, match=words):
         as_source(relations() | {"paper": {key: np.ones(6)}})
     plan = plancc.compile(relations(), num_parts=2, balance="weights", weights=np.arange(10))

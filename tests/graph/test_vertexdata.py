@@ -88,7 +88,7 @@ BAD = {
     "labels beside": (
         {"features": [[1], [2]], "y": [1]},
         "key 'y' has '1' rows, but the graph has 2 "
-        "vertices, as many as 'features' has rows: give every vertex one label",
+        "vertices, as many as 'features' has rows; give every vertex one label",
     ),
     "mask type": ({"train_mask": [0.0, 1]}, "'train_mask' must be a list of booleans"),
     "mask of two": ({"val_mask": [[0], [2]]}, "a list of vertex numbers is called 'val_idx'"),
@@ -195,8 +195,8 @@ def test_names_and_split_of_the_library(tmp_path):
         (path, {"split": "0", "data": False}, "`data` has no names"),
         (path, {"keys": keys, "data": VertexData(labels=np.array(Y))}, "`data` has no names"),
         (matrix, {"keys": {"graph": "a"}}, "needs a graph that is read from a file"),
-        (tmp_path / "g.txt", {"keys": {"graph": "a"}}, "`keys` is for pyg, h5ad"),
-        (path, {"keys": {"graph": "a"}}, "`keys` is for pyg, h5ad"),
+        (tmp_path / "g.txt", {"keys": {"graph": "a"}}, "`keys` is only for pyg, h5ad"),
+        (path, {"keys": {"graph": "a"}}, "`keys` is only for pyg, h5ad"),
     ]:
         with pytest.raises(InputError, match=words):
             plancc.compile(source, "block", 2, **more)

@@ -194,9 +194,9 @@ def test_the_page_says_what_is_claimed() -> None:
         ("[tiles]", "[tile]", "has 0 tables of [tiles] and [cache]; give one"),
         ("[tiles]", "[cache]\ncache = 3\n[tiles]", "has 2 tables of [tiles] and [cache]; give one"),
         ("[tiles]", "tiles = 3\n[x]", "'tiles' is 3, not a table [tiles]"),
-        ("adders = 16384", "adders = = 2", "not TOML: "),
+        ("adders = 16384", "adders = = 2", "is not TOML: "),
         pytest.param(
-            *("adders = 16384", f"adders = 0x1{'0' * 4000}", "not TOML: Exceeds the limit"),
+            *("adders = 16384", f"adders = 0x1{'0' * 4000}", "is not TOML: Exceeds the limit"),
             id="more digits than Python prints",
         ),
     ],

@@ -153,7 +153,7 @@ def test_a_timeline_that_is_too_large_is_refused(tmp_path, monkeypatch):
     assert read_timeline(path).title == "epoch 1"
     with open(path, "a") as stream:
         stream.write(" " * (1 << 20))
-    with pytest.raises(InputError, match=r"trace\.json: larger than 3 MiB; trace fewer epochs"):
+    with pytest.raises(InputError, match=r"trace\.json: is larger than 3 MiB; trace fewer epochs"):
         read_timeline(path)
 
 

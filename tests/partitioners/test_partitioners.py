@@ -180,7 +180,7 @@ def test_scaled_keeps_what_fits():
         ({"partitioner": "patoh"}, "auto, mtkahypar, kahypar, metis, kaminpar, builtin"),
         (
             {"partitioner": "metis"},
-            "a hypergraph: use `model` gp, .* choose from mtkahypar, kahypar, builtin",
+            "a hypergraph; use `model` gp, .* choose from mtkahypar, kahypar, builtin",
         ),
         ({"partitioner": "kahypar", "preset": "best"}, "'best'; choose from default, quality"),
     ],

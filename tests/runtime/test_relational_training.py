@@ -153,7 +153,7 @@ def test_what_a_plan_with_types_does_not_offer_is_one_sentence(tmp_path):
         (edge, {"model": "rgcn"}, "trains in layout row, not edge"),
         (square, {"model": "rgcn"}, "`model` rgcn: needs a plan with types"),
         (square, {"target": "paper"}, "`target` paper: needs a plan with types"),
-        (twice, {"model": "rgcn"}, "has labels of paper, venue: give `target`"),
+        (twice, {"model": "rgcn"}, "has labels of paper, venue; give `target`"),
         (none, {"model": "rgcn"}, "has no labels; compile the graph with some, or give `target`"),
         (lone, {"model": "gat"}, "`model` gat: no relation leads to author; choose rgcn or sage"),
     ):

@@ -194,7 +194,7 @@ def _check(value: Any, may_be_zero: tuple[str, ...] = ()) -> None:
         elif kind == "bool":
             wanted = "" if isinstance(given, bool) else "true or false"
         elif kind == "str":
-            wanted = "" if isinstance(given, str) and given else "a text"
+            wanted = "" if isinstance(given, str) and given else "a string"
         elif kind == "float":
             number = isinstance(given, int | float) and not isinstance(given, bool)
             zero = number and given == 0 and field.name in may_be_zero

@@ -276,7 +276,7 @@ REFUSED = {
     "{}:Fails": "its forward fails: RuntimeError",
     "{}:FailsBack": "its backward pass fails: IndexError",
     "{}:NoGradient": "outputs of the network do not depend on its weights|`torch.no_grad`",
-    "{}:Sorts": "sort goes along all rows",
+    "{}:Sorts": "sort works along all rows",
     "{}:Net --hidden 64": "--hidden 64: is only for built-in models|--model-option hidden=64",
     "{}:Net --layers 3": "--layers 3: is only for built-in models|--model-option layers=3",
     "{}:Net --dropout 0.5": "--dropout 0.5|--model-option dropout=0.5",
