@@ -303,7 +303,7 @@ def test_the_model_that_suits_a_partitioner_is_named():
     for model in (None, "hp", "medium-grain"):
         with pytest.raises(InputError, match=words):
             plancc.compile(RING, model, 3, partitioner="uncut")
-    words = "'dealt' cannot partition a graph: take `model` hp, which it suits, or choose from mtk"
+    words = "'dealt' cannot partition a graph; use `model` hp, which it suits, or choose from mtk"
     with pytest.raises(InputError, match=words):
         plancc.compile(RING, "gp", 3, partitioner="dealt")
 

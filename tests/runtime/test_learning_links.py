@@ -263,7 +263,7 @@ BATCHES = {"batch_size": 25, "fanouts": (3, 2)}
         ({"sampler": "uniform"}, "`sampler` uniform: the ends of links are drawn with sampler nei"),
         ({"batch_size": 4}, "sampler 'neighbour' needs `fanouts`"),
         ({**BATCHES, "draw": "everywhere"}, "only owners draw ends of links"),
-        ({"exclude_links": True}, "`exclude_links`: is for mini-batches; give `sampler` or"),
+        ({"exclude_links": True}, "`exclude_links`: is only for mini-batches; give `sampler` or"),
         ({"exclude_links": True, "task": "vertices", **BATCHES}, "is only for link prediction"),
     ],
 )

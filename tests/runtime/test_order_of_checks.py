@@ -159,7 +159,7 @@ def test_ranks_that_differ(folder, no_kernels):
         options = TrainOptions(threads=1, seed=transport.rank)
         train(folder / "plan.h5", options, transport)
 
-    with pytest.raises(InputError, match="other options: `seed` is"):
+    with pytest.raises(InputError, match="different options: `seed` is"):
         run_ranks(2, seeds)
     names = ("plan.h5", "bare.h5")
     with pytest.raises(PlanccError, match="opened different plans"):

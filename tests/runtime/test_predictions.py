@@ -203,9 +203,9 @@ def test_words_for_some_vertices_are_those_of_their_neighbourhoods(ranks, tmp_pa
         (b"1\n2\n1", "asked.txt, line 3: '1': this id is given twice; give every id once"),
         (b"\x93NUMPY\1\0v\0", "asked.txt: is not text: `ids` expects numbers, or a text file"),
         (b"\n0", "asked.txt, line 2: id 0: no vertex of .*row.h5 has this id; its ids come from"),
-        ("1,2.5", "`ids` 2.5: no id"),
-        ("1,,2", "`ids` : no id"),
-        ("9" * 30, "`ids` 9+: no id"),
+        ("1,2.5", "`ids` 2.5: is not an id"),
+        ("1,,2", "`ids` : is not an id"),
+        ("9" * 30, "`ids` 9+: is not an id"),
     ],
 )
 def test_ids_that_are_refused(content, words, case, tmp_path):
@@ -574,9 +574,9 @@ def test_rows_that_are_no_numbers_fail_on_all_ranks(rows, case, tmp_path):
     ("file", "names", "words"),
     [
         ("x.npz", ["../../evil"], "a name in an .npz cannot have /"),
-        *(("x.npz", ["a\\b"], "a name in an .npz cannot have /"), ("x.npz", [""], "'' is no name")),
-        *(("x.npz", ["x" * 70_000], "is no name"), ("x.csv", ["a\nb"], "is no name")),
-        ("x.csv", ["\udc80"], "is no name"),
+        *(("x.npz", ["a\\b"], "a name in an .npz cannot"), ("x.npz", [""], "'' is not a name")),
+        *(("x.npz", ["x" * 70_000], "is not a name"), ("x.csv", ["a\nb"], "is not a name")),
+        ("x.csv", ["\udc80"], "is not a name"),
         ("x.csv", ["x", "x_1"], "two columns have the name x_1"),
     ],
 )

@@ -108,7 +108,7 @@ def test_ranks_that_are_threads(case):
 
 REFUSED = {
     "modle": ({"modle": "sage"}, r"option of training 'modle' \(did you mean model\?\): help"),
-    "save": ({"save": "x.npz"}, r"'save': call trained\.save\(path\) on what plancc\.train ret"),
+    "save": ({"save": "x.npz"}, r"'save'; call trained\.save\(path\) on what plancc\.train ret"),
     "rank": ({"rank": 3}, r"'rank' \(did you mean ranks\?\)"),
     "text": ({"batch_size": "64"}, "`batch_size` '64': give a number of vertices, or full"),
     "size": ({"batch_size": 0}, "`batch_size` 0: must be at least 1"),

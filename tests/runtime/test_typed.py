@@ -152,7 +152,7 @@ def test_wrong_use_is_one_sentence(tmp_path):
     graph = plancc_runtime.open_typed(tmp_path / "plan.h5", dtype=torch.float64)
     for name, x, words in (
         ("reads", torch.ones(1, 1), "relation 'reads' is unknown; there are"),
-        ("writes", torch.ones(7, 1), r"but \[40, any number\] of type 'author'"),
+        ("writes", torch.ones(7, 1), r"needs \[40, any number\] of type 'author'"),
         (WRITES, torch.ones(40, 1, dtype=torch.float32), "x is of torch.float32"),
         (WRITES, np.ones((40, 1)), r"x is of type ndarray; give a tensor, torch.as_tensor\(x\)"),
     ):

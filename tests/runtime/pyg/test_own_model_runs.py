@@ -266,7 +266,7 @@ REFUSED = {
     f"{FILE}:Plain": "'Plain' is not a class derived from torch.nn.Module",
     "raises.py:Net": "raises.py: cannot be imported: ZeroDivisionError",
     "{}:Net --model-option hiden=3": "--model-option hiden=3|did you mean hidden?|hidden, rate",
-    "{}:Needs --model-option depth=3": "its constructor needs width: give --model-option width=",
+    "{}:Needs --model-option depth=3": "its constructor needs width; give --model-option width=",
     "{}:Lazy": "'unused.lin.weight' has no size yet",
     "{}:Unmade": "Unmade: cannot be made: ValueError: there is no such width",
     "{}:Positions": "its forward needs pos, batch, which the plan lacks",
