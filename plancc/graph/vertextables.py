@@ -133,9 +133,9 @@ def _without_names(
         found["labels"] = class_numbers(table[:, -1], f"{name}: the column")
         return found, ids
     if are_names(ids_of(graph)) and is_running("index", table[:, 0]):
-        warn(f"{name}: the first column counts the rows, and is taken as a feature")
+        warn(f"{name}: the first column counts the rows, and is read as a feature")
     if len(table) == graph.num_vertices + 1 and words == [str(k) for k in range(len(words))]:
-        told = f"the first line, {','.join(words[:3])}..., is taken as names"
+        told = f"the first line, {','.join(words[:3])}..., is read as names"
         why = f"there are {graph.num_vertices:,} lines besides, one for each vertex"
         warn(f"{name}: {told}: {why}")
         table = table[1:]

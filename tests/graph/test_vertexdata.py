@@ -434,7 +434,7 @@ def test_a_table_in_parquet(tmp_path):
 def test_a_line_of_numbers_may_be_names(tmp_path):
     (tmp_path / "x.csv").write_text("0,1\n5,6\n7,8\n")
     assert read_vertex_data(tmp_path / "x.csv", 3).features.tolist() == [[0, 1], [5, 6], [7, 8]]
-    with pytest.warns(PlanccWarning, match=r"the first line, 0,1\.\.\., is taken as names"):
+    with pytest.warns(PlanccWarning, match=r"the first line, 0,1\.\.\., is read as names"):
         assert read_vertex_data(tmp_path / "x.csv", 2).features.tolist() == [[5, 6], [7, 8]]
 
 

@@ -66,7 +66,7 @@ def test_refusals_name_what_fits(num_ranks):
             assert math.prod(sizes) == num_ranks
             assert fits(model, num_ranks, grid=shape) == Grid(model[-2:], *sizes)
             assert fits(model, num_ranks, grid=sizes) == Grid(model[-2:], *sizes)
-        near = re.search(r"take (\d+) or (\d+) ranks", words)
+        near = re.search(r"use (\d+) or (\d+) ranks", words)
         assert int(near[1]) < num_ranks < int(near[2])
         for number in near.groups():
             assert isinstance(fits(model, int(number)), Grid)
@@ -75,7 +75,7 @@ def test_refusals_name_what_fits(num_ranks):
         int, re.search("choose replication (.*), or use", words)[1].replace(" or", ",").split(", ")
     ):
         assert isinstance(fits("cagnet-1.5d", num_ranks, replication=c), Grid)
-    for number in re.search(r"or take ([\d or]+) ranks", words)[1].split(" or "):
+    for number in re.search(r"or use ([\d or]+) ranks", words)[1].split(" or "):
         assert isinstance(fits("cagnet-1.5d", int(number), replication=8), Grid)
 
 
