@@ -135,31 +135,32 @@ def _points(rows: Rows, over: Row, under: Row) -> dict[str, float]:
 
 TABLE_9 = Item(
     name="edge-sampling",
-    setting=f"{PARTS} METIS parts, rate {RATE}, equal edges dropped, GCN of 2 layers, 3 seeds; "
-    f"measured on threads with cards of {SlowNetwork()}.",
+    setting=f"A GCN of 2 layers runs on {PARTS} METIS parts with rate {RATE} and 3 seeds. All "
+    f"methods drop equally many edges; BNS drops boundary rows, BES boundary edges. Ranks are "
+    f"threads with simulated network cards of {SlowNetwork()}.",
     graphs=("Cora", "Citeseer", "AmazonPhoto", "fb100-Cornell5"),
     measure=_edges,
     claims=(
         Claim(
-            "communication over BNS'",
+            "words, other method over BNS",
             "Table 9",
             {"DropEdge": number(9.5, 9.9), "BES": number(2.6, 6.8)},
             partial(_over_bns, figure="words"),
         ),
         Claim(
-            "epoch over BNS'",
+            "epoch, other method over BNS",
             "Table 9",
             {"DropEdge": number(1.9, 2.4), "BES": number(1.2, 1.5)},
             partial(_over_bns, figure="epoch, s"),
         ),
         Claim(
-            "score less the exact one",
+            "accuracy of BNS minus exact accuracy, points",
             "Tables 4, 9",
             {"": points(0.06, 0.22)},
             lambda rows: {"": _points(rows, {"method": "BNS"}, {"method": "exact"})},
         ),
         Claim(
-            "words over an exact epoch's",
+            "words, BNS over exact",
             "§3.2",
             {"": number(RATE)},
             _words,
@@ -194,7 +195,7 @@ def _isolated(rows: Rows) -> Found:
     none = {"partition": "METIS", "rate": 0.0}
     less = {rate: _points(rows, none, none | {"rate": rate}) for rate in RATES[:-1]}
     worst = {graph: max(found[graph] for found in less.values()) for graph in less[1.0]}
-    return {"less p = 1": less[1.0], "less the worst other rate": worst}
+    return {"minus p = 1": less[1.0], "minus the worst other rate": worst}
 
 
 def _at_random(rows: Rows, rate: float) -> dict[str, float]:
@@ -206,24 +207,24 @@ def _at_random(rows: Rows, rate: float) -> dict[str, float]:
 
 TABLE_4 = Item(
     name="sampling-rates",
-    setting=f"{PARTS} parts, GCN of 2 layers, 100 epochs, test accuracy, 3 seeds.",
+    setting=f"A GCN of 2 layers trains on {PARTS} parts for 100 epochs with 3 seeds.",
     graphs=("Cora", "Citeseer", "AmazonPhoto", "fb100-Cornell5"),
     measure=_accuracy,
     claims=(
         Claim(
-            "p = 0 has the worst score: points",
+            "p = 0 is least accurate: difference from other rates, points",
             "Table 4, Figure 7",
-            {"less p = 1": points(-0.49, 0.02), "less the worst other rate": most(0)},
+            {"minus p = 1": points(-0.49, 0.02), "minus the worst other rate": most(0)},
             _isolated,
         ),
         Claim(
-            "random parts less METIS', p = 0: points",
+            "accuracy at p = 0, random parts minus METIS, points",
             "Table 7",
             {"": points(-3.47, -0.31)},
             lambda rows: {"": _at_random(rows, 0.0)},
         ),
         Claim(
-            "random parts less METIS': points",
+            "accuracy, random parts minus METIS, points",
             "Table 7",
             {"p = 0.1": points(-0.20, 0.27), "p = 1": points(0)},
             lambda rows: {"p = 0.1": _at_random(rows, 0.1), "p = 1": _at_random(rows, 1.0)},
@@ -310,26 +311,26 @@ def _cut(rows: Rows) -> Found:
 
 TABLE_6 = Item(
     name="sampling-throughput",
-    setting=f"{PARTS} parts, GCN {','.join(map(str, DIMS))}, features travel in every epoch; on "
-    f"threads with cards of {NETWORK}.",
+    setting=f"A GCN of widths {','.join(map(str, DIMS))} runs on {PARTS} parts; features travel in "
+    f"every epoch. Ranks are threads with simulated cards of {NETWORK}.",
     graphs=("AmazonPhoto", "fb100-Cornell5", "soc-Slashdot0902"),
     measure=_throughput,
     claims=(
         Claim("speed-up over p = 1, METIS", "Table 8", {"p = 0.1": number(3.1, 3.4)}, _faster),
         Claim(
-            "speed-up over CAGNET (there c = 2, here 1D): predicted",
+            "predicted speed-up over CAGNET (paper: c = 2, here: 1D)",
             "Figure 4",
             {"p = 1": number(1.0, 5.5), "p = 0.01": number(9.2, 13.8)},
             _over_broadcasts,
         ),
         Claim(
-            "random parts gain more from p = 0.1 than METIS'",
+            "speed-up by p = 0.1 is greater for random parts than for METIS",
             "Table 8",
             {"random": number(5.0, 7.3), "random over METIS": least(1)},
             _random_gains,
         ),
         Claim(
-            "epoch over p = 1's, random parts",
+            "epoch over that at p = 1, random parts",
             "Table 6",
             {"p = 0.1": number(58.7 / 554.1), "p = 0.01": number(6.0 / 554.1)},
             _cut,
@@ -338,7 +339,7 @@ TABLE_6 = Item(
             "throughput over ROC",
             "Figure 4",
             {"p = 1": number(1.8, 3.7), "p = 0.01": number(8.9, 16.2)},
-            missing="ROC is not at hand, and swaps to the host's memory",
+            missing="ROC is not available",
         ),
     ),
 )
@@ -402,25 +403,26 @@ def _spread(rows: Rows) -> Found:
 
 FIGURE_6 = Item(
     name="boundary-memory",
-    setting=f"{PARTS} processes by METIS, 4 layers of 256: a rank's peak before the exact "
-    "evaluation (with it, the peak falls by 1..5% only), less that before its plan.",
+    setting=f"{PARTS} processes train 4 layers of width 256 on METIS parts. Memory is the peak of "
+    "a rank before the exact evaluation, minus its peak before it reads the plan. With the "
+    "evaluation, sampling lowers the peak by only 1..5%.",
     graphs=("fb100-Cornell5", "AmazonPhoto", "soc-Slashdot0902"),
     measure=_memory,
     claims=(
         Claim(
-            "memory, p = 0.01 over 1",
+            "memory, p = 0.01 over p = 1",
             "Figure 6",
             {"dense": number(0.42), "sparse": number(0.73)},
             _saved,
         ),
         Claim(
-            "memory, p = 0.1 over 1, METIS",
+            "memory, p = 0.1 over p = 1, METIS parts",
             "Table 8",
             {"": number(0.47, 0.83)},
             lambda rows: {"": _kept(rows, "fullest rank, MB", 0.1)},
         ),
         Claim(
-            "memory, fullest over mean rank: p = 0.01 over 1",
+            "memory of the fullest rank over the mean, p = 0.01 over p = 1",
             "Figure 8",
             {"": most(1)},
             _spread,
@@ -456,8 +458,8 @@ def _attends(plan: Plan, rate: float) -> Row:
 GAT_PARTS = 10
 TABLE_10 = Item(
     name="sampling-attention",
-    setting=f"GAT {DIMS[0]},64,{CLASSES} on {GAT_PARTS} METIS parts, rehearsed with cards of "
-    f"{NETWORK}.",
+    setting=f"A GAT of widths {DIMS[0]},64,{CLASSES} is rehearsed on {GAT_PARTS} METIS parts with "
+    f"simulated cards of {NETWORK}.",
     graphs=("AmazonPhoto",),
     measure=_attention,
     claims=(
@@ -524,14 +526,15 @@ def _more_accurate(rows: Rows) -> Found:
 
 TABLES_5_11 = Item(
     name="sampling-methods",
-    setting=f"GCN of 2 layers, 2 seeds, rehearsed with cards of {NETWORK}. BNS: p = {RATE}, "
-    f"{PARTS} parts, {EPOCHS[1]} epochs; others: one rank, {EPOCHS[0]} epochs, batches of a "
-    f"tenth, fan-outs 5,10, {CLUSTERS} clusters, walks of 3 steps.",
+    setting=f"A GCN of 2 layers is rehearsed with 2 seeds and simulated cards of {NETWORK}. BNS "
+    f"(p = {RATE}) trains on {PARTS} parts for {EPOCHS[1]} epochs. Other methods train on one rank "
+    f"for {EPOCHS[0]} epochs with batches of a tenth of the vertices, fan-outs 5,10, {CLUSTERS} "
+    "clusters, and walks of 3 steps.",
     graphs=("AmazonPhoto",),
     measure=_methods,
     claims=(
         Claim(
-            "epoch over BNS' (p = 0.1)",
+            "epoch, other method over BNS (p = 0.1)",
             "Table 11",
             {"GraphSAGE": number(6.20 / 0.198), "ClusterGCN": number(1.35 / 0.198)},
             lambda rows: {
@@ -540,7 +543,7 @@ TABLES_5_11 = Item(
             },
         ),
         Claim(
-            "score of BNS (p = 0.1) less theirs: points",
+            "accuracy, BNS (p = 0.1) minus other method, points",
             "Tables 4, 5",
             {
                 "GraphSAGE": points(0.60, 1.93),

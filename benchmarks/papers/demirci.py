@@ -122,13 +122,13 @@ def _means() -> list[Claim]:
         said = f"predicted {figure}" if figure == "epoch" else figure
         claims += [
             Claim(
-                f"{said} over RP's",
+                f"{said}, ratio to RP",
                 "Table 2",
                 {"HP": number(hp), "GP": number(gp)},
                 partial(_over_rp, figure=figure),
             ),
             Claim(
-                f"{said} of HP over GP's",
+                f"{said}, HP over GP",
                 "Table 2, §5",
                 {"HP over GP": number(both)},
                 partial(_hp_over_gp, figure=figure),
@@ -149,16 +149,16 @@ def _of_graphs(rows: Rows, figure: str, labels: Mapping[str, tuple[str, str]]) -
 SLASHDOT = "soc-Slashdot0902"
 TABLE_2 = Item(
     name="partition-models",
-    setting=f"Means over graphs, p = {PARTS}, epochs predicted on `{CLUSTER}`, widths "
-    f"{','.join(map(str, WIDTHS))}; "
-    "soc-Slashdot0902 is the paper's; cit-HepTh, dblp-2010, email-Enron, USA-road.NY stand for "
-    "others; `hp` has effort `fast`, `gp` is METIS by nonzeros.",
+    setting=f"Figures are geometric means over graphs with p = {PARTS}. Epochs are predicted for "
+    f"`{CLUSTER}`, widths {','.join(map(str, WIDTHS))}. Graph soc-Slashdot0902 is of the paper; "
+    "cit-HepTh, dblp-2010, email-Enron and USA-road.NY stand for its other graphs. HP uses effort "
+    "`fast`; GP is METIS, which balances nonzeros.",
     graphs=(SLASHDOT, "cit-HepTh", "email-Enron", "dblp-2010", "USA-road.NY"),
     measure=_models,
     claims=(
         *_means(),
         Claim(
-            "soc-Slashdot0902: maximum volume over RP's",
+            "soc-Slashdot0902: maximum volume, ratio to RP",
             "Table 2",
             {"HP": number(0.69), "GP": number(4.38)},
             partial(
@@ -170,10 +170,10 @@ TABLE_2 = Item(
                     BESIDE: (GP_ROWS, SLASHDOT),
                 },
             ),
-            note="the published GP is explained by balancing rows",
+            note="GP that balances rows would explain the published figure",
         ),
         Claim(
-            "GP slower than RP: predicted epoch over RP's",
+            "GP is slower than RP: predicted epoch, GP over RP",
             "Table 2",
             {"soc-Slashdot0902": number(2.02), "com-Youtube": number(1.45)},
             partial(
@@ -186,7 +186,7 @@ TABLE_2 = Item(
                     f"com-Youtube, {BESIDE}": (GP_ROWS, "email-Enron"),
                 },
             ),
-            note="flickr, the third (11.13), is not at hand",
+            note="the third graph, flickr (11.13), is not available",
         ),
     ),
 )
@@ -296,33 +296,32 @@ def _strong(rows: Rows) -> Found:
 
 FIGURE_4A = Item(
     name="broadcasts-against-messages",
-    setting=f"Predicted on `{CLUSTER}`, {','.join(map(str, WIDTHS))}; coPapersDBLP by its sizes "
-    "and Table 2, where "
-    "RP moves 14 times HP's rows in 2.4 times the messages: published times follow messages, "
-    "predicted ones volume.",
+    setting=f"Times are predicted for `{CLUSTER}` and widths {','.join(map(str, WIDTHS))}. "
+    "For coPapersDBLP, RP moves 14 times the rows of HP in 2.4 times the messages. Published "
+    "times follow the messages, predicted times the volume.",
     graphs=("soc-Slashdot0902", "fb100-Cornell5", "dblp-2010"),
     measure=_scaling,
     claims=(
         Claim(
-            "communication, p = 512 over 16",
+            "communication time, p = 512 over p = 16",
             "Figure 4a",
             {"HP": most(1), "GP": most(1), "RP": most(1), "CAGNET": least(1)},
             _change,
         ),
         Claim(
-            "CAGNET's epoch over HP's, p = 512",
+            "epoch, CAGNET over HP, p = 512",
             "Figure 4a",
             {"": number(12)},
             lambda rows: {"": _over(rows, "epoch", "cagnet-1d", "hp")},
         ),
         Claim(
-            "CAGNET's communication over HP's, p = 512",
+            "communication time, CAGNET over HP, p = 512",
             "Figure 4a",
             {"": number(8.3)},
             lambda rows: {"": _over(rows, "communication", "cagnet-1d", "hp")},
         ),
         Claim(
-            "all p: CAGNET's epoch over theirs",
+            "epoch, CAGNET over HP and over GP, all p",
             "Figure 4a",
             {"HP": least(1), "GP": least(1)},
             lambda rows: {
@@ -331,25 +330,25 @@ FIGURE_4A = Item(
             },
         ),
         Claim(
-            "RP's epoch over CAGNET's, p = 16",
+            "epoch, RP over CAGNET, p = 16",
             "Figure 4a",
             {"": least(1)},
             lambda rows: {"": _over(rows, "epoch", "rp", "cagnet-1d", 0)},
         ),
         Claim(
-            "communication of RP over HP's, p = 16 and 512",
+            "communication time, RP over HP, p = 16 and 512",
             "Figure 4a",
             {"": number(2.4, 3)},
             _rp_over_hp,
         ),
         Claim(
-            "communication of GP over HP's, p = 512",
+            "communication time, GP over HP, p = 512",
             "Figure 4a",
             {"": number(1.7)},
             lambda rows: {"": _over(rows, "communication", "gp", "hp")},
         ),
         Claim(
-            "communication of RP over GP's",
+            "communication time, RP over GP",
             "Figure 4a",
             {"p = 16": number(2.7), "p = 512": number(1.8)},
             lambda rows: {
@@ -358,13 +357,13 @@ FIGURE_4A = Item(
             },
         ),
         Claim(
-            "HP's epoch, p = 16 over 512",
+            "epoch of HP, p = 16 over p = 512",
             "Figure 3",
             {"": number(32)},
             _strong,
         ),
         Claim(
-            "HP's epoch over theirs, all p",
+            "epoch, HP over RP and over GP, all p",
             "Figure 3",
             {"RP": most(1), "GP": most(1.05)},
             lambda rows: {
@@ -412,19 +411,19 @@ def _with_width(rows: Rows) -> Found:
 
 FIGURE_4B = Item(
     name="depth-and-width",
-    setting=f"Speed-up of `hp` over one rank, predicted on `{CLUSTER}`, p = 512; the paper's is "
-    "over DGL on another machine, and its text has both 17x and 40x.",
+    setting=f"Speed-ups of HP over one rank are predicted for `{CLUSTER}` and p = 512. The paper "
+    "compares with DGL; its text gives both 17x and 40x.",
     graphs=("USA-road.NY", "USA-road.NE"),
     measure=_depth,
     claims=(
         Claim(
-            "speed-up of 8 layers over 3's",
+            "speed-up with 8 layers over 3 layers",
             "Figure 4b",
             {"d = 50": least(1), "d = 100": number(40 / 28)},
             _with_depth,
         ),
         Claim(
-            "speed-up of d = 100 over 50's, 8 layers",
+            "speed-up with 8 layers, width d = 100 over d = 50",
             "Figure 4b",
             {"": number(17 / 40)},
             _with_width,
@@ -465,23 +464,23 @@ def _same_accuracy(rows: Rows) -> Found:
         if len(of_seed := rows.where(graph=graph, seed=seed))
     )
     return {
-        "one number of ranks less another": 100 * spread,
-        "accuracy less 75": 100 * float(np.mean([row["test accuracy"] for row in rows])) - 75,
+        "largest difference between numbers of ranks": 100 * spread,
+        "mean accuracy minus 75": 100 * float(np.mean([row["test accuracy"] for row in rows])) - 75,
     }
 
 
 FIGURE_4C = Item(
     name="few-epochs",
-    setting="Test accuracy after 30 epochs of a GCN, 2 layers, hidden 16; ranks as threads.",
+    setting="A GCN of 2 layers and hidden width 16 trains for 30 epochs; ranks are threads.",
     graphs=("Cora",),
     measure=_few_epochs,
     claims=(
         Claim(
-            "accuracy on Cora on 1..27 ranks: points",
+            "accuracy on Cora on 1 to 27 ranks, points",
             "Figure 4c",
             {
-                "one number of ranks less another": points(0),
-                "accuracy less 75": points(-2.5, 2.5),
+                "largest difference between numbers of ranks": points(0),
+                "mean accuracy minus 75": points(-2.5, 2.5),
             },
             _same_accuracy,
         ),
@@ -554,26 +553,26 @@ def _over_shp(rows: Rows) -> Found:
 
 FIGURE_5 = Item(
     name="stochastic-model",
-    setting=f"Rows of {BATCHES:,} unseen uniform batches of 6%; Algorithm 3 with Mt-KaHyPar, and "
-    "plancc's exact expectation.",
+    setting=f"Rows are counted on {BATCHES:,} new uniform batches of 6% of the vertices. SHP "
+    "is `stochastic-hp`; Algorithm 3 uses Mt-KaHyPar.",
     graphs=("dblp-2010", "soc-Slashdot0902", "CoauthorCS", "cit-HepTh"),
     measure=_stochastic,
     claims=(
         Claim(
-            "HP's rows of batches over SHP's, Algorithm 3",
+            "rows moved per mini-batch, HP over SHP (Algorithm 3)",
             "Figure 5",
             {"": number(1.10)},
             _over_shp,
         ),
         Claim(
-            "Eq. 14's sample suffices: a batch's rows over exact expectations'",
+            "the sample of Eq. 14 suffices: rows per mini-batch over those of the exact model",
             "§4.3.3",
             {"": number(1)},
             lambda rows: {
                 "": _rows_over(rows, "recipe", "exact"),
                 "nets": {f"p = {row['p']}": row["nets by Eq. 14"] for row in rows},
             },
-            note="a search chooses by the sample, and a batch's nets depend on each other",
+            note="the search fits its sample",
         ),
     ),
 )
@@ -608,8 +607,8 @@ def _over_dgl(rows: Rows) -> Found:
 
 TABLE_2_DGL = Item(
     name="speed-up-over-dgl",
-    setting=f"DGL 2.1.0's least epoch on one core here (the paper's: 16 cores) over that of 512 "
-    f"ranks predicted on `{CLUSTER}`, GCN {','.join(map(str, single_node.DIMS))}.",
+    setting=f"The epoch of DGL 2.1.0 on one core (paper: 16 cores) is divided by the predicted one "
+    f"on `{CLUSTER}`. The GCN has widths {','.join(map(str, single_node.DIMS))}.",
     graphs=("soc-Slashdot0902", "USA-road.NY"),
     measure=_against_dgl,
     claims=(
@@ -663,7 +662,7 @@ def _on_gpus(
 
 OTHERS = Item(
     name="other-machines",
-    setting="Predicted on `h100` from sizes and HP's published share of RP's volume.",
+    setting="Epochs are predicted for `h100` from sizes and from the published volumes.",
     measure=_elsewhere,
     claims=(
         Claim(
@@ -672,15 +671,15 @@ OTHERS = Item(
             {
                 "volume": number(13 / 1.2),
                 "time, d = 1": number(34.70 / 24.46),
-                "d = 2": number(42.88 / 25.00),
-                "d = 5": number(65.14 / 29.73),
+                "time, d = 2": number(42.88 / 25.00),
+                "time, d = 5": number(65.14 / 29.73),
             },
             lambda rows: {
                 "time, predicted": {
                     f"d = {row['d']}": row["RP"] / row["HP"] for row in rows if "d" in row
                 }
             },
-            missing="the graph has 1.6 billion edges and is not at hand",
+            missing="the graph has 1.6 billion edges and is not available",
         ),
         Claim(
             "Reddit, seconds per epoch",
@@ -692,14 +691,14 @@ OTHERS = Item(
                     "CAGNET on 4": rows.get("CAGNET", graph="Reddit"),
                 }
             },
-            missing="no GPUs; by the table itself HP on 3 A100 is 6 times as slow as CAGNET on 4 "
-            "V100",
+            missing="no GPUs are available; in the paper, HP on 3 A100 is 6 times as slow as "
+            "CAGNET on 4 V100",
         ),
         Claim(
-            "15 GPUs over 512 CPUs, seconds",
+            "seconds, 15 GPUs over 512 CPUs",
             "§5",
             {"amazon0601": number(1.02 / 0.94), "roadNet-CA": number(1.28 / 0.67)},
-            missing="no GPUs, and neither graph",
+            missing="neither GPUs nor these graphs are available",
         ),
     ),
 )

@@ -74,10 +74,7 @@ DENSE, MIDDLE = "fb100-Cornell5", "AmazonPhoto"
 
 def _copies(rows: Rows) -> Found:
     dense, middle = (
-        {
-            f"{label}, p = {p}": rows.get("replication factor", graph=graph, p=p)
-            for p in (2, 4, 8, 16)
-        }
+        {f"{label} p={p}": rows.get("replication factor", graph=graph, p=p) for p in (2, 4, 8, 16)}
         for label, graph in (("Reddit", DENSE), ("Products", MIDDLE))
     )
     grows = {
@@ -85,23 +82,23 @@ def _copies(rows: Rows) -> Found:
         for graph in rows.values("graph")
         if len(of := rows.where(graph=graph)) > 1
     }
-    return {**dense, **middle, "from one p to the next": grows}
+    return {**dense, **middle, "each p over the previous p": grows}
 
 
 TABLE_4 = Item(
     name="replication-factors",
-    setting="Copies per vertex of `libra`; neighbours: Reddit 492, OGBN-Products 51, "
-    "fb100-Cornell5 85.",
+    setting="The factor is the number of copies per vertex of `libra`. Reddit has 492 neighbours "
+    "per vertex, OGBN-Products 51, fb100-Cornell5 85.",
     graphs=("fb100-Cornell5", "AmazonPhoto", "soc-Slashdot0902", "dblp-2010"),
     measure=_factors,
     claims=(
         Claim(
-            f"replication ({DENSE} for Reddit, {MIDDLE} for Products)",
+            f"replication factor ({DENSE} stands for Reddit, {MIDDLE} for Products)",
             "Table 4",
             {
-                **{f"Reddit, p = {p}": number(value) for p, value in REDDIT.items()},
-                **{f"Products, p = {p}": number(value) for p, value in PRODUCTS.items()},
-                "from one p to the next": least(1),
+                **{f"Reddit p={p}": number(value) for p, value in REDDIT.items()},
+                **{f"Products p={p}": number(value) for p, value in PRODUCTS.items()},
+                "each p over the previous p": least(1),
             },
             _copies,
         ),
@@ -177,12 +174,13 @@ def _growth(rows: Rows) -> Found:
 
 FIGURE_5 = Item(
     name="delayed-sums",
-    setting=f"GCN {','.join(map(str, DIMS))} on `libra` cuts; on threads with cards of {CARD}.",
+    setting=f"A GCN of widths {','.join(map(str, DIMS))} runs on vertex cuts by `libra`. Ranks are "
+    f"threads with simulated cards of {CARD}. cd-5 delays sums by 5 epochs; 0c omits them.",
     graphs=("AmazonPhoto", "fb100-Cornell5", "soc-Slashdot0902"),
     measure=_late,
     claims=(
         Claim(
-            "speed-up over cd-0, most sockets",
+            "speed-up over cd-0 on the most sockets",
             "Figure 5",
             {
                 f"cd-{DELAY}": number(9.9 / 6.3, 83.16 / 27.43),
@@ -192,7 +190,7 @@ FIGURE_5 = Item(
             _speed_ups,
         ),
         Claim(
-            "words of cd-0, p = 8 over 2 (1: linear)",
+            "words of cd-0 grow: p = 8 over p = 2",
             "Figure 6",
             {"": least(NO_EFFECT)},
             _growth,
@@ -266,21 +264,20 @@ def _three(*figures: float) -> dict[str, Published]:
 
 SCALING = Item(
     name="many-sockets",
-    setting="GraphSAGE predicted on sockets of 48 cores, two a node, 200 Gbit/s; memory of the "
-    "fullest part as in Section 6.3, widths "
-    f"{','.join(map(str, OF_PAPERS))}; {DENSE} stands for Reddit, soc-Slashdot0902 for Proteins "
-    "(replication 6.93 on 16, 2.37 on 64).",
+    setting="GraphSAGE is predicted for sockets of 48 cores, two per node, and 200 Gbit/s. Memory "
+    f"is that of the fullest part. {DENSE} stands for "
+    "Reddit (replication factor 6.93 on 16 parts), soc-Slashdot0902 for Proteins (2.37 on 64).",
     graphs=tuple(dict.fromkeys(graph for graph, _, _ in MANY_SOCKETS.values())),
     measure=_sockets,
     claims=(
         Claim(
-            "speed-up of 16 sockets over one on Reddit: predicted",
+            "predicted speed-up of 16 sockets over one on Reddit",
             "Figure 5",
             _three(0.98, 2.08, 2.91),
             partial(_scaling, label="Reddit"),
         ),
         Claim(
-            "speed-up of 64 sockets over one on Proteins: predicted",
+            "predicted speed-up of 64 sockets over one on Proteins",
             "Figure 5",
             _three(37.9, 59.8, 75.4),
             partial(_scaling, label="Proteins"),
@@ -289,24 +286,24 @@ SCALING = Item(
             "speed-up of 64 sockets on OGBN-Products",
             "Figure 5",
             _three(6.3, 9.9, 16.1),
-            missing="no graph here has a replication factor of 5.7 on 64 parts and work for 64 "
-            "sockets",
+            missing="no available graph has a replication factor of 5.7 on 64 parts and enough "
+            "work for 64 sockets",
         ),
         Claim(
             "speed-up of 128 sockets on OGBN-Papers",
             "Figure 5",
             _three(27.43, 83.16, 123.13),
-            missing="the graph has 1.6 billion edges and is not at hand",
+            missing="the graph has 1.6 billion edges and is not available",
         ),
         Claim(
-            "0c needs least memory, cd-5 most: counted",
+            "counted memory: 0c needs least, cd-5 most",
             "Table 6",
             {
                 "cd-0 over 0c": number(124 / 112, 78 / 70),
                 f"cd-{DELAY} over cd-0": number(120 / 78, 196 / 124),
             },
             _memory,
-            note="cd-0 keeps no copies of split vertices here",
+            note="here cd-0 keeps no copies of split vertices",
         ),
     ),
 )
@@ -353,13 +350,13 @@ def _within(rows: Rows) -> Found:
 
 TABLE_5 = Item(
     name="delayed-accuracy",
-    setting=f"GraphSAGE (gcn), 2 layers, hidden {HIDDEN} or 64, 3 seeds, one learning rate (the "
-    "paper tunes each).",
+    setting=f"GraphSAGE (aggregator gcn) has 2 layers of hidden width {HIDDEN} or 64. All 3 seeds "
+    "use one learning rate; the paper tunes each run.",
     graphs=("Cora", "Citeseer", "AmazonPhoto"),
     measure=_accuracy,
     claims=(
         Claim(
-            "accuracy less one socket's: points",
+            "accuracy minus that on one socket, points",
             "Table 5",
             {"": least(-1)},
             _within,
@@ -401,18 +398,18 @@ def _less(rows: Rows, over: int, under: int) -> Found:
 
 DELAYS_6_3 = Item(
     name="delays",
-    setting=f"As `delayed-accuracy`, cd-r on {LATE_SOCKETS} `libra` parts.",
+    setting=f"As in `delayed-accuracy`, but cd-r runs on {LATE_SOCKETS} `libra` parts.",
     graphs=("Cora", "AmazonPhoto"),
     measure=_delays,
     claims=(
         Claim(
-            "accuracy of r = 10 less r = 5: points",
+            "accuracy of cd-r, r = 10 minus r = 5, points",
             "§6.3",
             {"": most(0)},
             partial(_less, over=10, under=DELAY),
         ),
         Claim(
-            "accuracy of r = 1 less r = 5: points",
+            "accuracy of cd-r, r = 1 minus r = 5, points",
             "§6.3",
             {"": most(POINTS)},
             partial(_less, over=1, under=DELAY),
@@ -490,32 +487,32 @@ def _more_work(rows: Rows) -> Found:
 
 TABLES_7_9 = Item(
     name="full-batch-work",
-    setting="Aggregation of three layers (100, 256, 256), fan-outs 15,10,5, 99 batches, 8% "
-    "trained on, one rank; both by plancc, whose step takes 1.4 times DGL's.",
+    setting="One rank aggregates three layers of widths 100, 256, 256. Sampling draws 99 batches "
+    "with fan-outs 15,10,5; 8% of the vertices are trained on. A step takes 1.4 times that of DGL.",
     graphs=("fb100-Cornell5", "AmazonPhoto", "soc-Slashdot0902", "dblp-2010"),
     measure=_work,
     claims=(
         Claim(
-            "full batch's work over sampling's, one socket",
+            "work on one socket, full batch over sampling",
             "Tables 7, 8",
             {"": number(77.19 / 19.98)},
             _more_work,
         ),
         Claim(
-            "seconds of sampling over full batch, one socket",
+            "seconds on one socket, sampling over full batch",
             "Table 9",
             {"": number(20 / 11)},
             lambda rows: {"": _of_few(rows, "sampling over full, s")},
         ),
         Claim(
-            "on 16 sockets",
+            "on 16 sockets: full batch over sampling (work), sampling over full batch (seconds)",
             "Tables 7 to 9",
             {
                 "work": number(18.80 / 1.41),
-                "seconds of sampling over full batch": number(1.5 / 1.9),
+                "seconds": number(1.5 / 1.9),
             },
-            missing="Dist-DGL and 16 sockets are not at hand; the work counts all neighbours for "
-            "every copy of a vertex",
+            missing="DistDGL and 16 sockets are not available; the paper counts all neighbours "
+            "for every copy of a vertex",
         ),
     ),
 )
@@ -585,13 +582,13 @@ PER_ROW = 51
 
 BLOCKING = Item(
     name="blocking",
-    setting=f"Product with {COLUMNS} columns, one core, best of {','.join(map(str, BLOCKS))} "
-    "column blocks over one; random graphs of 131,072 vertices, and others.",
+    setting=f"One core multiplies {COLUMNS} columns with {','.join(map(str, BLOCKS))} column "
+    "blocks; the best number is compared with one block.",
     graphs=("fb100-Cornell5", "dblp-2010", "soc-Slashdot0902"),
     measure=_blocking,
     claims=(
         Claim(
-            f"blocking speeds up Reddit (dense), not Products (sparse, {PER_ROW} a row)",
+            f"speed-up by blocking: for dense graphs only, not with {PER_ROW} nonzeros per row",
             "Figure 4, Algorithm 2",
             {"dense": least(NO_EFFECT), "sparse": number(1)},
             _by_density,
@@ -627,24 +624,24 @@ def _best_reuse(rows: Rows) -> Found:
         top = max(of, key=lambda each: each["reuse"])
         found[row["kind"]][row["graph"]] = top["reuse"] / row["reuse"]
         best[row["kind"]][row["graph"]] = top["blocks"]
-    return {**found, "best number, dense": best["dense"], "best number, sparse": best["sparse"]}
+    return {**found, "best blocks, dense": best["dense"], "best blocks, sparse": best["sparse"]}
 
 
 REUSE = Item(
     name="cache-reuse",
-    setting="Rows read over rows loaded, counted, by an LRU cache that holds the share that a "
-    "Xeon 8280 holds of Reddit's (dense) or OGBN-Products' (sparse) rows.",
+    setting="Reuse is rows read over rows loaded, counted for an LRU cache. The cache holds the "
+    "share of rows that a Xeon 8280 holds of Reddit (dense) or OGBN-Products (sparse).",
     graphs=("fb100-Cornell5", "dblp-2010", "soc-Slashdot0902"),
     measure=_reuse,
     claims=(
         Claim(
-            "blocking multiplies Reddit's reuse (dense), not Products' (sparse)",
+            "reuse of the cache, best number of blocks over one block",
             "Table 3",
             {
                 "dense": number(27.0 / 3.1),
                 "sparse": number(1),
-                "best number, dense": number(16),
-                "best number, sparse": number(1),
+                "best blocks, dense": number(16),
+                "best blocks, sparse": number(1),
             },
             _best_reuse,
         ),
@@ -653,9 +650,8 @@ REUSE = Item(
 
 FIGURE_2 = Item(
     name="over-dgl",
-    setting="Least epoch of a GCN "
-    f"{','.join(map(str, single_node.DIMS))} on one core, in turns; DGL 2.1.0 has the paper's "
-    "kernels.",
+    setting=f"The shortest epochs of a GCN of widths {','.join(map(str, single_node.DIMS))} on one "
+    "core are compared. DGL 2.1.0 contains the kernels of the paper.",
     graphs=("fb100-Cornell5", "AmazonPhoto"),
     measure=single_node.measure,
     claims=(

@@ -100,7 +100,7 @@ def _memory(rows: Rows) -> Found:
         for model in ("mop", "gp")
     }
     return {
-        "1 rank over 64": found["mop"],
+        "1 rank over 64 ranks": found["mop"],
         "MoP over METIS": _mop_over_gp(rows, "memory"),
         "METIS, 1 rank over 64": found["gp"],
     }
@@ -108,35 +108,35 @@ def _memory(rows: Rows) -> Found:
 
 FIGURES_9_11 = Item(
     name="constant-volume",
-    setting="Words of an epoch, GCN, 3 layers, widths 128; `gp` stands for DistDGL and PipeGCN, "
-    "1D for CAGNET and Sancus.",
+    setting="A GCN has 3 layers of width 128. MoP is `mop`, METIS stands for DistDGL and "
+    "PipeGCN, and 1D for CAGNET and Sancus.",
     graphs=("soc-Slashdot0902", "fb100-Cornell5", "dblp-2010"),
     measure=_volume,
     claims=(
         Claim(
-            "MoP's volume is constant, others' grows: p = 64 over 8",
+            "the volume of MoP is constant, others grow: p = 64 over p = 8",
             "Figure 10, Prop. 3.4",
             {"MoP": number(1, 9 / 8), "METIS": least(9 / 8), "1D": least(9 / 8)},
             _words,
         ),
         Claim(
-            "MoP's words over METIS', all p",
+            "words, MoP over METIS, all p",
             "Figure 10",
             {"": most(1)},
             lambda rows: {"": _mop_over_gp(rows, "words")},
         ),
         Claim(
-            "work: busiest over mean, p = 64",
+            "work of the busiest rank over the mean, p = 64",
             "Figure 11",
             {"MoP": most(1.05), "1D": most(1.05), "METIS": least(1.05)},
             _balance,
         ),
         Claim(
-            "MoP's memory is least, and linear: fullest rank, predicted",
+            "MoP needs least memory, which falls linearly: predicted for the fullest rank",
             "Figure 9",
-            {"1 rank over 64": number(64), "MoP over METIS": most(1)},
+            {"1 rank over 64 ranks": number(64), "MoP over METIS": most(1)},
             _memory,
-            note="the matrix is whole on every rank of mop",
+            note="every rank of MoP holds the whole matrix",
         ),
     ),
 )
@@ -181,13 +181,13 @@ def _with_workers(rows: Rows) -> Found:
 
 FIGURE_7 = Item(
     name="over-cagnet",
-    setting="Predicted on `h100` from Table 2's sizes, both with the same computation; "
-    "MixGCN-CPU aggregates on CPUs.",
+    setting="Epochs are predicted for `h100` from the sizes in Table 2. MixGCN-CPU of "
+    "the paper aggregates on CPUs.",
     measure=_over_cagnet,
     claims=(
         Claim("throughput over CAGNET", "Figure 7", {"greatest": number(10.4)}, _over_1d),
         Claim(
-            "epoch at 32 GPUs over 8",
+            "epoch, 32 GPUs over 8",
             "Figure 8",
             {"": most(1)},
             _with_workers,
@@ -228,17 +228,17 @@ def _others(rows: Rows) -> Found:
 
 FIGURE_7_PARTS = Item(
     name="over-partitions",
-    setting=f"Predicted on `h100`, {max(GPUS)} GPUs, widths 128.",
+    setting=f"Epochs are predicted for `h100`, {max(GPUS)} GPUs, widths 128.",
     graphs=("soc-Slashdot0902", "fb100-Cornell5", "dblp-2010"),
     measure=_over_parts,
     claims=(
         Claim(
-            "greatest throughput of MixGCN-CPU over systems of parts",
+            "greatest throughput of MixGCN-CPU over systems that partition",
             "Figure 7",
             {"DistDGL": number(4.2), "PipeGCN": number(1.9), "Sancus": number(5.5)},
             _others,
-            missing="DistDGL gathers L hops before an epoch, PipeGCN and Sancus compute with old "
-            "rows",
+            missing="these are not built: DistDGL gathers L hops before an epoch; PipeGCN and "
+            "Sancus compute with old rows",
         ),
     ),
 )
@@ -293,12 +293,12 @@ def _column(rows: Rows, column: str) -> Found:
 
 TABLE_5 = Item(
     name="rcm-against-metis",
-    setting="METIS (64 parts) and RCM on one symmetrised graph in memory, least of three.",
+    setting="METIS (64 parts) and RCM run three times on a symmetrised graph; the shortest counts.",
     graphs=("soc-Slashdot0902", "fb100-Cornell5", "dblp-2010", "USA-road.NE"),
     measure=_order,
     claims=(
         Claim(
-            "METIS' seconds over RCM's",
+            "seconds, METIS over RCM",
             "Table 5",
             {"": number(68, 155)},
             partial(_column, column="METIS over RCM"),
@@ -361,8 +361,8 @@ def _reordering(rows: Rows) -> Found:
 
 TABLE_4 = Item(
     name="pipeline",
-    setting=f"Two processes (the paper: 32 GPUs), all-to-alls at 1 Gbit/s, GCN of 3 layers, "
-    f"hidden {HIDDEN}.",
+    setting=f"Two processes (paper: 32 GPUs) exchange data at 1 Gbit/s. The GCN has 3 "
+    f"layers of hidden width {HIDDEN}.",
     graphs=("soc-Slashdot0902", "dblp-2010"),
     measure=_pipeline,
     claims=(
@@ -370,7 +370,7 @@ TABLE_4 = Item(
             "reordering speeds up the pipeline", "Table 4", {"": number(1.01, 1.18)}, _reordering
         ),
         Claim(
-            "no pipeline over pipeline, reordered rows",
+            "epoch with reordered rows, no pipeline over pipeline",
             "§3.2.2",
             {"": least(1)},
             _pays,
@@ -420,31 +420,31 @@ def _greatest(rows: Rows) -> Found:
 
 FIGURE_12 = Item(
     name="accelerators",
-    setting="The [model](accelerators.md): seven fitted numbers for 35 figures, by graph "
-    "inferred from Table 3.",
+    setting="The [model](accelerators.md) has seven fitted numbers for 35 figures. Figures per "
+    "graph are inferred from Table 3.",
     measure=_accelerators,
     claims=(
         Claim(
-            "speed-ups over CPU, HyGCN, AWB-GCN: modelled",
+            "speed-up of MixGCN-SPU over three machines, modelled",
             "Figure 12",
             {label: number(*SPEEDUPS[name]) for label, name in MACHINES.items()},
             _speed_ups,
             fitted=True,
         ),
         Claim(
-            "energy of the others over MixGCN-SPU's, greatest: modelled",
+            "greatest energy of others over MixGCN-SPU, modelled",
             "§4.4.1, Table 3",
             {"HyGCN": number(3.5), "AWB-GCN": number(5.5)},
             _energies,
-            note="Table 3 itself has 4.6 for HyGCN",
+            note="Table 3 of the paper has 4.6 for HyGCN",
             fitted=True,
         ),
         Claim(
-            "speed-up of MixGCN-SPU over the other accelerators, greatest: modelled",
+            "greatest speed-up of MixGCN-SPU over other accelerators, modelled",
             "§1",
             {"": number(3.4)},
             _greatest,
-            note="its Figure 12 has 1.80 and 1.66",
+            note="Figure 12 of the paper has 1.80 and 1.66",
             fitted=True,
         ),
     ),
@@ -477,13 +477,13 @@ def _skipped(rows: Rows) -> Found:
 
 S_SPMM = Item(
     name="masked-products",
-    setting=f"(A H) masked, {WIDTH} columns, one core: multiply first, skip masked tiles of 16 "
-    "columns, or gather columns.",
+    setting=f"One core computes a masked product A H of {WIDTH} columns. The speed-up is "
+    "that of skipping masked tiles or columns over multiplying first.",
     graphs=("fb100-Cornell5", "dblp-2010", "soc-Slashdot0902"),
     measure=_masked,
     claims=(
         Claim(
-            "fusing the mask saves work by density: speed-up of the better way to skip",
+            "skipping masked outputs saves work: best speed-up by density of the mask",
             "§3.2.1, Eq. 4",
             {f"density {density:g}": number(1 / density) for density in DENSITIES},
             _skipped,
@@ -493,12 +493,9 @@ S_SPMM = Item(
 
 NOT_BUILT = Item(
     name="not-built",
-    setting="*A in slices that ranks fetch* (§5.2.1): at P = 64 19..59 times the words of "
-    "`mop`; "
-    "`cagnet-2d --groups 16 --blocks hp` moves 0.91..4.33 of them in 0.27..0.60 of its memory. "
-    "*A pipeline across "
-    "layers* (Figure 5): with free batches a greedy schedule takes 0.80..1.00 of a forward pass "
-    "(soc-Slashdot0902, dblp-2010).",
+    setting="Two proposals of the paper are not built. Ranks that fetch slices of A (§5.2.1) would "
+    "move 19..59 times the words of `mop` at p = 64. A pipeline across layers (Figure 5) would "
+    "take at least 0.80 times a forward pass.",
     claims=(),
 )
 

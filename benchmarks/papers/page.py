@@ -20,28 +20,34 @@ from benchmarks.papers.items import (
 
 HEAD = """# Papers
 
-Claims of five papers, beside what plancc finds:
+This page compares claims of five papers with what plancc finds.
 
 {papers}
 
-[Rows](papers-rows.json) were measured by {machines}. Measure an item
-(named in bold) again, or on graphs of your own:
+The [rows](papers-rows.json) were measured with {machines}. Measure an item
+(a name in bold) again, or on your graphs:
 
     python -m benchmarks papers ITEM --rows mine.json
     python -m benchmarks papers ITEM --graphs one.mtx,two.mtx --rows mine.json
 
-One rule judges all figures of a claim:
+How to read the tables:
 
-- *{0}*: in every case within the tolerance, and of the published direction.
-- *{1}*: of the published direction in at least half of the cases; the best that a fitted model can
-  reach.
-- *{2}*: neither.
-- *{3}*: needs data or machines that are not at hand.
+- *a over b* is a divided by b. A semicolon separates figures; a figure follows its label.
+- *p* is the number of ranks, but the sampling rate in Wan et al. 2022. *c* is the number of copies
+  of a row, *d* the width of a layer, *r* the delay of cd-r. HP, GP, RP are `hp`, `gp`, `rp`.
+- A case is often one graph with one number of ranks. More than {few} cases are a range, low..high.
+- *(k/n)* says that k of n cases are within the tolerance: a factor of {tolerance:g}, or {points:g}
+  points of accuracy. A bound (≤, ≥) has no tolerance. Epochs of many ranks are predicted.
+- The direction of a ratio is above 1, below 1, or no effect (within a factor of {no_effect:g}). The
+  direction of a difference in points is above 0, below 0, or no effect (within {points:g}).
 
-The tolerance is a factor of {tolerance:g}, or {points:g} points of accuracy, at both ends of a
-range; a bound has none. A ratio points above 1, below 1, or neither (within a factor of
-{no_effect:g}); points above 0, below 0, or neither (within {points:g}). More than {few} cases are
-a range, and "(2/4)" counts those within the tolerance. Epochs of many ranks are predicted.
+The verdict judges all figures of a claim:
+
+- *{0}*: every case is within the tolerance and has the published direction.
+- *{1}*: at least half of the cases of every figure have the published direction. A model fitted to
+  the figures gets no better verdict.
+- *{2}*: fewer cases have the published direction.
+- *{3}*: the check needs data or machines that are not available.
 
 {summary}
 """
@@ -75,7 +81,7 @@ def page(papers: Sequence[Paper], store: Store) -> str:
 
 def _claims(paper: Paper, store: Store, counts: Counter[str]) -> str:
     lines = [
-        "claim | where | published | here | verdict",
+        "claim | where | published | here (k/n: k of n agree) | verdict",
         "--- | --- | --- | --- | ---",
     ]
     for _item, claim, finding in findings(paper, store):

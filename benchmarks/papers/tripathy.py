@@ -76,7 +76,7 @@ def _reddit(rows: Rows) -> Found:
     of = rows.where(graph="Reddit", **SIX)
     found = of.ratios("dbcast", {"way": "2"}, {"way": "1"}, "GPUs")
     steps = {over: found.get(over, nan) / found.get(under, nan) for under, over in pairwise(GPUS)}
-    return {"from one p to the next": steps, "p = 100": found.get(GPUS[-1], nan)}
+    return {"each p over the previous p": steps, "p = 100": found.get(GPUS[-1], nan)}
 
 
 def _memory(rows: Rows) -> Found:
@@ -134,62 +134,62 @@ def _per_second(rows: Rows) -> Found:
 
 FIGURES_1_2 = Item(
     name="replication",
-    setting="Three layers, hidden 16, predicted on `summit` and `summit-1gpu` from Table III's "
-    "sizes.",
+    setting="Three layers of hidden width 16 are predicted for `summit` (6 GPUs per node) and "
+    "`summit-1gpu` from the sizes in Table III.",
     measure=_replication,
     claims=(
         Claim(
-            "6 GPUs a node: broadcasts of Amazon and Protein, c = 2 over 1",
+            "6 GPUs per node: broadcast time of Amazon and Protein, c = 2 over c = 1",
             "Figure 1",
             {"": number(0.9, 1)},
             partial(_of_2_copies, graphs=("Amazon", "Protein"), per_node=6),
         ),
         Claim(
-            "1 GPU a node: the same",
+            "1 GPU per node: broadcast time of Amazon and Protein, c = 2 over c = 1",
             "Figure 2",
             {"": number(0.5)},
             partial(_of_2_copies, graphs=("Amazon", "Protein"), per_node=1),
         ),
         Claim(
-            "Reddit's broadcasts of c = 2 over 1 fall as p grows",
+            "broadcast time of Reddit, c = 2 over c = 1, falls as p grows",
             "Figure 1, §VI-A",
-            {"from one p to the next": most(1), "p = 100": most(0.5)},
+            {"each p over the previous p": most(1), "p = 100": most(0.5)},
             _reddit,
         ),
         Claim(
-            "do not fit (1: do): Amazon, c = 4, 16 GPUs; Protein, c = 4, 36 and 16",
+            "fits (1) or not (0): Amazon, c = 4, 16 GPUs; Protein, c = 4, 36 GPUs, and c = 1, 16",
             "Figure 1, §V-C",
             {"": most(0)},
             _memory,
         ),
         Claim(
-            "2D's epoch over the best of 1D and 1.5D",
+            "epoch, 2D over the best of 1D and 1.5D",
             "Figure 1, §VI-B",
             {"": least(1)},
             _two_d,
-            note="what is executed here moves half the dense words of the paper's analysis",
+            note="2D here moves half the dense words of the paper's analysis",
         ),
         Claim(
-            "2D gains up to 36 GPUs: epoch at 36 over 16",
+            "2D gains up to 36 GPUs: epoch, 36 GPUs over 16",
             "§VI-B",
             {"": most(1 / NO_EFFECT)},
             lambda rows: {"": _of_2d(rows, "epoch", 36, 16)},
             note="Protein does not fit on 16",
         ),
         Claim(
-            "2D stops gaining: epoch at 64 and 100 GPUs over 36",
+            "2D stops gaining: epoch, 64 and 100 GPUs over 36",
             "§VI-B",
             {"Reddit": least(1), "Amazon, Protein": number(1)},
             _beyond_36,
         ),
         Claim(
-            "2D's dense broadcasts: 100 GPUs over 36",
+            "dense broadcast time of 2D, 100 GPUs over 36",
             "§VI-B",
             {"": most(1)},
             _dense,
         ),
         Claim(
-            f"epochs a second on Reddit, one node, {ONE_NODE} GPUs",
+            f"epochs per second on Reddit, one node, {ONE_NODE} GPUs",
             "§VI-A",
             {"best": least(20)},
             _per_second,
@@ -250,29 +250,29 @@ def _communication(rows: Rows) -> Found:
 
 FIGURE_3 = Item(
     name="three-dimensions",
-    setting="Three layers, hidden 64, predicted on `summit` from sizes.",
+    setting="Three layers of hidden width 64 are predicted for `summit` from sizes.",
     measure=_three_d,
     claims=(
         Claim(
-            "Amazon: 3D's epoch over 2D's",
+            "Amazon: epoch, 3D over 2D, by GPUs of both (2D/3D)",
             "Figure 3",
             {"25/27": least(1), "121/125": number(1)},
             _amazon,
         ),
         Claim(
-            "Protein: 3D's epoch over 2D's",
+            "Protein: epoch, 3D over 2D, by GPUs of both (2D/3D)",
             "Figure 3",
             {"": most(1)},
             _protein,
         ),
         Claim(
-            "3D gains up to 125 GPUs: epoch over fewer's",
+            "3D gains up to 125 GPUs: epoch, more GPUs over fewer",
             "Figure 3",
             {"64 over 27": most(1), "125 over 64": most(1)},
             _steps_of_3d,
         ),
         Claim(
-            "Amazon: 3D's communication scales better than 2D's",
+            "Amazon: communication time scales better with 3D than with 2D: growth, 3D over 2D",
             "§VI-C",
             {"": number(0.90, 0.95)},
             _communication,
@@ -320,13 +320,13 @@ def _shares(rows: Rows) -> Found:
 
 METIS = Item(
     name="busiest-process",
-    setting="METIS' received rows at 64 parts over random blocks'; fb100-Cornell5 (85 nonzeros a "
-    "row) stands for Reddit (492).",
+    setting="The rows that 64 parts receive with METIS are divided by those with random blocks. "
+    "fb100-Cornell5 (85 nonzeros per row) stands for Reddit (492).",
     graphs=("fb100-Cornell5", "AmazonPhoto", "facebook_combined", "soc-Slashdot0902"),
     measure=_metis,
     claims=(
         Claim(
-            "METIS lowers the total more than the busiest process's share: over random blocks'",
+            "METIS lowers the total more than the busiest process's volume: ratio to random blocks",
             "§IV-A.6",
             {"total": number(0.28), "busiest": number(0.71), "busiest over total": least(1)},
             _shares,
