@@ -56,7 +56,8 @@ class Recipe(Protocol):
 
 
 def dataset_options(name: str) -> tuple[Field[Any], ...]:
-    """The options of a data set, as dataclass fields (name, type, default, metadata["help"])."""
+    """Return the options of a data set as dataclass fields (name, type, default,
+    metadata["help"])."""
     return options_of(DATASETS[name])
 
 
@@ -87,7 +88,7 @@ def load_dataset(name: str, **options: Any) -> Dataset:
 COUNT = {"at_least": 1, "at_most": MAX_VERTICES}
 SHARE = {"at_least": 0, "at_most": 1}
 FINE_SHARE = SHARE | {"python_only": True}
-"""Settings of a share that the command line does not have."""
+"""Settings of an option that is a share, and that the command line does not have."""
 
 
 def seed_option(help: str = "random seed") -> Any:
@@ -104,7 +105,7 @@ def describe(recipe: Recipe) -> Source:
 def split_masks(
     labels: npt.NDArray[np.int32], rng: np.random.Generator, train: float = 0.2, val: float = 0.2
 ) -> dict[str, Any]:
-    """Random masks with the same shares in every class; the rest is for testing.
+    """Return random masks with the same shares in every class; remaining vertices are for testing.
 
     Parameters:
         labels: int32[n].

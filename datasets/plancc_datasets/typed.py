@@ -58,8 +58,8 @@ class Academic:
 
     Every vertex has a field of science, which is a place on a circle. The authors and the cited
     papers of a paper are near it on the circle. Papers are joined with authors and with venues in
-    both directions. The label of a paper is its eighth of the circle; the features of every vertex
-    are functions of its place, with noise.
+    both directions. The circle is divided into eight arcs, and the label of a paper is the number
+    of its arc. The features of every vertex are functions of its place, plus noise.
     """
 
     typed: ClassVar[bool] = True
@@ -101,8 +101,8 @@ class Academic:
 class Ratings:
     """Users, and the items that they rate.
 
-    Half of a user's ratings are of items near the user's taste, half are of popular items, whose
-    popularity follows a power law.
+    Half of a user's ratings are for items near the user's taste, half are for items drawn by
+    popularity, which follows a power law.
     """
 
     typed: ClassVar[bool] = True
@@ -126,7 +126,7 @@ class Ratings:
 
 @dataclass(frozen=True)
 class Weather:
-    """A grid of points, and a coarser mesh of points that computes.
+    """A grid of points, and a coarser mesh of points that exchanges data with the grid.
 
     A mesh point needs the rows of its nearest grid points and of its nearest mesh points; a grid
     point needs the rows of its nearest mesh points.

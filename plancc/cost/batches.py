@@ -1,7 +1,7 @@
-"""Cost of mini-batches under owner vectors: counted batch by batch, or as an expectation.
+"""Cost of mini-batches under owner vectors, counted batch by batch or as an expected value.
 
 In every block of a batch, a part receives row j once if another part owns row j and the block keeps
-a nonzero ``A[i, j]`` of a row i that the part owns.
+a nonzero ``A[i, j]`` where the part owns row i.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from plancc.threads import check_threads
 CONFIDENCE = 0.95
 """Level of every confidence interval."""
 CHUNK = 32
-"""Batches that a thread draws at a time: few enough for a quick answer to an interrupt."""
+"""Number of batches that a thread draws at a time; small, so that an interrupt is answered
+quickly."""
 
 Float64Array = npt.NDArray[np.float64]
 
@@ -36,11 +37,12 @@ class BatchFigures:
     """Figures of several batches under one owner vector.
 
     Attributes:
-        vertices (int64[batches]): Distinct vertices of the batch, of all owners.
-        nonzeros (int64[batches]): Nonzeros kept by all blocks together.
-        volume (int64[batches]): Rows moved by one exchange of every block.
-        max_volume (int64[batches]): The most rows that one part sends, or receives, in all blocks.
-        messages (int64[batches]): Messages, summed over the blocks.
+        vertices (int64[batches]): Number of distinct vertices of the batch, whoever owns them.
+        nonzeros (int64[batches]): Number of nonzeros that all blocks together keep.
+        volume (int64[batches]): Number of rows that are sent if every block is exchanged once.
+        max_volume (int64[batches]): Largest number of rows that a part sends or receives, summed
+            over the blocks.
+        messages (int64[batches]): Number of messages, summed over the blocks.
         work_imbalance (float64[batches]): max / mean - 1 of the kept nonzeros per part; 0 if the
             batch keeps none.
     """
@@ -68,7 +70,7 @@ def batch_figures(
     stream: int = SHOWN,
     threads: int = 1,
 ) -> list[BatchFigures]:
-    """Figures of the same batches under several owner vectors; every batch is drawn once.
+    """Return figures of the same batches under several owner vectors; every batch is drawn once.
 
     Parameters:
         population: The graph to draw from, with its pattern.
@@ -82,8 +84,8 @@ def batch_figures(
         list of BatchFigures, one per owner vector, in the order of `numbers`
 
     Raises:
-        InputError: As `Sampler.check`, if the population has no pattern, or for `threads` out of
-            range.
+        InputError: See `Sampler.check`; also if the population has no pattern, or if `threads` is
+            out of range.
     """
     sampler.check(population)
     check_threads(threads)
@@ -124,7 +126,7 @@ def batch_figures(
 
 @njit(cache=True, nogil=True)
 def _new(vertices, stamp, ticket):  # type: ignore[no-untyped-def]
-    """Stamp all `vertices` with `ticket`; returns how many had another stamp before."""
+    """Stamp all `vertices` with `ticket`, and return how many had another stamp before."""
     found = 0
     for v in vertices:
         if stamp[v] != ticket:
@@ -135,7 +137,8 @@ def _new(vertices, stamp, ticket):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _exchange(rows, ptr, columns, owner, stamp, talked, ticket, load):  # type: ignore[no-untyped-def]
-    """Add every part's nonzeros, rows sent and rows received to `load`; returns the messages.
+    """Add every part's nonzeros, rows sent and rows received to `load`; return the number of
+    messages.
 
     With the stamp ``ticket + 1 + q``, part q marks the columns that it has counted, and the parts
     that send to it.
@@ -163,11 +166,11 @@ def _exchange(rows, ptr, columns, owner, stamp, talked, ticket, load):  # type: 
 def expected_volume(
     inclusion: Inclusion, indptr: Int64Array, indices: Int32Array, owner: Int32Array, num_parts: int
 ) -> float:
-    """Return the expected rows that one exchange of a batch moves, by inclusion probabilities.
+    """Return the expected number of rows that one exchange of a batch sends.
 
     The value is exact: ``share * sum over columns j and parts q != owner[j] of reach[c_jq]``.
-    c_jq is the number of rows i != j of part q that have a nonzero in column j. Only columns and
-    rows count that a batch may include.
+    c_jq is the number of rows i != j of part q that have a nonzero in column j. Columns and rows
+    that no batch can include are not counted.
 
     Parameters:
         indptr, indices (int64[n + 1], int32[num_nonzeros]): The pattern.
@@ -183,7 +186,7 @@ def expected_volume(
 
 @njit(cache=True, nogil=True)
 def _reached(ptr, pins, column, owner, num_parts, reach, allowed):  # type: ignore[no-untyped-def]
-    """Return the sum of ``reach[count]`` over all column nets and all parts but the owner's."""
+    """Return the sum of ``reach[count]`` over all column nets and all parts except the owner."""
     count = np.zeros(num_parts, dtype=np.int64)
     total = 0.0
     for e in range(len(column)):
@@ -217,10 +220,10 @@ class Estimate:
 
     @classmethod
     def around(cls, mean: float, deviations: npt.NDArray[Any]) -> Estimate:
-        """Make the interval by Student's t.
+        """Return the mean with its interval, by Student's t distribution.
 
         Parameters:
-            deviations (float[batches]): Values of the batches, up to a constant.
+            deviations (float[batches]): Value of every batch, minus any constant.
         """
         batches = len(deviations)
         if batches < 2:
@@ -236,12 +239,13 @@ def estimate(values: npt.NDArray[Any]) -> Estimate:
 
 
 def difference(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Estimate:
-    """Mean of a - b over the same batches, with the paired 95% interval."""
+    """Return the mean of a - b over the same batches, with a paired 95% interval."""
     return estimate(np.asarray(a) - np.asarray(b))
 
 
 def ratio(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Estimate | None:
-    """Mean of a over mean of b on the same batches, with a 95% interval; None if b's mean is 0.
+    """Return mean of a / mean of b over the same batches, with a 95% interval; None if b's mean is
+    0.
 
     The paired interval comes from the delta method: the variance of the ratio r is about the
     variance of ``a - r b``, divided by the squared mean of b (Cochran, Sampling Techniques, 1977,

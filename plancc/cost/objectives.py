@@ -1,4 +1,4 @@
-"""The objectives of a search: numbers that it minimises."""
+"""The objectives of a search: numbers that a search may minimise."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Objective:
     """A number to minimise.
 
     Attributes:
-        what: Words for what the number counts.
+        what: Phrase that says what the number counts.
         value: ``value(parts)`` returns the exact number from the `Traffic` of a partition. None for
             the predicted time of an epoch.
-        of_busiest: Whether the number is the busiest part's; otherwise it is a sum over all parts.
-        counts_messages: Whether messages count besides rows.
+        of_busiest: Whether the number is the maximum over the parts; otherwise it is the sum.
+        counts_messages: Whether the number also depends on the number of messages.
     """
 
     what: str

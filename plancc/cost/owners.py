@@ -1,4 +1,4 @@
-"""The traffic that owners cause, without building their plan."""
+"""Functions that count the traffic of a plan with given owners, without building the plan."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ BASELINE_SEED = 1
 def random_traffic(matrix: Graph, num_parts: int) -> Traffic:
     """Return load and communication of the baseline: an even random partition with a fixed seed.
 
-    The partition is that of model ``rp`` with seed 1. So all plans of a graph are compared with one
-    baseline, whatever their own seeds.
+    Model ``rp`` with seed 1 makes the partition. So all plans of a graph, whatever their seeds, are
+    compared with the same baseline.
     """
     return traffic(
         matrix, Owners(random_owner(matrix.num_vertices, num_parts, BASELINE_SEED)), num_parts
@@ -82,8 +82,8 @@ def _count_received(  # type: ignore[no-untyped-def]
 ):
     """Count the rows and messages that parts first..last-1 receive, by receiver and by sender.
 
-    Rows are in the order of their parts. Row r has the ``row_ptr[r + 1] - row_ptr[r]`` columns from
-    ``indices[start[r]]`` on.
+    Rows are sorted by part. Row r has ``row_ptr[r + 1] - row_ptr[r]`` columns, and the first is
+    ``indices[start[r]]``.
 
     Returns rows and messages that each part sends, int64[num_parts] each, and rows and messages
     that each of parts first..last-1 receives, int64[last - first] each.

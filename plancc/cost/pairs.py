@@ -1,4 +1,4 @@
-"""Rows that every part sends to every other part, by owners or by the messages of a plan.
+"""Number of rows that every part sends to every other part, from owners or from a plan.
 
 All results are ``csr_array int64[p, p]``: entry (q, m) is the number of rows that part q sends to
 part m in one expand. The diagonal is empty, no zero is stored, and columns ascend.
@@ -17,10 +17,11 @@ from plancc.threads import in_chunks
 
 
 def pair_volumes(matrix: Graph, owner: Int32Array, num_parts: int) -> sp.csr_array:
-    """Return the rows that every part sends to every other part under an owner vector.
+    """Return how many rows every part sends to every other part under an owner vector.
 
     Parameters:
-        matrix: Part m receives row j if it owns a row i with ``matrix[i, j] != 0`` but not row j.
+        matrix: Part m receives row j if it does not own row j, but owns a row i with ``matrix[i, j]
+            != 0``.
         owner: int32[n].
 
     Returns:
@@ -41,7 +42,7 @@ def pair_volumes(matrix: Graph, owner: Int32Array, num_parts: int) -> sp.csr_arr
 
 
 def pair_volumes_of_table(send: Side) -> sp.csr_array:
-    """Return the rows that every part sends to every other part, by the senders' messages."""
+    """Return how many rows every part sends to every other part, counted from a plan's messages."""
     num_parts = len(send.ptr) - 1
     arrays = np.diff(send.row_ptr), send.peer, send.ptr
     return sp.csr_array(arrays, shape=(num_parts, num_parts))

@@ -1,4 +1,4 @@
-"""Time of an epoch, as a search uses it: a prediction for owners, and rates for moves."""
+"""Time of an epoch for a search: predictions for owners, and rates that estimate single moves."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from plancc.graph.owners import Owners
 
 
 class EpochRates(NamedTuple):
-    """Seconds that each unit adds to an epoch; a search estimates the gain of a move with them.
+    """Seconds that each unit adds to an epoch, so that a search can estimate the gain of a move.
 
     Attributes:
         message: Seconds per message of one expand.
@@ -26,7 +26,7 @@ class EpochRates(NamedTuple):
 
 
 class LinkRates(NamedTuple):
-    """Seconds that messages of an epoch take inside nodes and between nodes; a kernel's argument.
+    """Seconds that an epoch's messages take inside nodes and between nodes, for a kernel.
 
     Attributes:
         node (int64[num_parts]): Node of every rank, ascending.

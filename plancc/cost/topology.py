@@ -19,7 +19,7 @@ class ByNode(NamedTuple):
 
 
 def volumes_by_node(pairs: sp.csr_array, topology: Topology) -> ByNode:
-    """Rows that one expand moves inside and between nodes.
+    """Return the number of rows that one expand sends inside and between nodes.
 
     Parameters:
         pairs (csr_array int64[p, p]): Rows that part q sends to part m (`plancc.cost.pairs`).
@@ -31,7 +31,8 @@ def volumes_by_node(pairs: sp.csr_array, topology: Topology) -> ByNode:
 
 
 def messages_by_node(pairs: sp.csr_array, topology: Topology) -> ByNode:
-    """Ordered pairs of parts that talk, inside and between nodes; see `volumes_by_node`."""
+    """Return the number of messages of one expand inside and between nodes; see
+    `volumes_by_node`."""
     return _split(pairs, topology, np.ones(pairs.nnz, dtype=np.int64))
 
 

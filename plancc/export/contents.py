@@ -1,4 +1,4 @@
-"""Data of a plan that several targets write: edges, and vertex data by a framework's names."""
+"""Functions that give a plan's edges, and its vertex data under a framework's names, to targets."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from plancc.plan.plan import Plan
 
 Arrays = dict[str, npt.NDArray[Any]]
 DGL_NAMES = {"features": "feat", "labels": "label", "targets": "label", "clusters": "cluster"}
-"""Names of vertex data that DGL's data sets use."""
+"""Names of vertex data in DGL's data sets."""
 PYG_NAMES = {"features": "x", "labels": "y", "targets": "y", "clusters": "cluster"}
 """Names of vertex data that PyTorch Geometric's data sets use."""
 
 
 @dataclass(frozen=True)
 class Edges:
-    """The matrix as edges: the nonzero ``A[i, j]`` is the edge from j to i, along which data flow.
+    """The matrix as edges: nonzero ``A[i, j]`` is the edge from j to i, the direction of data flow.
 
     Edges are sorted by source, then target: the order of a coalesced `edge_index`.
 
@@ -41,7 +41,7 @@ class Edges:
 
 
 def edges_of(plan: Plan) -> Edges:
-    """Return all edges, with the graph source's own vertex numbers."""
+    """Return all edges, with the vertex numbers of the graph's source."""
     matrix = matrix_of(plan).tocsc()
     source = np.repeat(np.arange(plan.num_vertices, dtype=np.int64), np.diff(matrix.indptr))
     return Edges(source, matrix.indices.astype(np.int64), matrix.data)

@@ -36,7 +36,7 @@ class Export:
     """One target: a folder of files that another framework reads.
 
     Attributes:
-        what: One line that says what is written, for listings.
+        what: One line that says what the target writes, for listings.
         write: ``write(plan, folder) -> None`` writes into the empty folder `folder`. `export`
             refuses edge plans before, so every part of the plan has whole rows.
         library: Import name of a library that `write` needs; "" for none.
@@ -75,7 +75,8 @@ def export(plan: Plan, target: str, folder: str | PathLike[str]) -> None:
         OutputError: If the folder cannot be written.
 
     Warns:
-        PlanccWarning: If the plan has links or edge features that the format does not hold.
+        PlanccWarning: If the plan has pairs for link prediction, or edge features, that the format
+            cannot hold.
     """
     entry: Export = EXPORTS[target]
     check_folder_target(folder)

@@ -1,4 +1,4 @@
-"""Bounds on the memory that a reader may take, by the size of the source in bytes.
+"""Bounds on the memory that a reader may take; they grow with the size of the source in bytes.
 
 A header can claim any size, and compressed data expand up to a thousand times. So readers compare
 a claimed size with the size of the source before they take memory. Every byte of a source allows
@@ -24,15 +24,15 @@ VERTICES_PER_BYTE = 8
 UNPACKED = 64 << 20
 """Bytes that the data of any file may take."""
 UNPACKED_PER_BYTE = 200
-"""Bytes that every byte of a file adds to this bound."""
+"""Bytes that every byte of a file adds to `UNPACKED`."""
 DENSE_PER_BYTE = 1000
-"""Bytes that every byte of a file adds to this bound if sparse features are made dense."""
+"""Bytes that every byte of a file adds to `UNPACKED` if sparse features are made dense."""
 CLASSES = 1024
-"""Class numbers that are always allowed."""
+"""Class numbers below this one are always allowed."""
 CLASSES_PER_CLASS = 16
-"""Class numbers that every occurring class adds."""
+"""Each occurring class raises the bound of class numbers by this amount."""
 CLUSTERS = 1024
-"""Cluster numbers that are always allowed; a graph of more vertices may have a cluster for each."""
+"""Cluster numbers below this one are always allowed, and those below the number of vertices."""
 
 _CURE = "read it with `allow_large` if this is right"
 _source: ContextVar[int | None] = ContextVar("bytes of the source that is read", default=None)
@@ -41,7 +41,8 @@ _large: ContextVar[bool] = ContextVar("whether sources may be large", default=Fa
 
 @contextmanager
 def bounded(size: int, *, allow_large: bool = False) -> Iterator[None]:
-    """Within the context, readers read a source of `size` bytes; `allow_large` sets no bounds."""
+    """Context manager that bounds readers by `size`, the bytes of the source, unless
+    `allow_large`."""
     before = _source.set(size)
     try:
         with allowing(large=allow_large):
@@ -52,7 +53,7 @@ def bounded(size: int, *, allow_large: bool = False) -> Iterator[None]:
 
 @contextmanager
 def allowing(*, large: bool) -> Iterator[None]:
-    """Within the context, readers have no bounds if `large` is true."""
+    """Context manager in which readers have no bounds if `large` is true."""
     before = _large.set(large or _large.get())
     try:
         yield
@@ -61,12 +62,12 @@ def allowing(*, large: bool) -> Iterator[None]:
 
 
 def large_allowed() -> bool:
-    """Whether readers have no bounds now."""
+    """Whether the code runs in a context without bounds."""
     return _large.get()
 
 
 def largest(*paths: StrPath, per_byte: int = UNPACKED_PER_BYTE) -> int | None:
-    """Return the bytes that the data of files may take; None without bounds."""
+    """Return the bytes that the data of these files may take; None if there are no bounds."""
     return None if _large.get() else UNPACKED + per_byte * _size(paths)
 
 

@@ -1,4 +1,4 @@
-"""Functions that turn entries into the canonical Graph; every reader ends here.
+"""Functions that turn entries into the canonical Graph; all readers of graphs call them.
 
 Rules for all sources:
 
@@ -24,13 +24,13 @@ from plancc.graph.kernels import is_mirrored
 from plancc.graph.listed_edges import is_listing, list_edges
 
 MANY = 1 << 22
-"""Nonzeros above which no transpose tests whether a pattern is symmetric: the transpose would take
-more memory than the graph."""
+"""A pattern with more nonzeros is tested for symmetry without a transpose, which would take more
+memory than the graph."""
 BLOCK = 1 << 22
 """Entries that are checked at a time."""
 MERGED, ZEROS = "repeated entries merged", "entries of value 0 left out (`pattern` keeps them)"
 BOTH_WAYS = "entries listed both ways, whose values `symmetrize` adds"
-"""Words of the counts in `Source.counts`."""
+"""Phrases that name the counts in `Source.counts`."""
 
 
 def build_graph(
@@ -55,8 +55,8 @@ def build_graph(
         symmetrize: Read every entry (i, j) also as (j, i). The result is undirected, and off the
             diagonal it is ``A + A^T``. An undirected source does not change.
         transpose: Return ``A^T``.
-        source: Source of the graph, which the result has with the range of the values. The name of
-            the source begins every message, and its `weights` names the values.
+        source: Source of the graph. The result has this source, with the range of the values added.
+            Messages begin with the source's name; `source.weights` is the name of the values.
 
     Raises:
         InputError: For zero or too many vertices, an index out of range, NaN, infinity or a complex
@@ -137,7 +137,7 @@ def graph_of_rows(
     transpose: bool = False,
     source: Source | None = None,
 ) -> Graph:
-    """Make the graph of compressed rows; canonical arrays are kept without a copy.
+    """Return the graph of compressed rows (CSR); canonical arrays are not copied.
 
     Parameters:
         indptr (int[num_vertices + 1]): Offsets, ascending from 0 to the number of entries.
@@ -187,7 +187,7 @@ def is_canonical(indptr: IntArray, indices: IntArray, values: Array | None) -> b
 
 
 def as_values(values: Array, where: str) -> npt.NDArray[np.floating]:
-    """Return values as float32 (if they have this type) or float64.
+    """Return float32 values unchanged, and values of other types as float64.
 
     Raises:
         InputError: For values that are not finite real numbers.
@@ -217,7 +217,7 @@ def all_finite(values: npt.NDArray[np.number]) -> bool:
 
 
 def to_scipy(graph: Graph, dtype: Any = None) -> Any:
-    """Return the matrix as ``scipy.sparse.csr_array``, with ones if the graph has no values."""
+    """Return the matrix as ``scipy.sparse.csr_array``; if the graph has no values, all are 1."""
     from scipy.sparse import csr_array
 
     data = graph.values
@@ -230,7 +230,8 @@ def to_scipy(graph: Graph, dtype: Any = None) -> Any:
 def is_symmetric(graph: Graph, *, values: bool = False, skew: bool = False) -> bool:
     """Whether (j, i) is a nonzero for every nonzero (i, j).
 
-    With `values` both values must be equal; with `skew` they must be opposite.
+    If `values` is true, the values of (i, j) and (j, i) must also be equal; if `skew` is true, one
+    must be the negative of the other.
     """
     if graph.num_nonzeros > MANY and not values and not skew:
         return bool(is_mirrored(graph.indptr, graph.indices))
@@ -247,7 +248,7 @@ def is_symmetric(graph: Graph, *, values: bool = False, skew: bool = False) -> b
 
 
 def detect_direction(graph: Graph) -> Graph:
-    """Return the graph, undirected if its pattern is symmetric.
+    """Return the graph, marked as undirected if its pattern is symmetric.
 
     Use this for sources that do not say whether they are directed.
     """
@@ -255,7 +256,7 @@ def detect_direction(graph: Graph) -> Graph:
 
 
 def check_edge_index(pair: Array, where: str) -> IntArray:
-    """Return an edge_index of PyTorch Geometric, sources first; InputError if not int[2, edges]."""
+    """Return an edge_index after a check that its shape and type are int[2, edges]."""
     if pair.ndim != 2 or pair.shape[0] != 2:
         rule = f"(2, edges), not {pair.shape}{': transpose it' * (pair.shape[1:] == (2,))}"
         raise InputError(f"{where}: the shape of 'edge_index' must be {rule}")

@@ -30,7 +30,7 @@ Values = npt.NDArray[np.floating] | None
 
 @dataclass(frozen=True, eq=False)
 class EdgeChanges:
-    """A list of edges, with the ids of the graph's source.
+    """A list of edges to add or remove; an end of an edge is an id of the graph's source.
 
     Attributes:
         where: File or name of the list, for messages.
@@ -47,12 +47,12 @@ class EdgeChanges:
 
     @classmethod
     def of(cls, given: Any, name: str) -> EdgeChanges:
-        """Make the list of what a user gives.
+        """Make the list from a path or an array.
 
         Parameters:
-            given (path, int or str[edges, 2], or number[edges, 3]): Rows ``u v`` or ``u v weight``.
-                Edge lists and arrays hold the ids of the source. Other formats, such as
-                MatrixMarket, number vertices by their own rules.
+            given (path, int or str[edges, 2], or number[edges, 3]): Edges: a line or row ``u v`` or
+                ``u v weight`` for each. Edge lists and arrays hold the ids of the source. Other
+                formats, such as MatrixMarket, number vertices by their own rules.
             name: Name of the list, for messages.
 
         Raises:
@@ -80,7 +80,7 @@ class EdgeChanges:
         return cls(f"`{name}`", u, v, weights)
 
     def among(self, ids: Ids) -> EdgeChanges:
-        """Return the edges with ids of the type of `ids`: numbers become names if `ids` are names.
+        """Return the edges with ids of the kind of `ids`: if `ids` are names, numbers become names.
 
         Raises:
             InputError: If the edges have names, and `ids` are numbers.
@@ -147,12 +147,12 @@ def changed(graph: Graph, added: EdgeChanges | None, removed: EdgeChanges | None
 def changed_relations(
     graph: Graph, added: Mapping[Relation, EdgeChanges], removed: Mapping[Relation, EdgeChanges]
 ) -> Graph:
-    """Return a graph of several vertex types without `removed`, then with `added` edges.
+    """Return a graph of several vertex types after its edges `removed` and `added` are changed.
 
     Parameters:
-        added, removed: Lists by relation. The destination of an edge ``u v`` is u. Ids are those of
-            the vertex types, or vertex numbers from 0 within each type. In every type, new vertices
-            are placed by the rule of `changed`.
+        added, removed: Lists of edges by relation. The destination of an edge ``u v`` is u. Ids are
+            the ids that the vertex types have, or vertex numbers from 0 within each type. In every
+            type, new vertices are placed by the rule of `changed`.
     """
     types, given = graph.types, graph.original_ids
     assert types is not None
@@ -189,7 +189,7 @@ def changed_relations(
 def _edited(
     key: Ids, values: Values, ids: tuple[Ids, Ids], added: Any, removed: Any, directed: bool
 ) -> tuple[Ids, Values]:
-    """Return keys (see `_places`) and values of the nonzeros without `removed`, with `added`."""
+    """Return keys (see `_places`) and values of the nonzeros, after both lists are applied."""
     if (np.diff(key) < 0).any():  # the ids of the source are not in order
         order = np.argsort(key, kind="stable")
         key, values = key[order], None if values is None else values[order]
@@ -206,12 +206,13 @@ def _edited(
 
 
 def _with_new(ids: Ids, lists: Sequence[tuple[EdgeChanges, Ids]], numbered: bool) -> Ids:
-    """Return `ids` and the new ids of `lists`, ascending.
+    """Return `ids` together with the ids that only `lists` have, ascending.
 
     Parameters:
         ids (int64 or bytes[n]): Ids of the graph, ascending.
         lists: Pairs of a list of edges and the ids of one end of its edges.
-        numbered: Whether ids are vertex numbers: then new ids must go on at n without gaps.
+        numbered: Whether ids are vertex numbers. If they are, new ids must be n, n + 1, ... without
+            gaps.
     """
     some = np.unique(np.concatenate([ids[:0], *(ends for _, ends in lists)]))
     new = some[places_in(ids, some) < 0]
@@ -252,8 +253,8 @@ def _places(
 
     Returns:
         place, (new, edge): int64[m] each. `new` are the keys of the edges, ascending and distinct;
-        `place` is where each key stands, or would stand, in `key`; `edge` is the number of an edge
-        with this key.
+        `place` is the position in `key` of each of these keys, or the position where the key is to
+        be inserted. `edge` is the number of an edge with this key.
     """
     ends: list[Any] = []
     for own, of_edge in zip(ids, (edges.u, edges.v), strict=True):

@@ -1,4 +1,4 @@
-"""Claims of an edge list about itself: counts, direction, and whether columns have two id spaces.
+"""Claims that an edge list makes about itself: counts, direction, and separate ids of its sides.
 
 Files of SNAP, KONECT and Network Repository have claims in comments. Other files have a line of
 sizes before the edges, and tables have names of columns. The claims are compared with the edges
@@ -50,14 +50,15 @@ _LEAST = 3
 
 
 class Said(NamedTuple):
-    """Claims about the graph that stand before the edges.
+    """Claims about the graph that a file makes before its first edge.
 
     Attributes:
-        place: Words for the place of the claims: "the comments say".
+        place: Phrase that says where the claims are, for messages: "the comments say".
         vertices, edges: Claimed numbers of vertices and of edges; None if there is no claim.
         undirected: Whether edges are said to be undirected.
-        sides: Claimed numbers of row ids and of column ids (0 if there is no number), if rows and
-            columns have separate ids. None if rows and columns share one id space.
+        sides: Claimed number of row ids and claimed number of column ids, each 0 if the file does
+            not say, for a list whose rows and columns have separate ids. None if rows and columns
+            share one id space.
     """
 
     place: str
@@ -94,19 +95,20 @@ def claims_of(head: bytes) -> Said:
 def first_line(
     first: Sequence[float], lines: int, below: Sequence[IntArray], is_table: bool
 ) -> tuple[str, Said | None]:
-    """Return a remark about the first line, or "", and its claims if it is a line of sizes.
+    """Return a remark about the first line or "", and the line's claims if it holds sizes.
 
     In a line of sizes, the last number is the number of lines below, or half of it if the lines
-    list every edge in both directions. The numbers before are the number of vertices: at least
-    what the ids below need, or the number of ids that occur. Such a line may still be an edge if
-    the first column never rises (a path that is listed from its end), or if fewer lines follow.
-    The line of column numbers that pandas writes is ``0,1[,2]``: its ids occur nowhere else, while
-    other ids are repeated.
+    list every edge in both directions. The other numbers are the number of vertices: at least as
+    large as the ids below require, or equal to the number of distinct ids. Such a line may still be
+    an edge if the first column never rises (a path that is listed from its end), or if fewer lines
+    follow. The line of column numbers that pandas writes is ``0,1[,2]``: its ids occur nowhere
+    else, while other ids are repeated.
 
     Parameters:
         first: Numbers of the first line: ``u, v`` or ``u, v, weight``.
-        lines: Number of edges below.
-        below: Ids of the edges below: columns u and v, or distinct ids alone.
+        lines: Number of edges below the first line.
+        below: Ids of the edges below the first line: the columns u and v, or one array of the
+            distinct ids.
         is_table: Whether pandas may have written the file.
     """
     square = len(first) == 2 or first[0] == first[1]
@@ -156,13 +158,14 @@ def warn_of_counts(
     """Compare the claimed numbers with the numbers that were read.
 
     Parameters:
-        edges: Number of lines with an edge, and of lines with a self loop.
+        edges: Number of lines with an edge, and number of lines with a self loop.
         vertices: Number of vertices of the graph.
         ids: Ids of the vertices: ascending numbers, or names. None if ids are 0..vertices - 1.
         by_number: Whether the user gave the number of vertices.
 
     Warns:
-        PlanccWarning: If numbers differ. Lines may list an edge once, or in both directions.
+        PlanccWarning: If a claimed number differs from the number that was read. A claimed number
+            of edges may count every edge once or in both directions.
     """
     (lines, loops), said, read, short = edges, list[str](), list[str](), False
     if claims.edges is not None:
@@ -229,7 +232,8 @@ mentioned retweeted quoted
 """
 """Words of column names that name an end of an edge, not a kind of thing."""
 _ALIKE = 4
-"""Number of common first letters that make two words one kind of thing, as caller and callee."""
+"""Two words whose first letters agree up to this number name one kind of thing: caller and
+callee."""
 
 
 def are_two_things(first: str, second: str) -> bool:
@@ -245,7 +249,7 @@ def are_two_things(first: str, second: str) -> bool:
 
 
 def is_source_first(names: Sequence[str], source: str, destination: str) -> bool:
-    """Whether the first column is the source and the second the destination, by their names.
+    """Whether the columns' names say that sources are in the first column, not the second.
 
     A column's name contains the name of the vertex type, or a word such as "src" or "to".
 

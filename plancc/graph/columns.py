@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 Columns = Mapping[str, npt.NDArray[Any]]
 COLUMNS = {"relation": "relations", "edge_features": "features of edges"}
-"""Words for every column, by its name; the group "matrix" of a plan file has the same names."""
+"""Phrase for messages, by the name of the column. Datasets of the columns in the group "matrix" of
+a plan file have the same names."""
 RELATION, EDGE_FEATURES = COLUMNS
 
 
@@ -32,9 +33,10 @@ class WithColumns:
     Attributes:
         columns: Arrays by name. The first axis of each is the nonzeros, in the matrix's order:
 
-            relation (uint16[num_nonzeros]): Number of every nonzero's relation, if relations are
-                parallel (`plancc.graph.types.Types`). Then a row may have several nonzeros in one
-                column of the matrix, once per relation, side by side with ascending relations.
+            relation (uint16[num_nonzeros]): Number of the relation of every nonzero; missing unless
+                relations are parallel (`plancc.graph.types.Types`). If they are, a row may have
+                several nonzeros in one column of the matrix, one for each relation; such nonzeros
+                are adjacent, with ascending relations.
             edge_features (float32[num_nonzeros, width]): Features of the edges; zeros for a nonzero
                 that is no edge, such as an added self loop.
     """
@@ -57,7 +59,7 @@ class WithColumns:
         return [name for name in self.columns if name != RELATION]
 
     def columns_at(self, places: Any) -> Columns:
-        """Return the columns of the nonzeros at `places`: a slice, a mask or numbers."""
+        """Return the columns of the nonzeros at `places`: a slice, a mask or positions."""
         return {name: each[places] for name, each in self.columns.items()}
 
     def without_read_columns(self) -> Self:

@@ -1,4 +1,4 @@
-"""Graphs and vertex data from Python objects, without an import of the objects' libraries."""
+"""Functions that make graphs and vertex data from objects, without an import of their libraries."""
 
 from __future__ import annotations
 
@@ -44,12 +44,14 @@ def as_graph(obj: Any) -> Graph:
               symmetric. A rectangular matrix is a graph of two vertex types
               (`plancc.graph.union.rectangular`).
             - ``{type: count, (source, name, destination): matrix or edge_index}``: a graph of
-              several vertex types (`graph_of_relations`). In place of the count, a type may have a
-              mapping of vertex data by name, with the count as "num_nodes" if no array has it.
+              several vertex types (`graph_of_relations`). Instead of the count, a type may have a
+              mapping from names to arrays of vertex data. If the mapping has no array with a row
+              per vertex, its entry "num_nodes" is the count.
             - networkx: edge u -> v is ``A[u, v]`` (u needs v); undirected graphs have both
               directions. Vertices are in the graph's order. Nodes are kept as ``original_ids`` if
               all are text or all are whole numbers. The graph has values if an edge has the
-              attribute "weight": 1 for edges without it, and the sum for parallel edges.
+              attribute "weight". An edge without this attribute has value 1, and values of parallel
+              edges are summed.
             - ``(n, edge_index)``: int[2, edges] of numpy or torch, as in PyTorch Geometric:
               ``edge_index[0]`` is the source j, ``edge_index[1]`` the destination i, hence
               ``A[i, j]``. The graph has no values, and is undirected if its pattern is symmetric.
@@ -93,7 +95,7 @@ def as_source(
     edge_features: Any = None,
     **reading: Any,
 ) -> tuple[Graph, VertexData]:
-    """Return graph and vertex data of a user's object; the graph has the weights of vertices.
+    """Return the graph and the vertex data of a user's object; vertex weights are in the graph.
 
     Parameters:
         obj: An object that `as_graph` accepts.
@@ -241,7 +243,7 @@ def _held_relations(obj: Any) -> Held | None:
 
 
 def _count_of(given: Any) -> Any:
-    """Return the number of vertices of a type, which is given as a number or by vertex data."""
+    """Return the number of vertices of a type from `given`: this number, or vertex data by name."""
     if not isinstance(given, Mapping):
         return given
     lists = {*chain.from_iterable(INDEX_LISTS.values())}
@@ -255,7 +257,8 @@ def graph_of_relations(relations: Mapping[Any, Any]) -> Graph:
     Parameters:
         relations: A matrix is a sparse matrix of scipy, with a row for every destination vertex and
             a column for every source vertex. An ``edge_index``, int[2, edges], has sources in row 0
-            and destinations in row 1, as in PyTorch Geometric, and needs the counts of its types.
+            and destinations in row 1, as in PyTorch Geometric; then `relations` must have the
+            counts of its two vertex types.
 
     Raises:
         InputError: For shapes that disagree with each other or with the counts; see also `united`.

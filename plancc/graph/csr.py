@@ -3,10 +3,10 @@
 ``indptr.npy`` and ``indices.npy`` hold the rows: row i needs the rows
 ``indices[indptr[i]:indptr[i + 1]]``. The folder may also hold ``values.npy``, ``original_ids.npy``,
 and vertex data: ``features.npy``, ``labels.npy``, ``train_mask.npy`` and so on. ``graph.json`` says
-whether the graph is directed, what it was made of, and the vertex types and relations, if any. With
-types, rows are those of the union (`plancc.graph.types`), ``relation.npy`` exists if relations are
-parallel, and vertex data of type k are ``k.features.npy`` and so on. `plancc convert` writes such a
-folder.
+whether the graph is directed, names its source, and lists the vertex types and relations, if any.
+If the graph has types, its rows are the rows of the union (`plancc.graph.types`), ``relation.npy``
+exists if relations are parallel, and vertex data of type k are ``k.features.npy`` and so on.
+`plancc convert` writes such a folder.
 
 If rows are canonical, the graph's arrays are maps of the files: the system reads a page when it is
 used, and drops it when memory is short.
@@ -69,7 +69,7 @@ def graph_files(folder: str) -> list[str]:
 def read_csr(
     path: StrPath, *, pattern: bool = False, symmetrize: bool = False, transpose: bool = False
 ) -> Graph:
-    """Return the graph of a folder.
+    """Return the graph that is in a folder.
 
     Parameters:
         path, pattern, symmetrize, transpose: See `plancc.graph.formats.read_graph`. A graph of
@@ -130,7 +130,7 @@ class MappedGraph:
 
     @classmethod
     def open(cls, path: StrPath, *, pattern: bool = False) -> MappedGraph:
-        """Map the arrays of a folder; `pattern` leaves the values out.
+        """Map the arrays of a folder, without the values if `pattern` is true.
 
         Raises:
             InputError: See `read_csr`; the indices are not checked here.
@@ -171,7 +171,7 @@ class MappedGraph:
         return Graph(self.indptr, columns, directed=directed, **own)
 
     def rows(self, first: int, last: int) -> Graph:
-        """Return rows ``first..last-1``, whose columns are vertices of the whole graph.
+        """Return rows ``first..last-1`` as a graph; its columns are vertices of the whole graph.
 
         Raises:
             InputError: For an index out of range, columns that do not ascend, zeros, values that
@@ -209,7 +209,7 @@ class MappedGraph:
                 raise InputError(f"{os.path.join(self.folder, ROWS[1])}: {entry}")
 
     def not_symmetric(self) -> InputError:
-        """Return the error for a pattern that ``graph.json`` says to be symmetric, but is not."""
+        """Return the error for a pattern that is not symmetric, contrary to ``graph.json``."""
         told = "'directed' is false, but some entries (i, j) have no (j, i)"
         cure = "write true, or read with `symmetrize`"
         return InputError(f"{os.path.join(self.folder, HEAD)}: {told}; {cure}")
@@ -226,7 +226,7 @@ class MappedGraph:
 
 
 def _types(folder: str, head: Mapping[str, Any]) -> Types | None:
-    """Return the vertex types and relations of ``graph.json``; None if it has none."""
+    """Return the vertex types and relations in ``graph.json``; None if the file has none."""
     if "types" not in head:
         return None
     try:
@@ -283,7 +283,7 @@ def _weights(head: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _columns(head: Mapping[str, Any]) -> str:
-    """Return the names of the table's columns that became rows and columns; "" if unknown."""
+    """Return the names of the table's columns that hold the ends of edges; "" if unknown."""
     made_of = head["made_of"]
     try:
         names = split_names(shown(made_of.get("columns", "")))
@@ -294,7 +294,7 @@ def _columns(head: Mapping[str, Any]) -> str:
 
 
 def reading_like(provenance: Mapping[str, Any], path: StrPath) -> dict[str, Any]:
-    """Return the options of `read_graph` that read a path as the source of a plan was read.
+    """Return reading options, so that `read_graph` reads a path as a plan's source was read.
 
     For a folder, options that `plancc convert` applied already are left out, unless the source was
     a folder too.
@@ -308,7 +308,9 @@ def reading_like(provenance: Mapping[str, Any], path: StrPath) -> dict[str, Any]
 
 
 def read_csr_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
-    """Return the other arrays of a folder, mapped, by name; the caller applies `split` and `keys`.
+    """Map the arrays of a folder that are not the graph's, and return them by name.
+
+    The caller applies `split` and `keys`.
 
     For a graph of several vertex types, the result maps every type to its arrays.
     """
@@ -349,7 +351,7 @@ def write_csr(graph: Graph, folder: Path) -> None:
 
 
 def write_data(data: VertexData, folder: Path) -> None:
-    """Write vertex data, also by vertex type, into the folder of their graph."""
+    """Write vertex data into the folder of their graph, a file for every array of every type."""
     every = {"": data}
     if data.by_type is not None:
         every |= {f"{data.by_type.number(name)}.": each for name, each in data.of_type.items()}

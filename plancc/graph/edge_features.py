@@ -1,4 +1,4 @@
-"""Edge features, from the graph's source, a file or an array."""
+"""Functions that read edge features from the graph's source, a file or an array."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from plancc.text import shown
 LEFT_OUT = "is left out; a graph has one value per edge"
 """End of the warning about edge features that are not used."""
 OF_SOURCE = "source"
-"""Value of the option `edge_features` for the features that the source holds."""
+"""Value of the option `edge_features` that asks for the features in the graph's source."""
 
 
 def edge_features_of(
@@ -87,7 +87,7 @@ def with_edges(
 
 
 def _relation_features(given: Any, types: Types, edges: ListedEdges, where: str) -> FloatArray:
-    """Return the features of all relations' edges, float64[edges, width].
+    """Return the features of the edges of all relations, float64[edges, width].
 
     Edges of a relation without features have zeros.
     """
@@ -115,7 +115,7 @@ def _relation_features(given: Any, types: Types, edges: ListedEdges, where: str)
 
 @contextmanager
 def taking_features(taken: bool) -> Iterator[None]:
-    """Within the context, readers do not warn that edge features are left out, if `taken`."""
+    """If `taken`, readers within the context do not warn that edge features are left out."""
     with warnings.catch_warnings():
         if taken:
             warnings.filterwarnings("ignore", f".*{LEFT_OUT}")

@@ -100,11 +100,11 @@ class _Table(NamedTuple):
         ends: Names of the columns of u and v (`plancc.graph.formats.join_names`); "" if the columns
             have no names.
         comma: Whether weights have a decimal comma.
-        start: Byte of the text where the first line of edges begins.
+        start: Offset in bytes, in the text, of the first line of edges.
         claims: Claims that stand before the first edge.
         named: Whether ids are names.
-        below: Byte of the text where the line after the line of column names begins; `start` if
-            there is no such line.
+        below: Offset in bytes of the line after the line of column names; `start` if the text has
+            no line of column names.
     """
 
     separator: bytes
@@ -218,7 +218,7 @@ def _bipartite_graph(path: StrPath, claims: Said, entries: Entries, flags: dict[
 def read_edges(path: StrPath) -> tuple[bytes, Any]:
     """Return the text of an edge list, and its edges: u, v and weights (or None).
 
-    The text has no line of column names.
+    In the returned text, a line of column names is a comment.
 
     Raises:
         InputError: See `read_edgelist`.
@@ -355,7 +355,7 @@ def _warn_of_names(
 
 
 def _columns_of(path: StrPath, data: bytes, table: _Table, pattern: bool = False) -> Entries:
-    """Return ids u and v, and weights or None; with `pattern`, weights are not checked."""
+    """Return ids u and v, and weights or None; if `pattern`, weights are not checked."""
     if b'"' in data:
         quoted = _QUOTED if table.separator == b"," else _QUOTED_COMMA
         data = quoted.sub(rb"\1", data)
@@ -408,7 +408,7 @@ class _Line(NamedTuple):
     """A line of a text that is neither blank nor a comment.
 
     Attributes:
-        start, after: Bytes of the text where this line and the next line begin.
+        start, after: Offsets in bytes, in the text, of this line and of the next line.
         number: Number of the line, from 1.
         text: The line without quotes around numbers, and without a comment at its end.
         separator: Separator of the columns; empty for blanks and tabs.
@@ -495,9 +495,9 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
 
 
 def _check_width(path: StrPath, line: _Line, names: Sequence[str], wanted: Sequence[str]) -> None:
-    """Raise InputError if the first line has not as many columns as there are names.
+    """Raise InputError if the number of columns of the first line is wrong.
 
-    Without names, it must have 2 or 3 columns.
+    The line must have a column for every name, or 2 or 3 columns if there are no names.
     """
     width = len(line.words)
     if names and len(names) != width:
@@ -650,7 +650,7 @@ def check_ends(path: StrPath, data: bytes, ends: Sequence[End], what: str) -> No
     Parameters:
         data: The text, without a line of column names.
         ends: Both ends of all edges.
-        what: Words for the relation, for the message.
+        what: Phrase for the relation, for the message.
     """
     wrong = np.stack([end.ids >= end.num_vertices for end in ends])
     if (k := first_true(wrong.any(axis=0))) is not None:
@@ -663,12 +663,12 @@ def check_ends(path: StrPath, data: bytes, ends: Sequence[End], what: str) -> No
 
 
 def _line_of(path: StrPath, data: bytes, edge: int) -> int:
-    """Return the line number, from 1, of an edge with this number, from 0."""
+    """Return the number of an edge's line, from 1; `edge` is the number of the edge, from 0."""
     return next(islice(data_lines(path, io.BytesIO(data), comments=COMMENT), edge, None))[0]
 
 
 def _place(path: StrPath, data: bytes, edge: int, before: int = 0) -> str:
-    """Return words for the file and the line of an edge.
+    """Return a phrase that names the file and the line of an edge.
 
     `before` is the number of the file's lines before `data`.
     """
@@ -676,7 +676,10 @@ def _place(path: StrPath, data: bytes, edge: int, before: int = 0) -> str:
 
 
 def check_relation_file(path: StrPath, counts: Mapping[str, int], relation: Relation) -> None:
-    """Apply `check_ends` to the edge list of a relation; `is_source_first` finds the source."""
+    """Apply `check_ends` to the edge list of a relation.
+
+    `is_source_first` decides which column holds the sources.
+    """
     data, table = _sniff(path, read_bytes(path), ())
     if table is not None:
         u, v, _ = _columns_of(path, data, table)

@@ -1,6 +1,6 @@
-"""Sorting of any number of entries into rows on the disk, within a given memory.
+"""Functions that sort any number of entries into rows on the disk, within a given memory.
 
-    entries, in any order  ->  buckets of rows, a file each  ->  bucket by bucket: sorted, merged
+    entries, in any order  ->  one file for each bucket of rows  ->  each bucket sorted and merged
 
 The rows equal those that `plancc.graph.canonical.build_graph` makes in memory.
 """
@@ -31,7 +31,7 @@ BUCKETS = 256
 BYTES_PER_ENTRY = 64
 """Bytes of memory that an entry takes while its bucket is sorted."""
 LEAST_ENTRIES = 1 << 16
-"""Entries that are sorted together, at least; a smaller memory does not lower this number."""
+"""Least number of entries that are sorted together, however small the memory is."""
 
 
 class Entrywise(Protocol):
@@ -77,7 +77,7 @@ def convert(
 
     Raises:
         InputError: See `build_graph`.
-        OutputError: If the disk has too little room; the check comes before any writing.
+        OutputError: If the disk has too little room, before anything is written.
     """
     mirrored = symmetrize and source.directed is not False
     weighted = source.weighted and not pattern
@@ -168,7 +168,8 @@ def _sort(
 ) -> tuple[int, int, int]:
     """Write entries as rows: ``indptr.npy``, ``indices.npy`` and ``values.npy`` of a folder.
 
-    Returns the numbers of repeated entries (merged), of zeros (left out), and of all entries.
+    Return three numbers: repeated entries, which were merged; zeros, which were left out; and all
+    entries.
     """
     width = -(-num_rows // BUCKETS)
     fields = [("row", "<i4"), ("col", "<i4"), ("value", "<f8")]

@@ -1,4 +1,4 @@
-"""Conversion of a source into a folder of ``.npy`` files (`plancc.graph.csr`).
+"""Function that converts a source into a folder of ``.npy`` files (`plancc.graph.csr`).
 
 The folder is written whole or not at all. Edges that do not fit into memory are sorted on the disk
 (`plancc.graph.external`).
@@ -31,7 +31,7 @@ from plancc.graph.textfile import StrPath, is_gzip
 from plancc.memory import available_memory
 
 TEXT, GZIP = 8, 40
-"""Bytes of memory that a byte of a text, or of a gzipped text, takes while it is read whole."""
+"""Bytes of memory for every byte of a text, and of a gzipped text, while the text is read whole."""
 ENTRY = 33
 """Bytes of memory that an entry takes while a text is read whole."""
 SHARE = 0.5
@@ -129,12 +129,16 @@ def check_reading(path: StrPath, memory: int | None, *, format: str | None = Non
 
 
 def _is_there(path: StrPath, entry: Format) -> bool:
-    """Whether a source is a file, or a folder if its format has folders."""
+    """Whether a source exists: as a file, or as a folder if its format has folders."""
     return os.path.isfile(path) or (entry.files is not None and os.path.isdir(path))
 
 
 def _taken(path: StrPath, entry: Format) -> int:
-    """Return the bytes of memory that reading a text whole takes, by its header, else its size."""
+    """Return the estimated bytes of memory for reading a text whole.
+
+    The estimate uses the number of entries in the header if the format has a header; otherwise it
+    uses the size of the file.
+    """
     assert entry.entries is not None
     claimed = getattr(entry.entries, "claimed", None)
     if claimed is not None:

@@ -112,7 +112,8 @@ class Held(NamedTuple):
     Attributes:
         name: Name of the object, for messages.
         graph: ``graph() -> Graph`` makes the graph.
-        data: Vertex data by name; arrays of edges may be among them. Empty if there are none.
+        data: Vertex data by name, perhaps together with arrays of edges. Empty if the object has no
+            data.
         edges: ``edges()`` returns edge features; see `Format.read_edges`. None for no features.
     """
 
@@ -138,7 +139,8 @@ class Format:
         read_data: ``read_data(path, *, split, keys) -> Mapping[str, array]`` reads the vertex data
             of the source, by the source's own names, with all vertices in the order of the graph;
             the mapping is empty if there are none. `split` is the name of a split or None; for
-            `keys` see `read_vertex_data`. None if files of this format hold no vertex data.
+            `keys` see `read_vertex_data`. The attribute is None if files of this format hold no
+            vertex data.
         read_edges: ``read_edges(path, *, keys) -> plancc.graph.listed_edges.EdgeFeatures or None``
             reads edges with features of any width. For a graph of several vertex types it returns
             the features by relation. None if the format has no edge features.
@@ -150,14 +152,15 @@ class Format:
         hold: ``hold(object) -> Held`` accepts a graph that the library has in memory, and returns
             None for other objects. None if the format has no objects in memory.
         read_columns: ``read_columns(path, wanted, named) -> dict of str to array or None`` reads a
-            table of vertices: the columns that ``wanted(names)`` returns; the other columns have
-            the value None. None if the format has no tables.
-        read_links: ``read_links(folder) -> Mapping[str, array]`` reads links by the names of
-            `plancc.graph.links.read_links`. None if the format has no links.
+            table of vertices: the arrays of the columns whose names ``wanted(names)`` returns, and
+            None for every other column. None if the format has no tables.
+        read_links: ``read_links(folder) -> Mapping[str, array]`` reads pairs for link prediction,
+            under the names that `plancc.graph.links.read_links` uses. None if the format has no
+            links.
         read_parts: ``read_parts(path) -> int32[num_vertices]`` reads the part of every vertex. None
             if the format has no partitions.
-        needs: Library that the format needs, in the words of `pip install`; "" for none.
-        what: A few words about the format.
+        needs: Library that the format needs, as an argument of `pip install`; "" for no library.
+        what: Short description of the format.
     """
 
     extensions: tuple[str, ...]
@@ -277,14 +280,14 @@ def read_graph(path: StrPath, format: str | None = None, **options: Any) -> Grap
     they are one nonzero. Zeros are dropped, and self loops are kept.
 
     Parameters:
-        path: The file or folder. The extension (``plancc list formats``), or the files in the
-            folder, show the format.
+        path: The file or folder. The extension of a file (``plancc list formats``), or the names of
+            the files in a folder, determine the format.
         **options
 
     Returns:
         The graph. Its ``source`` has base name, SHA-256, format and reading options. The hash is
-        that of the file's bytes; for a folder, that of lines ``<SHA-256>  <name>``, one for every
-        file of the graph.
+        computed from the file's bytes; for a folder, from lines ``<SHA-256>  <name>``, one for
+        every file of the graph.
 
     Raises:
         InputError: For a file that is missing, unreadable, empty, of unknown format, or wrong; the
@@ -370,7 +373,7 @@ def size_of_source(path: str, format: Format) -> int:
 
 
 def _files_of(path: str, format: Format) -> dict[str, str]:
-    """Return the paths of a graph's files by their names in the folder; a single file has ""."""
+    """Return the paths of a graph's files by name in the folder; a single file has the name ""."""
     if format.files is None or not os.path.isdir(path):
         return {"": path}
     return {name: os.path.join(path, name) for name in format.files(path)}
@@ -415,10 +418,12 @@ def split_names(line: str) -> tuple[str, ...]:
 
 
 def reading_of(words: str) -> dict[str, Any]:
-    """Return the options of `read_graph` that `Source.reading` has; unknown words are left out.
+    """Return the options of `read_graph` that the string `Source.reading` holds.
+    Unknown options are left out.
 
     Raises:
-        InputError: For text that no `Source` has, such as a quote that is not closed.
+        InputError: For a string that `Source.reading` cannot hold, such as a quote that is not
+            closed.
     """
     reading: dict[str, Any] = {}
     try:

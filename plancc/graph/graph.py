@@ -1,4 +1,4 @@
-"""The Graph value: a square sparse matrix in CSR."""
+"""The class Graph: a square sparse matrix in CSR."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Source:
             num_vertices=1000" (`plancc.graph.formats.reading_of`).
         weights: The source's name of the edge weights, as in "column 'weight'"; empty if the graph
             has no weights.
-        weight_range: "LEAST to LARGEST" or "all VALUE", before repeated entries are summed, and the
-            number of repeated entries; empty if unknown.
+        weight_range: String "LEAST to LARGEST" or "all VALUE", for the values before repeated
+            entries are summed, followed by the number of repeated entries; empty if unknown.
         columns: For an edge list, the names of the columns of u and v, joined by a comma
             (`plancc.graph.formats.join_names`); empty if the columns have no names.
-        counts: Words with the numbers of entries that were merged, added or left out; empty if none
-            were.
+        counts: String with the numbers of entries that were merged, added or left out; empty if
+            there are no such entries.
     """
 
     name: str = "memory"
@@ -52,9 +52,9 @@ class Source:
         """Return the source with another count in `counts`; the same source if `count` is 0.
 
         Parameters:
-            what: Words for the entries that were merged, added or left out.
-            count: Their number.
-            whole: Words that follow the number, as " of 1,000".
+            what: Phrase for the entries that were merged, added or left out.
+            count: Number of these entries.
+            whole: String to write after the number, such as " of 1,000".
         """
         if not count:
             return self
@@ -71,7 +71,7 @@ class Source:
 
     @property
     def weights_in_words(self) -> str:
-        """Name and range of the weights; "" without weights."""
+        """Name and range of the weights, for display; "" if the graph has no weights."""
         return ", ".join(filter(None, (self.weights, self.weight_range)))
 
 
@@ -96,7 +96,7 @@ class Graph(WithColumns):
             numbers, or names (`plancc.graph.named_ids`). None if ids are 0..n-1, and for formats
             that number vertices from 1 without gaps (MatrixMarket, METIS).
         types: Vertex types and relations; None for a graph of one vertex type.
-        columns: Arrays of the nonzeros besides their values.
+        columns: Further arrays with an entry for every nonzero (`plancc.graph.columns`).
     """
 
     indptr: Int64Array
@@ -148,7 +148,7 @@ class Graph(WithColumns):
 
 
 def as_vertices(given: int | Graph, original_ids: Array | None = None) -> Graph:
-    """Return a graph unchanged; for a number, a graph of so many vertices without edges."""
+    """Return a graph unchanged; for a number n, return a graph of n vertices without edges."""
     if isinstance(given, Graph):
         return given
     empty = np.empty(0, np.int32)
@@ -156,19 +156,19 @@ def as_vertices(given: int | Graph, original_ids: Array | None = None) -> Graph:
 
 
 def first_true(found: Mask | np.bool_) -> int | None:
-    """Return the place of the first true entry; None if all are false."""
+    """Return the index of the first true entry; None if all entries are false."""
     return int(np.argmax(found)) if found.any() else None
 
 
 def first_outside(numbers: IntArray, bound: int) -> int | None:
-    """Return the place of the first number outside 0..bound - 1; None if all are inside."""
+    """Return the index of the first number outside 0..bound - 1; None if all are inside."""
     if not numbers.size or (numbers.min() >= 0 and numbers.max() < bound):
         return None
     return first_true((numbers < 0) | (numbers >= bound))
 
 
 def check_num_vertices(num_vertices: int, where: str) -> None:
-    """Raise InputError for no vertices, or more than int32 or the source's size allows.
+    """Raise InputError for 0 vertices, or for more than int32 or the source's size allows.
 
     The size of the source bounds the vertices by `plancc.graph.bounds`; `where` names the source.
     """
@@ -191,8 +191,8 @@ def check_range(numbers: IntArray, bound: int, where: str, says: str = ": vertex
     """Raise InputError for a number outside 0..bound - 1.
 
     Parameters:
-        where: Words for the source.
-        says: Words for the number, with {} in its place.
+        where: Phrase for the source, for messages.
+        says: Phrase for the number, with {} as its placeholder.
     """
     if (k := first_outside(numbers, bound)) is not None:
         raise InputError(f"{where}{says.format(numbers.flat[k])} out of range 0..{bound - 1}")
@@ -207,8 +207,8 @@ def as_offsets(array: IntArray, end: int, what: str, of: str = "") -> Int64Array
     Parameters:
         array: int[rows + 1].
         end: The number of entries.
-        what: Words for the array, for messages.
-        of: Words for `end`, which follow it in messages.
+        what: Phrase for the array, for messages.
+        of: Phrase that explains `end`, written after it in messages.
     """
     falls = np.flatnonzero(array[1:] < array[:-1])
     bad = 0 if not len(array) or array[0] != 0 else int(falls[0]) + 1 if len(falls) else -1

@@ -1,4 +1,4 @@
-"""Choice of the columns of an edge table, and numbering of its ids as vertices."""
+"""Functions that choose the columns of an edge table, and number its ids as vertices."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _PAIRS = (("src", "dst"), ("source", "target"), ("u", "v"), ("from", "to"), ("ro
 USUAL = frozenset(name for pair in _PAIRS for name in pair)
 """Usual names of the columns of u and v."""
 SPARSE = 2
-"""Ratio of the largest id to the occurring vertices above which ids are not vertex numbers."""
+"""Ids are not vertex numbers if the largest id exceeds the number of distinct ids by this
+factor."""
 _WEIGHTS = ("weight", "edge_weight", "w", "value")
 _INDEX = ("", "unnamed: 0", "__index_level_0__")
 """Names of pandas' index, in lower case."""
@@ -47,16 +48,16 @@ def edge_columns(
     columns.
 
     Parameters:
-        where: Words for the source, for messages.
-        names: Names of all columns.
-        columns: Names that the user asks for; empty to find the columns.
+        where: Phrase for the source, for messages.
+                names: Names of all columns.
+        columns: Names that the user chose; empty if the function shall find the columns.
         texts: Names of columns that hold no numbers.
 
     Raises:
         InputError: For a name that is missing or occurs twice, or if the columns are unclear.
 
     Warns:
-        PlanccWarning: If the usual names have the reverse order, as target before source, and if
+        PlanccWarning: If the usual names are in reverse order, such as target before source, and if
             columns are ignored.
     """
     names, columns = list(names), tuple(columns)
@@ -128,8 +129,8 @@ class PiecewiseEdges(ABC):
     The source is read twice: once for the ids, then for the edges.
 
     Parameters:
-        where: Words for the source, for messages.
-        num_vertices, keep_ids: See `number`.
+        where: Phrase for the source, for messages.
+                num_vertices, keep_ids: See `number`.
 
     Attributes:
         loops: Number of self loops.
@@ -205,9 +206,10 @@ def number(
         where: Words for the source, for messages.
         num_vertices: Number of vertices, if ids are vertex numbers.
         keep_ids: Whether ids are vertex numbers, up to the largest id.
-        place: Function that returns words for the source and the place of an edge, by the edge's
-            number, for messages.
-        names: Names, if ids are numbers of names; None if ids are the source's own.
+        place: Function that takes the number of an edge and returns a phrase for the source and the
+            line of the edge, for messages.
+        names: Array of names, if an id is an index of this array; None if ids are the source's own
+            numbers.
 
     Raises:
         InputError: For an id that is not below `num_vertices`, or too many vertices.
@@ -247,7 +249,7 @@ def number(
 def check_ids(u: IntArray, v: IntArray, num_vertices: int, place: Callable[[int], str]) -> None:
     """Raise InputError for the first edge with an id that is not below `num_vertices`.
 
-    ``place(number)`` returns words for the place of an edge.
+    ``place(number)`` returns a phrase that says where an edge is in the source.
     """
     if (k := first_true((u >= num_vertices) | (v >= num_vertices))) is not None:
         bound = f"0..{num_vertices - 1} (`num_vertices` {num_vertices})"

@@ -1,7 +1,7 @@
-"""Links for link prediction, by split: training, validation and test links, and negatives.
+"""Pairs for link prediction, by split: training, validation and test links, and negatives.
 
 A link goes from a source to a target, as an edge of ``edge_index``. A negative is a pair of
-vertices that is no link. Negatives of training are drawn anew in every epoch; negatives of
+vertices that is not a link. Negatives for training are drawn anew in every epoch; negatives for
 validation and test are fixed.
 
 If edges have times, the latest edges are test links, and the edges before are validation links. An
@@ -42,22 +42,22 @@ from plancc.text import shown
 
 SPLITS = ("train", "val", "test")
 KINDS = (*SPLITS, "val_negative", "test_negative")
-"""Kinds of links; the place in the tuple is the kind's number."""
+"""Kinds of links; the number of a kind is its index in the tuple."""
 OF_LINKS = ("val_target_negative", "test_target_negative")
-"""Names of arrays of negatives that belong to single links."""
+"""Names of arrays that hold separate negatives for each link."""
 NAMES = (*KINDS, *OF_LINKS)
 MOST_LINKS = 2**31 - 1
 """Most links of a plan, negatives included."""
 LOOKED_AT = 1 << 16
-"""Pairs of a kind that are compared with edges; of more pairs, a sample in equal steps."""
+"""Most pairs of a kind that are compared with edges; if there are more pairs, every n-th is."""
 TOLD = 0.02
-"""Share of links with a telling reverse edge above which a warning says so. The share of negatives
-with such an edge is subtracted first. A smaller share changes the area under the curve by less than
-0.01."""
+"""A warning appears if more than this share of the links can be guessed from their reverse edges.
+The share of negatives that have a reverse edge is subtracted first. A smaller share changes the
+area under the curve by less than 0.01."""
 
 Pair = npt.NDArray[np.int32]
 OF_VALUES = "values"
-"""Value of the option `link_times` for the values of the edges."""
+"""Value of the option `link_times` which says that the values of the edges are the times."""
 
 
 class LinkTimes(NamedTuple):
@@ -83,7 +83,7 @@ class SplitLinks:
         per_link: Number of negatives of each validation and test link. Negatives ``i * per_link``
             to ``(i + 1) * per_link - 1`` belong to link i and have its source. 0 if all links of a
             split share the split's negatives.
-        begins: Time of the first validation or test link; infinity for links without times.
+        begins: Time of the earliest validation or test link; infinity if links have no times.
     """
 
     pairs: Mapping[str, Pair]
@@ -91,7 +91,7 @@ class SplitLinks:
     begins: float = np.inf
 
     def of(self, *kinds: str) -> Pair:
-        """Return the links of some kinds, int32[2, m]."""
+        """Return the pairs of the given kinds, one kind after the other, int32[2, m]."""
         return np.concatenate([self.pairs[kind] for kind in kinds], axis=1)
 
     def columns(self) -> tuple[Pair, npt.NDArray[np.uint8], Int64Array]:
@@ -123,7 +123,8 @@ def read_links(source: Any, graph: Graph) -> SplitLinks:
               ``train``, ``val``, ``test``, ``val_negative`` and ``test_negative``. The links of a
               split share its negatives. In place of the last two, ``val_target_negative`` and
               ``test_target_negative``, integer[m, k], hold k targets for every link.
-            - The path of a folder with a split of links of the Open Graph Benchmark.
+            - The path of a folder of the Open Graph Benchmark that holds a split for link
+            prediction.
             - The three data objects of PyTorch Geometric's RandomLinkSplit, with
               ``edge_label_index`` and ``edge_label``.
 
@@ -159,12 +160,14 @@ def read_links(source: Any, graph: Graph) -> SplitLinks:
 
 
 def are_edges(known: Int64Array, pair: Array, graph: Graph) -> Mask:
-    """Return whether each pair is among the edges `known`, bool[m]."""
+    """Return whether each pair is an edge, bool[m]; `known` are the keys of the edges
+    (`edges_of`)."""
     return places_in(known, edge_keys(graph, pair[1], pair[0])) >= 0
 
 
 def _some(pairs: Array) -> Array:
-    """Return a sample of `pairs`, array[..., m]: all pairs, or about `LOOKED_AT` of them."""
+    """Return a sample of `pairs`, array[..., m]: all pairs, or about `LOOKED_AT` if there are
+    more."""
     return pairs[..., :: 1 + pairs.shape[-1] // LOOKED_AT]
 
 
@@ -266,14 +269,16 @@ def _numbers_of_names(array: Array, graph: Graph, what: str) -> Array:
 def _doubtful(
     links: SplitLinks, graph: Graph, known: Int64Array, where: str, labelled: bool
 ) -> Iterator[tuple[Mask, str]]:
-    """Yield a mask of doubtful links among some links, and a sentence about them.
+    """Yield masks of doubtful pairs among the pairs of a kind, each with a sentence about these
+    pairs.
 
     Parameters:
         known: Keys of the graph's edges (`edges_of`).
         labelled: Whether RandomLinkSplit made the links, which removes their edges from the graph.
 
     Raises:
-        InputError: For an array with a link in every row: its rows are edges, its columns are not.
+        InputError: For an array of the wrong orientation: pairs read from rows are edges, pairs
+            read from columns are not.
     """
     keys = {split: np.sort(link_keys(links.pairs[split], graph)) for split in SPLITS}
     train, val, test = keys.values()
@@ -323,14 +328,14 @@ def random_links(
     """Split the edges of a graph into links, as RandomLinkSplit of PyTorch Geometric does.
 
     Self loops are no links. An edge of an undirected graph is one link. A validation or test split
-    has as many negatives as links, which all its links share. Negatives are distinct pairs of
-    vertices without an edge, drawn uniformly.
+    has as many negatives as links, and all links of the split share these negatives. Negatives are
+    distinct pairs of vertices without an edge, drawn uniformly.
 
     Parameters:
         shares: Shares of the validation links and of the test links; the other links are for
             training.
         seed: Seed of the random split and of the negatives.
-        times (float64[num_nonzeros], or None): Times of the edges, which split them
+        times (float64[num_nonzeros], or None): Times of the edges, for a split by time
             (`cut_by_time`). None for a random split.
 
     Raises:
@@ -365,7 +370,9 @@ def random_links(
 
 
 def cut_by_time(times: FloatArray, shares: Sequence[float], where: str) -> tuple[int, int]:
-    """Return the places where validation and test begin; links of one time stay in one split.
+    """Return the indices of the first validation link and of the first test link.
+
+    Links of the same time stay in one split.
 
     Parameters:
         times: float64[links], ascending.
@@ -406,9 +413,9 @@ def _negatives(ends: Pair, size: int, graph: Graph, random: np.random.Generator)
     """Draw distinct pairs of two different vertices without an edge, int32[2, size].
 
     A pair has the number ``(target - source - 1) % n * n + source``; in an undirected graph, the
-    lower number of both directions. Every number from 0 is a pair. Let edges be sorted by number:
-    before edge k there are ``number[k] - k`` pairs without an edge. So a binary search finds the
-    number of the p-th pair without an edge.
+    lower number of both directions. Every number from 0 is a pair. If edges are sorted by number,
+    ``number[k] - k`` pairs before edge k have no edge. So a binary search finds the number of the
+    p-th pair without an edge.
 
     Parameters:
         ends: Sources and targets of the edges, int32[2, edges].
@@ -432,7 +439,7 @@ def _negatives(ends: Pair, size: int, graph: Graph, random: np.random.Generator)
 def links_to_learn(
     graph: Graph, asked: Any, seed: int, times: FloatArray | None = None
 ) -> tuple[SplitLinks, Pair]:
-    """Return the links for link prediction, and the links whose edges carry no messages.
+    """Return the links for link prediction, and the links whose edges are removed from the graph.
 
     Parameters:
         asked: Options with the attributes `links` (see `read_links`) or `link_split` (`shares` of
@@ -448,7 +455,8 @@ def links_to_learn(
 
 
 def _warn_of_directions(links: SplitLinks, away: Pair, graph: Graph) -> None:
-    """Warn of links in a directed graph that carry no messages, while their reverse edges do."""
+    """Warn if links of a directed graph are removed from the graph, but their reverse edges are
+    not."""
     known, apart = edges_of(graph), np.sort(link_keys(away, graph))
 
     def carry(pair: Pair) -> Mask:
@@ -475,13 +483,15 @@ def _warn_of_directions(links: SplitLinks, away: Pair, graph: Graph) -> None:
 
 
 def withheld(links: SplitLinks, disjoint: float, seed: int) -> tuple[SplitLinks, Pair]:
-    """Return the links, and the links whose edges carry no messages.
+    """Return the links, and the links whose edges are removed from the graph.
 
-    Edges of validation and test links carry no messages, since they would reveal the answer.
+    These are the validation and test links: a model that aggregates over their edges would know the
+    answer.
 
     Parameters:
-        disjoint: ``disjoint_train_ratio`` of RandomLinkSplit. If above 0, only this share of the
-            training links is kept, drawn by the seed, and their edges carry no messages either.
+        disjoint: ``disjoint_train_ratio`` of RandomLinkSplit. If above 0, a random share of this
+            size of the training links is kept, and the edges of the kept links are removed from
+            the graph, too.
     """
     if not disjoint:
         return links, links.of("val", "test")
@@ -508,7 +518,7 @@ def without(graph: Graph, pairs: Pair, first: int = 0) -> Graph:
 def with_times(
     graph: Graph, given: Any, listed: Sequence[ListedEdges], *, symmetrize: bool
 ) -> tuple[Graph, LinkTimes]:
-    """Return the graph and the times of its edges; values that are times are removed.
+    """Return the graph and the times of its edges; if its values are the times, they are removed.
 
     Parameters:
         given: Times in the order of the source's edges: number[edges], or the path of a table with
@@ -517,7 +527,8 @@ def with_times(
         symmetrize: Whether the graph was read with this option.
 
     Raises:
-        InputError: For times that are missing, not finite, or not as many as edges.
+        InputError: For times that are missing or not finite, and for more or fewer times than
+            edges.
     """
     check_no_types(graph)
     where = f"{graph.source.name}: `link_times`"

@@ -37,7 +37,7 @@ class ListedEdges(NamedTuple):
 
 
 class EdgeFeatures(NamedTuple):
-    """Edges, and a row of features for each: number[edges, width]."""
+    """Edges of a source, and a row of features for each edge: number[edges, width]."""
 
     edges: ListedEdges
     features: Array
@@ -48,7 +48,7 @@ _listed: ContextVar[list[ListedEdges] | None] = ContextVar("edges of what is rea
 
 @contextmanager
 def listing() -> Iterator[list[ListedEdges]]:
-    """Within the context, the edges of every graph that is made are appended to the yielded list.
+    """Yield a list, to which readers append the edges of every graph that they make in the context.
 
     A context within another context yields the same list.
     """
@@ -101,8 +101,8 @@ def with_features(
         found: Edges of the source, with features. If the source holds half of a symmetric matrix,
             entries (i, j) and (j, i) have the same features.
         where: Words that begin messages.
-        symmetrize: Whether the graph was read with this option: then an edge that is listed in one
-            direction has its features in both.
+        symmetrize: Whether the graph was read with this option. If it was, an edge that is listed
+            in one direction has the same features in both directions.
 
     Raises:
         InputError: For more or fewer features than edges, repeated edges, and edges that are no
@@ -138,7 +138,7 @@ def for_every_edge(graph: Graph, edges: ListedEdges, given: Array, where: str, w
 
     Parameters:
         where: Words that begin messages.
-        what: Words for the entries, for messages.
+        what: Phrase for the entries, for messages.
 
     Raises:
         InputError: If there are more or fewer entries than edges.
@@ -159,7 +159,7 @@ def for_every_edge(graph: Graph, edges: ListedEdges, given: Array, where: str, w
 
 
 def with_columns_of(made: Graph, graph: Graph) -> Graph:
-    """Return the graph `made`, which was made of `graph`, with the columns of `graph`.
+    """Return the graph `made`, which was derived from `graph`, with the columns of `graph`.
 
     A nonzero that `graph` does not have gets zeros. Both graphs have one vertex type.
     """
@@ -171,7 +171,7 @@ def with_columns_of(made: Graph, graph: Graph) -> Graph:
 
 
 def _placed(graph: Graph, number: Int64Array, column: Array) -> Array:
-    """Return the column of the nonzeros from a column of edges, whose nonzeros are `number`.
+    """Return a column of the nonzeros from a column of the edges; edge k is nonzero ``number[k]``.
 
     Edges with number -1 are left out; a nonzero without an edge gets zeros.
     """
@@ -181,7 +181,8 @@ def _placed(graph: Graph, number: Int64Array, column: Array) -> Array:
 
 
 def nonzeros_of_edges(graph: Graph, edges: ListedEdges) -> Int64Array:
-    """Return the number of every edge's nonzero, int64[edges]; -1 for an edge without one."""
+    """Return the number of every edge's nonzero, int64[edges]; -1 for an edge that is no
+    nonzero."""
     key, wanted = edges_of(graph), edge_keys(graph, edges.row, edges.column)
     if graph.relation is None or edges.relation is None:
         return places_in(key, wanted)
@@ -216,7 +217,7 @@ def link_keys(pair: Array, graph: Graph) -> Int64Array:
 
 
 def places_in(keys: IntArray, wanted: IntArray) -> Int64Array:
-    """Return the place of every wanted number in ascending `keys`, int64[wanted]; -1 if missing."""
+    """Return the index of every wanted number in ascending `keys`, int64[wanted]; -1 if missing."""
     place = np.searchsorted(keys, wanted)
     there = place < len(keys)
     there[there] = keys[place[there]] == wanted[there]

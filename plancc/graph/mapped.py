@@ -1,4 +1,4 @@
-"""Matrices in files that are mapped into memory."""
+"""The class of a matrix in a file that is mapped into memory."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from plancc.graph.arrays import Array, IntArray
 
 FLOAT32 = np.dtype(np.float32)
 KEPT = (FLOAT32, np.dtype(np.float16), np.dtype(np.int8))
-"""Types of features that are kept; features of other types become float32."""
+"""Types that features may have in a plan; features of other types become float32."""
 PIECE = 1 << 22
-"""Numbers of a matrix that are read at a time."""
+"""Number of entries of a matrix that are read at a time."""
 
 
 def feature_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type in which features of type `dtype` are kept."""
+    """Return the type that features of type `dtype` have in a plan."""
     return dtype if dtype in KEPT else FLOAT32
 
 
@@ -32,7 +32,7 @@ def is_mapped(array: Any) -> bool:
 
 
 class MappedRows:
-    """Rows of a mapped matrix, which are read when they are used, in the type of `feature_type`.
+    """Rows of a mapped matrix that are read when they are used, and converted to `feature_type`.
 
     ``rows[key]`` returns an array of the rows at `key`: a slice or row numbers. NumPy's functions
     accept the object as the whole matrix, which they load into memory.
@@ -58,7 +58,7 @@ class MappedRows:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the matrix takes as an array in memory."""
+        """Number of bytes of the whole matrix as an array in memory."""
         return self.dtype.itemsize * self.size
 
     def __len__(self) -> int:

@@ -25,7 +25,7 @@ from plancc.graph.listed_edges import ListedEdges, nonzeros_of_edges
 from plancc.graph.textfile import Integers, StrPath, fail, fail_first, read_bytes, read_integers
 
 MOST_BYTES = 80
-"""Most bytes for every vertex and edge of a text that `is_metis` recognises."""
+"""Most bytes, for every vertex and edge, of a text that `is_metis` recognises."""
 MOST_COMMENTS = 1000
 """Most lines of comments of a text that `is_metis` recognises."""
 _FORMATS = (0, 1, 10, 11, 100, 101, 110, 111)
@@ -58,9 +58,10 @@ def read_metis(
 
 
 def is_metis(path: StrPath, data: bytes, head: bytes) -> bool:
-    """Whether a text is a METIS file; `head` is its first line that is no comment.
+    """Whether a text is a METIS file; `head` is its first line that is not a comment.
 
-    The first line decides for most texts, which are too long or too short for its numbers.
+    Most texts of other formats are refused at once, since their length does not fit the numbers in
+    `head`.
     """
     words = head.split()
     if not 2 <= len(words) <= 4 or not all(word.isdigit() and len(word) < 12 for word in words):
@@ -125,7 +126,8 @@ def _graph(path: StrPath, numbers: Integers, pattern: bool) -> Graph:
 def _vertex_lines(
     path: StrPath, numbers: Integers, head: _MetisHeader
 ) -> tuple[Int64Array, Int64Array]:
-    """Return the offsets of every vertex's numbers, int64[n + 1], and the vertex's line, int64[n].
+    """Return the offset of every vertex's numbers, int64[n + 1], and its line in the file,
+    int64[n].
 
     Raises:
         InputError: If there are more or fewer lines than vertices.
@@ -167,8 +169,9 @@ class _MetisHeader(NamedTuple):
     Attributes:
         first: Number of the header among the lines of numbers, from 0.
         line: Line of the header in the file, from 1.
-        vertices, edges: Numbers of vertices and of edges.
-        sizes, weights: Numbers of sizes and of weights before the neighbours of every vertex.
+        vertices, edges: Number of vertices, and number of edges.
+        sizes, weights: Number of sizes, and number of weights, before the neighbours of every
+            vertex.
         has_values: Whether an edge weight follows every neighbour.
     """
 

@@ -51,10 +51,10 @@ class _Header:
 
     Attributes:
         field, symmetry: Words of the banner.
-        size, columns, entries: Numbers of rows, columns and entries.
-        lines: Lines before the entries, with the line of sizes.
+        size, columns, entries: Number of rows, of columns, and of entries.
+        lines: Number of lines before the entries, including the line of sizes.
         one_percent: Whether the banner begins with one percent sign.
-        without_values: Whether values are left out unread.
+        without_values: Whether the values of the file are not read.
     """
 
     field: str
@@ -68,7 +68,7 @@ class _Header:
 
     @property
     def has_values(self) -> bool:
-        """Whether values are read."""
+        """Whether the graph gets values from the file."""
         return self.field != "pattern" and not self.without_values
 
     def text(self, entries: int) -> bytes:
@@ -160,7 +160,7 @@ def _banner(path: StrPath, banner: bytes) -> tuple[str, str]:
 
 
 def _lines(path: StrPath, header: _Header) -> Iterator[bytes]:
-    """Yield the lines of the entries, about `_CHUNK` bytes at a time."""
+    """Yield the lines of the entries in pieces of about `_CHUNK` bytes."""
     with input_errors(path), open_input(path) as stream:
         for _ in range(header.lines):
             stream.readline()
@@ -210,7 +210,7 @@ class MtxEntries:
 
     @staticmethod
     def claimed(path: StrPath) -> int:
-        """Return the number of entries of the matrix by the header."""
+        """Return the number of entries of the matrix, which the header says."""
         header = _read_header(path)
         _check_size(path, header)
         return header.entries * (1 if header.symmetry == "general" else 2)
@@ -351,9 +351,9 @@ def write_mtx(
 ) -> None:
     """Write a MatrixMarket coordinate file; see `plancc.graph.formats.write_graph`.
 
-    Undirected graphs are written as "symmetric", or "skew-symmetric" if their values are; directed
-    graphs as "general". Graphs without values are written as "pattern", with values as "real" in
-    full precision.
+    Undirected graphs are written as "symmetric", or as "skew-symmetric" if their values are
+    skew-symmetric; directed graphs are written as "general". A graph without values is written as
+    "pattern"; other graphs are written as "real", in full precision.
     """
     from scipy.io import mmwrite
     from scipy.sparse import tril

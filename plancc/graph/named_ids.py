@@ -1,7 +1,8 @@
-"""Ids of vertices that are names: UTF-8 texts in place of whole numbers.
+"""Ids of vertices that are names: UTF-8 strings instead of whole numbers.
 
 Vertices are numbered in the order of the bytes of their names, so a graph does not depend on the
-order of its lines. Names are kept as bytes: all as wide as the longest name, padded with NUL.
+order of its lines. Names are kept in an array of bytes, padded with NUL to the width of the longest
+name.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ LONGEST = 1024
 _EMPTY = [b"nan", b"NaN", b"None", b"null", b"NULL", b"NA", b"<NA>"]
 _WHOLE = re.compile("0|-?[1-9][0-9]{0,18}")
 _ROWS = 1 << 14
-"""Names whose bytes are checked at a time."""
+"""Number of names that are checked at a time."""
 _WRONG = (
     "{} columns are expected, as in the first line, not",
     "an id or a weight is empty (leave the line out):",
@@ -43,8 +44,8 @@ class NamedEdges(NamedTuple):
     Attributes:
         names (bytes[n]): Distinct names, ascending.
         u, v (int64[edges]): Numbers of names.
-        weights (bytes): Text of lines ``0 0 WORD`` with the words of the third chosen column, each
-            on its line of the text; empty if there is no third column.
+        weights (bytes): Text with a line ``0 0 WORD`` for every line of the source, where WORD is
+            the word in the third chosen column; empty if there is no third column.
     """
 
     names: Names
@@ -54,7 +55,7 @@ class NamedEdges(NamedTuple):
 
 
 def is_name(word: bytes) -> bool:
-    """Whether an id in the first line is a name, not a number, even with signs around it."""
+    """Whether an id in the first line is a name. A number with signs around it is not a name."""
     text = word.decode(errors="replace")
     return not is_number(text) and re.fullmatch(r"\W*\d*\W*", text) is None
 
@@ -122,7 +123,7 @@ def sorted_names(texts: npt.NDArray[Any], where: str) -> tuple[Names, npt.NDArra
 
 
 def as_ids(given: Collection[Any]) -> npt.NDArray[Any] | None:
-    """Return a source's names of its vertices as ids: int64[n], or bytes[n] if a text is no int64.
+    """Return the ids of vertices, int64[n], or bytes[n] if some name is not a whole number.
 
     Return None if names are repeated, or if a name is empty or neither text nor a whole number.
     """
@@ -163,7 +164,7 @@ def warn_of_empty(
     """Warn of names that pandas and R write for an empty cell.
 
     Parameters:
-        names: Names, ascending; None if ids are numbers.
+        names: Distinct names, ascending; None if ids are numbers.
         u, v: Numbers of the names of all edges.
     """
     if names is None:
@@ -176,7 +177,8 @@ def warn_of_empty(
 
 
 def names_of(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return ids as names: text in UTF-8, whole numbers by their digits; names stay unchanged."""
+    """Return ids as names: strings in UTF-8, and the digits of whole numbers; names stay
+    unchanged."""
     if ids.dtype.kind in "OT" and all(isinstance(each, str) for each in ids.flat):
         ids = ids.astype(np.str_)
     if ids.dtype.kind == "U":
@@ -185,12 +187,12 @@ def names_of(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def whole_names(where: str) -> InputError:
-    """Return the error for edges with names as ids that would be read piece by piece."""
+    """Return the error for names as ids in a source that is read piece by piece."""
     return InputError(f"{where}: {NAMED}, which are read as a whole; give more `memory`")
 
 
 def check_no_numbers(where: str, num_vertices: int | None, keep_ids: bool) -> None:
-    """Raise InputError for options that say that ids are vertex numbers."""
+    """Raise InputError if an option says that ids are vertex numbers, since they are names."""
     given = "keep_ids" if keep_ids else "num_vertices"
     if keep_ids or num_vertices is not None:
         cure = f"leave out `{given}`, which is for ids that are vertex numbers"

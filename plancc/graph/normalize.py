@@ -1,4 +1,4 @@
-"""Normalisation: from the adjacency matrix to the matrix of the product."""
+"""Normalisation of the adjacency matrix, whose result is the matrix of the sparse product."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from plancc.text import shown
 from plancc.threads import in_chunks
 
 LOOPS = "self loops of the source raised by the identity"
-"""Words of a count (`Source.counting`)."""
+"""Phrase that names a count (`Source.counting`)."""
 CANCELLED = 1e-14
-"""Ratio of a row's sum to the sum of its magnitudes below which the row's sum is rounding error."""
+"""If a row's sum is below this share of the sum of its magnitudes, the sum is rounding error."""
 
 
 def normalize(
@@ -32,7 +32,7 @@ def normalize(
     self_loops: bool = True,
     dtype: npt.DTypeLike = np.float32,
 ) -> Graph:
-    """Return the matrix of the distributed product, with its values.
+    """Return the matrix of the distributed sparse product, with values.
 
     With ``B = A + I`` (or ``B = A`` without self loops) and ``d_i = sum_j B[i, j]``, values are:
 
@@ -45,8 +45,8 @@ def normalize(
     Values are computed in float64 and rounded once to `dtype`. If row i is empty, its factor is 0;
     with ``sym`` this empties column i too. Zeros are dropped.
 
-    In a graph of several vertex types, every relation is normalised alone, without self loops, and
-    ``sym`` divides by ``sqrt(sum_k B[i, k] sum_k B[k, j])``.
+    In a graph of several vertex types, every relation is normalised separately, without self loops,
+    and ``sym`` divides by ``sqrt(sum_k B[i, k] sum_k B[k, j])``.
 
     Parameters:
         normalization: {"sym", "row", "none"}.
@@ -81,13 +81,14 @@ def _wrong_sum(name: str, what: str, total: float, normalization: str) -> InputE
 
 @dataclass(frozen=True, eq=False)
 class RowsOfTypes:
-    """A range of rows of a graph of several vertex types; every relation is normalised alone.
+    """A range of rows of a graph of several vertex types; relations are normalised separately.
 
     Attributes:
         rows: The rows, with the types of the whole graph; columns are vertices of the whole graph.
         first: Number of the first row.
         normalization: {"sym", "row", "none"}.
-        whole: Whether these are all rows; then only the sums that occur take memory.
+        whole: Whether the range is all rows of the graph. If it is, only sums that occur take
+            memory.
 
     Raises:
         InputError: For an unknown normalisation.
@@ -125,10 +126,10 @@ class RowsOfTypes:
 
     @cached_property
     def _ends(self) -> list[tuple[IntArray, Int64Array, int]]:
-        """The ends of nonzeros by whose sums values are divided: rows, and columns with "sym".
+        """Keys of the sums that divide the values: sums of rows, and for "sym" also of columns.
 
-        For each of them: the vertex of every nonzero, the number of the sum for every nonzero, and
-        the number of sums. A vertex has a sum for every relation.
+        Each entry has the vertex of every nonzero, the index of every nonzero's sum, and the number
+        of sums. A vertex has a sum for every relation.
         """
         names = self._types.names
         found: list[tuple[IntArray, Int64Array, int]] = []
@@ -145,15 +146,15 @@ class RowsOfTypes:
 
     @property
     def no_sums(self) -> list[FloatArray]:
-        """Zeros, to begin `sums` with."""
+        """Arrays of zeros, the argument of the first call of `sums`."""
         return [np.zeros(size) for _, _, size in self._ends]
 
     def sums(self, before: list[FloatArray]) -> list[FloatArray]:
-        """Add these rows to the sums by which values are divided, and return the sums.
+        """Add these rows to the sums that divide the values, and return the sums.
 
         Parameters:
-            before: Sums of the rows before, which are changed: sums of rows, and with "sym" sums of
-                columns, for every relation.
+            before: Sums over the previous rows, changed in place: the sum of every row, and for
+                "sym" the sum of every column, for every relation.
         """
         for total, (_, number, _) in zip(before, self._ends, strict=True):
             np.add.at(total, number, self._given)
@@ -237,7 +238,8 @@ class Rows:
         return np.empty(0) if self.values is None else self.values
 
     def scale(self) -> FloatArray:
-        """Return the factors of these rows, float64[m]; with "sym" also of the same columns.
+        """Return the factors of these rows, float64[m]; for "sym" also the factors of these
+        columns.
 
         Raises:
             InputError: For a row whose sum is infinite or not above zero.

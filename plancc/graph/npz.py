@@ -41,7 +41,7 @@ HOLDS = " holds '{}',"
 _RAISED = (ValueError, OSError, EOFError, MemoryError, NotImplementedError, RuntimeError,
            zlib.error, zipfile.BadZipFile, SyntaxError, RecursionError, OverflowError, TypeError,
            KeyError, struct.error, tokenize.TokenError)  # fmt: skip
-"""Errors that numpy and zipfile raise for damaged files."""
+"""Exceptions that numpy and zipfile raise for damaged files."""
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -49,7 +49,7 @@ _HEADERS = {
 
 
 def claimed_bytes(stream: IO[bytes]) -> int:
-    """Return the bytes of an array by the header of its .npy stream; 0 for another stream."""
+    """Return the size in bytes that the header of an .npy stream says; 0 for other streams."""
     if stream.read(len(_MAGIC)) != _MAGIC:
         return 0
     version = stream.read(2)
@@ -121,7 +121,8 @@ class Archive(Mapping[str, Array]):
         return value
 
     def _claimed(self, key: str) -> int:
-        """Return the bytes of an array: the larger of the archive's entry and its own header."""
+        """Return the size in bytes of an array: the larger of what the archive and the array's
+        header say."""
         archive = self._file.zip
         assert archive is not None
         info = archive.getinfo(key if key in archive.NameToInfo else f"{key}.npy")
@@ -147,7 +148,7 @@ class Archive(Mapping[str, Array]):
         return as_offsets(self.integers(key, count + 1), end, f"{self.name}: key '{key}'")
 
     def indices(self, key: str, bound: int) -> npt.NDArray[np.integer]:
-        """Return an array of integers in 0..bound-1; InputError for others."""
+        """Return an array of integers; InputError if a number is outside 0..bound-1."""
         value = self.integers(key)
         check_range(value, bound, f"{self.name}: key '{key}'", HOLDS)
         return value
@@ -211,7 +212,7 @@ class _ArchiveEntries(NamedTuple):
     """The entries of an archive.
 
     Attributes:
-        shape: Numbers of rows and of columns.
+        shape: Number of rows, and number of columns.
         indptr (int64[rows + 1] or None): Offsets of compressed rows; None if rows are not
             compressed.
         place (int[entries] or None): Row of every entry; None if rows are compressed.
@@ -235,7 +236,7 @@ class _ArchiveEntries(NamedTuple):
 
 
 def _entries_of(archive: Archive, pattern: bool) -> _ArchiveEntries:
-    """Return the entries of an archive, whose names show its kind; `pattern` drops the values."""
+    """Return the entries of an archive, without values if `pattern`; its keys show its kind."""
     name = archive.name
     if "format" in archive:
         return _scipy_entries(archive, pattern)
@@ -298,7 +299,7 @@ def _num_nodes(archive: Archive) -> int:
 
 
 def _compressed(archive: Archive, major: int, bound: int) -> tuple[Array, Array]:
-    """Return the offsets of `major` compressed rows, and their indices, which are below `bound`."""
+    """Return the offsets and the indices of `major` compressed rows; indices are below `bound`."""
     minor = archive.indices("indices", bound)
     return archive.offsets("indptr", major, len(minor)), minor
 

@@ -1,6 +1,6 @@
 """Owners: the part of every row of a matrix and, in an edge partition, of every nonzero.
 
-Models, passes, the search, costs and the lowering share this type.
+Partitioning models, passes, the search, cost functions and the lowering use this type.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ Owner = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class Owners:
-    """Parts that own the rows and the nonzeros of a matrix. Parts may be empty.
+    """The owner of every row and of every nonzero of a matrix. Parts may be empty.
 
-    Row i of H and row i of the product have the same owner. A part that owns nonzero (i, j) needs
-    row j of H and has a partial sum of row i of the product.
+    Row i of the features H and row i of the product have the same owner. A part that owns nonzero
+    (i, j) needs row j of H and has a partial sum of row i of the product.
 
     Attributes:
         rows (int32[n]): Part of every row.
@@ -48,12 +48,12 @@ class Owners:
 
     @property
     def is_edge_partition(self) -> bool:
-        """Whether nonzeros have their own owners; then the plan has a fold."""
+        """Whether nonzeros have owners of their own. If they have, the plan has a fold."""
         return self.nonzeros is not None
 
     @property
     def sharers(self) -> npt.NDArray[np.int32]:
-        """Owners of the nonzeros if these have owners, else of the rows."""
+        """Owner of every nonzero if nonzeros have owners of their own, else owner of every row."""
         return self.rows if self.nonzeros is None else self.nonzeros
 
     def of_nonzeros(self, matrix: Graph) -> npt.NDArray[np.int32]:
@@ -74,7 +74,7 @@ class Owners:
         return load.astype(np.int64)
 
     def renumbered(self, part: npt.NDArray[np.int32]) -> Owners:
-        """Return the owners after part m becomes part ``part[m]``; `part` is int32[num_parts]."""
+        """Return the owners after part m is renamed to ``part[m]``; `part` is int32[num_parts]."""
         nonzeros = None if self.nonzeros is None else part[self.nonzeros]
         return Owners(part[self.rows], nonzeros)
 

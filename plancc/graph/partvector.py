@@ -23,7 +23,7 @@ def read_part_vector(
     Parameters:
         path: The file, or the .json file of a partition of DistDGL (`plancc.interop.distdgl`).
         num_vertices: Number of lines that the file must have; None for any number.
-        least: Smallest allowed number: 0, or -1 if -1 stands for any part.
+        least: Smallest allowed number: 0, or -1 if -1 may stand for any part.
 
     Returns:
         int32[num_vertices]
@@ -65,7 +65,7 @@ def write_part_vector(owner: npt.NDArray[np.integer], path: StrPath) -> None:
 
     Parameters:
         owner (int[num_vertices]): Parts, 0-based.
-        path: The file, by custom ``graph.part.K`` for K parts.
+        path: The file; its usual name is ``graph.part.K`` for K parts.
 
     Raises:
         InputError: If `owner` is not a list of integers >= 0.

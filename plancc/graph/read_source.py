@@ -1,4 +1,4 @@
-"""Reading of a source for a plan: the graph, its vertex data, and the times of its edges."""
+"""Function that reads a source for a plan: the graph, its vertex data, and its edges' times."""
 
 from __future__ import annotations
 
@@ -33,14 +33,15 @@ class ReadGraph:
     files: str = ""
 
     def apart(self, away: Pair | None, begins: float = np.inf) -> Graph:
-        """Return the graph without the edges of links.
+        """Return the graph without the edges of the links `away`.
 
         Parameters:
-            away (int32[2, links] or None): Links whose edges are left out; None for no links.
+            away (int32[2, links] or None): Links whose edges are removed; None for no links.
             begins: Time of the first validation or test link.
 
         Raises:
-            InputError: If a weight is a sum over edges before and after that time.
+            InputError: If a weight is a sum over edges of which some are before, and some after,
+                the time `begins`.
         """
         if self.graph.values is not None and self.times is not None:
             both = np.count_nonzero((self.times.first < begins) & (self.times.last >= begins))

@@ -14,7 +14,8 @@ from plancc.graph.vertexdata import MASKS, VertexData
 from plancc.text import shown
 
 GAPS = 2
-"""Ratio of class numbers to occurring classes above which a remark says that labels have gaps."""
+"""A remark says that labels have gaps if there are this many times more class numbers than
+classes."""
 
 
 def files_of_data(given: Any) -> str:
@@ -47,7 +48,7 @@ def _array_remarks(data: VertexData) -> list[str]:
 def lost_values(
     given: npt.NDArray[np.floating] | None, normalization: str, dtype: npt.DTypeLike
 ) -> tuple[int, int]:
-    """Return the numbers of weights that are 0 in `dtype`, and that lose digits in `dtype`.
+    """Return how many weights become 0 in `dtype`, and how many lose digits in `dtype`.
 
     Digits are counted as lost only for whole numbers that are not normalised.
     """
@@ -62,7 +63,7 @@ def lost_values(
 
 
 def lost_value_remarks(gone: int, lost: int) -> list[str]:
-    """Return sentences about the numbers of `lost_values`; none for numbers of 0."""
+    """Return sentences about the two counts of `lost_values`; no sentence about a count of 0."""
     found = [f"{gone:,} weights are 0 in float32 and left out"] * (gone > 0)
     found += [f"{lost:,} weights above {EXACT:,} lose digits in float32"] * (lost > 0)
     return [f"{each}: `value_dtype` float64 keeps them" for each in found]

@@ -1,4 +1,4 @@
-"""Ids of rows of vertex data: which column holds the ids, and the row of every vertex."""
+"""Functions that find the column of ids in vertex data, and the row of every vertex."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ from plancc.graph.vertexdata import as_array
 from plancc.text import shown
 
 ROW_IDS = ("id", "ids")
-"""Names of row ids; in tables, in any case of letters."""
+"""Names of row ids; in tables, upper and lower case are the same."""
 _OF_PANDAS = ("index", "unnamed: 0", "")
 USUAL_IDS = (
     *("node_id", "nodeid", "vertex_id", "vertexid", "nid", "vid", "node", "vertex"),
     *_OF_PANDAS,
 )
-"""Other usual names of ids, in lower case; such a column must hold most of the vertices."""
+"""Other usual names of ids, in lower case; such a column must hold the ids of most vertices."""
 _MOST = 0.9
-"""Share of the vertices from which a column with a usual name holds ids, even if some are wrong."""
+"""A column with a usual name holds ids, some perhaps wrong, if it has this share of the
+vertices."""
 FEW = 2
-"""Number of vertices up to which a column of 0 and 1 may hold every vertex by chance."""
+"""Up to this number of vertices, a column of 0 and 1 may hold every vertex by chance."""
 SAMPLE = 200
-"""Rows of a table that decide whether a column can hold ids."""
+"""Number of rows at the beginning of a table that are tested for ids."""
 GRAPH_IDS = ("n_id", "ids")
-"""Names of the vertex ids beside an ``edge_index``."""
+"""Names of arrays of vertex ids that may accompany an ``edge_index``."""
 
 
 def rows_by_id(ids: npt.NDArray[Any], graph: Graph, what: str) -> npt.NDArray[np.intp]:
@@ -43,14 +44,15 @@ def rows_by_id(ids: npt.NDArray[Any], graph: Graph, what: str) -> npt.NDArray[np
     Parameters:
         ids (int or bytes[rows]): Vertex of every row, in any order: an id of the source, or a
             vertex number if the graph has no ids (`like_ids_of`).
-        what: Words for `ids`, for messages.
+        what: Phrase for `ids`, for messages.
 
     Raises:
-        InputError: For ids that are no list of ids, a repeated id, and a vertex without a row.
+        InputError: For an array that is not a list of ids, a repeated id, and a vertex without a
+            row.
 
     Warns:
-        PlanccWarning: If some rows have ids that do not occur in the graph, and if ids are shifted
-            by 1.
+        PlanccWarning: If ids of some rows are not in the graph, and if all ids are shifted by 1
+            against the ids of the graph.
     """
     vertices, ids = ids_of(graph), one_column(ids)
     kinds, called = ("S", "names") if are_names(vertices) else ("iu", "integers")
@@ -84,14 +86,14 @@ def rows_by_id(ids: npt.NDArray[Any], graph: Graph, what: str) -> npt.NDArray[np
 
 
 def one_column(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a matrix of one column as an array of one axis; other arrays unchanged."""
+    """Return a matrix of one column as an array of one axis; return other arrays unchanged."""
     return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
 
 
 def _shift(ascending: npt.NDArray[Any], vertices: npt.NDArray[Any]) -> int:
-    """Return the difference of ids to the graph's ids: 1, -1 or 0.
+    """Return the shift of ids against the graph's ids: 1, -1 or 0.
 
-    It is not 0 only if both are consecutive numbers, of which one begins at 0, the other at 1.
+    The shift is 1 or -1 only if both are consecutive numbers, one from 0 and the other from 1.
     """
     if are_names(vertices):
         return 0
@@ -108,7 +110,7 @@ def is_id_name(name: str) -> bool:
 
 
 def may_be_ids(name: str, first: Sequence[Any]) -> bool:
-    """Whether a column without another meaning may hold ids, by its first entries."""
+    """Whether a column may hold ids, judged by its name and its first entries."""
     if not all(isinstance(each, int) or str(each).isdecimal() for each in first):
         return False
     return name.strip().lower() in ROW_IDS or len({*first}) == len(first)
@@ -122,11 +124,11 @@ def id_column(
     Parameters:
         columns: Columns of the table by name; None for a column that was not read.
         taken: Names of columns that hold something else.
-        where: Words for the table, for messages.
+        where: Phrase for the table, for messages.
 
     Raises:
-        InputError: For a column without a usual name that holds every vertex once, in another
-            order.
+        InputError: For a column without a usual name that holds the ids of all vertices once, but
+            not in the order of the vertices.
     """
     vertices = ids_of(graph)
     rest = {name: each for name, each in columns.items() if each is not None and name not in taken}
@@ -153,7 +155,7 @@ def id_column(
 def ids_of(graph: Graph) -> npt.NDArray[Any]:
     """Return the ids of all vertices, int64 or bytes[n].
 
-    These are the source's ids; vertex numbers if the source has none, or if types share ids.
+    Return vertex numbers if the source has no ids, or if vertex types share ids.
     """
     ids = graph.original_ids
     if ids is None or (graph.types and len(np.unique(ids)) < len(ids)):
@@ -179,7 +181,8 @@ def ids_beside(held: Mapping[str, Any], count: int) -> tuple[str, npt.NDArray[An
 
 
 def vertex_ids(held: Any, count: int) -> npt.NDArray[Any] | None:
-    """Return the ids of `ids_beside`; None if ids are missing, repeated, negative or 0..n-1."""
+    """Return the ids that `ids_beside` finds; None if they are missing, repeated, negative or
+    0..n-1."""
     _, ids = (isinstance(held, Mapping) and ids_beside(held, count)) or ("", None)
     if ids is None or len(ascending := np.unique(ids)) < count:
         return None
@@ -188,7 +191,8 @@ def vertex_ids(held: Any, count: int) -> npt.NDArray[Any] | None:
 
 
 def _share_named(column: Any, vertices: npt.NDArray[Any]) -> float:
-    """Return the share of the vertices that a column holds; 0 if it is no list of distinct ids."""
+    """Return the share of vertices whose ids a column holds; 0 if it is not a list of distinct
+    ids."""
     kinds = "S" if are_names(vertices) else "iuf"
     if column.ndim != 1 or not len(vertices) or column.dtype.kind not in kinds:
         return 0.0
@@ -203,7 +207,7 @@ def _share_named(column: Any, vertices: npt.NDArray[Any]) -> float:
 
 
 def are_in_order(column: npt.NDArray[Any], vertices: npt.NDArray[Any]) -> bool:
-    """Whether ids are consecutive and in the order of the vertices, from any start."""
+    """Whether ids are consecutive numbers, from any start, in the order of the vertices."""
     if are_names(vertices):
         return np.array_equal(column, vertices)
     return len(column) == len(vertices) and bool(
@@ -212,7 +216,7 @@ def are_in_order(column: npt.NDArray[Any], vertices: npt.NDArray[Any]) -> bool:
 
 
 def begins_with_ids(table: npt.NDArray[np.float64], graph: Graph) -> bool:
-    """Whether the first of several columns without names is ids: it holds every vertex once."""
+    """Whether the first column of a table without names holds every vertex's id exactly once."""
     vertices = ids_of(graph)
     return table.shape[1] > 1 and len(vertices) > FEW and _share_named(table[:, 0], vertices) == 1
 
@@ -233,9 +237,9 @@ def natural_order(name: str) -> list[Any]:
 
 
 def warn_of_parts(folder: str, names: Sequence[str], what: str) -> None:
-    """Warn if the order of a folder's parts by numbers differs from the order of their names.
+    """Warn if the order of a folder's files by number differs from their alphabetical order.
 
-    `what` says why the order matters.
+    `what` is a phrase that says why the order matters.
     """
     for plain, name in zip(names, sorted(names, key=natural_order), strict=True):
         if plain != name and os.path.isdir(folder):
@@ -245,14 +249,15 @@ def warn_of_parts(folder: str, names: Sequence[str], what: str) -> None:
 
 
 def like_ids_of(ids: npt.NDArray[Any], graph: Graph) -> npt.NDArray[Any]:
-    """Return ids of rows as names if the graph's ids are names; otherwise unchanged."""
+    """Return ids of rows, converted to names if the graph's ids are names."""
     return names_of(ids) if are_names(ids_of(graph)) else ids
 
 
 def warn_of_order(graph: Graph, where: str) -> None:
-    """Warn that rows without ids are in the order of the graph's vertices, if that may surprise.
+    """Warn that rows without ids are taken in the order of the vertices, if the user may not expect
+    it.
 
-    It may if the graph's ids do not ascend, or, in a file, are names or have gaps.
+    This is so if the graph's ids do not ascend, or if a file's ids are names or have gaps.
     """
     ids, in_file = graph.original_ids, bool(graph.source.sha256)
     if ids is None or graph.types is not None:  # the ids of types are separate
@@ -263,14 +268,14 @@ def warn_of_order(graph: Graph, where: str) -> None:
 
 
 def warn_of_lines(graph: Graph, path: Any) -> None:
-    """Warn that lines without ids are in the order of the graph's vertices, if ids are names."""
+    """Warn that lines without ids are taken in the order of the vertices, if ids are names."""
     ids: Any = graph.original_ids
     if isinstance(path, str | os.PathLike) and are_names(ids):
         warn(f"{os.fspath(path)}: lines are read in the graph's order of vertices ({_first(ids)})")
 
 
 def warn_of_numbers(graph: Graph, what: str) -> None:
-    """Warn that `what` holds vertex numbers, if the source has other ids."""
+    """Warn that numbers in `what` are read as vertex numbers, if the source has other ids."""
     if graph.original_ids is not None:
         others = f"not as the source's ids ({_first(graph.original_ids)})"
         warn(f"{what} are read as vertex numbers from 0, {others}")
@@ -288,7 +293,8 @@ def has_choice(graph: Graph) -> bool:
 
 
 def reading_advice(rows: int, graph: Graph) -> str:
-    """Return advice how to read the graph with `rows` vertices, after a colon; "" for no advice."""
+    """Return advice on reading the graph so that it has `rows` vertices, with a colon before; or
+    ""."""
     if not has_choice(graph):
         return ""
     ids, count = graph.original_ids, graph.num_vertices

@@ -1,4 +1,4 @@
-"""Recognition of a file's kind by its first bytes, whatever its name says."""
+"""Functions that recognise the kind of a file by its first bytes, whatever its name is."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ LOOKED_AT = 4096
 
 
 class Kind(NamedTuple):
-    """A kind of files that begin alike.
+    """A kind of file, recognised by its first bytes.
 
     Attributes:
-        what: Words for the kind, for messages.
+        what: Phrase for the kind, for messages.
         begins: Pattern of the first bytes.
         formats: Names of plancc's formats for such files.
-        advice: Advice what to do with such a file, if no format reads it.
+        advice: Advice for the user of such a file, if no format reads it.
     """
 
     what: str
@@ -95,7 +95,8 @@ _DATA_NAMES = ("npz", "npy", "parquet")
 
 
 def _advice(kind: Kind, format: str) -> str:
-    """Return advice, after a colon, for a file of this kind in place of `format`; "" for none."""
+    """Return advice for a file of this kind that should have `format`, with a colon before; or
+    ""."""
     if format in _OF_DATA:
         named = next((name for name in kind.formats if name in _DATA_NAMES), "")
         advice = f"give it a name that ends in .{named}" if named else kind.advice

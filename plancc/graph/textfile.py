@@ -47,9 +47,9 @@ def fail_first(
     values: npt.NDArray[Any],
     row: npt.NDArray[np.integer] | None = None,
 ) -> None:
-    """Call `fail` for the first k where ``wrong[k]`` is true, if any, with ``values[k]``.
+    """Call `fail` with ``values[k]`` for the first k where ``wrong[k]`` is true, if there is one.
 
-    The line is ``lines[k]``; with `row`, it is ``lines[row[k]]``.
+    The line is ``lines[k]``; if `row` is given, the line is ``lines[row[k]]``.
     """
     if wrong.any():
         k = int(np.argmax(wrong))
@@ -57,7 +57,7 @@ def fail_first(
 
 
 def text_chunks(stream: BinaryIO, size: int) -> Iterator[bytes]:
-    """Yield the rest of a text in pieces of about `size` bytes; a piece ends at a line's end."""
+    """Yield the rest of a text in pieces of about `size` bytes that end with a whole line."""
     rest = b""
     while chunk := stream.read(size):
         cut = chunk.rfind(b"\n") + 1
@@ -71,7 +71,7 @@ def text_chunks(stream: BinaryIO, size: int) -> Iterator[bytes]:
 
 
 def later(error: InputError, lines: int) -> InputError:
-    """Return the error of a piece of a text, with its line number raised by `lines`."""
+    """Return an error about a piece of a text, with `lines` added to its line number."""
     shifted = re.sub(
         r", line (\d+):", lambda m: f", line {int(m[1]) + lines}:", str(error), count=1
     )
@@ -115,7 +115,8 @@ def is_gzip(path: StrPath) -> bool:
 
 
 class _Unpacked(io.RawIOBase):
-    """The content of a .gz file; InputError if it is larger than `plancc.graph.bounds` allows."""
+    """The decompressed bytes of a .gz file; InputError if they are more than `plancc.graph.bounds`
+    allows."""
 
     def __init__(self, path: StrPath) -> None:
         self._path, self._most, self._read = path, largest(path), 0
@@ -170,7 +171,8 @@ def check_encoding(path: StrPath, data: bytes) -> None:
 def data_lines(
     path: StrPath, stream: Iterable[bytes], skipped: int = 0, comments: tuple[bytes, ...] = ()
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield number and text of every line after `skipped` lines, but not blank lines and comments.
+    """Yield number and text of every line after the first `skipped`, without blank lines and
+    comments.
 
     Raises:
         InputError: For a line with a vertical tab, a form feed, or a carriage return before its

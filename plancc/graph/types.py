@@ -8,8 +8,8 @@ in the block of its destination's rows and its source's columns:
     rows of papers  (author, writes,     (paper, cites, paper)
                      paper)
 
-So the column net of a vertex has the rows of all relations that need the vertex, and the vertex's
-row is sent once to a part that needs it in several relations. A rectangular matrix is a graph of
+So the column net of a vertex has the rows, in all relations, that need the vertex. A part that
+needs the vertex in several relations gets the vertex's row once. A rectangular matrix is a graph of
 two types.
 """
 
@@ -104,7 +104,7 @@ class Types:
         return slice(int(self.first[k]), int(self.first[k + 1]))
 
     def relation(self, name: str | tuple[str, ...]) -> Relation:
-        """Return the relation with a name, or with (source, name, destination).
+        """Return the relation from its name, or from its triple (source, name, destination).
 
         Raises:
             InputError: For an unknown relation, and for a name that several relations have.
@@ -125,7 +125,8 @@ class Types:
         return [name for name in self.counts if all(name != end for *_, end in self.relations)]
 
     def advice_to_reach(self, name: str) -> str:
-        """Return advice, after a semicolon, to add reverse relations that lead to a type; or ""."""
+        """Return advice to add reverse relations that lead to a type, with a semicolon before; or
+        ""."""
         found = [" ".join(each) for each in self.relations if each[0] == name]
         return f"; add the reverse of '{shown(', '.join(found), 100)}'" if found else ""
 
@@ -145,9 +146,11 @@ class Types:
         return np.stack([each[at] for each in counts])
 
     def relation_of(self, rows: IntArray, columns: IntArray) -> Int64Array:
-        """Return the number of every nonzero's relation by its two types, int64[m].
+        """Return the number of every nonzero's relation, found from the types of its ends,
+        int64[m].
 
-        The number is -1 if no relation has these types. For parallel relations it is one of them.
+        The number is -1 if no relation has these types. If parallel relations have these types, the
+        number of one of these relations is returned.
 
         Parameters:
             rows, columns (int[m]): Vertices of the union.
@@ -174,7 +177,8 @@ class Types:
 
     @classmethod
     def parse(cls, types: str, relations: str) -> Types:
-        """Return the types of two texts of `texts`; InputError for other texts."""
+        """Return the types from the two strings that `texts` returns; InputError for other
+        strings."""
         try:
             pairs, triples = json.loads(types), json.loads(relations)
             found = cls(dict(pairs), tuple(map(tuple, triples)))
@@ -188,15 +192,16 @@ class Types:
 
 
 def ids_or_numbers(size: int, ids: Array | None, types: Types | None) -> Array:
-    """Return `ids`, or if None, vertex numbers from 0 within every type: int64 or bytes[size]."""
+    """Return `ids`; if None, vertex numbers from 0 within every type. int64 or bytes[size]."""
     counts = [size] if types is None else [*types.counts.values()]
     return np.concatenate([*map(np.arange, counts)]) if ids is None else ids
 
 
 def first_of_columns(row_ptr: Int64Array, column: IntArray) -> Mask:
-    """Return whether each nonzero is the first of its column in its row, bool[nonzeros].
+    """Return whether each nonzero is the first nonzero of its row in its column, bool[nonzeros].
 
-    Nonzeros of parallel relations, which have one column, stand side by side.
+    Several nonzeros of a row have the same column only if relations are parallel; they are
+    adjacent.
     """
     first = np.ones(len(column), np.bool_)
     first[1:] = np.diff(column) != 0
@@ -206,13 +211,15 @@ def first_of_columns(row_ptr: Int64Array, column: IntArray) -> Mask:
 
 
 def distinct_columns(row_ptr: Int64Array, column: IntArray) -> tuple[Mask, Int64Array]:
-    """Return `first_of_columns`, and the offsets of rows among its nonzeros, int64[rows + 1]."""
+    """Return `first_of_columns`, and the rows' offsets in the nonzeros it keeps, int64[rows +
+    1]."""
     first = first_of_columns(row_ptr, column)
     return first, np.concatenate([[0], np.cumsum(first)])[row_ptr]
 
 
 def check_relation(relation: Any, where: str) -> None:
-    """Raise InputError unless `relation` is (source, name, destination); `where` begins it."""
+    """Raise InputError unless `relation` is (source, name, destination); `where` begins the
+    message."""
     if not isinstance(relation, tuple) or [type(each) for each in relation] != [str] * 3:
         cure = "give three strings, (source, name, destination)"
         raise InputError(f"{where}: '{shown(relation)}' is not a relation; {cure}")
@@ -224,5 +231,5 @@ def _check_name(name: str) -> None:
 
 
 def in_words(relation: Relation) -> str:
-    """Return words for a relation, for messages."""
+    """Return a phrase for a relation, for messages."""
     return f"relation '{shown(' '.join(map(str, relation)), 100)}'"

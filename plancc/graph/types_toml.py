@@ -13,9 +13,9 @@
 
 A matrix has a row for every destination vertex and a column for every source vertex. An edge list
 or a Parquet file has vertex numbers from 0 within both types, destination first unless the names of
-its columns say otherwise (`plancc.graph.claims.is_source_first`). A type with vertex data is a
-table: its count, and files by the names of `plancc.graph.vertexdata`. Edge features are optional,
-and have a row for every edge of the file.
+its columns say otherwise (`plancc.graph.claims.is_source_first`). The entry of a type with vertex
+data is a table: the count of vertices, and files by the names in `plancc.graph.vertexdata`. Edge
+features are optional, and have a row for every edge of the file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The union graph of several vertex types, made of a matrix per relation (`plancc.graph.types`)."""
+"""Functions that make the union graph of several vertex types from a matrix for each relation."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ Entries = tuple[IntArray, IntArray, npt.NDArray[Any] | None]
 """Row (destination), column (source) and value of every entry; values are None for a pattern."""
 _RULE = "vertices count from 0 within their type"
 RELATION = ("columns", "A", "rows")
-"""The relation of a rectangular matrix."""
+"""The only relation of a graph that is made from a rectangular matrix."""
 RECTANGULAR = ".*(of type '(rows|columns)' have no edges|'columns A rows' has no entries)"
-"""Pattern of the warnings of `united` about a rectangular matrix."""
+"""Regular expression that matches the warnings of `united` about a rectangular matrix."""
 
 
 def united(counts: Mapping[str, int], entries: Mapping[Relation, Entries], source: Source) -> Graph:
-    """Return the graph of several relations.
+    """Return the union graph of several relations.
 
     A relation without values has the value 1 if another relation has values. The graph is
     undirected if its pattern is symmetric.
@@ -115,7 +115,7 @@ def with_ids(graph: Graph, of_types: Sequence[npt.NDArray[Any] | None]) -> Graph
 
 
 def _counted_otherwise(types: Types, entries: Mapping[Relation, Entries]) -> Iterator[str]:
-    """Yield remarks about ids that seem to be numbers of the union, or to count from 1."""
+    """Yield remarks about ids that seem to be vertex numbers of the union, or to count from 1."""
     least = [
         (relation, name, int(ends.min()))
         for relation, (row, column, _) in entries.items()
@@ -158,9 +158,9 @@ def _parallel(
     values: npt.NDArray[Any] | None,
     source: Source,
 ) -> Graph:
-    """Return the graph of parallel relations, whose nonzeros are sorted, unique and not zero.
+    """Return the graph of parallel relations, with sorted nonzeros, merged as in `build_graph`.
 
-    See `build_graph`; a nonzero is unique by row, column and relation.
+    Entries are merged if they have the same row, column and relation.
     """
     n, (row, column) = types.num_vertices, ends
     check_num_vertices(n, source.name)
@@ -182,7 +182,10 @@ def _parallel(
 
 
 def without_relations(graph: Graph) -> Graph:
-    """Return the sum of parallel relations, for searches: columns are distinct in every row."""
+    """Return the graph with the nonzeros of parallel relations summed, as searches need it.
+
+    The columns of every row of the result are distinct.
+    """
     if graph.relation is None:
         return graph
     first, values = first_of_columns(graph.indptr, graph.indices), graph.values

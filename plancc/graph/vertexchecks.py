@@ -1,4 +1,4 @@
-"""Checks of vertex data, and their conversion to the types that plans hold."""
+"""Functions that check vertex data and convert them to the types that plans hold."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from plancc.memory import check_memory
 from plancc.text import shown
 
 BLOCK = 1 << 22
-"""Numbers of a file that are checked at a time."""
+"""Count of numbers that are checked at a time."""
 EXACT = 1 << 24
-"""Largest number up to which all whole numbers are exact in float32."""
+"""All whole numbers up to this one are exact in float32."""
 MOST_COLUMNS = 2**31 - 1
 """Most columns of features."""
 
@@ -48,7 +48,8 @@ def check_vertex_data(
         arrays: Arrays by some of the names in `SOURCE_KEYS`.
         graph: The graph of the vertices.
         where: Words that begin every message.
-        names: Names of arrays in messages, if these are not the keys of `arrays`.
+        names: Name of every array in messages, by its key in `arrays`; None if messages use the
+            keys.
 
     Raises:
         InputError: For a wrong number of rows or dimensions, NaN or infinity, labels that are not
@@ -71,7 +72,8 @@ def check_vertex_data(
 
 
 def checked_again(data: VertexData, graph: Graph) -> VertexData:
-    """Apply `check_vertex_data` to vertex data that a user made, also by vertex type."""
+    """Apply `check_vertex_data` to a `VertexData` that a user made, and to its data by vertex
+    type."""
     if data.by_type is None or graph.types is None:
         return check_vertex_data(data.arrays(), graph)
     found = {
@@ -82,7 +84,7 @@ def checked_again(data: VertexData, graph: Graph) -> VertexData:
 
 
 def of_one_type(graph: Graph, name: str) -> Graph:
-    """Return a graph of the vertices of a type and their ids, without edges."""
+    """Return a graph without edges whose vertices are the vertices of a type, with their ids."""
     assert graph.types is not None
     vertices, ids = graph.types.vertices(name), graph.original_ids
     return as_vertices(graph.types.counts[name], None if ids is None else ids[vertices])
@@ -94,9 +96,9 @@ def data_by_type(found: Mapping[str, VertexData], types: Types) -> VertexData:
 
 
 def check_labels(data: VertexData, where: str, graph: Graph) -> None:
-    """Raise InputError for a class number far above the number of occurring classes.
+    """Raise InputError for a class number far above the number of classes that occur.
 
-    The message names the vertex by the source's id.
+    In the message, the vertex has its id in the source.
     """
     for name, each in data.of_type.items():
         vertices = as_vertices(0 if each.labels is None else len(each.labels))
@@ -180,7 +182,7 @@ def _warn_of_lost_digits(given: npt.NDArray[Any], made: npt.NDArray[Any], what: 
 def _refuse(
     array: npt.NDArray[Any], wrong: npt.NDArray[np.bool_], what: str, rule: str, first: int = 0
 ) -> None:
-    """Raise InputError for the first wrong number, with its place and the rule, if any is wrong.
+    """If a number is `wrong`, raise InputError with its value, its place, and the `rule`.
 
     `first` is the number of the first row.
     """
@@ -193,7 +195,8 @@ def _refuse(
 
 
 def check_list(array: npt.NDArray[Any], what: str, kinds: str, words: str) -> None:
-    """Raise InputError unless an array has one axis and a type of `kinds` (`words` in messages)."""
+    """Raise InputError unless an array has one axis and a type in `kinds`, which `words`
+    describes."""
     if array.ndim == 1 and array.dtype.kind in kinds:
         return
     advice = ""
@@ -285,7 +288,7 @@ def dense(matrix: Any, path: StrPath, what: str) -> npt.NDArray[np.float32]:
     Parameters:
         matrix: csr_array or csc_array.
         path: The file of the matrix.
-        what: Words for the matrix, for messages.
+        what: Phrase for the matrix, for messages.
 
     Raises:
         InputError: For numbers that are not finite, and if the dense matrix is too wide or larger

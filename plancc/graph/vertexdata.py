@@ -1,9 +1,9 @@
 """Features, labels, targets, masks and clusters of all vertices, and their names in sources.
 
 Sources have these names, all optional: ``features``; ``labels`` or ``targets``; ``train_mask``,
-``val_mask``, ``test_mask``; ``clusters``; ``weights``. Targets are a matrix: of 0 and 1 if a vertex
-may have several classes, or of real numbers; sources may also call this matrix ``labels``.
-`ALIASES` and `INDEX_LISTS` are other names.
+``val_mask``, ``test_mask``; ``clusters``; ``weights``. Targets are a matrix of 0 and 1 if a vertex
+may have several classes, or a matrix of real numbers; sources may also call this matrix ``labels``.
+Other accepted names are in `ALIASES` and `INDEX_LISTS`.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ ALIASES = {
     "val_mask": ("valid_mask",),
     "weights": ("weight",),
 }
-"""Other names of vertex data: names of PyTorch Geometric, DGL and OGB."""
+"""Names that PyTorch Geometric, DGL and OGB have for vertex data."""
 INDEX_LISTS = {
     "train_mask": ("train_idx", "train_index"),
     "val_mask": ("val_idx", "valid_idx", "val_index", "valid_index"),
     "test_mask": ("test_idx", "test_index"),
 }
-"""Names of lists of vertex numbers that sources may have in place of a mask."""
+"""Names of lists of vertex numbers that sources may have instead of a mask."""
 COLUMNS_MOVED = 16
-"""Columns of features that are copied at a time when rows are reordered."""
+"""Number of columns of features that are copied at a time when rows are reordered."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +48,16 @@ class VertexData:
     """Features, labels, targets, masks, clusters, one row per vertex; in a plan, in plan order.
 
     Attributes:
-        features (float32, float16 or int8[num_vertices, num_features], or None): Features; a
-            `plancc.graph.mapped.MappedRows` if the file is mapped, whose rows are read when they
-            are used.
+        features (float32, float16 or int8[num_vertices, num_features], or None): Features. If their
+            file is mapped into memory, they are a `plancc.graph.mapped.MappedRows`, and a row is
+            read when it is used.
         labels (int32[num_vertices], or None): Class of every vertex; -1 if unknown.
         train_mask, val_mask, test_mask: bool[num_vertices], or None.
         clusters (int32[num_vertices], or None): Cluster of every vertex, from 0; the sampler
             `cluster` draws clusters.
         targets (bool[num_vertices, num_classes] or float32[num_vertices, num_targets], or None):
-            Classes of every vertex, or real numbers, in place of labels; a row of NaN if unknown.
+            Classes of every vertex, or real numbers to predict, instead of labels. A row of NaN
+            stands for unknown targets.
         weights (int64[num_vertices, num_weights], or None): Weights for balance "weights"
             (`plancc.graph.weights`). Sources may have weights; plans have none.
         by_type: Data of every vertex type; None for a graph of one type.
@@ -74,7 +75,7 @@ class VertexData:
 
     @property
     def of_type(self) -> Mapping[str, VertexData]:
-        """Data by vertex type, of the types that have data."""
+        """Data by vertex type, for the types that have data; empty for a graph of one type."""
         return {} if self.by_type is None else self.by_type.of_type
 
     def take(self, order: npt.NDArray[np.integer]) -> VertexData:
@@ -84,7 +85,7 @@ class VertexData:
         return VertexData(**found, by_type=by_type)
 
     def reordered(self, order: npt.NDArray[np.integer]) -> VertexData:
-        """Return all rows in another order, as `take` does, but move features in place.
+        """Return all rows in another order, as `take` does, but without a copy of the features.
 
         The caller must not use `self` afterwards. Features that are read-only are copied.
         """
@@ -103,7 +104,8 @@ class VertexData:
         return {key: each for key in SOURCE_KEYS if (each := getattr(self, key)) is not None}
 
     def sizes(self) -> dict[str, int]:
-        """Return the numbers of columns, classes, clusters and vertices in masks, by name."""
+        """Return, by name, the number of columns, of classes, of clusters, and of vertices in each
+        mask."""
         sizes = {}
         if self.features is not None:
             sizes["features"] = self.features.shape[1]
@@ -125,13 +127,13 @@ class VertexData:
 
 @dataclass(frozen=True)
 class DataByType:
-    """Vertex data of every vertex type, with widths of their own.
+    """Vertex data of every vertex type; the width of an array may differ from type to type.
 
     Attributes:
-        of_type: Data of the types that have data: a row for every row of this type, in the order of
-            the rows of all types.
+        of_type: Data of the types that have data. Data of a type have a row for every vertex of
+            this type, in the order of `row_type`.
         types: The vertex types and relations.
-        row_type (int64[rows]): Number of the type of every row, over rows of all types.
+        row_type (int64[rows]): Number of the vertex type of every row, for the rows of all types.
     """
 
     of_type: Mapping[str, VertexData]
@@ -175,13 +177,13 @@ class DataByType:
 
 
 def _taken(array: Any, order: npt.NDArray[np.integer]) -> Any:
-    """Return rows of an array; if these are all rows of a mapped file, the file is not read."""
+    """Return rows ``order`` of an array; if these are all rows of a mapped file, it is not read."""
     whole = isinstance(array, MappedRows) and len(order) == len(array)
     return array.take(order) if whole else array[order]
 
 
 def as_array(value: Any, what: str) -> npt.NDArray[Any]:
-    """Return a NumPy array of an array or a tensor; InputError for other objects."""
+    """Return an array or a tensor as a NumPy array; InputError for other objects."""
     if hasattr(value, "tocoo"):
         raise InputError(f"{what} is sparse; make it dense by `toarray`")
     try:

@@ -1,4 +1,4 @@
-"""Vertex data from files, archives and objects, by the names of their source.
+"""Functions that find vertex data in files, archives and objects by the names of the arrays.
 
 Names that `plancc.graph.vertexdata` does not list are ignored. Pickled objects are never loaded.
 """
@@ -63,9 +63,9 @@ OF_GRAPHS = frozenset(
 )
 """Names of arrays of a graph, or of sparse features."""
 _OF_EDGES = frozenset(("edge_index", "adj_t", "indptr"))
-"""Names of the edges of a graph; vertex data beside them are in the order of the vertices."""
+"""Names of arrays of edges; vertex data in the same source are in the order of the vertices."""
 MOST_LISTED = 5
-"""Most names that a warning spells out."""
+"""Most names that a warning lists."""
 NO_GRAPH = (".npy", ".csv", ".tsv")
 """Extensions of files that are read as vertex data, not as a graph, if a user gives them as `data`.
 So are tables (`plancc.graph.formats.format_of_table`)."""
@@ -84,21 +84,23 @@ def read_vertex_data(
     """Read the data of all vertices.
 
     Parameters:
-        path: One source, or several, of which each has other arrays. Sources are:
+        path: One source, or several sources with different arrays. Sources are:
 
             - ``.npz`` with the names of `plancc.graph.vertexdata`; sparse features (CSR) are
               ``feat_indptr``, ``feat_indices``, ``feat_data`` and ``feat_shape``, and are made
               dense.
             - ``.npy``: a matrix is the features, a list of whole numbers is the labels, a list of
               other numbers is the targets.
-            - ``.csv``, ``.tsv``, also ``.gz``: with a line of names, the columns with known names.
-              Without, one column of integers is the labels, and several columns are the features.
+            - ``.csv``, ``.tsv``, also ``.gz``: a table. If it has a line of names, the columns with
+              known names are read. Otherwise, a single column of integers is the labels, and
+              several columns are the features.
             - A graph file or folder of a format that holds vertex data.
 
-        num_vertices: Number of rows that every array must have, or the graph.
+        num_vertices: Number of rows that every array must have; or the graph, whose vertices are
+            counted.
         format: Name of a format in `plancc.graph.formats.FORMATS`; None for the extension's format.
-        split: Name of the split, if the source has several; or the number of the masks' column, if
-            masks have a column for every split.
+        split: Name of the split, if the source has several splits. If masks have a column for every
+            split, number of the column.
         keys: The source's names of some of `SOURCE_KEYS`, as in ``{"features": "X_pca", "labels":
             "leiden"}``. One of several sources must have the name. ``{"id": NAME}`` names the
             column of row ids of a table; with "", rows are in the order of the vertices.
@@ -146,11 +148,12 @@ def read_vertex_data(
 def _held(
     name: str, graph: Graph, format: str | None, split: str | None, keys: Keys, required: bool
 ) -> tuple[Mapping[str, Any] | None, str | None]:
-    """Read a source.
+    """Read the arrays of a source.
 
-    Returns:
-        held, ids: The arrays by the source's own names, None if its format holds no vertex data;
-        and the name of a table's row ids: "" for a table without ids, None for other sources.
+        Returns:
+            held, ids: `held` maps the source's own names to arrays; None if its format holds no
+    vertex data. `ids` is the name of the row ids of a table, "" for a table without ids, and None
+    for other sources.
     """
     plain, known = name.lower().removesuffix(".gz"), format
     if format is None and required:
@@ -226,8 +229,8 @@ def vertex_data_of(
             type to such a mapping.
         num_vertices, split, keys, required: See `read_vertex_data`.
         where: Words that begin every message.
-        elsewhere: Whether another source may have the names in `keys`.
-        in_order: Whether rows are in the order of the vertices, even if there are ids.
+        elsewhere: Whether the names in `keys` may be in another source.
+        in_order: Whether rows are in the order of the vertices, even if the source has ids.
 
     Raises:
         InputError: See `read_vertex_data`.
@@ -290,7 +293,8 @@ def vertex_data_of(
 def _check_keys(
     keys: Mapping[str, str], held: Mapping[str, Any], where: str, elsewhere: bool
 ) -> None:
-    """Raise InputError for unknown keys, and for names that are missing and not `elsewhere`."""
+    """Raise InputError for unknown keys and, unless `elsewhere`, for names that `held` does not
+    have."""
     for key in keys:
         check_choice("name of vertex data", key, (*SOURCE_KEYS, "id"))
     for name in filter(None, keys.values()):
@@ -313,10 +317,10 @@ def _move_targets(arrays: dict[str, Array], called: dict[str, str]) -> None:
 def _names_in(
     held: Mapping[str, Any], keys: Mapping[str, str], weights: int | None
 ) -> dict[str, str]:
-    """Return the source's names of the arrays that it has, by the keys in `SOURCE_KEYS`.
+    """Return, by key in `SOURCE_KEYS`, the name of each array of vertex data in the source.
 
-    `weights` is the number of rows that weights of vertices must have, if the source may also have
-    weights of edges; None for any number.
+    `weights` is the number of rows that vertex weights must have, for a source that may also have
+    edge weights; None for any number.
     """
     called = dict[str, str]()
     for key in SOURCE_KEYS:
@@ -369,7 +373,7 @@ def _data_of_types(
 
 
 def _has_fractions(labels: Array) -> bool:
-    """Whether a list holds numbers that are not whole, so they are no classes."""
+    """Whether a list holds numbers that are not whole, and therefore are not classes."""
     if labels.ndim != 1 or labels.dtype.kind != "f":
         return False
     return bool((labels != np.floor(labels))[~np.isnan(labels)].any())
@@ -391,7 +395,7 @@ def _row_ids(
 
 
 def _may_be_row_ids(held: Mapping[str, Any], graph: Graph) -> str:
-    """Return advice, after a semicolon, how to use an array that may be row ids; "" for none."""
+    """Return advice about an array that may hold row ids, with a semicolon before it; or ""."""
     own = {name: held[name] for name in USUAL_IDS if isinstance(held.get(name), np.ndarray)}
     name = None if held.keys() & _OF_EDGES else id_column(own, (), graph, "")
     if name is None or are_in_order(own[name], ids_of(graph)):
@@ -400,7 +404,7 @@ def _may_be_row_ids(held: Mapping[str, Any], graph: Graph) -> str:
 
 
 def _own_ids(held: Mapping[str, Any], graph: Graph) -> str | None:
-    """Return the name of the ids that the graph has from this source, or None."""
+    """Return the name of the array, in this source, from which the graph has its ids; or None."""
     name, ids = ids_beside(held, graph.num_vertices) or (None, None)
     same = ids is not None and np.array_equal(like_ids_of(ids, graph), ids_of(graph))
     return name if same else None
@@ -464,7 +468,7 @@ def _boolean_mask(mask: Array, rows: int, what: str, key: str) -> Array:
 
 
 def _split_column(mask: Array, split: str | None, what: str) -> Array:
-    """Return the split's column of a mask that has a column for every split."""
+    """Return the column of the split `split`, if the mask has a column for every split."""
     mask = one_column(mask)
     if mask.ndim == 2:
         count = mask.shape[1]

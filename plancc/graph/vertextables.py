@@ -1,4 +1,5 @@
-"""Tables of vertex data: columns of numbers, with or without a line of names."""
+"""Functions that read tables of vertex data: columns of numbers, with or without a line of
+names."""
 
 from __future__ import annotations
 
@@ -39,19 +40,19 @@ Columns = dict[str, npt.NDArray[Any] | None]
 """Columns of a table, or arrays made of them, by name; None for a column that was not read."""
 Keys = Mapping[str, str] | None
 MOST_NAMES = 1 << 26
-"""Longest line of column names, in bytes."""
+"""Largest length of a line of column names, in bytes."""
 _NUMBERED = {
     "features": re.compile(r"(features?|feat|node_feat|x|f|)_?(\d{1,9})"),
     "targets": re.compile(r"(targets?)_?(\d{1,9})"),
 }
-"""Patterns of the names of columns that together are a matrix."""
+"""Patterns of numbered column names (f0, f1, ...); such columns together are one matrix."""
 
 
 def read_table(name: str, graph: Graph, keys: Keys) -> tuple[Columns, str]:
     """Read the arrays of a table; for the result see `arrays_of_columns`.
 
-    In a table without names, one column is the labels, and several columns are the features. A
-    column of ids may stand before them.
+    In a table without names, one column is the labels, and several columns are the features. The
+    first column may be a column of ids.
     """
     check_readable(name)
     check_kind(name, "table")
@@ -107,7 +108,7 @@ def read_table(name: str, graph: Graph, keys: Keys) -> tuple[Columns, str]:
 
 
 def _words(stream: BinaryIO, mark: str, name: str) -> list[str]:
-    """Return the words of the next line."""
+    """Return the words of the stream's next line, which `mark` separates."""
     line = stream.readline(MOST_NAMES)
     if len(line) == MOST_NAMES and not line.endswith(b"\n"):
         raise InputError(f"{name}: a line is longer than {MOST_NAMES >> 20} MiB")
@@ -144,7 +145,7 @@ def _without_names(
 
 
 def _names_of(keys: Keys) -> dict[str, str]:
-    """Return the key in `SOURCE_KEYS` of every known column name."""
+    """Return, for every known column name, its key in `SOURCE_KEYS`."""
     chosen = data_keys(keys)
     usual = (key for key in SOURCE_KEYS if key not in chosen)
     named = {name: key for key in usual for name in (key, *ALIASES.get(key, ()))}
@@ -152,9 +153,9 @@ def _names_of(keys: Keys) -> dict[str, str]:
 
 
 def _numbered(names: Iterable[str], known: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the columns of features and of targets whose names are numbered: f0, f1, ...
+    """Return the columns of features and of targets that have numbered names: f0, f1, ...
 
-    An array that also has a column of its own name is left out.
+    If a table also has a column with the name of the whole array, its numbered columns are ignored.
     """
     names, found = list(names), dict[str, list[str]]()
     there = {known[name] for name in names if name in known}
@@ -184,8 +185,9 @@ def arrays_of_columns(
     """Make arrays of vertex data from columns.
 
     Returns:
-        arrays, ids: The arrays by name, None for columns that were not read or have no meaning; and
-        the name of the row ids, by `keys` or `id_column`; "" if there are none.
+        arrays, ids: `arrays` maps names to arrays; None for columns that were not read or have no
+        meaning. `ids` is the name of the column of row ids (from `keys` or `id_column`); "" if
+        there is none.
     """
     known = _names_of(keys)
     groups = _numbered(columns, known)
@@ -224,7 +226,7 @@ def arrays_of_columns(
 
 @dataclass(frozen=True)
 class TableReading:
-    """Choice of a table's columns to read.
+    """The choice of columns to read from a table.
 
     Attributes:
         columns: Numbers of the columns, in the order of the result; empty for all.
@@ -258,8 +260,8 @@ def read_numbers(
         reading: Columns to read; None for all.
 
     Raises:
-        InputError: For a word that is no number, or lines of different lengths; the message names
-            the file.
+        InputError: For a word that is not a number, or lines of different lengths; the message
+            names the file.
     """
     check_readable(path)
     how: Any = {"delimiter": mark, "skiprows": skipped, "ndmin": 2, "comments": None}
@@ -286,7 +288,7 @@ def has_names(path: StrPath) -> bool:
 
 
 def line_of(path: StrPath, row: int, skipped: int) -> int:
-    """Return the line, from 1, of a row, from 0, of `read_numbers`, which skips empty lines."""
+    """Return the number of the line, from 1, that holds row `row`, from 0, of `read_numbers`."""
     with open_input(path) as stream:
         rows = (n for n, line in enumerate(stream, 1) if n > skipped and line.strip())
         return next(islice(rows, row, None), row + 1 + skipped)

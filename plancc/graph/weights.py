@@ -1,9 +1,9 @@
-"""Weights of vertices for balance "weights": from files, arrays and vertex data.
+"""Functions that read the weights of vertices, for balance "weights".
 
 A text has a line for every vertex, with one number per balance, separated by commas, tabs or
-blanks. Lines may have any order if there is a column of ids: a column "id" under a line of names,
-or, without names, a first column that holds every id once, or that holds names if the graph's ids
-are names.
+blanks. Lines may have any order if there is a column of ids. This is a column "id" if the text has
+a line of names. In a text without such a line, it is the first column if this column holds every id
+once, or holds names while the graph's ids are names.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def weighted(graph: Graph, weights: Any) -> Graph:
 
 
 def with_own_weights(graph: Graph, data: VertexData) -> tuple[Graph, VertexData]:
-    """Return graph and vertex data; weights move from the data to the graph."""
+    """Return graph and vertex data, after moving the weights from the data to the graph."""
     if data.weights is None:
         return graph, data
     return replace(graph, vertex_weights=data.weights), replace(data, weights=None)
@@ -80,7 +80,7 @@ def read_weights(path: StrPath, graph: Graph) -> npt.NDArray[np.int64]:
 
 
 def _read_text(name: str, graph: Graph) -> dict[str, npt.NDArray[Any]]:
-    """Return the weights of a text by the name "weights", and the ids, if any, by "id"."""
+    """Return the arrays of a text: "weights", and "id" if the text has a column of ids."""
     named = are_names(ids_of(graph))
     with input_errors(name), open_input(name) as stream:
         line = stream.readline(MOST_NAMES).decode("utf-8-sig", "replace").strip()

@@ -1,4 +1,4 @@
-"""Weights of vertices as whole numbers, which partitioners need."""
+"""Conversion of vertex weights to whole numbers, which partitioners need."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from plancc.errors import InputError, warn
 
 SCALE = 10**6
-"""Mean to which weights are scaled if some are fractions."""
+"""Mean of the scaled weights, if some weights are fractions."""
 LARGEST = 2**53
 
 
@@ -56,7 +56,7 @@ RULE = f"weights are finite numbers from 0 to {LARGEST}"
 
 
 def first_wrong(columns: npt.NDArray[Any]) -> tuple[int, int] | None:
-    """Return row and column of the first number that is no weight; None if all are weights."""
+    """Return row and column of the first number that is not a weight; None if all are weights."""
     wrong = ~((columns >= 0) & (columns <= LARGEST))  # true for NaN
     if not wrong.any():
         return None

@@ -1,1 +1,1 @@
-"""Readers and writers of other frameworks, behind the registries of formats and exports."""
+"""Readers and writers for other frameworks, which the registries of formats and exports list."""

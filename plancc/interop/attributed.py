@@ -1,8 +1,9 @@
-"""Readers of GraphML, GML and Pajek: texts of vertices, and of edges with attributes.
+"""Readers of GraphML, GML and Pajek: text formats that list vertices, and edges with attributes.
 
 Edge u -> v is ``A[u, v]``: u needs v. An undirected edge is read in both directions. The value of
 an edge is its attribute ``weight``, or the attribute that `columns` names. Distinct names of
-vertices are kept as ids: the names that edges use, unless these only count; otherwise the labels.
+vertices are kept as ids. These are the names that edges use, or the labels if the names are only
+running numbers.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ ENDS = ("source", "target")
 WEIGHT = "weight"
 _CHUNK = 1 << 16
 _NAMES = {"label", "name", "graphics"}
-"""Attributes of vertices that no warning names: names and drawing."""
+"""Attributes of vertices, for names and drawing, that are ignored without a warning."""
 _LABELS = ("label", "name")
 """Attributes of vertices that may be ids."""
 _UNNAMED = {"id", "key", "graphics", "edgegraphics", "nodegraphics"}
-"""Attributes of edges that no warning names."""
+"""Attributes of edges that are ignored without a warning."""
 
 
 @dataclass(eq=False)
@@ -55,15 +56,16 @@ class _Found:
 
     Attributes:
         path: The file.
-        directed: Whether edges are directed that do not say so themselves.
+        directed: Whether an edge is directed if the edge itself does not say so.
         vertices: Number of every vertex, by the name that edges use.
         names: Names of all vertices that may be ids, by attribute, in the order of the vertices.
-        rows: Number of rows in a two-mode network, whose first vertices are the rows; else 0.
+        rows: Number of rows of a two-mode network, whose first vertices are its rows; 0 for other
+            networks.
         ends, lines, mutual: For every edge, its source and target by name, its line, and whether it
             is undirected.
-        words: Words of every attribute of edges, by the number of the edge.
-        defaults: Default words of attributes of edges.
-        others: Words for other contents that are ignored.
+        words: For every attribute of edges, its value as a string, by the number of the edge.
+        defaults: Default values of attributes of edges, as strings.
+        others: Phrases for other contents that are ignored.
     """
 
     path: StrPath
@@ -108,9 +110,9 @@ class _Found:
             fail(self.path, self.lines[k], f"an edge has the end {show(end)}, which is no vertex")
 
     def ids(self, of: slice = slice(None)) -> Any:
-        """Return the first names of these vertices that can be ids; None if no names can be.
+        """Return the first list of names of these vertices that can be ids; None if there is none.
 
-        Names that only count (n0, n1, ...) are no ids.
+        Running numbers, such as n0, n1, ..., are not ids.
         """
         found: Any = None
         n = len(self.vertices)
@@ -127,7 +129,7 @@ class _Found:
         return found
 
     def weight(self, columns: Sequence[str] | None) -> str:
-        """Return the name of the attribute that is the value of edges; "" for none."""
+        """Return the name of the attribute that holds the values of edges; "" if there is none."""
         if columns is None:
             alike = [name for name in self.words if name.lower() == WEIGHT]
             return WEIGHT if WEIGHT in alike else alike[0] if len(alike) == 1 else ""
@@ -163,7 +165,7 @@ class _Found:
 
 
 def _reader(name: str, parse: Callable[[StrPath], _Found]) -> Callable[..., Graph]:
-    """Return the reader of a format whose texts `parse` parses."""
+    """Return the reader of a format; `parse` is the parser of its files."""
 
     def read(
         path: StrPath, *, pattern: bool = False, columns: Sequence[str] | None = None, **flags: bool
@@ -207,7 +209,7 @@ _GML = re.compile(r'"[^"]*"|#[^\n]*|\[|\]|[^\s\[\]"]+|"')
 
 
 def _parse_gml(path: StrPath) -> _Found:
-    """Parse a GML; lists within vertices and edges are attributes."""
+    """Parse a GML file; lists within vertices and edges are attributes."""
     text = read_bytes(path).decode("utf-8", "replace")
     found, key, record = _Found(path, directed=False), "", dict[str, str]()
     opened: list[str] = []
@@ -259,7 +261,7 @@ def _parse_gml(path: StrPath) -> _Found:
 
 
 class _GraphML:
-    """Handlers of the elements of a GraphML."""
+    """Handlers for the XML elements of a GraphML file."""
 
     def __init__(self, path: StrPath) -> None:
         self.found = _Found(path, directed=False)
@@ -331,7 +333,7 @@ class _GraphML:
 
 
 def _parse_graphml(path: StrPath) -> _Found:
-    """Parse a GraphML; graphs within vertices add to the one graph."""
+    """Parse a GraphML file; graphs nested in vertices are added to the outer graph."""
     handlers = _GraphML(path)
     with input_errors(path), open_input(path) as stream:
         try:
@@ -377,7 +379,7 @@ class _Pajek:
         return read_number(self.found.path, self.line, what, word, int)
 
     def begin(self, words: list[bytes]) -> None:
-        """Begin a section, by the words of its first line."""
+        """Begin the section that the words of a line name."""
         found, self.section = self.found, words[0][1:].decode("latin-1").lower()
         if self.section in _PAJEK_EDGES:
             if not self.size:
@@ -398,7 +400,7 @@ class _Pajek:
                 found.rows %= self.size
 
     def add(self, words: list[bytes]) -> None:
-        """Add a line of the current section."""
+        """Read a line's words as an entry of the current section."""
         found, section = self.found, self.section
         if words[-1].startswith(b"[") and words[1:]:
             found.others["times of vertices and edges"] = None
@@ -433,13 +435,14 @@ class _Pajek:
         self.found.add_edge(self.line, (source, target), self.section.startswith("edges"))
 
     def check(self, *vertices: int) -> None:
-        """Raise InputError for a number that is no vertex."""
+        """Raise InputError for a number that is not a vertex."""
         for each in vertices:
             if not 1 <= each <= (self.size or 0):
                 self.fail(f"the vertex is out of range 1..{self.size}:", each)
 
     def name(self, tail: list[bytes], of: str) -> None:
-        """Note the names of attributes at the end of a line, which are ignored."""
+        """Record the names of the attributes at the end of a line, to warn that they are
+        ignored."""
         words = iter(tail)
         for word in words:
             if word[:1].isalpha() and word.lower() not in _SHAPES:
@@ -450,7 +453,7 @@ class _Pajek:
                 self.fail("this is neither a number nor an attribute:", word)
 
     def end(self) -> None:
-        """End a section: now the number of vertices, or the edges of a matrix, are known."""
+        """End a section: check its number of vertices, or add the edges of a matrix."""
         n, rows = self.size or 0, self.found.rows
         if self.section == "vertices":
             self.size = n or len(self.labels)

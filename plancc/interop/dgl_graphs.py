@@ -1,4 +1,4 @@
-"""Graphs of DGL: objects in memory, and files of dgl.save_graphs, which dgl itself reads.
+"""Readers of DGL's graphs: objects in memory, and files of dgl.save_graphs (which need dgl).
 
 An edge from u to v is ``A[v, u]``: the target needs the source.
 """
@@ -32,10 +32,10 @@ def is_dgl(obj: Any) -> bool:
 def record_of_dgl(obj: Any, where: str) -> Record:
     """Return edges, number of vertices, weights of edges and data of vertices of a DGLGraph.
 
-    For a heterogeneous graph, the record has these by relation and by vertex type.
+    For a heterogeneous graph, the record has edges by relation, and vertex data by vertex type.
 
     Raises:
-        InputError: For a block of a mini-batch.
+        InputError: For a block of a mini-batch, which is not a whole graph.
     """
     if getattr(obj, "is_block", False):
         raise InputError(f"{where}: is a block of a mini-batch, not a graph")

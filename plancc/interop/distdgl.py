@@ -1,12 +1,13 @@
-"""Partitions of DistDGL: read as part vectors, and written from plans with dgl.
+"""Functions that read a partition of DistDGL as a part vector, and write a plan for DistDGL.
 
 DistDGL's shuffled node ids number the vertices part by part, and type by type within a part; in a
-graph of one type, this is plan order. A part has all edges into its own nodes, which are its own
-rows; its halo nodes are its halo rows.
+graph of one type, this is plan order. A part's own nodes are its own rows, and its halo nodes are
+its halo rows. A part has all edges into its own nodes.
 
-The file of a partition (``NAME.json``) lists the ranges of DGL's *new* vertex numbers that parts
-own. A part vector has the graph's own numbers. These are in a mapping beside the file, which
-dgl.distributed.partition_graph returns with ``return_mapping=True``.
+The file of a partition (``NAME.json``) lists, for every part, the range of DGL's *new* vertex
+numbers. A part vector uses the graph's own vertex numbers. A mapping from new to own numbers must
+be in a file in the same folder; dgl.distributed.partition_graph returns this mapping if
+``return_mapping=True``.
 
 The chunked format of DistDGL's tools is written without dgl, with a partition for
 `dispatch_data.py` (DGL documentation, "Advanced Graph Partitioning"): ``metadata.json`` lists the
@@ -43,12 +44,12 @@ from plancc.text import shown
 
 HETERO = "parts of heterogeneous graphs are not supported; use one type of vertex and one of edge"
 MAPPINGS = ("orig_nids.npy", "orig_nids.pt", "node_mapping.pt")
-"""Names of files with the graph's own number for every new number."""
+"""Names of files that hold the graph's own vertex number for every new number."""
 NAME = "plancc"
 """Name of the graph, and of the JSON file."""
 NODE = "_N"
 EDGE = "_N:_E:_N"
-"""DGL's names of the type of nodes and of edges, if there is one of each."""
+"""DGL's names for the only type of nodes, and for the only type of edges."""
 
 
 def read_partition(path: StrPath) -> npt.NDArray[np.int32]:
@@ -85,7 +86,7 @@ def read_partition(path: StrPath) -> npt.NDArray[np.int32]:
 
 
 def _ranges(held: Any, where: str) -> Int64Array:
-    """Return first vertex and end of every part, int64[parts, 2]; the ranges cover 0..n-1."""
+    """Return first vertex and last + 1 of every part, int64[parts, 2]; the ranges cover 0..n-1."""
     try:
         ranges = np.array(held)
         right = ranges.ndim == 2 and ranges.shape[1] == 2 and ranges.dtype.kind == "i"
@@ -125,16 +126,16 @@ def _original_ids(where: str, count: int) -> Int64Array:
 
 @dataclass(frozen=True, eq=False)
 class DistNumbers:
-    """DistDGL's numbers of vertices and edges: by part, then by type, then in plan order.
+    """DistDGL's ids of vertices and edges: sorted by part, then by type, then in plan order.
 
     Attributes:
         plan: The plan.
         ntypes, etypes: Names of the types of vertices and of edges, in the order of type numbers.
         row_type, edge_type (int64[n], int64[nnz]): Type number of every row and every nonzero, in
             plan order.
-        row, edge (int64[n], int64[nnz]): Row and nonzero, in plan order, with each of DistDGL's
-            numbers.
-        place (int64[n]): DistDGL's number of every row: the inverse of `row`.
+        row, edge (int64[n], int64[nnz]): Entry k is the plan's row (nonzero) that has id k in
+            DistDGL.
+        place (int64[n]): Entry i is DistDGL's id of the plan's row i; the inverse of `row`.
     """
 
     plan: Plan
@@ -148,7 +149,7 @@ class DistNumbers:
 
     @classmethod
     def of(cls, plan: Plan) -> DistNumbers:
-        """Number the rows and the nonzeros of a plan."""
+        """Make DistDGL's ids for the rows and the nonzeros of a plan."""
         types, n = plan.header.types, plan.num_vertices
         ntypes: tuple[str, ...] = (NODE,)
         etypes: tuple[str, ...] = (EDGE,)
@@ -162,7 +163,7 @@ class DistNumbers:
         return cls(plan, ntypes, etypes, row_type, edge_type, row, edge, np.argsort(row))
 
     def ranges(self, edges: bool = False) -> dict[str, list[list[int]]]:
-        """Return the first number and the end of every type in every part, by the type's name."""
+        """Return the first id and the last id + 1 in every part, by the name of the type."""
         part = _part_of_row(self.plan, np.arange(self.plan.num_vertices))
         names, kind = self.ntypes, self.row_type
         if edges:
@@ -182,9 +183,9 @@ class DistNumbers:
             halo: Halo rows of the part, as row numbers in plan order.
 
         Returns:
-            dict of str to int64 array: "nodes" are DistDGL's numbers of the rows, own rows first;
-            "edges" are DistDGL's numbers of the edges; "source" and "target" are the ends of the
-            edges, as places in "nodes".
+            dict of str to int64 array: "nodes" are DistDGL's ids of the rows, own rows first;
+            "edges" are DistDGL's ids of the edges; "source" and "target" are the ends of the edges,
+            as indices into "nodes".
         """
         part = self.plan.part(index)
         own = slice(part.first_row, part.first_row + part.num_rows)
@@ -202,7 +203,8 @@ class DistNumbers:
         }
 
     def vertex_data(self) -> dict[str, tuple[Arrays, Int64Array]]:
-        """Return the data of every type's rows in plan order, and each part's first row in them."""
+        """Return the data of every type's rows in plan order, with the offset of each part's
+        rows."""
         plan, types = self.plan, self.plan.header.types
         if types is None:
             return {NODE: (vertex_arrays(plan, DGL_NAMES), plan.part_ptr)}
@@ -263,7 +265,8 @@ def _tensors(kind: str, arrays: Arrays, rows: slice) -> dict[str, Any]:
 
 
 def _graph_of_part(numbers: DistNumbers, index: int, halo: Int64Array) -> Any:
-    """Return a DGLGraph of a part's own rows and halo rows, with the numbers that DistDGL reads."""
+    """Return a DGLGraph of a part's own rows and halo rows, with the id arrays that DistDGL
+    reads."""
     import dgl
     import torch
 
@@ -298,7 +301,8 @@ EXPORT = Export(
 
 
 def write_chunks(plan: Plan, folder: Path) -> None:
-    """Write edges, data and owners, one chunk per part; vertices keep the source's numbers."""
+    """Write edges, vertex data and owners, with one chunk per part, in the source's vertex
+    numbers."""
     edges, place = edges_of(plan), plan.places()
     chunks = _chunk_ptr(len(edges.source), plan.num_parts)
     (folder / "edges").mkdir()

@@ -1,8 +1,8 @@
 """Reader of AnnData files (``.h5ad``): a matrix of ``obsp`` is the graph of the observations.
 
 ``A[i, j]`` is ``obsp[name][i, j]``. Features are ``X`` or a matrix of ``obsm``. Labels and masks
-are columns of ``obs``; the code of a category is its class. HDF5 may crash on damaged files, or
-read them without end. So a child process reads the file with h5py (`plancc.guarded_child`), and
+are columns of ``obs``; the code of a category is its class. HDF5 may crash on a damaged file, or
+never finish reading it. So a child process reads the file with h5py (`plancc.guarded_child`), and
 writes the arrays into a folder.
 """
 
@@ -34,9 +34,9 @@ Array = npt.NDArray[Any]
 DEFAULT = "connectivities"
 """Name in ``obsp`` of scanpy's neighbour graph."""
 MOST_UNPACKED = 1100
-"""Most bytes that one byte of a compressed file may become."""
+"""Most bytes into which one byte of a compressed file may expand."""
 CPU_SECONDS_PER_BYTE = 2e-6
-"""Processor seconds that the child may use for every byte of the file."""
+"""CPU seconds that the child process may use for every byte of the file."""
 
 
 @contextmanager
@@ -57,10 +57,10 @@ def _opened(path: StrPath) -> Iterator[Any]:
 
 
 def _node(file: Any, name: str) -> Any:
-    """Return the dataset or group of this name, or None.
+    """Return the dataset or group with this name; None if the file has none.
 
     Raises:
-        InputError: For a soft or external link, which may lead out of the file.
+        InputError: For a soft or external link, which may refer to another file.
     """
     import h5py
 
@@ -85,7 +85,7 @@ def _names(file: Any, name: str) -> list[str]:
 
 
 def _read(file: Any, name: str) -> Array:
-    """Read a dataset; InputError if it is larger than the file can hold, or holds objects."""
+    """Read a dataset; InputError if it is too large for the file's size, or if it holds objects."""
     import h5py
 
     node = _node(file, name)
@@ -229,7 +229,7 @@ def _data(path: StrPath, keys: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _place(keys: Mapping[str, str]) -> str:
-    """Return the place of the features in the file."""
+    """Return the name, in the file, of the dataset or group of features."""
     name = keys.get("features", "X")
     return name if name == "X" else f"obsm/{name}"
 

@@ -1,7 +1,7 @@
-"""Export of hypre's IJ matrix and communication package of every rank, as text, without hypre.
+"""Export for hypre: every rank's IJ matrix and communication package, as text, without hypre.
 
 ``HYPRE_IJMatrixRead`` reads ``matrix.00000`` and the following files. ``comm.00000`` and the
-following files have the arrays of ``hypre_ParCSRCommPkg``, which are the arrays of a row plan under
+following files hold the arrays of ``hypre_ParCSRCommPkg``; a row plan has the same arrays under
 other names.
 """
 

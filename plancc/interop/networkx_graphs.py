@@ -1,4 +1,4 @@
-"""Graphs of networkx and igraph in memory.
+"""Readers of networkx and igraph graphs in memory.
 
 Edge u -> v is ``A[u, v]``: u needs v. Undirected graphs have both directions. The attribute
 ``weight`` of an edge is its value. The nodes of networkx, and the attribute ``name`` of igraph's

@@ -31,7 +31,7 @@ from plancc.text import shown
 _TABLE = (".csv.gz", ".csv")
 TRIPLES, COUNTS = "raw/triplet-type-list", "raw/num-node-dict"
 _TAKEN = ("edge_feat", "edge_index", "edge_reltype")
-"""Names of data of edges that are read."""
+"""Names of arrays of edge data that are read; others are ignored with a warning."""
 _SPLITS = {"train": "train_idx", "valid": "valid_idx", "test": "test_idx"}
 
 
@@ -42,7 +42,7 @@ def _table(folder: str, name: str) -> str:
 
 
 def graph_files(folder: str) -> list[str]:
-    """Return the names of the graph's files; empty if this is no folder of OGB."""
+    """Return the names of the graph's files; empty if this is not a folder of OGB."""
     if os.path.isfile(os.path.join(folder, "raw/data.npz")):
         return ["raw/data.npz"]
     names: tuple[str, ...] = ("raw/edge", "raw/num-node-list", "raw/edge-feat")
@@ -89,7 +89,7 @@ def read_record(path: StrPath) -> Record:
 
 
 def _pair(path: str) -> tuple[npt.NDArray[np.int64], bytes]:
-    """Return the two columns of a table of edges, int64[2, edges], and the text of the table."""
+    """Return the two columns of a table of edges, int64[2, edges], and the file's bytes."""
     text = read_bytes(path)
     return np.stack(read_integer_columns(path, text, b",")), text
 
@@ -151,7 +151,7 @@ def _relations(folder: str) -> Record:
 
 
 def _check_number(folder: str, edges: str, pair: npt.NDArray[np.integer]) -> None:
-    """Raise InputError if the file ``num-edge-list`` beside the edges has another number."""
+    """Raise InputError if the number of edges differs from the file ``num-edge-list``."""
     if name := _table(folder, os.path.join(os.path.dirname(edges), "num-edge-list")):
         where, count = os.path.join(folder, name), pair.shape[1]
         said = float(read_numbers(where).sum())
@@ -160,7 +160,7 @@ def _check_number(folder: str, edges: str, pair: npt.NDArray[np.integer]) -> Non
 
 
 def _warn_of_others(folder: str, where: str, names: Iterable[str]) -> None:
-    """Warn of data of edges that are ignored."""
+    """Warn that some edge data are ignored."""
     stems = {name: name.partition(".")[0].replace("-", "_") for name in sorted(names)}
     left = [name for name, stem in stems.items() if stem.startswith("edge_") and stem not in _TAKEN]
     if left:
@@ -179,7 +179,8 @@ def _one_graph(counts: npt.NDArray[Any], where: str) -> int:
 
 
 def read_ogb_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
-    """Read features, labels (-1 for nan in the file) or targets, and the lists of one split."""
+    """Read the vertex data: features, labels (NaN becomes -1) or targets, and the lists of one
+    split."""
     folder, found = os.fspath(path), dict[str, Any]()
     if _table(folder, TRIPLES):
         types = _counts(folder)
@@ -198,7 +199,7 @@ def read_ogb_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) 
 
 
 def _tables(folder: str, of_type: str = "") -> dict[str, Any]:
-    """Read features and labels; with `of_type`, "/TYPE", from the folders of this type."""
+    """Read features and labels; `of_type` is "/TYPE" for the folders of a vertex type, else ""."""
     names = [f"raw/{name}{of_type and f'{of_type}/{name}'}" for name in ("node-feat", "node-label")]
     found, (features, labels) = dict[str, Any](), (_table(folder, name) for name in names)
     if features:
@@ -210,7 +211,8 @@ def _tables(folder: str, of_type: str = "") -> dict[str, Any]:
 
 
 def _labels(labels: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
-    """Return the classes of one task, int64[rows]; the columns of several tasks unchanged."""
+    """Return the classes if there is one task, int64[rows]; return several tasks' columns
+    unchanged."""
     if labels.ndim == 2 and labels.shape[1] > 1:
         if np.isnan(labels).any():
             raise InputError(f"{where}: labels of several tasks are unknown (nan); give 0 or 1")
@@ -272,7 +274,7 @@ def _split_files(root: str, name: str) -> dict[str, str]:
 
 
 def read_ogb_links(path: StrPath) -> dict[str, Any]:
-    """Read links and negatives of the only split.
+    """Read links and negatives for link prediction, from the only split.
 
     The files are ``train.pt``, ``valid.pt`` and ``test.pt``; or folders of these names have the
     tables ``edge.csv.gz`` and ``edge_neg.csv.gz``.
@@ -293,12 +295,13 @@ def read_ogb_links(path: StrPath) -> dict[str, Any]:
 
 
 def _link_files(folder: str) -> bool:
-    """Whether a folder holds a split of links."""
+    """Whether a folder holds a split for link prediction."""
     return os.path.isfile(os.path.join(folder, "train.pt")) or bool(_table(folder, "train/edge"))
 
 
 def _links_of_split(held: Any, key: str, where: str) -> dict[str, Any]:
-    """Return the links of train.pt, valid.pt or test.pt by the names of `plancc.graph.links`."""
+    """Return the links in train.pt, valid.pt or test.pt, by the names that `plancc.graph.links`
+    uses."""
     if not isinstance(held, dict) or not {"edge", "source_node"} & held.keys():
         rule = "a dict with 'edge', or 'source_node' and 'target_node'"
         raise InputError(f"{where}: expected {rule}")

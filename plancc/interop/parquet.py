@@ -33,9 +33,9 @@ from plancc.text import shown
 
 NEEDS = "plancc[parquet]"
 BATCH = 1 << 20
-"""Rows that are read at a time, if the files are read piece by piece."""
+"""Number of rows that are read at a time, if the files are read piece by piece."""
 DEEPEST = 3
-"""Depth of nested folders that are searched for files."""
+"""Largest depth of nested folders that are searched for files."""
 BYTES_OF_NUMBER = 16
 """Bytes that a number takes while it is read: 8 in Arrow's array, and 8 in NumPy's."""
 EXTENSIONS = (".parquet", ".pq")
@@ -44,7 +44,10 @@ INDEX = "__index_level_0__"
 
 
 def parts_of(folder: str) -> list[str]:
-    """Return the Parquet files in a folder and its folders, sorted, but not ``_x`` and ``.x``."""
+    """Return the Parquet files in a folder and its subfolders, sorted.
+
+    Files and folders whose names begin with ``_`` or ``.`` are left out.
+    """
     found = []
     for place, folders, files in os.walk(folder):
         deep = os.path.relpath(place, folder).count(os.sep) >= DEEPEST
@@ -151,7 +154,7 @@ class ParquetEntries(PiecewiseEdges):
 
 @contextmanager
 def _arrow_errors(where: str) -> Iterator[None]:
-    """Within the context, errors of pyarrow become InputError."""
+    """Context manager that turns pyarrow's exceptions into InputError."""
     arrow = library("pyarrow", where, NEEDS)
     try:
         yield
@@ -268,7 +271,7 @@ def read_columns(
         path: A file, or a folder of files.
         wanted: Function of the names of all columns; returns the names of the columns to read.
             Other columns are read too if they may hold ids.
-        named: Whether ids are names: then any column of text may hold ids.
+        named: Whether ids are names; if so, any column of strings may hold ids.
 
     Returns:
         dict of str to array, or None: All columns by name; None for columns that were not read. An
@@ -309,7 +312,7 @@ def read_columns(
 
 
 def _count_of_numbers(table: Any, chosen: list[str]) -> int:
-    """Return how many numbers some columns of a table hold, also within lists."""
+    """Return how many numbers the chosen columns hold, including numbers within lists."""
     begins, count = tuple(f"{name}." for name in chosen), 0
     for known in (fragment.metadata for fragment in table.get_fragments()):
         for group in map(known.row_group, range(known.num_row_groups)):
@@ -320,9 +323,9 @@ def _count_of_numbers(table: Any, chosen: list[str]) -> int:
 
 
 def _range_of_pandas(known: Any, rows: int) -> dict[str, npt.NDArray[Any] | None]:
-    """Return the index that pandas stored as a range, by its name or "index".
+    """Return the index that pandas stored as a range, by its name, or by "index" if unnamed.
 
-    Return an empty dict if there is none, or if the index is 0, 1, 2, ...
+    Return an empty dict if there is no such index, or if it is 0, 1, 2, ...
     """
     for each in (known or {}).get("index_columns", ()):
         if not isinstance(each, dict) or each.get("kind") != "range":

@@ -1,6 +1,6 @@
-"""Export of PETSc's binary files: the matrix in plan order, and index sets, without PETSc.
+"""Export as binary files of PETSc: the matrix in plan order, and index sets, without PETSc.
 
-PETSc gives every rank contiguous rows, and so does plan order. ``MatLoad`` and ``ISLoad`` read the
+In PETSc every rank owns contiguous rows, as in plan order. ``MatLoad`` and ``ISLoad`` read the
 files (PETSc manual, MatLoad): a class id, then big-endian 32-bit integers and doubles.
 """
 
@@ -19,7 +19,7 @@ from plancc.plan.plan import Plan
 
 MATRIX, INDEX_SET = 1211216, 1211218
 DENSE = -1
-"""Number of nonzeros that stands for a dense matrix."""
+"""Value in the place of the number of nonzeros that marks a dense matrix."""
 MOST = 2**31 - 1
 
 

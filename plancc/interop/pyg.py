@@ -1,7 +1,8 @@
-"""Graphs of PyTorch Geometric: objects in memory, and files of torch.save.
+"""Readers of PyTorch Geometric's graphs: objects in memory, and files of torch.save.
 
-This module imports neither library. ``edge_index[0]`` is the source j and ``edge_index[1]`` is the
-target i, which aggregates from j: hence ``A[i, j]``. A sparse ``adj_t`` is ``A`` itself.
+This module imports neither torch nor PyTorch Geometric. ``edge_index[0]`` is the source j and
+``edge_index[1]`` is the target i, which aggregates from j: hence ``A[i, j]``. A sparse ``adj_t`` is
+``A`` itself.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def record_of(obj: Any, where: str) -> Record:
     """Return the attributes of a Data by name, or of a HeteroData by type and relation.
 
     Raises:
-        InputError: For several graphs, and for an object that is no graph.
+        InputError: For several graphs, and for an object that is not a graph.
     """
     if isinstance(obj, StoredObject):
         held = obj.state if isinstance(obj.state, dict) else {}

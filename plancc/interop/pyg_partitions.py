@@ -1,9 +1,10 @@
 """Exports of partitions for PyTorch Geometric.
 
-The first is the cache of ClusterData, which then needs no METIS (Chiang et al., Cluster-GCN, 2019).
-``part_P/metis.pt`` holds the permutations of nodes and edges in the form of PyTorch Geometric 2.4
-and newer, and ``data.pt`` holds the graph. Writing this cache needs torch and torch_geometric. The
-second is a partition for torch_geometric.distributed, as its Partitioner writes. It needs torch.
+The first export is a cache for ClusterData, so that ClusterData does not run METIS (Chiang et al.,
+Cluster-GCN, 2019). ``part_P/metis.pt`` holds the permutations of nodes and edges in the form of
+PyTorch Geometric 2.4 and newer, and ``data.pt`` holds the graph. Writing this cache needs torch and
+torch_geometric. The second export is a partition for torch_geometric.distributed, in the form that
+its Partitioner writes. Writing this partition needs torch.
 """
 
 from __future__ import annotations

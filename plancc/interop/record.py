@@ -33,7 +33,7 @@ Record = dict[Any, Any]
 name, destination)."""
 _WEIGHTS = ("edge_weight", "edge_attr", "edge-feat")
 _OF_EDGES = (*_WEIGHTS, "edge_feat", "edge_label")
-"""Names of data of edges that are read: weights, features, labels of links."""
+"""Names of arrays of edge data that are read: weights, features, and labels for link prediction."""
 _FEATURES = ("features", *ALIASES["features"])
 _OF_VERTICES = (*_FEATURES, *KEYS[1:], *ALIASES["labels"])
 
@@ -52,7 +52,7 @@ def graph_of_record(
               of other vertex data with a row for every vertex of ``edge_index``.
             - Ids: ``n_id`` or ``ids``, n distinct whole numbers or texts.
 
-        where: Words for the source, for messages.
+        where: Phrase for the source, for messages.
         source: Source of the graph.
         graph_key: Name of ``edge_index`` in the record.
         **reading: Flags of `plancc.graph.formats.read_graph`.
@@ -112,7 +112,7 @@ def edge_index_of(edge_index: Any, where: str) -> IntArray:
 
 
 def _check_ends(pair: tuple[IntArray, IntArray], num_vertices: int, what: str, cure: str) -> None:
-    """Raise InputError for a vertex number out of range; the message has its place."""
+    """Raise InputError for a vertex number out of range; the message says where the number is."""
     for side, ends in enumerate(pair):
         if (k := first_outside(ends, num_vertices)) is not None:
             wrong = np.count_nonzero((ends < 0) | (ends >= num_vertices))
@@ -124,7 +124,8 @@ def _check_ends(pair: tuple[IntArray, IntArray], num_vertices: int, what: str, c
 
 
 def _cure(record: Record, num_vertices: int) -> str:
-    """Return words for the array that shows the number of vertices, and advice if it is too low."""
+    """Return a phrase for the array that gives the number of vertices, with advice if it is too
+    low."""
     if record.get("num_nodes") is not None:
         return f"'num_nodes' is {num_vertices:,}; give the number of all vertices"
     shapes = {name: getattr(record.get(name), "shape", None) for name in (*_OF_VERTICES, *MASKS)}
@@ -161,7 +162,8 @@ def _num_vertices(record: Record, row: IntArray, col: IntArray, where: str) -> i
 def _weights(
     record: Record, edges: int, where: str, vertices: int = -1
 ) -> tuple[str, Array | None]:
-    """Return the name and the array, number[edges], of the edges' values; "" and None for none.
+    """Return the values of the edges: the array's name, and the array, number[edges]; "" and None
+    if there are none.
 
     Parameters:
         edges: Number of edges.
@@ -200,8 +202,8 @@ def _weights(
 def edges_of_record(record: Record, where: str, graph_key: str = "edge_index") -> Any:
     """Return the `EdgeFeatures` of a record: its features or weights; None if it has neither.
 
-    A record with ``adj_t`` has none. For a graph of several vertex types, return the features by
-    relation.
+    A record with ``adj_t`` has no edge features. For a graph of several vertex types, return the
+    features by relation.
     """
     if is_typed(record):
         every = (name for name in record if isinstance(name, tuple))
@@ -237,7 +239,7 @@ def _sparse_entries(matrix: Any, where: str) -> tuple[int, IntArray, IntArray, A
 
 
 def is_typed(record: Mapping[Any, Any]) -> bool:
-    """Whether a record has relations: it is of a graph of several vertex types."""
+    """Whether a record has relations, that is, describes a graph of several vertex types."""
     return any(isinstance(name, tuple) for name in record)
 
 

@@ -56,8 +56,8 @@ def load_torch(path: StrPath) -> Any:
     """Read a file of torch.save.
 
     Raises:
-        InputError: For a damaged file, and for a file that holds anything but tensors, arrays,
-            containers and PyTorch Geometric's classes of graphs.
+        InputError: For a damaged file, and for a file with objects other than tensors, arrays,
+            containers and graphs of PyTorch Geometric.
         BackendUnavailable: If torch is not installed.
     """
     check_readable(path)
@@ -95,7 +95,7 @@ def _why_not(error: str, name: str) -> str:
 
 
 _ZIP, _PICKLE = b"PK", b"\x80\x02"
-"""First bytes of torch.save's files: today, and before torch 1.6."""
+"""First bytes of torch.save's files: since torch 1.6 (ZIP), and before torch 1.6 (pickle)."""
 
 
 def _start(name: str) -> bytes:
@@ -171,12 +171,14 @@ def _stored_parts(tensor: Any) -> list[Any]:
 
 
 def _no_default(*_: Any) -> dict[Any, Any]:
-    """Return a dict in place of a defaultdict, which weights_only cannot fill."""
+    """Return a dict instead of a defaultdict, which torch.load with ``weights_only`` cannot
+    fill."""
     return OrderedDict()
 
 
 def _member(kind: Any, name: Any) -> StoredObject:
-    """Stand in for getattr, by which Python 3.11.0 to 3.11.3 name a member of an enum."""
+    """Replacement of getattr in pickles, which Python 3.11.0 to 3.11.3 call to get a member of an
+    enum."""
     if kind is not StoredObject or not isinstance(name, str):
         raise ValueError("Unsupported class getattr")  # torch's own words for a refused class
     return StoredObject()
@@ -184,7 +186,7 @@ def _member(kind: Any, name: Any) -> StoredObject:
 
 @contextlib.contextmanager
 def _only_these(serialization: Any, known: list[Any]) -> Iterator[None]:
-    """Within the context, files may name only `known`, not classes of other libraries.
+    """Context manager in which files may only contain objects of the classes `known`.
 
     Other libraries may register classes with torch 2.6 and newer.
     """

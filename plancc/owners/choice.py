@@ -1,8 +1,9 @@
-"""The choice of model ``auto``: owners of every candidate are found and compared.
+"""The choice that model ``auto`` makes: it finds owners by every candidate, and compares them.
 
-Candidates are compared by predicted epochs (`plancc.predict.predictor`), unless an objective is
-named. The provenance has a table of all candidates. A candidate takes part in its best form, such
-as the best process grid. Its *price* (`plancc.owners.prices`) decides whether it is searched.
+Candidates are compared by predicted epoch time (`plancc.predict.predictor`), unless an objective is
+named. The provenance has a table of all candidates. Only the best form of a candidate is compared,
+such as its best process grid. The *price* of a form (`plancc.owners.prices`) decides whether a
+search for its owners is made.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Candidate:
     """An entry of the table of candidates in the provenance.
 
     Attributes:
-        model: Name of the model, with the options of its form.
+        model: Name of the model, followed by the options of the form.
         objective: Objective of the search; "" for a model without a search.
         volume, messages, max_volume, nonzero_imbalance, row_imbalance: See
             `plancc.plan.metrics.Metrics`.
@@ -52,7 +53,7 @@ class Candidate:
         memory: Predicted bytes of the fullest rank.
         value: Value of the objective that decides.
         seconds: Seconds that finding the owners took.
-        failed: Reason why there are no owners; then the figures are 0. "" if there are.
+        failed: Reason why no owners were found; the figures are then 0. "" if owners were found.
         chosen: Whether the candidate won.
     """
 
@@ -73,7 +74,7 @@ class Candidate:
 
 @dataclass
 class Contest:
-    """A contest of the candidates' forms, which are tried one after the other.
+    """A comparison of the candidates' forms, which are tried one after the other.
 
     Attributes:
         asked: The matrix with the task of model auto.
@@ -82,8 +83,10 @@ class Contest:
         why: Reason why a candidate is not tried, by its name; "" for a candidate that is tried.
         prices: Prices of the forms.
         forms: Forms to try, in this order.
-        begin, priced: Time when pricing began, and the seconds that pricing took.
-        table, answers: Entries and owners of the forms tried so far; None for owners not found.
+        begin, priced: `begin` is the time when pricing began; `priced` is the number of seconds
+            that it took.
+        table, answers: Entries of the table, and owners, of the forms tried so far; None if no
+            owners were found.
         least: Seconds of the quickest search that exceeded its share of the budget; 0 for none.
         late: Names of the candidates for which too little of the budget was left.
     """
@@ -102,7 +105,8 @@ class Contest:
     late: list[str] = field(default_factory=list)
 
     def try_form(self, form: Form) -> None:
-        """Find the owners of a form, and note its figures, or the reason why it has none."""
+        """Find the owners of a form, and add its figures to the table, or the reason why it has no
+        owners."""
         start, found = wall_seconds(), None
         spent, left = start - self.begin, self.forms[len(self.table) :]
         searched = sum(each.searched and not self.why.get(each.name) for each in left)
@@ -125,7 +129,8 @@ class Contest:
         self.answers.append(found)
 
     def _check_time(self, form: Form, left: float) -> None:
-        """Leave a form out if the rest of the budget is shorter than the quickest search."""
+        """Note why a form is left out, if fewer seconds are left of the budget than a search
+        takes."""
         if left < self.least:
             self.late.append(form.name)
             least = f"no search so far took less than {self.least:.1f} s"
@@ -149,7 +154,8 @@ class Contest:
     def _judged(self, entry: Candidate, found: Ownership) -> tuple[Candidate, Ownership]:
         """Return the figures of owners, and the owners.
 
-        They get node-aware exchange if it is allowed and predicted to be quicker.
+        The plan of the owners gets node-aware exchange if it is allowed and predicted to be
+        quicker.
         """
         matrix, task, grid = self.asked.matrix, self.asked.task, found.grid
         predictor = task.options.predictor
@@ -228,7 +234,7 @@ class Contest:
 
 
 def choose(asked: Unowned, *, grids: bool = False, hops: bool = False) -> Ownership:
-    """Return the owners of the candidate of an `AutoModel` that is best by the objective.
+    """Return the owners of the candidate of an `AutoModel` with the best value of the objective.
 
     The objective is "time" if none is named. Searches share the budget. Parts of row plans share
     the given balance, and parts of edge plans share nonzeros. If no candidates are named, at most
@@ -296,8 +302,8 @@ def _unfits(matrix: Graph, task: Task, names: Sequence[str]) -> dict[str, str]:
     A row plan cannot share a hub among parts. A hub is a row or column with more than `HUB` times
     the nonzeros that a line of a square grid of the parts would have. With a hub, candidates that
     assign rows are left out if a candidate that assigns nonzeros remains, and only the first of the
-    searched candidates is kept. In a crowd of hubs, searches take long, and candidates that assign
-    nonzeros without a search are as good.
+    searched candidates is kept. If there are many hubs, searches take long, and candidates that
+    assign nonzeros without a search are as good.
     """
     if len(names) < 2:
         return {}
@@ -354,7 +360,7 @@ def _task(task: Task, form: Form, goal: str, spent: float, num_searched: int) ->
 
 
 def _able(table: list[Candidate], epsilon: float, memory: float | None) -> list[int]:
-    """Return the numbers of balanced candidates with enough memory, sorted by value.
+    """Return the indices of the balanced candidates with enough memory, sorted by value.
 
     If none is balanced, the candidates nearest to balance count as balanced. If none has enough
     memory, the memory is ignored. For objective "time", `epsilon` is infinite, since the time of

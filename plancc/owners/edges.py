@@ -2,7 +2,7 @@
 
 `plancc.owners.rows` does the same for row plans. A model is
 
-    searched     a searched model, no partitioner named   plancc.search.edges
+    searched     a searched model, no partitioner named   owners from plancc.search.edges
     partitioned  a searched model, a named partitioner    its owners; refined if the partitioner
                                                           cannot minimise the objective itself
     assigned     any other model                          the model's owners of nonzeros; rows of H
@@ -46,7 +46,7 @@ def find_edge_owners(asked: Unowned) -> Ownership:
 
 
 def _found(asked: Unowned) -> Ownership:
-    """Find owners, without limits in the answer."""
+    """Find owners; the result's limits are not set yet."""
     matrix, task = asked.matrix, asked.task
     if task.searches:
         with asked.observer("partition"):
@@ -98,7 +98,7 @@ def _assigned(matrix: Graph, problem: Assignment, task: Task) -> Ownership:
 
 
 def _refined(asked: Unowned, found: Ownership) -> Ownership:
-    """Refine a partitioner's owners for an objective that the partitioner does not have."""
+    """Refine a partitioner's owners for an objective that the partitioner cannot minimise."""
     from plancc.passes.edges import RefineEdges
 
     matrix, task = asked.matrix, asked.task

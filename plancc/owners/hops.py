@@ -1,4 +1,5 @@
-"""Ways to a shorter predicted epoch: node-aware exchange, relays, and advice for the user."""
+"""Functions that shorten the predicted epoch: node-aware exchange, relays, and advice for the
+user."""
 
 from __future__ import annotations
 
@@ -16,12 +17,13 @@ from plancc.predict.schedules import tables_of
 from plancc.text import four_digits
 
 SLOWER = 1.02
-"""Ratio of the epoch with node-aware exchange to the epoch without, up to which a search for the
-volume keeps node-aware exchange, which moves fewer rows between nodes."""
+"""A plan for objective "volume" keeps node-aware exchange, which sends fewer rows between nodes,
+unless the predicted epoch becomes longer by more than this factor."""
 
 
 def with_hops(plan: Plan, task: Task, options: PlanOptions) -> tuple[Plan, list[str], str]:
-    """Return the plan, with node-aware exchange or relays if they are asked for or quicker.
+    """Return the plan with node-aware exchange or relays, if the user asks for them or they are
+    quicker.
 
     With `exchange` "auto", relays are tried for many parts and an objective of the busiest part.
 

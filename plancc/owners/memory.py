@@ -1,6 +1,6 @@
 """Prediction and check of the memory that a compile takes.
 
-`plancc.search.footprint` has the numbers.
+The constants of the prediction are in `plancc.search.footprint`.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from plancc.search.presets import MemoryTerms
 from plancc.search.starts import begins_with_clusters, is_uneven
 
 SAMPLE = 2000
-"""Nonzeros that are sampled to estimate how many have a transposed nonzero."""
+"""Number of nonzeros in the sample that estimates how many have a transposed nonzero."""
 
 
 def allowed_memory(given: int | None = None) -> int | None:
     """Return the bytes that this process and its children may have together.
 
     Parameters:
-        given: Bytes that the user allows. None for the free memory of the system, plus the memory
-            that this process has already, minus a margin.
+        given: Bytes that the user allows. None to allow the free memory of the system, plus the
+            memory that this process has already, minus a margin.
 
     Returns:
         Bytes; None if the system does not say how much memory is free.

@@ -1,15 +1,15 @@
-"""Search in two levels: first owners by node of the machine, then owners by rank within each node.
+"""Search in two levels: first the node of every row, then the rank within this node.
 
 With node-aware exchange, a row that several ranks of a node need is sent to the node once
 (`plancc.plan.routes`). So the rows between nodes are the volume of a partition with one part per
 node:
 
-    matrix --search--> nodes        few rows between nodes
+    matrix --search--> nodes        few rows are sent between nodes
     node k --search--> its ranks    on the nonzeros of node k; rows of other nodes cost nothing, and
                                     may arrive at any rank, which passes them on inside the node
 
-An objective that the user names decides: the search is that without nodes, and the parts are
-numbered for the nodes. For the time of an epoch, both searches are made.
+If the user names another objective than the time of an epoch, the search has one level, and its
+parts are numbered for the nodes. For the time of an epoch, both searches are made.
 """
 
 from __future__ import annotations
@@ -38,24 +38,26 @@ from plancc.search.job import Report
 from plancc.search.record import Judge, Record, SearchResult
 
 Find = Callable[[Graph, int, SearchOptions, Any, Report | None], SearchResult]
-"""A search: a function of matrix, number of parts, options, `Limits`, and the report of trials."""
+"""A function that searches, given matrix, number of parts, options, `Limits`, and a function to
+report trials."""
 OF_NODES = 0.5
-"""Share of the allowed imbalance for the nodes; the rest is for the ranks of a node."""
+"""Share of the allowed imbalance that the nodes may have; the ranks of a node may have the rest."""
 LEAST_EPSILON = 0.001
 """Least imbalance that is allowed for the ranks of a node."""
 FIRST = 0.5
-"""Share of a budget for the partition into nodes."""
+"""Share of the time budget that the partition into nodes gets."""
 INSIDE = {"fast": "fast", "balanced": "fast", "best": "balanced"}
 """Effort inside nodes, by effort of the search; it is lower, since rows inside nodes cost less."""
 AT_ONCE = 2
 """Least number of nodes that are searched at the same time. Partitioners are separate processes,
 and their results do not depend on each other."""
 ROWS_PER_RANK = 4
-"""Rows per part below which nodes are not searched."""
+"""With fewer rows per part, the search has one level."""
 
 
 def pays(matrix: Graph, topology: Topology) -> bool:
-    """Whether there are several nodes with several ranks, and enough rows to search in levels."""
+    """Whether a search in two levels pays: several nodes with several ranks each, and enough
+    rows."""
     if not 1 < topology.nodes < topology.num_ranks:
         return False
     return matrix.num_vertices >= ROWS_PER_RANK * topology.num_ranks
@@ -71,7 +73,7 @@ def search_on_nodes(find: Find, asked: Unowned, limits: Limits | None) -> Search
 
     Returns:
         The result. For the time of an epoch, its `others` include owners of the search in two
-        levels. Its `how` names the topology if the owners are of the search in two levels.
+        levels. Its `how` names the topology if its owners are from the search in two levels.
     """
     matrix, num_parts, report = asked.matrix, asked.task.num_parts, asked.report
     options, nodes = asked.task.search_options, asked.task.options.nodes
@@ -96,7 +98,7 @@ def search_on_nodes(find: Find, asked: Unowned, limits: Limits | None) -> Search
 
 
 def _together(one: SearchResult, two: SearchResult) -> SearchResult:
-    """Return the first result, with the second's owners in `others` if they are as balanced."""
+    """Return the result `one`; owners of `two` that are as balanced are added to its `others`."""
     over = [min(each.overload for each in of.tried if each.best) for of in (one, two)]
     others = [*one.others, two.owners] if over[1] <= over[0] else one.others
     tried = [*one.tried, *(replace(each, best=False) for each in two.tried)]
@@ -110,7 +112,7 @@ class _Share:
     Attributes:
         matrix, options, limits: Arguments of the search.
         rows, nonzeros (int64[...]): Rows and nonzeros of the whole matrix that the search owns.
-        own (bool[vertices of `matrix`]): Whether each vertex is one of these rows.
+        own (bool[vertices of `matrix`]): Whether the search owns each vertex of its matrix.
     """
 
     matrix: Graph

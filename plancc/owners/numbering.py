@@ -1,4 +1,4 @@
-"""Numbering of the parts for the nodes of the machine."""
+"""Functions that renumber the parts, so that parts which exchange much share a node."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from plancc.search.record import Trial
 
 STEP = "numbered for the machine"
 MAX_PARTS = 4096
-"""Most parts that are numbered anew, since this takes a table of all pairs of parts."""
+"""Most parts that are renumbered, since renumbering needs a table of all pairs of parts."""
 
 
 def numbered(
     asked: Unowned, found: Ownership, seconds: Callable[[Ownership], float] | None = None
 ) -> Ownership:
-    """Return the parts with other numbers, if these make the predicted epoch shorter.
+    """Return the owners with renumbered parts, if these make the predicted epoch shorter.
 
     For objective "time", all equally balanced owners (`Ownership.others`) are tried too.
 
-    Numbers are kept for owners of an unsearched model and for owners around fixed rows. For
-    objectives other than "time", they are also kept for owners of a named partitioner and for
-    owners that are mapped to a topology.
+    Parts are not renumbered if no search found the owners, or if rows are fixed. For objectives
+    other than "time", they are also not renumbered if a named partitioner found the owners, or if
+    the owners are mapped to a topology.
 
     Parameters:
         asked: The matrix with its task, which has the machine and the widths of the layers. Its
@@ -79,10 +79,10 @@ def numbered(
 
 
 def _ways(asked: Unowned, found: Ownership) -> Iterator[Ownership]:
-    """Yield the owners, and the owners with other numbers.
+    """Yield the owners, and the owners with renumbered parts.
 
-    For objective "time", also yield equally balanced owners, if numbers or node-aware exchange may
-    decide between them.
+    For objective "time", also yield the equally balanced owners in `found.others`, if their parts
+    can be renumbered or the plan may have node-aware exchange.
     """
     matrix, task = asked.matrix, asked.task
     options, num_parts = task.options, task.num_parts
@@ -102,7 +102,8 @@ def _ways(asked: Unowned, found: Ownership) -> Iterator[Ownership]:
 def with_better_numbers(
     matrix: Graph, owners: Owners, num_parts: int, options: SearchOptions
 ) -> Owners:
-    """Return the parts with other numbers if these are predicted to be quicker, else `owners`."""
+    """Return the owners with renumbered parts if they are predicted to be quicker, else
+    `owners`."""
     predictor = options.predictor
     if not 1 < predictor.machine.node.ranks < num_parts <= MAX_PARTS:
         return owners  # all numberings are equal, or there are too many parts
@@ -119,7 +120,7 @@ def with_better_numbers(
 def mapped(
     owners: Owners, matrix: Graph, topology: Topology, capacities: Capacities = None
 ) -> Owners:
-    """Return the parts with numbers that keep exchanged rows inside nodes.
+    """Return the owners with parts renumbered so that few rows are sent between nodes.
 
     Only parts of equal capacity exchange their numbers.
     """
@@ -133,5 +134,5 @@ def mapped(
 
 
 def _exchanges(tables: Tables) -> list[sp.csr_array]:
-    """Return the rows that every part sends to every other part, for each step of a product."""
+    """Return how many rows every part sends to every other part, for each step of a product."""
     return [matrix_of_pairs(each) for each in tables.exchanges]

@@ -33,12 +33,12 @@ MOST = 3
 
 @dataclass(frozen=True)
 class Form:
-    """A candidate with options.
+    """A candidate with one choice of its options, such as one shape of a process grid.
 
     Attributes:
         name: Name of the candidate.
-        assigner: The model that assigns rows, and its parts, for the number of ranks.
-        label: Words for the form: the name, and the options after colons.
+        assigner: The model that assigns rows, with its number of parts.
+        label: String for display: the name, followed by the options, each after a colon.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Form:
 
     @property
     def by_rows(self) -> bool:
-        """Whether the form makes a row plan."""
+        """Whether the form's plan is a row plan."""
         return MODELS[self.assigner.model].layout == "row"
 
     @property
@@ -67,9 +67,9 @@ class PricedForms:
 
     Attributes:
         matrix, task, balance: The matrix, the task of model auto, and its balance.
-        rows: Owners of rows that are found quickly, by (balance or model, number of parts).
-        seconds: Prices by the label of a form: whether a rank lacks memory, and seconds of an
-            epoch, infinite if a partitioner fails.
+        rows: Owners that a quick method found, by (balance or model, number of parts).
+        seconds: Price of every form, by its label. A price is a pair: whether a rank lacks memory,
+            and the seconds of an epoch, which are infinite if the partitioner failed.
     """
 
     matrix: Graph
@@ -85,9 +85,10 @@ class PricedForms:
         return replace(self.balance, names=("nnz",), allowed={})
 
     def best_form(self, name: str, unfit: bool = False) -> list[Form]:
-        """Return the form of least price in a list; empty if no form suits ranks and widths.
+        """Return a list with the form of least price; empty if no form suits the ranks and the
+        widths.
 
-        With `unfit`, return the first form, without a price.
+        If `unfit`, return the first form, and compute no price.
         """
         forms = []
         for options in MODELS[name].forms(self.task.num_parts):
@@ -125,7 +126,8 @@ class PricedForms:
         return self.seconds[form.label]
 
     def _owners(self, form: Form) -> Owners:
-        """Return owners that the model assigns, or owners like those that a search would find."""
+        """Return owners that the model assigns; for a searched model, owners from a quick
+        partitioner."""
         matrix, assigner, balance = self.matrix, form.assigner, self.balance_of(form)
         model = make_model(assigner.model, assigner.options)
         key = str(balance) if form.searched else assigner.model, assigner.num_parts
@@ -139,7 +141,8 @@ class PricedForms:
         return Owners(rows, of_nonzeros)
 
     def _rows(self, form: Form, model: Model, balance: Balance) -> Owner:
-        """Return owners of rows that the model assigns, or that a partitioner finds by the cut."""
+        """Return owners of rows that the model assigns, or that a partitioner finds with a small
+        cut."""
         matrix, options, num_parts = self.matrix, self.task.options, form.assigner.num_parts
         common: Any = {"balance": balance, "seed": options.seed}
         if not form.searched:

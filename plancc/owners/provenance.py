@@ -16,7 +16,7 @@ from plancc.options import PlanOptions, SearchOptions
 from plancc.version import __version__
 
 MAX_WORDS = 16
-"""Longest list that a provenance writes in full."""
+"""Most entries of a list that the provenance writes in full."""
 
 
 def now() -> str:
@@ -26,7 +26,7 @@ def now() -> str:
 
 
 def in_words(value: Any) -> str:
-    """Return words for an option; the type for an array, which may be as long as the graph."""
+    """Return a string for an option's value; for an array, only its type, since it may be long."""
     if isinstance(value, list | tuple) and len(value) <= MAX_WORDS:
         return ",".join(map(str, value))
     return str(value) if np.ndim(value) == 0 else f"<{type(value).__name__}>"
@@ -103,6 +103,6 @@ def provenance(
 
 
 def empty_parts(owner: npt.NDArray[np.int32], num_parts: int) -> list[str]:
-    """Return a warning in a list if parts have no rows; otherwise an empty list."""
+    """Return a list with a warning if some parts have no rows; otherwise an empty list."""
     empty = num_parts - np.count_nonzero(np.bincount(owner, minlength=num_parts))
     return [f"{empty} of {num_parts} parts have no rows"] if empty else []

@@ -30,13 +30,13 @@ from plancc.predict.widths import DataWidths
 
 @dataclass(frozen=True)
 class Assigner:
-    """The model that assigns rows to parts, and perhaps the process grid of these parts.
+    """The model that assigns rows to parts, and the process grid of these parts, if any.
 
     Attributes:
         named: Name of the model that the user names.
         grid: The process grid, or None.
         model: Name of the model that assigns rows to parts.
-        num_parts: Number of parts of the row plan; with a grid, blocks of rows.
+        num_parts: Number of parts of the row plan; for a grid, number of its blocks of rows.
         options: Options of `model`.
     """
 
@@ -68,7 +68,8 @@ class Assigner:
                 self.grid.check_width(width)
 
     def with_capacities(self, options: SearchOptions) -> SearchOptions:
-        """Return the options with a capacity for every part: given, or the machine's speeds.
+        """Return the options with a capacity for every part: the user's, or else the machine's
+        speeds.
 
         Raises:
             InputError: If there are more or fewer capacities than parts, more or fewer speeds than
@@ -94,7 +95,7 @@ class Assigner:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Within the context, errors that name the model of the blocks explain the model."""
+        """Context manager: an error that names `model` also says that a grid uses this model."""
         try:
             yield
         except InputError as error:
@@ -133,7 +134,7 @@ class Request:
         Parameters:
             model: Name of the model.
             options: Options of model, search and plan.
-            refused: Refused combinations, besides those of the options and of tasks.
+            refused: Further combinations of options that are refused.
 
         Raises:
             InputError: For unknown, wrong or refused options.
@@ -163,7 +164,8 @@ class Request:
     def for_graph(self, graph: Graph, data: VertexData) -> Self:
         """Return the request with the widths of the layers, the training mask and the fixed rows.
 
-        The widths are given by the user, or by the data, or are the default widths.
+        The widths are the user's if given, else they follow from the data, else they are the
+        defaults.
 
         Raises:
             InputError: If graph or data do not suit the number of parts, balance, widths or fixed
@@ -193,8 +195,8 @@ def default_balance(model: str, options: SearchOptions) -> str:
 
     A search for row plans has `DEFAULT_BALANCE`, and so has model auto with objective "time".
     Nonzeros, as in Demirci et al. 2022, are the balance of edge plans, mini-batches, and models
-    that assign rows themselves. They are also that of a named partitioner, so that its owners need
-    no refinement, except for objective "time", which no partitioner has.
+    that assign rows themselves. Nonzeros are also the balance for a named partitioner, so that its
+    owners need no refinement. The exception is objective "time", which no partitioner can minimise.
     """
     chosen = MODELS[model]
     of_rows = chosen.searched and chosen.layout == "row" and not chosen.of_batches

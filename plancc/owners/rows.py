@@ -51,7 +51,7 @@ CLUSTER_EPSILON = 0.1
 
 @dataclass(frozen=True)
 class _Rows:
-    """A task of owners of rows, with its limits.
+    """A task of finding owners of rows, with its limits.
 
     Attributes:
         asked: The matrix with its task.
@@ -175,8 +175,8 @@ def partitioned(problem: Hypergraph | WeightedGraph, task: Task, limits: Limits)
 def _left_to_do(found: Ownership, job: _Rows) -> str:
     """Return "refine" or "rebalance" if a partitioner's owners need this step, else "".
 
-    With a given number of batches, the partitioner's owners are the paper's model, and are not
-    refined. With automatic batches, they are the start of a refinement.
+    If the user gives the number of batches, the partitioner's owners are the result of the paper's
+    model, and are not refined. Otherwise they are refined.
     """
     if found.how["partitioner"] == TRIVIAL:
         return ""
@@ -190,7 +190,7 @@ def _left_to_do(found: Ownership, job: _Rows) -> str:
 
 
 def _improved(found: Ownership, problem: Hypergraph | WeightedGraph, job: _Rows) -> Ownership:
-    """Refine a partitioner's owners for an objective that it does not have, or rebalance them."""
+    """Refine a partitioner's owners for an objective that it cannot minimise, or rebalance them."""
     task, matrix, limits = job.asked.task, job.asked.matrix, job.limits
     num_parts, goal = task.num_parts, task.objective
     epoch = task.search_options.time(matrix, num_parts)

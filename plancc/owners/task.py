@@ -35,7 +35,7 @@ Report = Callable[[Trial], None]
 """A function that is called with every step of a search when the step ends."""
 
 REFINED, REBALANCED = "the refined partition", "the rebalanced partition"
-"""Words for partitions in warnings."""
+"""Phrases for partitions, for warnings."""
 
 
 @dataclass(frozen=True)
@@ -89,10 +89,11 @@ class Task:
 
     @property
     def searches(self) -> bool:
-        """Whether plancc chooses partitioners and passes itself.
+        """Whether plancc searches: it chooses partitioners and refinements itself.
 
-        A model whose default objective is its own is searched only if an option asks for it: model
-        gp without such options is the paper's, few cut edges by METIS alone.
+        A model with a default objective of its own is searched only if an option asks for a search.
+        For example, model gp without such options is the paper's model: METIS alone minimises the
+        edge cut.
         """
         model, options = self.model, self.options
         if not model.searched or options.named:
@@ -103,7 +104,8 @@ class Task:
 
     @property
     def objective(self) -> str | None:
-        """Objective of the search, or of the refinement after a partitioner; None for neither.
+        """Objective of the search, or of the refinement after a partitioner; None if there is
+        neither.
 
         A search for a model's own objective minimises the volume.
         """
@@ -128,7 +130,7 @@ class Task:
 
     @property
     def handed_on(self) -> dict[str, str]:
-        """The objective as an option of the model, if the model's partitioner minimises it."""
+        """The objective as an option of the model, if the model's partitioner can minimise it."""
         asked = self.options.objective
         if asked is None or self.objective is not None or not self.model.own_objectives:
             return {}
@@ -146,7 +148,8 @@ class Task:
         return replace(self.options, objective=objective)
 
     def wishes(self) -> dict[str, Any]:
-        """Return objective, options that ask for a search, and fixed rows, for the provenance."""
+        """Return, for the provenance, the objective, the options that ask for a search, and the
+        fixed rows."""
         objective = self.objective or (self.options.objective if self.model.searched else None)
         found = ({} if objective is None else {"objective": objective}) | self.options.wishes
         if self.options.fixed is not None:

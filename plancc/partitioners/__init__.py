@@ -2,8 +2,8 @@
 
 `PARTITIONERS` maps names to `plancc.partitioners.adapter.Adapter` values. All code uses them by
 `partition` (in ``run.py``). Native libraries run in a child process (``process.py``, ``child.py``),
-so a library that crashes or never ends becomes a clear error. Partitioners know problems
-(``plancc.models.problem``), not graphs, plans or files.
+so a library that crashes or never ends becomes a clear error. The input of a partitioner is a
+problem (``plancc.models.problem``), never a graph, a plan or a file.
 """
 
 from __future__ import annotations

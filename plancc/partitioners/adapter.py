@@ -15,28 +15,29 @@ from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph, WeightedGraph
 
 FEW = 16
-"""Number of parts up to which a search makes several starts, since they differ much."""
+"""Up to this number of parts, a search makes several starts, since their results differ much."""
 LARGE = 1_000_000
-"""Nonzeros of a graph with hubs from which on quick starts partition its clusters."""
+"""In a graph with hubs and at least this many nonzeros, quick starts partition the graph of
+clusters."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """A start of a search: a partitioner with a preset, on graphs of some kinds.
+    """A start of a search: a partitioner with a preset, for some kinds of graph.
 
     Attributes:
         rank: Rank among the starts, by kind of graph (`plancc.search.starts.KINDS`). The installed
             start of the largest rank comes first. The start is not made on kinds without a rank.
         preset: Preset of the partitioner.
         objective: "cut" or "volume" of the graph; "" for the column-net hypergraph.
-        efforts: Efforts that make the start. Effort "best" makes all starts except those of "fast"
-            alone.
-        slowness: Seconds for one second of METIS, roughly; effort best makes the start if there is
-            time.
+        efforts: Efforts that make the start. Effort "best" makes all starts except those that are
+            only for "fast".
+        slowness: Run time relative to METIS, roughly; effort "best" makes the start only if there
+            is time for it.
         most_rows: Rows of an average part above which the start is not made.
         most_parts: Number of parts above which the start is not made.
-        least_nonzeros, most_nonzeros: Nonzeros of the matrix below and above which the start is not
-            made.
+        least_nonzeros, most_nonzeros: Least and largest number of nonzeros of the matrix for which
+            the start is made.
         clustered: Whether to partition the graph of clusters (`plancc.passes.clusters`).
         mild: Whether the start is only for graphs with mild hubs, such as graphs of authors
             (`plancc.search.starts.is_mild`).
@@ -73,21 +74,24 @@ class Adapter:
         install: The command that installs the library.
         threaded: Whether several threads may change the answer from run to run (except for preset
             "deterministic").
-        constraints: Whether the partitioner balances several weights per vertex. Others get one
-            weight that stands for all (`plancc.models.weights.combined`).
+        constraints: Whether the partitioner balances several weights per vertex. Other partitioners
+            get one weight per vertex that combines all (`plancc.models.weights.combined`).
         capacities: Whether `run` accepts ``capacities``: the shares of the parts,
-            float64[num_parts] with sum 1, or None for equal shares. Others make parts of one size,
-            and `partition` moves vertices afterwards.
+            float64[num_parts] with sum 1, or None for equal shares. Other partitioners make parts
+            of equal size, and `partition` moves vertices afterwards.
         max_total: Largest sum of weights or costs that the library's integers hold; larger weights
             are scaled down.
         auto_rank: Rank in the choice of "auto" and of the first start of a search, by kind of
             problem: the installed partitioner of the largest rank is taken. A partitioner without
-            a rank is used by its name only. The built-in partitioners have 0 (builtin), 20 and 30.
-        strong_rank: Rank among the slow, strong partitioners, by kind of problem: effort best and
-            expected volumes add one such start.
-        highest: Preset of the best partitions, which is a start of effort best on every graph; ""
-            for none.
-        slowness: Seconds for one second of METIS, roughly; a strong start is made if there is time.
+            a rank is used by its name only. The partitioners that plancc ships have the ranks 0
+            (builtin), 20 and 30.
+        strong_rank: Rank among the slow, strong partitioners, by kind of problem. Effort "best",
+            and searches for the expected volume of mini-batches, add one start by such a
+            partitioner.
+        highest: Preset that gives the best partitions; effort "best" makes a start with it on every
+            graph. "" if there is none.
+        slowness: Run time relative to METIS, roughly; a strong start is made only if there is time
+            for it.
         several: Whether `run` accepts ``seeds``, a list, in place of ``seed``, and returns
             int[len(seeds), n]. Then one process reads the problem once.
         starts: Starts of searches. A partitioner without starts begins a search with its first
@@ -124,7 +128,7 @@ class Adapter:
 
     @property
     def model(self) -> str:
-        """The model that the partitioner solves: hp for hypergraphs, gp for graphs."""
+        """Name of the model that the partitioner can solve: hp for hypergraphs, gp for graphs."""
         return "hp" if Hypergraph in self.accepts else "gp"
 
     def available(self) -> bool:
@@ -144,17 +148,17 @@ class Adapter:
         return self.takes_kind(type(problem), objective)
 
     def takes_kind(self, kind: type, objective: str = "") -> bool:
-        """Whether the partitioner accepts a kind of problem; `objective` is a graph's."""
+        """Whether the partitioner accepts a kind of problem, for graphs with this `objective`."""
         if not issubclass(kind, self.accepts):
             return False
         return issubclass(kind, Hypergraph) or objective in self.objectives
 
 
 def scaled(values: npt.NDArray[np.int64], max_total: int) -> npt.NDArray[np.int64]:
-    """Return `values`, in coarser units if their sum is above `max_total`.
+    """Return `values`, divided by a factor if their sum is above `max_total`.
 
-    Every column of a matrix is scaled alone. Positive values stay positive. Balance is measured
-    with the true weights afterwards.
+    Every column of a matrix is scaled separately. Positive values stay positive. Balance is
+    measured with the true weights afterwards.
     """
     total = values.sum(axis=0)
     if (total <= max_total).all():
@@ -207,7 +211,8 @@ def write_lines(file: BinaryIO, values: npt.NDArray[np.int64], ends: npt.NDArray
 def interleave_first(
     ptr: npt.NDArray[np.int64], values: npt.NDArray[Any], first: npt.NDArray[Any]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Put ``first[k]`` before run k of `values`; returns (values, ends of the runs)."""
+    """Put ``first[k]`` before run k of `values`; return the new values, and the ends of the
+    runs."""
     return (
         np.insert(values.astype(np.int64), ptr[:-1], first),
         ptr[1:] + np.arange(1, len(ptr), dtype=np.int64),

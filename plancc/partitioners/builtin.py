@@ -1,4 +1,4 @@
-"""plancc's own partitioner, which is always installed: small, deterministic, in this process.
+"""plancc's own partitioner, which is always installed, deterministic, and runs in this process.
 
 It is a multilevel partitioner of hypergraphs. A graph becomes a hypergraph first: a net of two pins
 per edge for the cut, or a net of each vertex with its neighbours for the volume.
@@ -30,7 +30,7 @@ from plancc.passes.kernels.state import State, state_of, volume
 from plancc.passes.multilevel import Sweeps, coarsen
 
 STARTS_PINS = 1_000_000
-"""Pins that all initial partitions may visit together; at least one partition is made."""
+"""Bound on the pins that all initial partitions together visit; one partition is always made."""
 HUBS = {"hubs": 31, "wide": 31}
 FOR_FEW: dict[str, Any] = {"efforts": ("balanced",), "most_parts": FEW}
 
@@ -40,12 +40,13 @@ class Preset:
     """The amount of work for a partition.
 
     Attributes:
-        prices: Prices of overweight while a level is refined (`plancc.passes.presets.PRICES`).
+        prices: Successive prices of overweight while a level is refined
+            (`plancc.passes.presets.PRICES`).
         tries: Most initial partitions.
         kept: Number of partitions that are refined on the finest level.
-        growth: Factor on this number for each coarser level.
-        slack: Overload of an average part, relative to its even share, that is ignored before the
-            finest level, since single clusters are too heavy for a better balance.
+        growth: Factor by which the number of partitions grows with each coarser level.
+        slack: Overload of a part, relative to an even share, that is ignored on all levels but the
+            finest, where single clusters are too heavy for a better balance.
     """
 
     prices: tuple[float, ...]
@@ -94,7 +95,7 @@ def run(
     threads: int,
     capacities: npt.NDArray[np.float64] | None = None,
 ) -> npt.NDArray[np.int32]:
-    """Minimise connectivity - 1 of a hypergraph, or cut or volume of a graph, on one thread."""
+    """Return owners that minimise connectivity - 1, or a graph's cut or volume, on one thread."""
     how, rng = PRESETS[preset], np.random.default_rng(seed)
     nets = nets_of(as_hypergraph(problem))
     shares = None if capacities is None else tuple(capacities.tolist())

@@ -17,8 +17,10 @@ def bisect(nets: Nets, weight: Any, shares: Any, order: Any) -> Any:
     """Find owners by recursive bisection along breadth-first orders, each from a far vertex.
 
     Parameters:
-        weight (int64[num_vertices]): One weight for all weights of a vertex.
-        shares (float64[num_parts]): Shares of the parts in the weight, up to a factor.
+        weight (int64[num_vertices]): Weight of every vertex, one number also if vertices have
+            several weights.
+        shares (float64[num_parts]): Shares of the parts in the total weight, not necessarily with
+            sum 1.
         order (int64[num_vertices]): Vertices in the order in which searches start; not changed.
 
     Returns:
@@ -68,7 +70,8 @@ def _bisect(nets: Any, weight: Any, shares: Any, order: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _search(nets: Any, order: Any, region: Any, net_seen: Any, search: int) -> None:
-    """Put `order` into breadth-first order; if a search ends early, the next vertex starts anew.
+    """Put `order` into breadth-first order; if no vertex can be reached, continue from the next
+    one.
 
     ``net_seen[e]`` is the last search, counted from 1, that met net e. ``region[v]`` is
     ``2 * search`` for a vertex of this search before it is found, and ``2 * search + 1`` after.

@@ -21,7 +21,7 @@ def run(
     threads: int,
     capacities: npt.NDArray[np.float64] | None = None,
 ) -> npt.ArrayLike:
-    """Minimise connectivity - 1 on one thread; `threads` is ignored."""
+    """Return owners that minimise connectivity - 1, on one thread; `threads` is ignored."""
     import kahypar
 
     context = kahypar.Context()

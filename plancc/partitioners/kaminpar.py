@@ -13,11 +13,11 @@ from plancc.partitioners.adapter import FEW, LARGE, Adapter, Start, most_weights
 from plancc.partitioners.kaminpar_child import run
 
 UNITS = 1000
-"""Finer weight that stands for a weight of 1, if some vertices have weight 0."""
+"""Largest factor on all weights if some vertices have weight 0."""
 
 
 def _positive(weights: npt.NDArray[np.int64], max_total: int) -> npt.NDArray[np.int64]:
-    """Return the weights; in finer units if some are 0, so that these become 1.
+    """Return the weights. If some are 0, scale the others up, and replace 0 by 1.
 
     With weights of 0, KaMinPar 3.7.3 may never end.
     """

@@ -1,4 +1,4 @@
-"""KaMinPar in its child process; the module imports nothing slow."""
+"""The function that runs KaMinPar in the child process; the module imports nothing slow."""
 
 from __future__ import annotations
 

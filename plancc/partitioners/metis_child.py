@@ -1,4 +1,4 @@
-"""METIS in its child process, by its manual (section 5.8); the module imports nothing slow.
+"""The function that runs METIS in the child process (manual, 5.8); it imports nothing slow.
 
 The code calls the METIS library inside pymetis directly. pymetis's own function accepts one weight
 per vertex, and importing pymetis takes longer than METIS on a small graph.
@@ -19,12 +19,12 @@ from plancc.partitioners import OTHERWISE
 
 OBJTYPE = {"cut": 0, "volume": 1}
 NUM_OPTIONS = 40
-"""METIS_NOPTIONS of metis.h."""
+"""Length of METIS's array of options (METIS_NOPTIONS in metis.h)."""
 REAL = "f"
-"""Type code of real_t of metis.h in pymetis's build."""
+"""Type code, for `array`, of METIS's real numbers (real_t) in pymetis's build."""
 OK = 1
 ERRORS = {-2: "wrong input", -3: "not enough memory", -4: "some other error"}
-"""rstatus_et of metis.h."""
+"""Phrases for METIS's error codes (rstatus_et in metis.h)."""
 
 
 def run(
@@ -37,8 +37,8 @@ def run(
     """Minimise a graph's objective, once for every seed.
 
     Parameters:
-        graph: Bytes of int64 arrays, which are taken out: "ptr", "neighbours", "weights" [n, number
-            of constraints], and "costs" unless all costs are 1.
+        graph: Bytes of int64 arrays: "ptr", "neighbours", "weights" [n, number of constraints], and
+            "costs" unless all costs are 1. The function removes them from the dict, to free memory.
         shares: Shares of the parts, with sum 1.
         allowed: Allowed imbalance of every constraint, in thousandths.
         objective: A name of `OBJTYPE`; None for the cut by recursive bisection.

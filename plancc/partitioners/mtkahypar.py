@@ -50,7 +50,7 @@ def run(
     threads: int,
     capacities: npt.NDArray[np.float64] | None = None,
 ) -> npt.ArrayLike:
-    """Minimise connectivity - 1 of a hypergraph, or the cut of a graph."""
+    """Return owners that minimise connectivity - 1 of a hypergraph, or the cut of a graph."""
     import mtkahypar
 
     library = mtkahypar.initialize(threads)

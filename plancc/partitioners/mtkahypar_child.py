@@ -1,4 +1,4 @@
-"""V-cycles of Mt-KaHyPar in their child process; the module imports nothing slow."""
+"""The function that runs V-cycles of Mt-KaHyPar in the child process; it imports nothing slow."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class PartitionOptions:
 
 
 def parse_budget(text: str) -> float:
-    """Return the seconds of a text such as 90, 30s, 5m or 2h; InputError for another text."""
+    """Return the seconds of a string such as 90, 30s, 5m or 2h; InputError for another string."""
     found = re.fullmatch(r"([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)([smh]?)", text.strip(), re.ASCII)
     seconds = float(found[1]) * UNITS[found[2]] if found else 0
     if not 0 < seconds <= MOST_SECONDS:

@@ -20,7 +20,7 @@ from plancc.processes import fate, search_path
 from plancc.registry import place_of
 
 STOPPED = "was stopped after"
-"""Words in the message about a partitioner that exceeded its time limit."""
+"""Phrase in the message about a partitioner that exceeded its time limit."""
 ASK_SECONDS = 0.5
 """Seconds between two calls of `stop`."""
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -57,7 +57,7 @@ def _answer(
 
 
 def advice(run: Callable[..., object]) -> str:
-    """Return what to do about an adapter's `run` that fails, for messages."""
+    """Return advice for the user if an adapter's `run` fails, for messages."""
     return OTHERWISE if run.__module__.startswith("plancc") else f"look at {place_of(run)}"
 
 

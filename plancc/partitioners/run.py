@@ -31,7 +31,7 @@ MAX_TIME_LIMIT = 1e6
 """Largest time limit, in seconds, that the timers of the operating system accept."""
 
 LEAST_EPSILON = 1e-3
-"""Least allowed imbalance in the weights of constraints when these are combined."""
+"""Smaller allowed imbalances count as this one when constraints are combined."""
 
 TRIVIAL = "none"
 """Name of the partitioner in a trivial result: one part, one vertex per part, or no nets."""
@@ -77,10 +77,9 @@ def partition(
     Parameters:
         num_parts: Number of parts, at most the number of vertices.
         options: Options of the partitioner; None for the defaults.
-        limits: Limits with a column for every weight of the problem, of which names and allowed
+        limits: Limits with a column for every weight of the problem; only names and allowed
             imbalances are used. None for the options' epsilon in every column.
-        stop: Function that is called now and then; if it returns true, a native partitioner is
-            ended.
+        stop: Function that is called regularly; if it returns true, a native partitioner is ended.
 
     Raises:
         InputError: For more parts than vertices, negative weights, costs below 1, a sum of costs or
@@ -173,7 +172,7 @@ def improve(
     time_limit: float = TIME_LIMIT,
     stop: Callable[[], bool] | None = None,
 ) -> npt.NDArray[np.int32]:
-    """Improve a partition by a library; the result may be worse, or above the limits.
+    """Improve a partition by a native library; the result may be worse, or exceed the limits.
 
     Parameters:
         owner (int32[num_vertices]): The partition, which is not changed.
@@ -203,7 +202,8 @@ def _mended(
     limits: Limits,
     seed: int,
 ) -> tuple[npt.NDArray[np.int32], list[str]]:
-    """Return the owners with the shares of the limits and without empty parts, and notes."""
+    """Return the owners, changed so that shares are right and no part is empty, and notes for the
+    user."""
     if limits.unequal and not adapter.capacities:
         from plancc.partitioners.builtin import as_hypergraph
 
@@ -222,7 +222,7 @@ def _limits(
 ) -> Limits:
     """Return limits for the problem's weights.
 
-    Epsilon and names are those of `given`, if it has as many constraints as the problem.
+    Epsilon and names are taken from `given`, if it has as many constraints as the problem.
     """
     limits = Limits(weights, num_parts, options.epsilon, options.capacities)
     if given is None or len(given.names) != len(limits.names):
@@ -275,14 +275,16 @@ def strongest(problem: Hypergraph | WeightedGraph) -> Adapter | None:
 
 
 def _best_of(ranked: Sequence[Adapter]) -> Adapter | None:
-    """Return the first installed adapter; if none is installed, the first, for the message."""
+    """Return the first installed adapter; if no adapter is installed, the first (for the
+    message)."""
     return next((each for each in ranked if each.available()), ranked[0] if ranked else None)
 
 
 def _candidates(
     problem: Hypergraph | WeightedGraph, partitioner: str, warnings: list[str]
 ) -> list[Adapter]:
-    """Return the adapters to try in turn; with "auto", the first installed one, then builtin."""
+    """Return the adapters to try one after the other; for "auto", the best installed, then
+    builtin."""
     if partitioner != AUTO:
         adapter: Adapter = PARTITIONERS[partitioner]
         check_accepts(partitioner, type(problem))
@@ -398,11 +400,11 @@ def _run(
 def _combined_constraint(
     weights: npt.NDArray[np.int64], epsilon: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.int64], float]:
-    """Return one weight per vertex, and one allowed imbalance, in place of several.
+    """Combine several constraints: return one weight per vertex, and one allowed imbalance.
 
-    The weight of a constraint is inversely proportional to its allowed imbalance. The one allowed
-    imbalance is the average of the allowed imbalances with these weights. So a partition within all
-    limits is within this limit, and tight limits count most.
+    The weight of a constraint is inversely proportional to its allowed imbalance. The combined
+    allowed imbalance is the average of the allowed imbalances, weighted in the same way. So a
+    partition within all limits is within this limit, and tight limits count most.
     """
     if (epsilon == epsilon[0]).all():
         return combined(weights), float(epsilon[0])
@@ -414,7 +416,8 @@ def _combined_constraint(
 def checked_owner(
     who: str, raw: object, num_vertices: int, num_parts: int, advice: str = ""
 ) -> npt.NDArray[np.int32]:
-    """Return the answer of `who` as int32[n]; BackendError for another shape or part numbers."""
+    """Return the answer of `who` as int32[n]; BackendError for a wrong shape or wrong part
+    numbers."""
     wrong = ""
     try:
         owner = np.asarray(raw)
@@ -430,9 +433,9 @@ def checked_owner(
 
 
 NOISE = 1.1
-"""Ratio of the imbalance to epsilon up to which no note is made."""
+"""No note is made if imbalance / epsilon is at most this number."""
 ROUNDED = 0.05
-"""Imbalance above epsilon, from rounding to whole vertices, from which on a note is made."""
+"""A note is made if an imbalance that whole vertices may explain exceeds epsilon by this."""
 
 
 def balance_notes(owner: npt.NDArray[np.int32], limits: Limits, who: str) -> list[str]:

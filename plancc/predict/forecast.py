@@ -1,4 +1,4 @@
-"""Forecast: a plan's predicted epoch beside a random partition's, and beside a lower bound."""
+"""Forecast: a plan's predicted epoch, compared with a random partition's and a lower bound."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from plancc.predict.schedules import tables_of
 from plancc.text import four_digits
 
 ALIKE = 0.01
-"""Share by which predictions of random partitions differ among each other."""
+"""Relative difference between predictions of different random partitions."""
 
 RECORDED = ("machine", "dims", "epoch_seconds", "random_epoch_seconds", "bound_seconds")
-"""Names of `Forecast.provenance`."""
+"""Names of the entries that `Forecast.provenance` returns."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Forecast:
 
     @property
     def slower(self) -> bool:
-        """Whether the plan is predicted to be slower than random by more than `ALIKE`."""
+        """Whether the predicted epoch is longer than a random partition's by more than `ALIKE`."""
         return self.seconds is not None and self.seconds > (1 + ALIKE) * self.random_seconds
 
     @property

@@ -1,4 +1,4 @@
-"""A machine as a value: its rates, without any measurement or prediction.
+"""The rates of a machine, without any measurement or prediction.
 
 Three numbers give the postal model (a message of b bytes takes ``latency + b / bandwidth`` seconds)
 and a rate of multiply-adds. The other numbers say what the ranks of a node share, how fast products
@@ -27,7 +27,8 @@ Float64Array = npt.NDArray[np.float64]
 COLLECTIVES = ("ring", "tree", "auto")
 """Shapes of broadcasts and all-reduces."""
 DRAWN = {"drawn_block": 6.5e-4, "drawn_row": 3.4e-7, "drawn_nonzero": 2e-8}
-"""Seconds of a mini-batch by default, measured on a core of an AMD EPYC."""
+"""Default seconds for drawing a mini-batch, per block, row and nonzero, measured on an AMD EPYC
+core."""
 MOST = 2**31 - 1
 """Most ranks, or cores, of a node."""
 MOST_INTEGER = 2**63 - 1
@@ -35,7 +36,7 @@ MOST_INTEGER = 2**63 - 1
 
 
 class _Rule(NamedTuple):
-    """A condition on a value, as a test and in words."""
+    """A condition on a value: a function that tests it, and a phrase that describes it."""
 
     holds: Callable[[Any], bool]
     wanted: str
@@ -90,12 +91,13 @@ class Node:
 
     Attributes:
         ranks: Ranks per node; rank r is on node ``r // ranks``.
-        cores: Cores that these ranks share. Fewer cores than ranks slow all compute by ranks /
-            cores. None: one core for each rank.
+        cores: Cores that these ranks share. If there are fewer cores than ranks, all compute takes
+            ranks / cores times as long. None for one core per rank.
         injection: Bytes per second that the whole node can send into the network while it receives
-            as many. None: ranks x bandwidth.
-        latency, bandwidth: Numbers of a rank inside the node; None: the same as between nodes.
-        memory: Bytes per rank; None: unknown.
+            as many. None for ranks x bandwidth.
+        latency, bandwidth: Latency and bandwidth of a rank's messages inside the node; None for the
+            values between nodes.
+        memory: Bytes of memory per rank; None if unknown.
     """
 
     ranks: int = 1
@@ -139,10 +141,10 @@ class SparseRates:
 
     Attributes:
         nonzeros_per_row, width: Points of the measurements, ascending.
-        multiply_adds: A row of rates for every number of nonzeros per row, one rate for every
-            width. With `rows`, such a table for every number of rows.
-        rows: Numbers of rows of a square matrix, ascending: they decide whether the dense operand
-            fits a cache. Empty: the rates hold for all sizes.
+        multiply_adds: Table of rates: a line for every number of nonzeros per row, with one rate
+            for every width. If `rows` is not empty, such a table for every number of rows.
+        rows: Numbers of rows of a square matrix, ascending; the number of rows decides whether the
+            dense operand fits into a cache. Empty if the rates hold for all sizes.
     """
 
     nonzeros_per_row: tuple[float, ...]
@@ -176,7 +178,8 @@ class SparseRates:
     def rate(
         self, nonzeros_per_row: npt.ArrayLike, width: npt.ArrayLike, rows: npt.ArrayLike = 1
     ) -> Float64Array:
-        """Return rates, linear in all logarithms between points, and constant outside the table."""
+        """Return rates by log-linear interpolation between points; they are constant outside the
+        table."""
         axes = (self.rows or (1.0,), self.nonzeros_per_row, self.width)
         table = np.log(np.array(self.multiply_adds, np.float64).reshape([*map(len, axes)]))
         places = [
@@ -193,7 +196,8 @@ class SparseRates:
 
 
 def _place(points: Sequence[float], values: npt.ArrayLike) -> tuple[npt.NDArray[np.int64], Any]:
-    """Return the last point not after each value, and the way to the next point, 0..1 in logs."""
+    """Return the index of the last point <= each value, and the value's position, 0..1 in
+    logarithms, between this point and the next."""
     axis = np.log(np.array(points, np.float64))
     at = np.clip(np.log(np.maximum(np.asarray(values, np.float64), 1e-300)), axis[0], axis[-1])
     place = np.clip(np.searchsorted(axis, at, side="right") - 1, 0, max(len(axis) - 2, 0))
@@ -206,8 +210,8 @@ class Overlap:
     """The share of communication that products hide.
 
     Attributes:
-        communication: Share, 0..1, of the time of messages or of the product of own rows, whichever
-            is less, that is hidden.
+        communication: Share, 0..1, of the time that overlap can hide at most, which is the time of
+            messages or of the product of own rows, whichever is less.
     """
 
     communication: float = 0.0
@@ -244,9 +248,10 @@ class Machine:
         bandwidth: Bytes per second that a rank sends while it receives as many.
         multiply_adds: Multiply-adds per second of sparse products.
         name, source: Name of the machine, and origin of its numbers.
-        spmm: Rates of sparse products by shape; None: `multiply_adds` for every shape.
-        speed: Speed of every rank, or of the ranks of a node if all nodes are alike: compute of a
-            rank, overheads included, takes ``1 / speed`` times as long. Empty: 1 for all.
+        spmm: Rates of sparse products by shape; None if `multiply_adds` holds for every shape.
+        speed: Speed of every rank, or of every rank of a node if all nodes are alike. The compute
+            of a rank, including overheads, takes ``1 / speed`` times as long as at speed 1. Empty
+            if all speeds are 1.
 
     Raises:
         InputError: If a value is not allowed, such as a latency that is not positive and finite.
@@ -269,9 +274,9 @@ class Machine:
         object.__setattr__(self, "speed", tuple(self.speed))
 
     def on_nodes(self, ranks: int | None) -> Machine:
-        """Return the machine with this number of ranks on a node; None leaves its own number.
+        """Return the machine with this number of ranks per node; None keeps the machine's number.
 
-        A machine with speeds of a node's ranks also keeps its own number.
+        The number is also kept if the machine has speeds for the ranks of a node.
         """
         if ranks is None or len(self.speed) == self.node.ranks:
             return self
@@ -297,7 +302,7 @@ class Machine:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the machine that `to_json` wrote; InputError for any other text."""
+        """Return the machine that `to_json` wrote; InputError for any other string."""
         try:
             values = json.loads(text)
         except (TypeError, ValueError, RecursionError):
@@ -307,12 +312,13 @@ class Machine:
         return cls.from_dict(values)
 
     def to_json(self) -> str:
-        """Return the whole machine as one line, which the provenance of a plan keeps."""
+        """Return the whole machine as one line of JSON, for the provenance of a plan."""
         return json.dumps(self.as_dict())
 
     @property
     def title(self) -> str:
-        """The machine's name; without a name, its numbers in words."""
+        """The machine's name; if the machine has no name, its latency, bandwidth and rate as a
+        phrase."""
         return self.name or (
             f"of {self.latency:g} s per message, {self.bandwidth:g} bytes/s, "
             f"{self.multiply_adds:g} multiply-adds/s"
@@ -373,7 +379,8 @@ class Machine:
         return self.spmm.rate(nonzeros_per_row, width, rows)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the three numbers and all attributes other than defaults, ready for JSON."""
+        """Return a dict for JSON: the three required numbers, and all attributes that are not
+        defaults."""
         usual = {
             each.name: each.default if each.default_factory is MISSING else each.default_factory()
             for each in fields(self)
@@ -395,7 +402,8 @@ TABLES: dict[str, type] = {
 
 
 def _meant(prefix: str, key: str, known: Sequence[str]) -> str:
-    """Return where an unknown key belongs, or which key it resembles; "" if there is none."""
+    """Return a hint about an unknown key: its right table, or a similar known key; "" for no
+    hint."""
     kinds: dict[str, type] = {"": Machine, **TABLES}
     others = {name: kind for name, kind in kinds.items() if name != prefix.removesuffix(".")}
     at = [name for name, kind in others.items() if key in (each.name for each in fields(kind))]

@@ -1,4 +1,4 @@
-"""Machines from TOML files: machines of plancc, and the user's own."""
+"""Functions that read machines from TOML files: the shipped machines, and the user's own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def find_machine(name: str | PathLike[str]) -> Machine:
         name: A name in `shipped_machines`, or the path of a file for `read_machine`.
 
     Raises:
-        InputError: If there is no such machine. Also the errors of `read_machine`.
+        InputError: If there is no such machine; see also `read_machine`.
     """
     text, shipped = fspath(name), shipped_machines()
     if text in shipped:

@@ -31,13 +31,13 @@ class Memory:
             the places of labelled rows.
         matrix: The part laid out for products: own nonzeros (and their transpose, unless they are
             symmetric), blocks of halo columns or folded rows, and the transposes of these. Every
-            layer from the second on that leaves out dead rows has all of this once more.
-        halo: Buffers of the rows sent and received, for every graph and width; folded rows of a
-            product are only there. For process grids and feature slices: pieces received, and
-            products before they are reduced or reordered.
-        features: A H^0, which replaces the features, and its live rows. Both exist while A H^0 is
-            made.
-        activations: The most that a training pass or an evaluation holds at once of products,
+            layer from the second on that leaves out dead rows has a layout of its own.
+        halo: Buffers of the rows sent and received, for every graph and width. Partial sums of
+            folded rows are only in these buffers. For process grids and feature slices: pieces
+            received, and products before they are reduced or reordered.
+        features: The product A H^0, which replaces the features, and its live rows. While the
+            product is computed, the features H^0 are in memory, too.
+        activations: Largest sum, at any time of a training step or an evaluation, of products,
             activations and gradients.
     """
 
@@ -66,7 +66,7 @@ def row_memory(
     value_bytes: int = WORD_BYTES,
     recompute: bool = False,
 ) -> Memory:
-    """Return the bytes that every part needs at its worst moment.
+    """Return the largest memory that every part needs at any time, in bytes.
 
     Parameters:
         parts: Traffic of the exchange of all rows.
@@ -124,7 +124,7 @@ def _matrix(
 
 
 def _masks(parts: Traffic) -> Int64Array:
-    """Return the numbers of own rows whose places a part keeps: sent rows, and rows with folds."""
+    """Return how many own rows every part has in index lists: sent rows, and rows with a fold."""
     fold = parts.fold
     return parts.sent if fold is None else parts.sent - fold.sent + fold.received
 
@@ -142,13 +142,14 @@ def _buffers(parts: Traffic, layers: Sequence[Traffic], dims: Sequence[int]) -> 
 def _training(
     rows: Sequence[Int64Array], dims: Sequence[int], held: Sequence[int | Int64Array]
 ) -> Int64Array:
-    """Return the words that autograd holds at its worst moment.
+    """Return the largest number of words that autograd holds at any time.
 
     Kept for the backward pass: the output H of every hidden layer (as mask of its activation), and
     A H of layers that aggregate first. The backward pass, from the last layer to the first, holds
     the gradients of H and Z at the activation, of Z and the product at W, and of both ends of A.
     The loss holds the network's outputs, the product before them, their softmax, and the gradients
-    of these. A part holds `held` of the columns `dims`, but all columns of the outputs.
+    of these. Of ``dims[k]`` columns a part holds ``held[k]``, but it holds all columns of the
+    outputs.
     """
     zero = np.zeros_like(rows[0])
     last = len(dims) - 2
@@ -175,9 +176,10 @@ def _training(
 
 
 def _recomputing(rows: Sequence[Int64Array], dims: Sequence[int]) -> Int64Array:
-    """Return the words of `_training` if only the products A (H W) or A H are kept.
+    """Return the result of `_training` if only the products A (H W) or A H are kept.
 
-    The worst moment holds the products so far and two more matrices: the moved rows and their
+    At the moment of largest memory there are the products so far and two more matrices: the moved
+        rows and their
     product in the forward pass; the gradients of both, or of two neighbouring products, in the
     backward pass. The first layer's product is kept with the features. Blocks of rows are not
     counted.
@@ -202,7 +204,7 @@ def _recomputing(rows: Sequence[Int64Array], dims: Sequence[int]) -> Int64Array:
 def _evaluation(
     rows: Int64Array, dims: Sequence[int], held: Sequence[int | Int64Array]
 ) -> Int64Array:
-    """Return the words that a pass without gradients holds at worst: three matrices in a row."""
+    """Return the largest number of words of a forward pass without gradients: of three matrices."""
     most = 2 * rows * held[1]
     for k in range(1, len(dims) - 1):
         wide_in, wide_out = rows * held[k], rows * held[k + 1]
@@ -228,10 +230,10 @@ def grid_memory(
         dims: Widths d_0..d_L.
         held (list of int or int64[num_ranks]): Columns of each width that the rank holds between
             products.
-        buffers (int64[num_ranks]): Words that a product receives, and of its results before they
-            are reduced or reordered.
-        laid_out: How often the block is held for products: also its transpose, and copies that
-            travel.
+        buffers (int64[num_ranks]): Number of words that a product receives, plus words of its
+            results before they are reduced or reordered.
+        laid_out: Number of copies of the block for products, including its transpose and copies
+            that are sent.
 
     Returns:
         Memory, with arrays int64[num_ranks].

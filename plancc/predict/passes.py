@@ -1,4 +1,4 @@
-"""Passes that leave out words of an epoch, and the steps of layers with these passes.
+"""Passes that make an epoch send fewer words, and the steps of layers with these passes.
 
 The names are those of `plancc_runtime.options.PASSES`; the pass "overlap" changes no words.
 
@@ -26,7 +26,7 @@ PASSES = (*COMMON_PASSES, DEAD_ROWS)
 FOLDS = ("sync", "delayed", "none")
 """Ways in which an epoch adds up partial sums of edge plans: at once, late, or never."""
 DELAY = 5
-"""Epochs by which late sums are late by default, as in the runtime."""
+"""Default number of epochs by which sums are late, as in the runtime."""
 DEFAULT_DIMS = (128, 128, 16)
 """Default widths d_0..d_L of the layers."""
 
@@ -60,6 +60,7 @@ def layers_of(
 
 
 def moved_widths(dims: Sequence[int], passes: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the columns that every GCN layer's rows move forward and back, with these passes."""
+    """Return the width of the rows that every GCN layer sends forward and back, with these
+    passes."""
     layers = layers_of(dims, passes)
     return [(moved_columns(each.forward), moved_columns(each.back)) for each in layers]

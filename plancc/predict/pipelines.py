@@ -1,7 +1,7 @@
 """The time that the pipeline of a feature plan hides (Wan et al. 2025, Section 3.2.2).
 
 The rows are cut into batches. A product begins with the input batches that it needs. While a batch
-is multiplied, further batches arrive, and the batch before it is sent back and then updated. Every
+is multiplied, further batches arrive, and the previous batch is sent back and then updated. Every
 rank computes one thing at a time, and its network card moves one batch at a time:
 
     card      in 0  in 1  back 0  in 2  back 1  back 2
@@ -25,11 +25,11 @@ Float64Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Batches of the rows of a feature plan with one group.
+    """The division of a feature plan's rows into batches, for a plan with one group.
 
     Attributes:
-        needs: For every batch of a product, the last input batch that this batch, or one before
-            it, needs.
+        needs: For every batch of a product, the number of the last input batch that this or an
+            earlier batch needs.
     """
 
     needs: tuple[int, ...]
@@ -46,8 +46,8 @@ class Pipeline:
         """Return the pipeline of a matrix whose rows are put in reverse Cuthill-McKee order.
 
         Parameters:
-            stages: From 2 to `MOST_STAGES`; by default the number that the bandwidth asks for
-                (Proposition 3.5).
+            stages: Number of batches, from 2 to `MOST_STAGES`. None for the number that follows
+                from the matrix bandwidth (Proposition 3.5).
 
         Raises:
             InputError: For any other number.
@@ -71,7 +71,7 @@ class Pipeline:
         """Return the seconds of a product and its update.
 
         Parameters:
-            moved (float64[num_ranks]): Seconds of all messages; half of them bring the input.
+            moved (float64[num_ranks]): Seconds of all messages; half of this time is for the input.
             product, update (float64[num_ranks]): Seconds that a rank computes.
         """
         s = self.stages

@@ -1,4 +1,4 @@
-"""The prediction of an epoch, with which plans are made, compared and shown.
+"""The class that predicts epochs, to make, compare and display plans.
 
 All times come from `plancc.predict.simulation`, for the schedule of any tables; no other formula
 adds up seconds.
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from plancc.predict.pipelines import Pipeline
 
 shipped = cache(find_machine)
-"""A machine that comes with plancc, read once."""
+"""`find_machine` with a cache, so that a machine of plancc is read once."""
 PEERS = 16
-"""Most other parts with which a part exchanges rows where rates are measured."""
+"""Most parts that a part exchanges rows with, in the example of `Predictor.rates`."""
 HALO = 0.5
-"""Halo rows per own row where rates are measured."""
+"""Halo rows per own row, in the example of `Predictor.rates`."""
 STEP = 0.01
-"""Share by which nonzeros and rows are raised to measure rates."""
+"""Relative increase of nonzeros and rows, for the finite differences of `Predictor.rates`."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class Predictor:
 
     Attributes:
         dims: Widths d_0..d_L.
-        passes: Names in `plancc.predict.passes.PASSES`. With "dead-rows" it predicts only epochs of
-            tables that have `Tables.live`, and their bound.
+        passes: Names in `plancc.predict.passes.PASSES`. With "dead-rows", only tables that have
+            `Tables.live` can be predicted.
         approximation: What every epoch leaves out; None for nothing.
         convolution: The convolution; a search uses a GCN's.
         pipeline: Pipeline of feature plans with one group; None for none.
@@ -82,7 +82,7 @@ class Predictor:
     def of_owners(
         self, matrix: Graph, owners: Owners, num_parts: int, grid: Grid | None = None
     ) -> Prediction:
-        """Return the prediction for the plan of these owners, without building the plan.
+        """Return the prediction for the plan that these owners would make; the plan is not built.
 
         Parameters:
             owners: Owners; only of rows if there is a grid.
@@ -114,7 +114,7 @@ class Predictor:
         return replace(self, approximation=None, pipeline=None).epoch(even, word_bytes).seconds
 
     def bound_of(self, tables: Tables, word_bytes: int = WORD_BYTES) -> float:
-        """Return `bound` for the sizes of these tables; for each layer's if there are live rows."""
+        """Return `bound` for the sizes of these tables, layer by layer if there are live rows."""
 
         def even(of: Tables) -> Tables:
             return self._even(int(of.rows.sum()), int(of.nonzeros.sum()), tables.num_ranks)
@@ -132,11 +132,11 @@ class Predictor:
         return even_tables("bound", num_vertices, num_nonzeros, num_parts, speeds=speeds)
 
     def time(self, matrix: Graph, num_parts: int, grid: Grid | None = None) -> EpochTime:
-        """Return the prediction as a function of owners of this matrix, for a search.
+        """Return a function that predicts the epoch from owners of this matrix, for a search.
 
         Parameters:
-            matrix, num_parts, grid: See `of_owners`. With a grid, the rates are those of a row plan
-                on its ranks.
+            matrix, num_parts, grid: See `of_owners`. If there is a grid, the rates are computed for
+                a row plan on the same ranks.
         """
         num_ranks = num_parts if grid is None else grid.num_ranks
         return EpochTime(
@@ -145,7 +145,8 @@ class Predictor:
         )
 
     def links(self, num_parts: int) -> LinkRates:
-        """Return the cost of an epoch's messages inside and between nodes, to number the parts.
+        """Return the costs of an epoch's messages inside and between nodes, for numbering the
+        parts.
 
         The costs are those of `plancc.predict.simulation`, summed over all exchanges of an epoch.
         """
@@ -170,15 +171,15 @@ class Predictor:
     def rates(self, num_vertices: int, num_nonzeros: int, num_parts: int) -> EpochRates:
         """Return seconds per message, row moved, nonzero and own row, to estimate moves quickly.
 
-        They are finite differences of the prediction. All parts are alike, and exchange `HALO` rows
-        per own row with up to `PEERS` other parts; one quantity is raised on all ranks at once.
-        Ranks have speed 1.
+        The rates are finite differences of predictions for an example: all parts are alike, and
+        each exchanges `HALO` rows per own row with up to `PEERS` other parts. One quantity at a
+        time is raised on all ranks. Ranks have speed 1.
 
         Parameters:
             num_vertices, num_nonzeros, num_parts: See `bound`.
 
         Returns:
-            Rates, none negative; with one part messages and rows cost nothing.
+            The rates, which are not negative; with one part, the rates of messages and rows are 0.
         """
         if self.machine.speed:
             alike = replace(self, machine=replace(self.machine, speed=()))

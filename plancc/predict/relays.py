@@ -1,4 +1,4 @@
-"""The relays of a plan with the shortest predicted epoch, over sizes of groups, in 2 or 3 hops."""
+"""The search for the relays that give the shortest predicted epoch of a plan, in 2 or 3 hops."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from plancc.predict.predictor import Predictor
 from plancc.predict.schedules import tables_of
 
 SIZES = (0.25, 0.5, 1, 2)
-"""Sizes of groups that are tried, over the square root of the number of parts: few messages."""
+"""Sizes of groups to try, as multiples of the square root of the number of parts, where messages
+are few."""
 
 
 def best_relays(plan: Plan, predictor: Predictor, most: int) -> tuple[Plan, float, str]:
-    """Return the plan with the relays of shortest predicted epoch, its seconds, and the relays.
+    """Return the plan with the best relays, its predicted seconds per epoch, and the relays' name.
 
     Parameters:
         plan: A row or edge plan; its present hops are replaced.
-        most: Most messages that a row takes: 2 or 3.
+        most: Most successive messages in which a row may travel: 2 or 3.
 
     Returns:
         Plan, seconds, and the arguments of `with_routes`, such as "16x16 in 2 hops".
@@ -37,7 +38,7 @@ def best_relays(plan: Plan, predictor: Predictor, most: int) -> tuple[Plan, floa
 
 
 def _groups(num_parts: int, ranks_per_node: int) -> Iterator[Topology]:
-    """Yield groups of neighbouring parts, of sizes near the square root, and of a node's size."""
+    """Yield sizes of groups of parts: near the square root of their number, and a node's size."""
     root = 2 ** round(np.log2(num_parts) / 2)
     sizes = {int(root * share) for share in SIZES} | {ranks_per_node}
     for size in sorted(each for each in sizes if 1 < each <= num_parts // 2) or [num_parts]:

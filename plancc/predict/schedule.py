@@ -1,4 +1,4 @@
-"""An epoch as a list of operations: which rank sends to which, and which multiplies what.
+"""An epoch as a list of operations: which rank sends what to which rank, and computes what.
 
 This is the intermediate representation between plans (`plancc.predict.schedules` builds it) and
 times (`plancc.predict.simulation`). Its words and messages equal the runtime's counts in
@@ -30,9 +30,10 @@ STEPS = (
     *("expand", *HOPS),
     *("multiply", "fold", "collectives", "dense", "all-reduce"),
 )
-"""Steps of an epoch, in the order of tables; expand and fold may be split into hops."""
+"""Steps of an epoch, in the order in which tables show them; expand and fold may be split into
+hops."""
 DRAW = "draw"
-"""The step of a mini-batch before all other steps."""
+"""The step in which a mini-batch is drawn, before all other steps."""
 COMPUTED = (DRAW, "multiply", "dense")
 """Steps that move no words."""
 DIRECTIONS = ("batch", "forward", "links", "back", "update")
@@ -45,7 +46,8 @@ class Pairs:
     Attributes:
         source, target (int32[num_messages]): Sender and receiver, never the same.
         rows (int64[num_messages]): Rows of each message.
-        hops: Exchanges in which the rows travel from their owners; empty if they go straight.
+        hops: Successive exchanges that bring rows from their owners; empty if owners send rows
+            directly.
     """
 
     num_ranks: int
@@ -61,11 +63,12 @@ class Pairs:
         return Pairs(self.num_ranks, self.target, self.source, self.rows, self.hops)
 
     def by_step(self, name: str) -> dict[str, Pairs]:
-        """Return the exchanges in which the rows travel, by step: the hops, or the step `name`."""
+        """Return the exchanges by the name of their step: the hops, or else only the step
+        `name`."""
         return dict(zip(HOPS, self.hops, strict=True)) if self.hops else {name: self}
 
     def by_node(self, ranks_per_node: int) -> PairSplit:
-        """Return the traffic of every rank between nodes and in total; cached."""
+        """Return, and cache, the traffic of every rank: between nodes, and in total."""
         if ranks_per_node not in self._split:
             messages = map(np.array, (self.source, self.target, self.rows))  # one type of array
             sums = _split(*messages, self.num_ranks, ranks_per_node)
@@ -122,7 +125,7 @@ class PointToPoint(Transfer):
 
 @dataclass(frozen=True, eq=False)
 class SparseProduct:
-    """Local products of sparse and dense matrices.
+    """Local products of a sparse and a dense matrix.
 
     Attributes:
         rows, nonzeros (int64[num_ranks]): Rows and nonzeros of the sparse matrices, over all calls.
@@ -168,13 +171,13 @@ class Elementwise:
 
 @dataclass(frozen=True, eq=False)
 class BatchDraw:
-    """Drawing a mini-batch and building its blocks.
+    """The work of drawing a mini-batch and building its blocks.
 
     Attributes:
-        blocks: Number of blocks of one rank that draws as owner, whose time does not depend on rows
-            and nonzeros.
-        rows (int64[num_ranks]): Over all blocks: own rows, rows sent and received, and the nonzeros
-            that a rank draws for others.
+        blocks: Number of blocks that a rank draws as owner; each takes a fixed time besides the
+            time for rows and nonzeros.
+        rows (int64[num_ranks]): Sum over all blocks of own rows, rows sent, rows received, and
+            nonzeros that the rank draws for others.
         nonzeros (int64[num_ranks]): Nonzeros of own rows in all blocks.
         alone: Whether no message is needed, so that another core may draw during a step.
     """
@@ -197,13 +200,13 @@ class Operation(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """An epoch of training: one pass forward and back, and the update.
+    """An epoch of training: forward pass, backward pass, and update of the weights.
 
     Attributes:
         name: Path of the plan, or a name for it.
         layout: Layout, such as "row" or "grid 2d 4x4".
         dims: Widths d_0..d_L.
-        memory: Memory of every rank at its worst moment, in float32.
+        memory: Largest memory of every rank at any time, for float32.
         notes: Assumptions, as sentences.
         pipeline: Pipeline of a feature plan; None for none.
     """

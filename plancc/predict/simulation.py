@@ -18,9 +18,9 @@ the steps, of the slowest rank's time. Times of one operation:
                   two cores each, only the time beyond the rest of the step.
 
 Batches of a pipeline overlap as in `plancc.predict.pipelines`.
-Late messages (of delayed partial sums) take the part of their time that exceeds all else.
-A rank's compute, and its overhead of every operation, is divided by the rank's speed.
-Rates are those of float32; numbers of 8 bytes take twice as long.
+Late messages (of delayed partial sums) count only the time that exceeds all other steps. A rank's
+compute, and its overhead of every operation, is divided by the rank's speed. Rates are those of
+float32; numbers of 8 bytes take twice as long.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 Float64Array = npt.NDArray[np.float64]
 
 WORDS = (4, 8)
-"""Bytes that a number may have."""
+"""Allowed numbers of bytes of a number."""
 _LATE = Place(0, "update", "fold")
 """Place where ranks wait for late messages."""
 _DRAW = Place(0, "batch", DRAW)
@@ -75,7 +75,7 @@ _DRAW = Place(0, "batch", DRAW)
 
 
 class StepTime(NamedTuple):
-    """Seconds of one step of a layer in one direction; layer 0 stands for all layers.
+    """Seconds of one step of a layer, forward or back; layer 0 stands for all layers together.
 
     Attributes:
         slowest, mean: Seconds of the slowest rank, and mean over the ranks.
@@ -97,7 +97,7 @@ class Prediction:
     Attributes:
         steps: Steps that take time, by layer within forward, back and update.
         of_rank (dict of str to float64[num_ranks]): Seconds of every rank in each of `STEPS`, and
-            of a mini-batch in `DRAW`, without waiting for others.
+            in `DRAW` for mini-batches, without the time of waiting for other ranks.
     """
 
     schedule: Schedule
@@ -108,7 +108,7 @@ class Prediction:
 
     @cached_property
     def counts(self) -> Counts:
-        """Words and messages of every rank, exact."""
+        """Exact words and messages of every rank."""
         return self.schedule.counts()
 
     @property
@@ -132,7 +132,8 @@ class Prediction:
         return sum(each.slowest for each in self.steps if each.step not in COMPUTED)
 
     def of_step(self, step: str) -> tuple[float, float]:
-        """Return the seconds of a step over all layers: of the slowest ranks, and the mean."""
+        """Return two sums over all layers of a step's seconds: of the slowest rank, and of the
+        mean."""
         chosen = [each for each in self.steps if each.step == step]
         return sum(each.slowest for each in chosen), sum(each.mean for each in chosen)
 
@@ -148,22 +149,23 @@ class Prediction:
 
     @property
     def max_words(self) -> int:
-        """Words of the rank that sends most."""
+        """Words of the rank that sends most words."""
         return int(self.counts.words_sent.max())
 
     @property
     def max_messages(self) -> int:
-        """Messages of the rank that sends most."""
+        """Messages of the rank that sends most messages."""
         return int(self.counts.messages_sent.max())
 
     @property
     def words_reduced(self) -> int:
-        """Words of all-reduces, summed over ranks."""
+        """Words that all-reduces send, summed over the ranks."""
         return int(self.counts.words_reduced.sum())
 
     @property
     def memory_of_rank(self) -> Int64Array:
-        """Bytes of every rank, int64[num_ranks]; column numbers count as wide as the values."""
+        """Bytes of every rank, int64[num_ranks]; column numbers are counted with the width of
+        values."""
         return self.schedule.memory.total * (self.word_bytes // WORD_BYTES)
 
     @property
@@ -174,12 +176,14 @@ class Prediction:
 
     @property
     def fits(self) -> bool | None:
-        """Whether the rank with the most memory has enough; None: the machine's is unknown."""
+        """Whether a rank's memory suffices for every rank; None if the machine's memory is
+        unknown."""
         memory = self.machine.node.memory
         return None if memory is None else self.memory["total"] <= memory
 
     def as_dict(self, per_rank: bool = False) -> dict[str, Any]:
-        """Return the prediction ready for JSON; `per_rank`: also figures of every rank."""
+        """Return the prediction as a dict for JSON, if `per_rank` with the figures of every
+        rank."""
         schedule = self.schedule
         result: dict[str, Any] = {
             "name": schedule.name,
@@ -272,7 +276,7 @@ def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES)
 
 
 def slowness(machine: Machine, num_ranks: int) -> Float64Array:
-    """Return the seconds of work that takes one second on an unshared core: float64[num_ranks].
+    """Return every rank's slowdown relative to an unshared core of speed 1: float64[num_ranks].
 
     Raises:
         InputError: If the machine has speeds for another number of ranks.
@@ -291,7 +295,7 @@ def _shared(machine: Machine, num_ranks: int) -> Float64Array:
 def _hide(
     times: dict[Place, Float64Array], products: Mapping[Place, Float64Array], share: float
 ) -> None:
-    """Subtract from the times of messages what the products of own rows hide."""
+    """Subtract from the times of messages the time that the products of own rows hide."""
     for (layer, direction, _), product in products.items():
         places = [Place(layer, direction, step) for step in ("expand", "cross", "fold")]
         exchanges = [place for place in places if place in times]
@@ -304,7 +308,8 @@ def _hide(
 def _overlap(
     times: dict[Place, Float64Array], moved: Mapping[Place, Float64Array], pipeline: Pipeline
 ) -> None:
-    """Subtract from the times of all-to-alls what a pipeline hides with products and updates."""
+    """Subtract from the times of all-to-alls the time that a pipeline hides behind products and
+    updates."""
     for place, messages in moved.items():
         product = times[place] - messages + times.get(place._replace(step="multiply"), 0.0)
         update = times.get(place._replace(step="dense"), np.zeros(len(messages)))
@@ -329,7 +334,8 @@ def _shaped(
 
 
 class _Rings(NamedTuple):
-    """Rings of groups: seconds of all links but one, and bytes per second of the slowest link."""
+    """Rings of groups: latencies of g - 1 network links, and bytes per second of the slowest
+    link."""
 
     latency: Float64Array
     bandwidth: Float64Array
@@ -390,7 +396,8 @@ class WorkTimes:
         return self._exchange(StepTraffic(*inside), between)
 
     def _exchange(self, inside: StepTraffic, between: StepTraffic) -> Float64Array:
-        """Return the seconds of messages inside and between nodes, in either direction."""
+        """Return the seconds of messages inside and between nodes: the larger of sending and
+        receiving."""
         machine = self._machine
         near = np.maximum(
             inside.messages_sent, inside.messages_received

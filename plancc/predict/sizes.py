@@ -1,4 +1,4 @@
-"""Epochs predicted from sizes alone, without a graph: numbers, and tables made from them.
+"""Sizes of a graph that stand in for the graph, and tables for predictions from these sizes.
 
 Parts have equal sizes. The number of their halo rows is measured on plans, or assumed.
 """
@@ -25,12 +25,13 @@ from plancc.predict.schedules.tables import Tables, sends_rows
 class Boundary:
     """Halo rows per own row of a part, as a function of the number of parts.
 
-    Its logarithm is linear in log p between the points, and beyond them as in the nearest interval.
-    One point gives a constant.
+    Between two points, the logarithm of the value is linear in log p; beyond the points, the
+    nearest interval is continued. With one point, the value is constant.
 
     Attributes:
-        points: Triples, ascending: number of parts; halo rows per own row; number of parts that a
-            part receives from, None for one part per row at most.
+        points: Triples, ascending: number of parts; halo rows per own row; and number of parts that
+            a part receives from. If the last number is None, it is as large as possible: at most
+            one part for each row.
         source: "assumed", or names of the measured plans.
     """
 
@@ -39,10 +40,12 @@ class Boundary:
 
     @classmethod
     def parse(cls, text: str) -> Boundary:
-        """Return the boundary of "16:0.5,256:1.2", "16:0.5:12,..." (with peers), or plan files.
+        """Return the boundary from a string like "16:0.5,256:1.2" or "16:0.5:12,...", or from plan
+        files.
 
         Raises:
-            InputError: For any other text, negative or infinite numbers, or equal numbers of parts.
+            InputError: For any other string, negative or infinite numbers, or equal numbers of
+                parts.
         """
         points: list[tuple[int, float, float | None]] = []
         plans = []
@@ -73,7 +76,7 @@ class Boundary:
         return cls(tuple(points), f"measured on {', '.join(plans)}" if plans else "assumed")
 
     def at(self, num_parts: int) -> tuple[float, float | None]:
-        """Return halo rows per own row of a part, and the number of its peers or None."""
+        """Return a part's halo rows per own row, and its number of peers or None; see `points`."""
         parts = [point[0] for point in self.points]
         fraction = _power_law(parts, [point[1] for point in self.points], num_parts)
         peers = [point[2] for point in self.points if point[2] is not None]
@@ -107,13 +110,13 @@ def _measured(path: str) -> tuple[int, float, float | None]:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes in place of a graph.
+    """Sizes that stand in for a graph.
 
     Attributes:
         vertices, nonzeros: Sizes of the matrix, with its diagonal.
-        boundary: Boundary by label of a model; "" for all other models that exchange rows, except
-            rp. A random partition has by default the boundary of a random matrix with equally many
-            nonzeros in every row.
+        boundary: Boundary by label of a model. The key "" is for all other models that exchange
+            rows, except rp. The default boundary of rp is that of a random matrix with the same
+            number of nonzeros in every row.
 
     Raises:
         InputError: If there are no vertices, or fewer nonzeros than vertices.
@@ -144,7 +147,7 @@ def tables_of_sizes(
 
     Parameters:
         num_parts: Number of parts; with a grid, the number of its parts.
-        boundary: Boundary if parts send rows; by default a random matrix's.
+        boundary: Boundary, if parts send rows; None for the boundary of a random matrix.
     """
     tables = even_tables(name, sizes.vertices, sizes.nonzeros, num_parts, grid)
     if not sends_rows(grid):
@@ -194,7 +197,8 @@ def _shares(total: int, number: int, speeds: npt.NDArray[np.float64] | None = No
 
 
 def _even_pairs(rows: Int64Array, fraction: float, peers: float | None) -> Pairs:
-    """Return messages by which each part gets `fraction` rows per own row from `peers` parts."""
+    """Return messages in which each part receives `fraction` rows per own row, from `peers`
+    parts."""
     num_parts = len(rows)
     halo = min(round(fraction * int(rows.max())), int(rows.sum() - rows.max()))
     number = num_parts - 1 if peers is None else min(num_parts - 1, max(1, round(peers)))

@@ -25,7 +25,8 @@ class DataWidths:
     Attributes:
         features: Columns of the features; None without features.
         classes: Number of classes of the labels or targets; None without them.
-        excess: Why no network should have an output for each of the classes; empty if it may.
+        excess: Reason why a network should not have an output for every class; empty if there is
+            none.
     """
 
     features: int | None = None
@@ -52,7 +53,7 @@ class DataWidths:
 
     @classmethod
     def _read(cls, file: PlanFile, end: str) -> DataWidths:
-        """Return the widths of the datasets whose names have this end."""
+        """Return the widths of the datasets whose names end with `end`."""
         features = file.width(f"vertex_data/features{end}")
         targets = file.width(f"vertex_data/targets{end}")
         if targets is not None:
@@ -83,12 +84,13 @@ class DataWidths:
 
     @property
     def dims(self) -> tuple[int, ...]:
-        """`DEFAULT_DIMS` with the width of the features and the number of classes, if known."""
+        """`DEFAULT_DIMS` with its ends replaced by the number of features and of classes, if
+        known."""
         first, *hidden, last = DEFAULT_DIMS
         return (self.features or first, *hidden, self.classes or last)
 
     def contradiction(self, dims: Sequence[int]) -> str:
-        """Return why these widths d_0..d_L do not suit the data; empty if they do."""
+        """Return the reason why these widths d_0..d_L do not suit the data; empty if they suit."""
         if self.features not in (None, dims[0]):
             return f"the first width is {dims[0]}, but the features have {self.features} columns"
         if self.classes is not None and dims[-1] < self.classes:

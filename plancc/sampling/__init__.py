@@ -1,8 +1,8 @@
 """Mini-batches: samplers that choose the rows and nonzeros of a training step.
 
 Compiler and runtime draw with the same code, so that the same seed gives the same batches to both.
-Every batch is a function of (seed, stream, number) alone: any rank can draw any batch, or the part
-of it that the rank needs, without messages.
+Every batch is a function of (seed, stream, number) alone. So any rank can draw any batch, or only
+the rows of a batch that the rank needs, without messages.
 
     Population    the input of samplers: pattern, training mask and clusters, if needed
     Sampler       a way to draw: a frozen dataclass of options, one file per sampler

@@ -27,7 +27,7 @@ class Population:
             normalised matrix; columns are unique and ascending in every row. None if the sampler
             does not need the pattern and nobody asks for a `Batch.block`.
         train_mask (bool[num_vertices], or None): Training mask; None only if the vertex data have
-            none, because the sampler `neighbour` draws other batches without it.
+            no training mask. (Without a mask, the sampler `neighbour` draws other batches.)
         clusters (int32[num_vertices], or None): Cluster of every vertex, from 0.
     """
 
@@ -69,8 +69,8 @@ class BatchLayer:
         ptr: int64[m + 1].
         columns (int32[ptr[-1]]): Columns of row ``rows[k]`` are ``columns[ptr[k]:ptr[k + 1]]``,
             unique and ascending.
-        places (int32[ptr[-1]] or None): Place of every nonzero in its whole row, in order of
-            columns.
+        places (int32[ptr[-1]] or None): Position of every nonzero among all nonzeros of its row, in
+            order of columns.
         factors (float64[ptr[-1]] or None): Factors of the nonzeros, never 0. Batches that are
             `listed` have both places and factors.
     """
@@ -86,8 +86,8 @@ class Batch(ABC):
     """One mini-batch: a function of sampler, population, seed and number.
 
     Attributes:
-        num_blocks: 1 if all layers use the same block, otherwise one block per layer; block 0 is
-            nearest the input.
+        num_blocks: 1 if all layers use the same block, otherwise the number of layers. Block 0 is
+            the block of the first layer.
         listed: Whether ranks take the nonzeros of a block from `block`, in time proportional to its
             rows and nonzeros. Otherwise they ask for `factors` of all nonzeros between `vertices`.
     """
@@ -97,18 +97,21 @@ class Batch(ABC):
 
     @abstractmethod
     def vertices(self) -> Int32s | None:
-        """Return the vertices in any block, as row or column, ascending: int32[m]; None: all."""
+        """Return the vertices that are rows or columns of a block, ascending, int32[m]; None for
+        all."""
 
     def targets(self) -> Int32s | None:
-        """Return the vertices whose output the loss counts, ascending: int32[m]; None: all."""
+        """Return the vertices with an output in the loss, ascending, int32[m]; None for all
+        vertices."""
         return None
 
     def factors(self, block: int, vertices: Ints, rows: Ints, columns: Ints) -> Floats | None:
-        """Return factors of nonzeros of the matrix: 0 for nonzeros that the batch leaves out.
+        """Return the batch's factor on each of some nonzeros; 0 if the batch leaves the nonzero
+        out.
 
         Parameters:
             block: Number of a block, in 0..num_blocks - 1.
-            vertices (int[v]): Vertices of the batch; for other vertices factors mean nothing.
+            vertices (int[v]): Vertices of the batch; factors of other vertices are undefined.
             rows, columns (int[m]): Nonzero k is (``vertices[rows[k]]``, ``vertices[columns[k]]``).
 
         Returns:
@@ -118,7 +121,7 @@ class Batch(ABC):
 
     @abstractmethod
     def block(self, block: int) -> BatchLayer:
-        """Return all nonzeros of one block; needs the pattern of the population."""
+        """Return all nonzeros of one block; the population must have its pattern."""
 
 
 class VertexBatch(Batch):
@@ -146,15 +149,16 @@ class VertexBatch(Batch):
 class Inclusion:
     """A sampler's probabilities, if known, from which the expected volume follows.
 
-    If column j takes part, a part that owns c rows using j (other than row j) needs j with
-    probability ``reach[c]``. So the expected number of moves of row j is
-    ``share * sum over the parts other than its owner of reach[c]``.
+    Let a batch include vertex j. A part that owns c rows i != j with a nonzero in column j needs
+    row j with probability ``reach[c]``. So row j is sent ``share * sum of reach[c]`` times on
+    average, where the sum is over the parts that do not own row j.
 
     Attributes:
-        share: Probability with which each of `vertices` takes part.
-        reach (float64[m + 1]): Concave, from 0; m is at least the most pins of any net.
-        vertices (bool[num_vertices], or None): Vertices that may take part, with all nonzeros
-            between them; None: all.
+        share: Probability that a batch includes a given vertex of `vertices`.
+        reach (float64[m + 1]): Probabilities, a concave sequence that begins with 0; m is at least
+            the number of pins of every net.
+        vertices (bool[num_vertices], or None): Vertices that a batch may include, together with all
+            nonzeros between included vertices; None for all vertices.
     """
 
     share: float

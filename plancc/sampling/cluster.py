@@ -1,4 +1,4 @@
-"""Clusters drawn uniformly, and the subgraph that they induce."""
+"""The sampler that draws clusters uniformly; a batch is the subgraph that their vertices induce."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ClusterSampler(SizedSampler):
     """Random clusters, at least one, with `batch_size` vertices on average.
 
     Every set of this many clusters is equally likely (Chiang et al., Cluster-GCN, KDD 2019, section
-    3.2, "stochastic multiple partitions"). Numbers of clusters without vertices do not count.
+    3.2, "stochastic multiple partitions"). Cluster numbers without vertices are ignored.
     """
 
     name: ClassVar[str] = "cluster"

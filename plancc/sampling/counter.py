@@ -1,4 +1,4 @@
-"""Random numbers and random orders as functions of a key and a place, in numba.
+"""Random numbers and random orders as functions of a key and a position, in numba.
 
 No number depends on earlier draws, so any number can be computed alone.
 """
@@ -29,7 +29,7 @@ _S31, _S32 = np.uint64(31), np.uint64(32)
 
 
 def key_of(*numbers: int) -> np.uint64:
-    """Return a key made of several numbers in order; InputError for numbers outside 0..2^64 - 1."""
+    """Return a key that depends on all numbers and their order; InputError if one is not uint64."""
     key = np.uint64(0)
     for number in numbers:
         if not 0 <= number < 2**64:
@@ -75,8 +75,8 @@ def at_place(x: Any, n: Any, key: Any) -> Any:
     """Return the number at place x in the random order of 0..n - 1 that belongs to `key`.
 
     This is the inverse of a Feistel network on the smallest grid a x b >= n (Black and Rogaway
-    2002, generalised to sums modulo a and b). Places beyond n - 1 are walked through. The orders
-    are random enough for samples, but not for secrets.
+    2002, generalised to sums modulo a and b). A result above n - 1 is mapped again until it is
+    below n. The orders are random enough for samples, but not for secrets.
     """
     a, b = _grid(n)
     while True:

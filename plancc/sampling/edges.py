@@ -1,4 +1,4 @@
-"""All vertices, and nonzeros kept independently of each other."""
+"""The sampler that draws all vertices, and keeps every nonzero independently of the others."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from plancc.sampling.sampler import SHOWN, Sampler
 class EdgeSampler(Sampler):
     """Every nonzero off the diagonal is kept with probability `keep` (Rong et al., DropEdge, 2020).
 
-    Kept nonzeros are divided by `keep`, so that the expected product is the whole matrix's. The
-    diagonal is kept as it is. (i, j) and (j, i) are kept independently.
+    Kept nonzeros are divided by `keep`, so that the expected product equals the product with the
+    whole matrix. Diagonal nonzeros are always kept, unchanged. (i, j) and (j, i) are kept
+    independently.
 
     Attributes:
         keep: Probability, above 0 and at most 1.

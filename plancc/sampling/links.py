@@ -1,4 +1,4 @@
-"""Links of mini-batches, and the neighbours that their ends read."""
+"""The sampler for link prediction: links of a mini-batch, and the neighbours of their ends."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from plancc.sampling.neighbour import NeighbourSampler
 from plancc.sampling.sampler import SHOWN
 
 ORDER_KEY = 3
-"""Last number of the keys of random orders of links, and of negatives."""
+"""Last number in the keys (`key_of`) of the random orders of links and of negatives."""
 
 
 @dataclass(frozen=True)
 class LinkSampler(NeighbourSampler):
     """Sampled neighbours of the ends of links, as in DGL for edges.
 
-    In every epoch, links and negatives stand in new random orders. A batch has the next
-    `batch_size` links, and `negatives` negatives for each link. Owners draw.
+    In every epoch, links and negatives have new random orders. A batch has the next `batch_size`
+    links, and `negatives` negatives for each link. Only the owner of a row draws the row's
+    neighbours.
 
     Attributes:
         num_links, negatives: Number of training links, and number of negatives for each.

@@ -14,14 +14,15 @@ from plancc.sampling.counter import key_of, mix
 Int64Array = npt.NDArray[np.int64]
 
 NEGATIVES_KEY = 2
-"""Last number of the keys of negatives; layers draw with other numbers."""
+"""Last number in the keys (`key_of`) of negatives; layers draw with other last numbers."""
 _HALF = np.uint64(32)
 
 
 def drawn_negatives(
     vertices: Int64Array, num_vertices: int, total: int, epoch: tuple[int, int]
 ) -> tuple[Int64Array, Int64Array]:
-    """Return the negatives whose sources are these vertices: places among these, and targets.
+    """Return the negatives whose sources are in `vertices`: the source's index there, and the
+    target.
 
     Every vertex is the source of ``total / num_vertices`` negatives, rounded up or down.
 
@@ -45,7 +46,7 @@ def drawn_negatives(
 def ends_of_negatives(
     numbers: Int64Array, num_vertices: int, total: int, epoch: tuple[int, int]
 ) -> tuple[Int64Array, Int64Array]:
-    """Return sources and targets of negatives by their numbers, int64[m] each, as vertices.
+    """Return the source and the target vertex of every negative in `numbers`, int64[m] each.
 
     Other parameters: see `drawn_negatives`.
     """

@@ -1,4 +1,5 @@
-"""Seed vertices, and for every layer a sample of the neighbours that the layer reads."""
+"""The sampler that draws seed vertices and, for every layer, some neighbours of the layer's
+rows."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from plancc.sampling.owned import Int64s, OwnedBlock, OwnedRows
 from plancc.sampling.sampler import SHOWN, SizedSampler
 
 MARKS_FROM = 64
-"""Smallest fan-out for which the places of a row are marked; fewer places are inserted faster."""
+"""From this fan-out on, a row's drawn positions are marked in a table; fewer are inserted
+faster."""
 
 
 @dataclass(frozen=True)
@@ -27,16 +29,18 @@ class NeighbourSampler(SizedSampler):
 
     Every set of `batch_size` seeds is equally likely, among the training vertices if the population
     has a training mask. The rows of the last block are the seeds. The rows of every other block are
-    the columns of the block after it. A row keeps its diagonal, if the pattern has it. Of its d
-    other columns it keeps ``min(fan-out, d)``; every such set is equally likely. Kept columns are
-    multiplied by d over their number, so that the expected product is the whole row's.
+    the columns of the block after it. A row keeps its diagonal nonzero, if the pattern has it. Of
+    its d other columns, a row keeps k = ``min(fan-out, d)``; every set of k columns is equally
+    likely. Their nonzeros are multiplied by ``d / k``, so that the expected product equals the
+    product with the whole row.
 
     Attributes:
         batch_size (int): Number of seeds.
         fanouts: One fan-out per layer, each at least 1. The first is for the layer nearest the
             output (the first hop from the seeds, as in PyG's ``num_neighbors``).
-        column: Name of a column of the nonzeros for whose every value subsets are drawn apart; the
-            rows of a block are then also rows of the block before it. "": no such column.
+        column: Name of a column of the nonzeros, such as the relation. A separate subset is drawn
+            for each value of this column, and the rows of a block are also rows of the previous
+            block. "" for no such column.
     """
 
     name: ClassVar[str] = "neighbour"
@@ -80,7 +84,7 @@ class NeighbourSampler(SizedSampler):
         return NeighbourBatch(population, seeds, self.fanouts, key)
 
     def seeds_of_owner(self, owned: OwnedRows, key: np.uint64) -> Int64s:
-        """Return the owner's rows among the seeds of the batch of `key`, ascending."""
+        """Return the owner's rows that are seeds of the batch with random key `key`, ascending."""
         rows = owned.chosen(first_of(owned.available, self.batch_size, key))
         found: Int64s = ascending(rows[rows >= 0])
         return found
@@ -88,7 +92,8 @@ class NeighbourSampler(SizedSampler):
     def block_of_owner(
         self, owned: OwnedRows, rows: Int64s, hop: int, key: np.uint64
     ) -> OwnedBlock:
-        """Return the nonzeros that ascending rows of the owner keep; hop 0 is the seeds' hop."""
+        """Return the nonzeros that ascending rows of the owner keep in a hop; the rows of hop 0 are
+        seeds."""
         fanout = min(self.fanouts[hop], owned.num_vertices)
         drawn = _sampled_of_owner(owned.arrays, rows, fanout, np.uint64(bits(key, hop)))
         return OwnedBlock(rows, *drawn)
@@ -184,8 +189,8 @@ def subsets(vertices: Any, sizes: Any, itself: Any, fanout: Any, key: Any) -> An
     Parameters:
         vertices: int32[m].
         sizes (int64[m]): Number of nonzeros of every row.
-        itself (int32[m]): Place of the diagonal in the row by ascending column, or `sizes` if it
-            is missing.
+        itself (int32[m]): Position of the diagonal among the row's ascending columns; the number of
+            nonzeros if the diagonal is missing.
         fanout: int.
         key: uint64.
 
@@ -211,7 +216,7 @@ def subsets(vertices: Any, sizes: Any, itself: Any, fanout: Any, key: Any) -> An
 
 @njit(cache=True, nogil=True)
 def draw_subset(kept: Any, nonzeros: Any, itself: Any, fanout: Any, key: Any) -> None:
-    """Fill `kept` with the places that a row keeps, ascending; parameters: see `subsets`."""
+    """Fill `kept` with the positions of the nonzeros that a row keeps, ascending; see `subsets`."""
     if len(kept) == nonzeros:
         for place in range(nonzeros):
             kept[place] = place

@@ -1,4 +1,4 @@
-"""Rows of one owner, from which a sampler draws batches without the pattern of other rows."""
+"""The rows of one owner, from which a sampler draws batches without the pattern of other rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class OwnedBlock:
         rows (int64[m]): Rows of the owner, ascending.
         ptr, nonzeros (int64[m + 1], int64[ptr[-1]]): Row k keeps the ascending nonzeros
             ``nonzeros[ptr[k]:ptr[k + 1]]`` of the owner's matrix.
-        factors (float64[ptr[-1]] or None): Factors of the nonzeros; None: all are 1.
+        factors (float64[ptr[-1]] or None): Factors of the nonzeros; None if all are 1.
     """
 
     rows: Int64s
@@ -33,7 +33,7 @@ class OwnedBlock:
 
 
 class OwnedRows:
-    """The rows of an owner, in place of a `Population`.
+    """The rows of one owner, from which a sampler draws instead of from a `Population`.
 
     Beside the matrix it holds 4 bytes for every row, 8 for every own vertex that may be drawn, and
     4 for every nonzero unless all rows ascend by vertex; with relations 6 for every nonzero.
@@ -47,7 +47,8 @@ class OwnedRows:
         relation (uint16[nonzeros]): Relation of every nonzero, if nonzeros are drawn by relation.
 
     Attributes:
-        num_vertices, available (int): Vertices of the whole graph, and vertices that may be drawn.
+        num_vertices, available (int): Number of vertices of the whole graph, and number of vertices
+            that may be drawn.
         arrays ((int32[columns], int64[num_rows + 1], int32[nonzeros], int32[...],
             int32[num_rows])): Arrays for kernels: `vertices`, `row_ptr`, `column`; each row's
             places of nonzeros by ascending vertex, empty if all rows are in this order; the place
@@ -89,7 +90,7 @@ class OwnedRows:
         self.arrays = vertices, row_ptr, column, places, diagonal
 
     def chosen(self, places: Int32s) -> Int64s:
-        """Return the owner's rows of some vertices that may be drawn, -1 for others: int64[m].
+        """Return the owner's row of each vertex, int64[m]; -1 for a vertex of another owner.
 
         `places`: int32[m], ascending places among all vertices that may be drawn, by vertex.
         """

@@ -1,4 +1,4 @@
-"""Seed vertices, and for every layer a sample of the neighbours in every relation."""
+"""The sampler that draws seed vertices and, for every layer, some neighbours in every relation."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from plancc.sampling.sampler import SHOWN
 class RelationSampler(NeighbourSampler):
     """Neighbour sampling in each relation, as in DGL on heterogeneous graphs.
 
-    Of its d neighbours in a relation a row keeps ``min(fan-out, d)``; every such set is equally
-    likely. Kept neighbours are multiplied by d over their number. The rows of every block but the
-    last are the rows and the columns of the block after it, so that every row draws anew in every
-    hop. Owners draw.
+    A row with d neighbours in a relation keeps ``min(fan-out, d)`` of them; every such set is
+    equally likely. The nonzeros of k kept neighbours are multiplied by ``d / k``. The rows of the
+    last block are the seed vertices; the rows of every other block are the rows and columns of the
+    next block. Every row draws anew in every block. Only the owner of a row draws for it.
 
     Attributes:
         of_relations: `fanouts` of every relation, in the order of the graph's relations.

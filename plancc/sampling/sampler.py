@@ -1,4 +1,4 @@
-"""The base class of all samplers; samplers made from options or from a plan's provenance."""
+"""The base class of all samplers, and functions that make a sampler from options or a string."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ SAMPLERS = Registry(
 )
 
 SHOWN, FITTED, HELD_OUT = 0, 1, 2
-"""Streams of batches, which share no batch: for the runtime and inspect; to fit a model; to tell
-the compiler when it has drawn enough."""
+"""Numbers of three independent streams of batches: `SHOWN` for the runtime and for inspect,
+`FITTED` for fitting a model, and `HELD_OUT` for deciding when the compiler has drawn enough
+batches."""
 DEFAULT_SHARE = 0.06
 """Default share of the vertices in a batch.
 
@@ -52,8 +53,8 @@ class Sampler(ABC):
         name: Name in the registry (entry points ``plancc.samplers``).
         needs: Fields of a `Population` that `batch` needs: "pattern", "train_mask", "clusters".
         of_training: Whether batches are drawn from the training vertices if there is a mask.
-        owners_draw: What only the owners of rows can draw, in words; "" if every rank draws whole
-            batches.
+        owners_draw: Phrase that says what only the owners of rows can draw; "" if every rank can
+            draw whole batches.
     """
 
     name: ClassVar[str]
@@ -76,7 +77,8 @@ class Sampler(ABC):
                 raise InputError(f"sampler '{self.name}' needs {need}, which {_MISSING[need]}")
 
     def fitted(self, population: Population) -> tuple[Self, str]:
-        """Return the sampler with batches no larger than the population, and a remark on that.
+        """Return a sampler whose batches are no larger than the population, and a remark about the
+        change.
 
         The remark is empty if nothing changes. The pattern of the population is not needed.
 
@@ -103,15 +105,17 @@ class Sampler(ABC):
         """
 
     def inclusion(self, population: Population, most_pins: int) -> Inclusion | None:
-        """Return exact probabilities for nets of at most `most_pins` pins; None if unknown."""
+        """Return the exact inclusion probabilities, for nets of at most `most_pins` pins; None if
+        unknown."""
         return None
 
     def num_targets(self, population: Population, training: int) -> int | None:
-        """Return the targets of a batch if `training` vertices have labels; None if it varies."""
+        """Return the number of targets of a batch, None if it varies; `training` vertices have
+        labels."""
         return None
 
     def batches_per_epoch(self, population: Population) -> int:
-        """Return how many batches together have as many targets as there are."""
+        """Return how many batches together have as many targets as the whole population."""
         return 1
 
     def __str__(self) -> str:
@@ -174,7 +178,7 @@ def draw(
     """Draw a batch with `Sampler.batch`, and check it.
 
     Raises:
-        InputError: If the sampler refuses, or returns anything but a batch of its blocks.
+        InputError: If the sampler refuses, or does not return a batch with its number of blocks.
     """
     batch = sampler.batch(population, seed, number, stream)
     if not isinstance(batch, Batch) or batch.num_blocks != sampler.num_blocks:
@@ -191,7 +195,8 @@ def sampler_options() -> dict[str, Field[Any]]:
 
 
 def read_option(name: str, value: Any) -> Any:
-    """Return the value of a sampler's option, parsed if it is text; InputError for a wrong text."""
+    """Return the value of a sampler's option, parsed if it is a string; InputError for a wrong
+    one."""
     known = sampler_options()
     return parsed(known[name], value) if isinstance(value, str) and name in known else value
 
@@ -234,13 +239,16 @@ def chosen_sampler(
     name: str | None = None,
     **options: Any,
 ) -> Sampler:
-    """Return the sampler that a user asks for; by default the one that a plan was compiled for.
+    """Return the sampler that a user asks for; by default the sampler of a plan's provenance.
 
     Parameters:
-        recorded: ``str(sampler)`` from the provenance of a plan, or any other text.
+        recorded: ``str(sampler)`` from the provenance of a plan, or any other string, which names
+            no sampler.
         num_training: Number of training vertices; None if there is no mask.
-        name: Name of the sampler; None: the recorded sampler, or "uniform".
-        **options: See `make_sampler`. For the recorded sampler, recorded options fill in.
+        name: Name of the sampler; None for the recorded sampler, or for "uniform" if none is
+            recorded.
+        **options: See `make_sampler`. If the sampler is the recorded one, missing options are taken
+            from the record.
 
     Raises:
         InputError: See `make_sampler`.
@@ -257,10 +265,10 @@ def chosen_sampler(
 
 
 def parse_sampler(text: str) -> Sampler:
-    """Return the sampler of a text that ``str(sampler)`` made.
+    """Return the sampler that a string made by ``str(sampler)`` describes.
 
     Raises:
-        InputError: For any other text.
+        InputError: For any other string.
     """
     name, *words = text.split() or [""]
     known = {each.name: each for each in options_of(SAMPLERS[name])}

@@ -1,4 +1,4 @@
-"""Random splits of vertices, drawn by counters, so that they are the same on any ranks."""
+"""Random splits of vertices by counter-based random numbers, equal for any number of ranks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from plancc.sampling.counter import mix
 def random_split(
     vertex: npt.NDArray[np.integer], shares: Sequence[float], seed: int
 ) -> list[npt.NDArray[np.bool_]]:
-    """Return a mask per share, bool[len(vertex)]; no vertex is in two. Independent of labels."""
+    """Return a mask per share, bool[len(vertex)]; no vertex is in two masks. Labels are not
+    used."""
     key = mix.in_python(mix.in_python(np.uint64(seed)) + np.uint64(1))
     drawn = mix.in_python(vertex.astype(np.uint64) + key) * 2.0**-64
     bounds = np.concatenate([[0.0], np.cumsum(shares)])

@@ -1,4 +1,4 @@
-"""Training vertices drawn uniformly, and the subgraph that they induce."""
+"""The sampler that draws training vertices uniformly; a batch is the subgraph that they induce."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plancc.sampling.uniform import UniformSampler
 
 @dataclass(frozen=True)
 class TrainSampler(UniformSampler):
-    """Random training vertices: every set of `batch_size` of them is equally likely."""
+    """Random training vertices: every set of `batch_size` training vertices is equally likely."""
 
     name: ClassVar[str] = "train"
     needs: ClassVar[tuple[str, ...]] = ("train_mask",)

@@ -1,4 +1,4 @@
-"""Vertices drawn uniformly, and the subgraph that they induce (Demirci et al. 2022)."""
+"""The sampler that draws vertices uniformly, with their induced subgraph (Demirci et al. 2022)."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class UniformSampler(SizedSampler):
 
 
 def reach_of_sets(n: int, size: int, most: int) -> npt.NDArray[np.float64]:
-    """Return probabilities for a random set of `size` of n vertices that has a given vertex.
+    """Return probabilities about a random set of `size` of n vertices that contains a given vertex.
 
-    Entry c: the set has at least one of c other given vertices, with probability
-    ``1 - C(n-1-c, size-1) / C(n-1, size-1)``.
+    Entry c is the probability that the set contains at least one of c other given vertices: ``1 -
+    C(n-1-c, size-1) / C(n-1, size-1)``.
 
     Returns:
         float64[most + 1]

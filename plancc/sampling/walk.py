@@ -1,4 +1,4 @@
-"""Vertices that random walks visit, and the subgraph that they induce."""
+"""The sampler that draws random walks; a batch is the subgraph that the visited vertices induce."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ class WalkSampler(SizedSampler):
     """Random walks from distinct roots (Zeng et al., GraphSAINT, ICLR 2020, section 3.4).
 
     A batch has ``batch_size // (walk_length + 1)`` roots, at least one; every set of roots is
-    equally likely. From vertex i a walk goes to any column of row i other than i, all equally
-    likely; without such a column it stays. (GraphSAINT draws roots that may repeat.)
+    equally likely. From vertex i a walk goes to a column of row i other than i; all such columns
+    are equally likely. If row i has no other column, the walk stays at i. (GraphSAINT draws roots
+    that may repeat.)
 
     Attributes:
-        batch_size (int): Most vertices of a batch, unless a single walk has more.
+        batch_size (int): Most vertices of a batch; a batch of one walk may have more.
         walk_length: Steps of every walk, in 1..`MAX_LENGTH`.
     """
 
@@ -42,7 +43,7 @@ class WalkSampler(SizedSampler):
         return max(1, self.batch_size // (self.walk_length + 1))
 
     def roots(self, num_vertices: int, key: np.uint64) -> Int32s:
-        """Return the roots of the batch of `key`, ascending: int32[num_roots]."""
+        """Return the roots of the batch with random key `key`, ascending, int32[num_roots]."""
         return first_of(num_vertices, self.num_roots, key)
 
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
@@ -57,7 +58,7 @@ class WalkSampler(SizedSampler):
     def columns_of_owner(
         self, owned: OwnedRows, rows: Int64s, roots: Int32s, step: int, key: np.uint64
     ) -> Int32s:
-        """Return the columns to which walks go from the owner's rows: int32[m]; -1: a walk stays.
+        """Return the column that each walk goes to from an owner's row, int32[m]; -1 if it stays.
 
         `rows`: int64[m], rows where the walks of `roots` are after `step` steps.
         """
@@ -99,7 +100,7 @@ def _columns_of_owner(owned: Any, rows: Any, roots: Any, step: int, key: Any) ->
 
 @njit(cache=True, nogil=True)
 def _place(nonzeros: Any, itself: Any, random: Any) -> Any:
-    """Return the place of a walk's next column in a row, by ascending vertex; -1 if it stays.
+    """Return the position of a walk's next column among a row's ascending columns; -1 if it stays.
 
     `itself`: place of the diagonal, or the number of nonzeros if it is missing.
     """

@@ -2,7 +2,7 @@
 
 tables.py    sizes of parts and messages, the input of a schedule (no nonzeros);
              plan_tables.py reads them from plans, owner_tables.py counts them for owners
-links.py     rows and numbers that travel for links
+links.py     rows and numbers that are sent for link prediction
 epoch.py     one walk through the steps of all layers, and of all programs of products
 row.py       sizes of the steps of row and edge plans
 grid.py      sizes for 1D, 1.5D, 2D and 3D grids, also with messages of needed rows
@@ -90,17 +90,18 @@ def schedule_of(
     """Return the operations of one training epoch.
 
     Parameters:
-        plan: Path of a plan file, or tables from `read_tables`, `tables_of`, or sizes alone.
+        plan: Path of a plan file, or tables from `read_tables`, `tables_of` or `tables_of_sizes`.
         dims: Widths d_0..d_L.
         passes: Names in `plancc.predict.passes.PASSES`; "dead-rows" is for row plans only.
-        approximation: What the epoch leaves out. The pass "order" may then be off
-            (`Approximation.passes`).
-        convolution: The convolution; by default a GCN's.
+        approximation: What the epoch leaves out; None for nothing. An approximation may switch off
+            the pass "order" (`Approximation.passes`).
+        convolution: The graph convolution; None for the convolution of a GCN.
         pipeline: Pipeline of a feature plan with one group; None for none.
 
     Raises:
         InputError: If the file is missing, a pass is unknown, a width is too small for the grid,
-            the plan cannot have the approximation, or the convolution is not predicted for it.
+            the plan cannot have the approximation, or no prediction exists for the convolution on
+            this layout.
         PlanError: If the file is damaged.
     """
     if approximation is not None and approximation.is_exact:

@@ -1,6 +1,6 @@
-"""Epochs that leave out part of their products: sampled boundaries, late or missing partial sums.
+"""Schedulers of approximate epochs: halo rows are sampled, or partial sums are late or left out.
 
-Boundary sampling keeps every halo row with the same probability (Wan et al. 2022, Algorithm 1).
+Boundary sampling keeps each halo row with the same probability (Wan et al. 2022, Algorithm 1).
 Without a fold, or with a late fold, every rank computes with copies of all vertices of its nonzeros
 (Md et al. 2021, Algorithm 4).
 """
@@ -24,7 +24,7 @@ from plancc.predict.schedules.row import RowScheduler
 from plancc.predict.schedules.tables import Tables
 
 SEED = 1
-"""Seed of the draw whose rows and messages are predicted."""
+"""Seed with which the prediction samples halo rows."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Approximation:
     Attributes:
         boundary_sampling: Probability, 0 to 1, with which a row plan keeps each halo row.
         fold: Fold of an edge plan: one of `FOLDS`, cd-0, cd-r and 0c of Md et al. 2021.
-        delay: Number of epochs by which partial sums are late, with "delayed".
+        delay: Number of epochs by which partial sums are late, if `fold` is "delayed".
 
     Raises:
         InputError: For any other value.
@@ -65,11 +65,12 @@ class Approximation:
             raise InputError(f"`fold` {self.fold} needs an edge plan; {tables.name} is {what}")
 
     def passes(self, passes: Sequence[str]) -> list[str]:
-        """Return the passes that stay: late sums are sums of inputs, so "order" is off."""
+        """Return those of `passes` that are possible: late sums need inputs, so they exclude
+        "order"."""
         return [name for name in passes if self.fold != "delayed" or name != "order"]
 
     def note(self) -> str:
-        """Return a sentence on what is predicted."""
+        """Return a sentence that says what the prediction leaves out."""
         if self.boundary_sampling < 1:
             return f"an epoch that keeps {self.boundary_sampling:g} of the halo rows: one draw"
         if self.fold == "delayed":
@@ -105,9 +106,10 @@ def sampled(tables: Tables, rate: float) -> Tables:
 
 
 class SampledScheduler(RowScheduler):
-    """Scheduler of a row plan with another matrix in every epoch.
+    """Scheduler of a row plan whose halo rows are sampled anew in every epoch.
 
-    Halo rows of constant features are kept; only their products are computed again.
+    Halo rows of constant features are sent only once, but their products are computed in every
+    epoch.
     """
 
     def known_result(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
@@ -144,7 +146,8 @@ class CloneScheduler(RowScheduler):
         return {"trees": late, PRODUCTS: [product]}
 
     def memory(self, dims: Sequence[int]) -> Memory:
-        """Return the exact epoch's memory with rows of copies added: evaluations are exact."""
+        """Return the bytes of an exact epoch, as evaluations are exact, plus those of the copies'
+        rows."""
         exact = super().memory(dims)
         share = self.rows / np.maximum(self._exact_rows, 1)
         return replace(exact, activations=_scaled(exact.activations, share))

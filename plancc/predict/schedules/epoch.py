@@ -1,4 +1,4 @@
-"""An epoch layer by layer, for every layout.
+"""The operations of an epoch, layer by layer, for every layout.
 
 Layers list their steps (`plancc.plan.layers`); layouts list the steps of a product
 (`plancc.plan.products`). A `Scheduler` says how much every rank moves and computes in these steps.
@@ -41,7 +41,7 @@ from plancc.predict.schedule import (
 from plancc.predict.schedules.links import LinkTables
 
 Works = Mapping[str, Sequence[Work]]
-"""The work of a program's steps in the forward direction, by step name; a work for every hop."""
+"""Forward work of each step of a program, by the step's name; an entry for every hop."""
 PRODUCTS = "products"
 """Name of all local products together, and of the work that prepares their matrices."""
 COLLECTIVES = "collectives"
@@ -60,7 +60,7 @@ LOSS_WORDS = 10
 LOSS_CALLS = 8
 """Operations of the loss."""
 OWN_WORDS = {"forward": 4, "back": 6}
-"""Words per output that cost as much time as sums of two products with W; fitted."""
+"""Words per output that take as long as adding two products with W; fitted to measurements."""
 UPDATE_WORDS = 3
 """Words read and written per weight by gradient descent."""
 
@@ -81,37 +81,39 @@ class Scheduler(ABC):
 
     @abstractmethod
     def works(self, layer: int, step: Aggregate) -> Works:
-        """Return the work of a layer's product, by the program's names and `PRODUCTS`."""
+        """Return the work of a layer's product, by the names of the program's steps and by
+        `PRODUCTS`."""
 
     @abstractmethod
     def memory(self, dims: Sequence[int]) -> Memory:
-        """Return the bytes of every rank at its worst moment, in float32."""
+        """Return the largest memory that every rank needs at any time, in bytes, for float32."""
 
     def outputs(self, layer: int) -> Int64Array:
-        """Return the rows of every rank in the output of a layer: int64[num_ranks]."""
+        """Return how many rows of a layer's output every rank has: int64[num_ranks]."""
         return self.rows
 
     def rows_of(self, layer: int, which: str) -> Int64Array:
-        """Return the number of every rank's rows that `Linear.rows` names: int64[num_ranks]."""
+        """Return how many rows every rank has for a value of `Linear.rows`: int64[num_ranks]."""
         return self.rows
 
     def columns(self, width: int) -> int | Int64Array:
-        """Return the columns of a matrix of this width that every rank holds between products."""
+        """Return how many columns of a matrix of this width every rank holds between products."""
         return width
 
     def check_width(self, width: int) -> None:  # noqa: B027
         """Raise InputError if a matrix of this width has too few columns; by default never."""
 
     def gathered(self, width: int) -> Sequence[Work]:
-        """Return the work that gathers whole rows of this width, slice by slice, to multiply W."""
+        """Return the work that gathers rows of this width from slices of columns, to multiply them
+        by W."""
         return ()
 
     def whole_rows(self, width: int) -> Sequence[Work]:
-        """Return the work that gathers whole rows of the outputs."""
+        """Return the work that gathers whole rows of the network's outputs."""
         return ()
 
     def begun(self, width: int) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) before the first layer, whose inputs have this width."""
+        """Yield (step, work) of what is done before the first layer; its inputs have this width."""
         yield from ()
 
     def operations(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
@@ -139,7 +141,8 @@ class Scheduler(ABC):
                     yield COLLECTIVES, work
 
     def known_result(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) that an epoch has although the result of a layer's step is known."""
+        """Yield (step, work) that every epoch repeats although the result of the layer's step is
+        constant."""
         yield from ()
 
     def product(self, layer: int, step: Aggregate) -> Iterator[tuple[str, Work]]:
@@ -169,14 +172,16 @@ class Scheduler(ABC):
             yield "dense", Elementwise(OWN_WORDS[step.direction] * words)
 
     def neighbour_rows(self, layer: int, step: RowStep) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) that gathers or uses rows of neighbours; InputError if none travel."""
+        """Yield (step, work) that gathers or uses rows of neighbours; InputError if the layout has
+        none."""
         raise InputError(
             "this layer gathers rows of neighbours: it is predicted for plans of layout row only"
         )
 
 
 def moving(step: Step, works: Works) -> Iterator[tuple[str, Work]]:
-    """Yield (step, work) of the rows that a program's step moves, with packing and adding."""
+    """Yield (step, work) of a program's step that sends rows, and of packing and adding these
+    rows."""
     moved = works.get(step.name, ()) if step.moves else ()
     for work in moved[::-1] if isinstance(step, ScatterAdd) else moved:
         # Nothing moves within one rank, but a run counts the words of a sum of one rank.
@@ -197,9 +202,9 @@ def epoch(
     convolution: Convolution,
     links: LinkTables | None = None,
 ) -> list[Operation]:
-    """Return all operations of an epoch: forward, back, update; layers as in `layers_of`.
+    """Return all operations of an epoch: forward, back, update. For the layers see `layers_of`.
 
-    With `links`, the loss is computed from the links' scores.
+    If `links` is given, the loss is computed from the scores of links.
     """
     layers = list(enumerate(layers_of(dims, passes, convolution.options), 1))
     for width in dims:
@@ -236,7 +241,7 @@ def epoch(
 
 
 def is_of_one(work: Work) -> bool:
-    """Return whether the work is a collective of groups of one rank, which moves nothing."""
+    """Return whether the work is a collective in groups of one rank, which sends nothing."""
     return isinstance(work, Collective) and work.members == 1
 
 

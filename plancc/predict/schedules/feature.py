@@ -1,8 +1,9 @@
-"""Feature slices (Wan et al. 2025, Algorithm 2), alone or between groups (its Section 5.2).
+"""Feature slices (Wan et al. 2025, Algorithm 2), in one group or several groups (Section 5.2).
 
-Between products a rank has a share of its part's rows. In a product, an all-to-all within the group
-turns it into a slice of the columns of all rows, and another all-to-all turns the result back.
-Groups exchange the rows that they need, slice by slice. The backward pass does the same in reverse.
+Between products, a rank has some rows of its part, with all columns. Before a product, an
+all-to-all within the group gives the rank all rows of the part, with a slice of the columns; after
+the product, another all-to-all does the reverse. Groups exchange the rows that they need, slice by
+slice. The backward pass does the same in reverse.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from plancc.predict.schedules.row import messages
 from plancc.predict.schedules.tables import Tables
 
 LINE = 16
-"""Words of a cache line: a copy of fewer columns of a row still moves as many."""
+"""Words of a cache line; copying fewer columns of a row takes as long as copying this many."""
 
 
 class FeatureScheduler(GridScheduler):
@@ -80,6 +81,6 @@ class FeatureScheduler(GridScheduler):
         )
 
     def _batches(self, sizes: Int64Array) -> list[Int64Array]:
-        """Return the share of these sizes that each batch has."""
+        """Return the share of `sizes` of every batch; the sum of the shares is `sizes`."""
         ends = [sizes * k // self._stages for k in range(self._stages + 1)]
         return [last - first for first, last in pairwise(ends)]

@@ -23,13 +23,13 @@ from plancc.predict.schedules.row import messages
 from plancc.predict.schedules.tables import Tables, piece_of_rows, pieces_of_grid
 
 LAYOUT_WORDS = 4
-"""Words read and written per nonzero of A that arrives, to build a matrix from it."""
+"""Words read and written per received nonzero of A, to build the CSR matrix."""
 TRANSPOSE_WORDS = 18
 """Words read and written per nonzero to transpose it; the writes jump from row to row."""
 
 
 class GridScheduler(Scheduler):
-    """Common base of process grids; InputError if tables do not fit their grid."""
+    """Base class of the schedulers of process grids; InputError if tables do not fit their grid."""
 
     def __init__(self, tables: Tables) -> None:
         grid = tables.grid
@@ -47,7 +47,7 @@ class GridScheduler(Scheduler):
 
 
 class BlockRowScheduler(GridScheduler):
-    """1D and 1.5D: blocks of rows, on c ranks each (Algorithms 1 and 2)."""
+    """Scheduler of 1D and 1.5D grids: each block of rows is on c ranks (Algorithms 1 and 2)."""
 
     def __init__(self, tables: Tables) -> None:
         super().__init__(tables)
@@ -90,7 +90,8 @@ class BlockRowScheduler(GridScheduler):
 
 
 class BlockScheduler(GridScheduler):
-    """2D and 3D: blocks of A, slices of the columns of H (Algorithm 3 and Section IV-D)."""
+    """Scheduler of 2D and 3D grids: blocks of A, slices of H's columns (Algorithm 3, Section
+    IV-D)."""
 
     def __init__(self, tables: Tables) -> None:
         super().__init__(tables)
@@ -165,7 +166,11 @@ class BlockScheduler(GridScheduler):
         )
 
     def _nonzeros_of(self, coefficients: str) -> Int64Array:
-        """Return the nonzeros of A with these values: int64[process rows, layers, pieces]."""
+        """Return the number of nonzeros of A, if a layer's matrix has the values that
+        `coefficients` names.
+
+        The result is int64[process rows, layers, pieces].
+        """
         tables, grid = self._tables, self._grid
         closed = coefficients == "closed-mean"
         if coefficients == "plan" or closed == tables.self_loops:
@@ -182,7 +187,7 @@ class BlockScheduler(GridScheduler):
         return np.maximum(self._nonzeros - diagonal, 0)
 
     def _received(self, nonzeros: Int64Array) -> Int64Array:
-        """Return the nonzeros of A that every rank gets from others: int64[num_ranks]."""
+        """Return how many nonzeros of A every rank gets from other ranks: int64[num_ranks]."""
         columns = range(self._grid.columns)
         own = [nonzeros[:, :, self._of_column == column].sum(axis=2) for column in columns]
         return (nonzeros.sum(axis=2)[:, :, None] - np.stack(own, axis=2)).ravel()
@@ -231,13 +236,14 @@ def fiber_groups(grid: Grid) -> Int64Array:
 
 
 def slices(grid: Grid, width: int) -> Int64Array:
-    """Return the columns of every process column for a matrix of this width: int64[columns]."""
+    """Return how many of `width` matrix columns every process column holds: int64[columns]."""
     ends = [grid.slice_of_columns(width, column) for column in range(grid.columns)]
     return np.array([last - first for first, last in ends], np.int64)
 
 
 def blocks_of(tables: Tables) -> Int64Array:
-    """Return each part's nonzeros by piece: int64[num_parts, pieces]; even if unknown."""
+    """Return each part's number of nonzeros by piece, int64[num_parts, pieces]; equal if
+    unknown."""
     if tables.blocks is not None:
         return tables.blocks
     grid = tables.grid
@@ -252,12 +258,13 @@ def blocks_of(tables: Tables) -> Int64Array:
 
 
 def _fiber_rows(rows: Int64Array, grid: Grid) -> Int64Array:
-    """Return the rows of the members of every fiber: int64[rows * columns, layers]."""
+    """Return the number of rows of every member of every fiber: int64[rows * columns, layers]."""
     return np.repeat(rows.reshape(grid.rows, grid.layers), grid.columns, axis=0)
 
 
 def _rounds(rows: Int64Array, chunk: Int64Array, columns: int) -> tuple[Int64Array, Int64Array]:
-    """Return rows and roots of process columns' broadcasts: int64[rounds, columns], 0 at end."""
+    """Return rows and roots of the broadcasts of process columns, int64[rounds, columns], padded by
+    0."""
     parts = np.bincount(chunk, minlength=columns)
     place = np.arange(len(chunk)) - np.repeat(np.cumsum(parts) - parts, parts)
     found = np.zeros((2, int(parts.max()), columns), np.int64)
@@ -267,7 +274,7 @@ def _rounds(rows: Int64Array, chunk: Int64Array, columns: int) -> tuple[Int64Arr
 
 
 def pairs_in(column: IntArray, pairs: Pairs, columns: int) -> Pairs:
-    """Return parts' messages as messages of ranks in process columns, int[num_messages or 1, k]."""
+    """Return the parts' messages as messages of the ranks in process columns."""
     source, target = (
         (end[:, None] * columns + column).astype(np.int32).ravel()
         for end in (pairs.source, pairs.target)

@@ -1,7 +1,7 @@
-"""Links of an epoch: the rows and numbers that travel for them, and the work of the decoder.
+"""Link prediction in an epoch: rows and numbers that are sent, and the work of the decoder.
 
-Negatives are drawn as a run with the same seed draws them in epoch 0, so that its words are exact.
-Other epochs move about as many words.
+Negatives are the same as in epoch 0 of a run with the same seed, so the words of epoch 0 are exact.
+Other epochs send about the same number of words.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ gradients are added. Counted, not fitted."""
 
 @dataclass(frozen=True)
 class LinkTask:
-    """Options of a link prediction; fields as in `plancc_runtime.options.TrainOptions`."""
+    """Options of link prediction; for the fields see `plancc_runtime.options.TrainOptions`."""
 
     decoder: str = "dot"
     negatives: int = 1
@@ -36,9 +36,9 @@ class LinkTables:
     Attributes:
         scored (int64[num_ranks]): Number of links and negatives.
         negatives (int64[num_ranks]): Number of negatives.
-        fixed, drawn: Rows of targets of links, and of negatives, sent by their owners.
-        home: Messages about owners of vertices, from the rank that knows an owner to the rank that
-            asks for it.
+        fixed, drawn: Messages by which owners send the rows of targets: targets of links (`fixed`),
+            and targets of negatives (`drawn`).
+        home: Messages that tell a rank the owner of a vertex, from the rank that knows the owner.
         decoder: See `LinkTask`.
     """
 
@@ -50,7 +50,8 @@ class LinkTables:
     decoder: str
 
     def even(self, rows: Int64Array) -> LinkTables:
-        """Return the same work in proportion to the rows of ranks, without messages."""
+        """Return tables with the same total work, proportional to every rank's `rows`, and no
+        messages."""
         nobody = np.zeros(0, np.int32)
         nothing = Pairs(len(rows), nobody, nobody, np.zeros(0, np.int64))
         scored, drawn = (
@@ -63,10 +64,11 @@ class LinkTables:
         return {"dot": 0, "distmult": width, "mlp": (width + 1) ** 2}[self.decoder]
 
     def memory(self, width: int) -> Int64Array:
-        """Return the bytes of both ends and gradients at the worst moment, int64[num_ranks].
+        """Return the largest memory that link prediction needs at any time, in bytes:
+        int64[num_ranks].
 
-        Both ends of all pairs are kept, and the two layers of the decoder mlp. At the worst moment
-        there are also gradients of links, or of negatives.
+        The rows of both ends of all pairs are kept, and the outputs of both layers of the decoder
+        mlp. At the moment of largest memory there are also gradients of links, or of negatives.
         """
         kept = (4 if self.decoder == "mlp" else 2) * self.scored
         back = 2 * np.maximum(self.negatives, self.scored - self.negatives)
@@ -74,7 +76,7 @@ class LinkTables:
         return found
 
     def works(self, width: int) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) of an epoch's links, forward and back."""
+        """Yield (step, work) of link prediction in an epoch, forward and back."""
         moved = [PointToPoint(each, width) for each in (self.fixed, self.drawn)]
         moved += [each.reversed() for each in moved]
         moved += [

@@ -1,4 +1,4 @@
-"""Tables of plans that owners would make, counted without the plan."""
+"""Functions that count the tables of a plan with given owners, without building the plan."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def tables_of_owners(
     Parameters:
         owners: Owners; only of rows if there is a grid.
         num_parts: Number of parts; with a grid, the number of its parts.
-        grid: Process grid. In grids that are not square, pieces are smaller than blocks; then
-            `Tables.blocks` takes a block's rows in the order of their vertices, whereas a plan has
-            rows without a halo first.
+        grid: Process grid. In a grid that is not square, pieces are smaller than blocks. Then
+            `Tables.blocks` is approximate: it is counted with a block's rows in the order of their
+            vertices, but a plan puts the rows without halo columns first.
     """
     expand, fold, own_nonzeros = sp.csr_array((num_parts, num_parts), dtype=np.int64), None, None
     if owners.nonzeros is not None:
@@ -75,13 +75,14 @@ def live_tables(
     wanted: npt.NDArray[np.bool_] | None,
     needed: Callable[[Int32Array, Int32Array], Pairs] | None = None,
 ) -> Live:
-    """Return each layer's tables without dead rows, for a row plan with these owners.
+    """Return the tables of every layer without dead rows, for a row plan with these owners.
 
     Parameters:
         owner: Owner of every row, int32[n].
-        wanted (bool[n], or None): Whether the loss counts each vertex's output; None: all.
-        needed: Function of int32[k] parts and int32[k] vertices of other parts that they need,
-            which returns the messages; None: the vertices go straight to these parts.
+        wanted (bool[n], or None): Whether the output of each vertex is in the loss; None for all.
+        needed: Function that takes parts, int32[k], and the vertices of other parts that these
+            parts need, int32[k], and returns the messages. None if owners send the vertices
+            directly to these parts.
     """
     (_, inputs), *layers = _live_matrices(matrix, num_layers + 1, wanted)
     found: dict[int, Tables] = {}  # layers that use the same rows
@@ -146,20 +147,23 @@ def _live_matrices(
 
 
 def pairs_of(volumes: sp.csr_array) -> Pairs:
-    """Return the messages of a matrix of rows that parts send: csr_array int64[p, p]."""
+    """Return messages from a matrix, int64[p, p], of the number of rows that each part sends to
+    each."""
     entries = volumes.tocoo()
     source, target = (each.astype(np.int32) for each in entries.coords)
     return Pairs(volumes.shape[0], source, target, entries.data.astype(np.int64))
 
 
 def matrix_of_pairs(pairs: Pairs) -> sp.csr_array:
-    """Return the matrix of messages, the inverse of `pairs_of`; adds messages of equal ends."""
+    """Return the matrix of messages (the inverse of `pairs_of`); messages between equal ends are
+    summed."""
     entries = pairs.rows, (pairs.source, pairs.target)
     return sp.coo_array(entries, shape=(pairs.num_ranks, pairs.num_ranks)).tocsr()
 
 
 def _copies(vertex: npt.NDArray[np.integer], owners: Owners, num_parts: int) -> sp.csr_array:
-    """Count the vertices of its nonzeros that every part lacks, by owner: int64[owner, part].
+    """Count, for every owner and part, the owner's vertices in the part's nonzeros: int64[owner,
+    part].
 
     `vertex`, int[nnz], is the row or the column of every nonzero.
     """
@@ -172,7 +176,8 @@ def _copies(vertex: npt.NDArray[np.integer], owners: Owners, num_parts: int) -> 
 
 
 def _column_blocks(matrix: Graph, owner: Int32Array, grid: Grid) -> Int64Array:
-    """Return `Tables.blocks` for owners int32[n] of the grid's blocks of rows."""
+    """Return `Tables.blocks`; `owner`, int32[n], is the block of rows of every row of the
+    matrix."""
     _, position, part_ptr = grouped(owner, grid.num_parts)
     piece, pieces = piece_of_rows(grid, part_ptr)[position], pieces_of_grid(grid)
     place = np.repeat(owner * pieces, matrix.row_nonzeros()) + piece[matrix.indices]

@@ -1,7 +1,7 @@
 """Tables of plans, read from a file or from memory.
 
-Of a plan file only offsets and peers are read. If a process grid divides a part's nonzeros by
-column, the columns are read too, part by part.
+Only the offsets and peers of a plan file are read. If a process grid divides a part's nonzeros by
+column, the column numbers are also read, one part after the other.
 """
 
 from __future__ import annotations
@@ -55,20 +55,20 @@ def read_tables(
     """Return the tables of a plan file; values and features are never read.
 
     Parameters:
-        num_ranks: Number of ranks onto which the parts of a row plan are merged; this reads the
-            whole plan.
+        num_ranks: Number of ranks, if several parts of a row plan run on one rank; this reads the
+            whole plan. None for one part per rank.
         blocks: Whether to count `Tables.blocks` for grids that have them; this reads all columns.
-        copies: Whether to count `Tables.halo_nonzeros` or `Tables.leaves`, for approximations; this
-            reads all columns, or all rows of messages.
+        copies: Whether to count `Tables.halo_nonzeros` or `Tables.leaves`, which approximations
+            need; this reads all column numbers, or all rows of messages.
         live_layers: Number of layers for which to count `Tables.live`; this reads the whole plan.
-            0: none.
+            0 for no layer.
         target, split: See `training_vertices`.
-        task: In a plan with links, count `Tables.links` for this task, and all rows as live; this
-            reads the whole plan.
+        task: Task for which to count `Tables.links`, in a plan for link prediction; all rows then
+            count as live. This reads the whole plan.
 
     Raises:
-        InputError: If there is no such file, the plan does not run on `num_ranks`, or the plan is
-            no row plan and `live_layers` is given.
+        InputError: If the file does not exist, if the plan does not run on `num_ranks`, or if
+            `live_layers` is given for a plan that is not a row plan.
         PlanError: If the file is damaged.
     """
     with PlanFile(path) as file:
@@ -89,12 +89,12 @@ def read_tables(
 def training_vertices(
     plan: Plan, target: str | None = None, split: tuple[Sequence[float], int] | None = None
 ) -> npt.NDArray[np.bool_] | None:
-    """Return whether each vertex is labelled and for training, bool[num_vertices]; None: all are.
+    """Return the mask of labelled training vertices, bool[num_vertices]; None for all vertices.
 
     All vertices are for training if the plan has no labels (a run then draws labels), or if it has
-    targets of several classes and no train mask. In a plan with types they are vertices of
-    `target`, by default the only type with labels. `split`: shares and seed of `random_split`,
-    whose mask replaces the plan's.
+    targets of several classes and no train mask. In a plan with vertex types, only vertices of type
+    `target` are for training; by default, `target` is the only type with labels. `split` are shares
+    and seed of `random_split`, whose mask replaces the plan's mask.
     """
     data, vertices, types = plan.vertex_data, plan.global_id, plan.header.types
     labelled = [] if data.by_type is None else data.by_type.labelled
@@ -126,7 +126,7 @@ def _live(
 
 
 def _live_pairs(plan: Plan, part: Int32Array, vertex: Int32Array) -> Pairs:
-    """Return the expand and its hops, with only the rows that needing parts finally receive."""
+    """Return the expand and its hops, without rows that no receiving part needs."""
     straight = _needed(part.astype(np.int64), vertex, plan.owner(), plan.num_parts)
     rows, place = plan.num_vertices, plan.places()
     needed, found = np.unique(part.astype(np.int64) * rows + place[vertex]), []
@@ -156,7 +156,7 @@ def _merged(file: PlanFile, num_ranks: int, live: _LiveOf | None) -> Tables:
 
 
 def _link_tables(plan: Plan, rank_of_part: Int32Array, task: LinkTask) -> LinkTables:
-    """Return the tables of the links of a plan whose parts are on these ranks."""
+    """Return the tables for link prediction, of a plan whose part m runs on ``rank_of_part[m]``."""
     links, exchange = plan.links, plan.exchanges[LINKS]
     assert links is not None
     n, ranks = plan.num_vertices, int(rank_of_part[-1]) + 1
@@ -178,10 +178,10 @@ def _link_tables(plan: Plan, rank_of_part: Int32Array, task: LinkTask) -> LinkTa
 
 
 def _needed(rank: Int64Array, vertex: IntArray, holder: IntArray, num_ranks: int) -> Pairs:
-    """Return the messages from holders to ranks that need vertices; each vertex goes once.
+    """Return the messages from holders to ranks that need vertices; a rank gets each vertex once.
 
     Parameters:
-        rank, vertex: int64[m], int[m]: the rank needs the vertex.
+        rank, vertex: int64[m], int[m]. Rank ``rank[k]`` needs vertex ``vertex[k]``.
         holder (int[n]): The rank that holds each vertex.
     """
     rank, vertex = np.divmod(np.unique(rank * len(holder) + vertex), len(holder))
@@ -192,7 +192,7 @@ def _needed(rank: Int64Array, vertex: IntArray, holder: IntArray, num_ranks: int
 
 
 def rank_of_parts(num_parts: int, num_ranks: int) -> Int32Array:
-    """Return the rank of every part if parts are merged onto `num_ranks`: int32[num_parts]."""
+    """Return the rank that runs each part if there are only `num_ranks` ranks: int32[num_parts]."""
     blocks = block_of_parts(num_parts, num_ranks)
     return np.searchsorted(blocks, np.arange(num_parts), side="right").astype(np.int32) - 1
 
@@ -210,7 +210,7 @@ def tables_of(
 
 
 class _InMemory:
-    """A plan in memory, read like a plan file.
+    """A plan in memory, with the interface of a plan file.
 
     Parameters:
         path: Name of the plan in tables and messages.

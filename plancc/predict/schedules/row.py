@@ -1,4 +1,4 @@
-"""Schedulers of row and edge plans: expand, multiply, fold; the backward pass reverses these."""
+"""Schedulers of row and edge plans: expand, multiply, fold, and the reverse in backpropagation."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ from plancc.predict.schedules.tables import Tables
 # the following work takes as long as reading these numbers of words: fitted to epochs on one core
 # (docs/results/scaling.md)
 COMPARE_WORDS = 0.8
-"""Words per nonzero and column that a maximum takes in addition to a product."""
+"""Extra words per nonzero and column, besides the product's, for an aggregation by maximum."""
 MAXIMUM_WORDS = {"forward": 10, "back": 16}
-"""Words per element of a maximum: to record its row; back, to send its gradient there."""
+"""Words per element of a maximum: forward, to record the maximum's row; back, to add the gradient
+to this row."""
 SCORE_WORDS = 6
-"""Words per element of H W for the scores of its row, as source and as destination."""
+"""Words per element of H W for the two attention scores of a row: as source and as destination."""
 WEIGHT_WORDS = {"forward": 4, "back": 7}
-"""Words per nonzero and head for an attention weight; back, for its gradient."""
+"""Words per nonzero and head: forward, for the attention weight; back, for its gradient."""
 ATTEND_WORDS = 0.28
-"""Words per nonzero and column that attention takes in addition to a product."""
+"""Extra words per nonzero and column, besides the product's, for attention."""
 
 
 class RowScheduler(Scheduler):

@@ -1,6 +1,7 @@
-"""Tables: sizes of a plan's parts and the messages between parts, from which schedules are built.
+"""Tables: the sizes of a plan's parts and the messages between parts, from which schedules are
+built.
 
-`plan_tables` reads them from plans; `owner_tables` counts them for owners without a plan.
+`plan_tables` reads tables from plans; `owner_tables` counts tables for owners, without a plan.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Live:
-    """The rest of a row plan in every layer without dead rows.
+    """What remains of a row plan in every layer if dead rows are left out.
 
-    A subclass with a `scheduler` describes a step of another kind.
+    A subclass may have a `scheduler`, for steps other than epochs of a row plan.
 
     Attributes:
         inputs (int64[num_parts]): Rows of H^0 that the first layer reads.
-        layers: For every layer its output rows, their nonzeros and the messages for them.
+        layers: Tables of every layer: its output rows, their nonzeros, and the messages that bring
+            the halo rows.
     """
 
     scheduler: ClassVar[type[RowScheduler] | None] = None
@@ -39,10 +41,10 @@ class Live:
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Sizes of the parts of a plan, and numbers of rows that parts send to each other.
+    """Sizes of the parts of a plan, and the number of rows that parts send to each other.
 
-    `read_tables` and `tables_of` make tables from a plan, `tables_of_owners` from owners; they are
-    also made by hand, where sizes and messages are measured or assumed.
+    `read_tables` and `tables_of` make tables from a plan, and `tables_of_owners` makes tables from
+    owners. Tables can also be made from measured or assumed sizes, without a graph.
 
     Attributes:
         name: Name of the plan, for tables.
@@ -52,20 +54,21 @@ class Tables:
         fold: For layout "edge": messages from the parts to the owners.
         grid: Process grid for layouts "grid" and "feature".
         own_nonzeros (int64[num_parts] or None): For layout "edge": nonzeros in own rows.
-        boundary_nonzeros (int64[num_parts] or None): Nonzeros of rows that have a received column;
-            None: unknown.
-        halo_nonzeros (int64[num_parts] or None): For layout "row": nonzeros in received columns;
-            None: not counted.
-        leaves: For layout "edge": messages from owners with the foreign vertices of a part's
-            nonzeros; None: not counted.
-        blocks (int64[num_parts, k] or None): Nonzeros of every part by the piece of their columns
-            (`piece_of_rows`); None: assumed to be spread in proportion to the pieces' rows.
+        boundary_nonzeros (int64[num_parts] or None): Number of nonzeros in rows that have at least
+            one nonzero in a halo column; None if unknown.
+        halo_nonzeros (int64[num_parts] or None): For layout "row": number of nonzeros in halo
+            columns; None if not counted.
+        leaves: For layout "edge": messages by which each part would get the vertices of its
+            nonzeros that other parts own; None if not counted.
+        blocks (int64[num_parts, k] or None): Number of nonzeros of every part, by the piece of
+            their columns (`piece_of_rows`). None if they are assumed to be proportional to the rows
+            of the pieces.
         undirected: Whether the matrix equals its transpose.
-        self_loops: Whether its diagonal was added.
+        self_loops: Whether the identity was added to the matrix.
         notes: Assumptions, as sentences.
-        topology: Which parts share a node, in a plan whose exchanges have hops between nodes.
-        live: For layout "row": tables of every layer without dead rows; None: not counted.
-        links: Tables of links, in an epoch of a link prediction.
+        topology: Which parts share a node, if the plan has node-aware exchange; else None.
+        live: For layout "row": tables of every layer without dead rows; None if not counted.
+        links: Tables for link prediction; None for other tasks.
     """
 
     name: str
@@ -89,7 +92,7 @@ class Tables:
 
     @property
     def exchanges(self) -> list[Pairs]:
-        """Expand and, for layout "edge", fold."""
+        """The exchanges of a product: the expand and, for layout "edge", the fold."""
         return [self.expand] if self.fold is None else [self.expand, self.fold]
 
     def flat(self) -> Tables:
@@ -101,7 +104,8 @@ class Tables:
         return replace(self, topology=None, expand=expand, fold=fold, live=live)
 
     def on_nodes(self, ranks_per_node: int) -> Tables:
-        """Return the tables, without hops unless the topology's nodes have this number of ranks."""
+        """Return the tables; hops are kept only if nodes of the topology have this number of
+        ranks."""
         if self.topology is None:
             return self
         node = np.arange(self.num_parts) // ranks_per_node
@@ -127,12 +131,13 @@ class Tables:
 
 
 def divides_columns(grid: Grid) -> bool:
-    """Return whether ranks divide a part's nonzeros by columns, as `Tables.blocks` counts them."""
+    """Return whether the ranks of a part divide its nonzeros by column, which `Tables.blocks`
+    counts."""
     return grid.scheme in ("1.5d", "2d", "3d")
 
 
 def sends_rows(grid: Grid | None) -> bool:
-    """Return whether parts send each other needed rows, with this grid or without a grid."""
+    """Return whether parts send each other only needed rows, as without a grid."""
     return grid is None or grid.sparse or (grid.scheme == "feature" and grid.rows > 1)
 
 
@@ -144,7 +149,7 @@ def pieces_of_grid(grid: Grid) -> int:
 
 
 def piece_of_rows(grid: Grid, part_ptr: Int64Array) -> Int32Array:
-    """Return the piece of every row in plan order, as a column of A: int32[n].
+    """Return the piece that column j of A belongs to, for every j in plan order: int32[n].
 
     For "1.5d" this is the chunk, otherwise ``layer * pieces + number`` with `Grid.pieces` numbers.
     """

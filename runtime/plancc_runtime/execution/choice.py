@@ -1,4 +1,4 @@
-"""Choice of the execution for a plan and options, and checks that they fit each other."""
+"""Choice of the execution for a plan and options, and checks that plan and options fit."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 def agree(plan: str | PathLike[str] | Slice, task: LearningTask, num_ranks: int) -> Drawn | None:
-    """Check that plan and options fit each other, and return the mini-batches, if any.
+    """Check that plan and options fit each other. Return what draws the mini-batches, or None.
 
-    Not collective.
+    Not collective. The result is None if the run is full-batch.
 
     Parameters:
-        task: Learning task whose header comes from `slices.run_header`.
+        task: Learning task. Its header comes from `slices.run_header`.
 
     Raises:
         InputError: If plan and options do not fit each other.
@@ -59,7 +59,7 @@ def execution_of(
     Parameters:
         task: Learning task that `check_layout` accepts.
         part: Part of the task's plan, in the order of `layouts.order.order_rows`.
-        drawn: Sampler and population of mini-batches; None: full batch.
+        drawn: Sampler and population of mini-batches; None for a full batch.
     """
     options = task.options
     if is_own(options.model):
@@ -87,7 +87,7 @@ def check_layout(task: LearningTask) -> None:
     """Check that the options fit the layout of the plan. Not collective.
 
     Raises:
-        InputError: If an option needs another layout.
+        InputError: If an option needs a plan of another layout.
     """
     header, options = task.header, task.options
     if is_own(options.model):
@@ -173,7 +173,8 @@ def _check_feature(grid: Grid, options: TrainOptions) -> None:
 def _check_grid(grid: Grid, options: TrainOptions, wanted: list[str]) -> None:
     """Raise InputError for options that a process grid does not support.
 
-    `wanted`: Options that only row plans support.
+    Parameters:
+        wanted: The user's options that only row plans support; others are appended to this list.
     """
     if MODELS[options.model].whole_rows:
         raise InputError(
@@ -202,7 +203,7 @@ def check_widths(task: LearningTask, data: LocalData) -> None:
     """Check that every layer has columns for all ranks that share its rows. Not collective.
 
     Raises:
-        InputError: If the grid of the plan has more process columns than a layer is wide.
+        InputError: If a layer has fewer columns than the grid of the plan has process columns.
     """
     header, options = task.header, task.options
     if header.grid is not None:

@@ -1,6 +1,7 @@
-"""Epochs with the folds "none" and "delayed": every rank computes with its clones.
+"""Epochs with `fold` "none" or "delayed", in which every rank computes with its clones.
 
-Evaluation uses the exact product of the whole plan, so scores depend on the weights alone.
+Evaluation uses the exact product of the whole plan, so scores depend on the weights only, not on
+delayed sums.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from plancc_runtime.views import View
 
 
 class LateFolds(FullBatch):
-    """Epochs with clones. The parameters are those of `choice.execution_of`.
+    """Epochs with clones. See `choice.execution_of` for the parameters.
 
-    If the first layer's product of the features is computed once, its late sums are sent once.
+    With the pass `constant`, the delayed sums of the first layer's product are sent once.
     """
 
     _delay: Delay | None = None
@@ -61,7 +62,7 @@ class LateFolds(FullBatch):
         return super().prepare(network)
 
     def view(self, epoch: int) -> View:
-        """Return the view of an epoch's training pass; epochs must come in order. Collective."""
+        """Return the view for training in an epoch; epochs must come in order. Collective."""
         if self._delay is not None:
             self._delay.epoch = epoch
             if "constant" in self._passes and epoch <= self._settled:
@@ -70,9 +71,10 @@ class LateFolds(FullBatch):
 
     @property
     def _settled(self) -> int:
-        """Last epoch in which constant features bring new sums or totals.
+        """Last epoch in which new sums or totals of constant features arrive.
 
-        The first turn of a bin is at most in epoch r - 1. 2 r epochs later its leaves have all.
+        The first turn of a bin is in epoch r - 1 at the latest. Its leaves have received their
+        totals 2 r epochs later.
         """
         assert self._delay is not None
         return 3 * self._delay.epochs - 1
@@ -82,15 +84,20 @@ class LateFolds(FullBatch):
             sums.finish()
 
     def figures(self, network: Network) -> Figures:
-        """Return the mean words of the epochs of a cycle, with constant features sent beforehand.
+        """Return the words of an epoch, as a mean over the epochs of a cycle.
 
-        The other passes change no words: gradients stay on their rank.
+        With the pass `constant`, sums of the features are not counted: they are sent in the first
+        epochs only. The other passes change no words, since gradients stay on their rank.
         """
         on = [name for name in self._passes if name == "constant"]
         return figures_of(network, on, self._training, self._training, self._transport)
 
     def _fix(self, settled: bool) -> None:
-        """Compute the first layer's fixed part of the features, for the last time if `settled`."""
+        """Compute the first layer's fixed part of the features.
+
+        Parameters:
+            settled: Whether this is the last time; buffers and unused features are then freed.
+        """
         view, graph = self._training, self._training.graphs[0]
         assert view.x is not None
         view.fixed = None  # frees the old tensor

@@ -1,4 +1,4 @@
-"""Sampler and population of mini-batches, from the options or else from the plan."""
+"""Sampler and population of mini-batches, from the options; the plan has their defaults."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Drawn:
 
     Attributes:
         sampler: Sampler of the batches.
-        population: Vertices, and pattern if the sampler reads it, that batches are drawn from.
+        population: Vertices to draw from, and the pattern of nonzeros if the sampler reads it.
         per_epoch: Number of mini-batches in an epoch.
         remark: Remark on the sampler for the user; "" if there is none.
         by_owners: Whether the owners of rows draw (`layouts.draws`).
@@ -42,10 +42,11 @@ class Drawn:
     def whole(
         self, plan: str | PathLike[str] | Slice, task: LearningTask, by_owners: bool
     ) -> Drawn:
-        """Return this with the whole population that the sampler draws from. Not collective.
+        """Return a copy with the whole population that the sampler draws from. Not collective.
 
         Parameters:
-            by_owners: Whether the owners of rows draw (`layouts.draws`); they need no pattern.
+            by_owners: Whether the owners of rows draw (`layouts.draws`). Owners do not need the
+                pattern, so only this attribute is set.
 
         Raises:
             InputError, PlanError: If the plan is damaged, or no batch can be drawn.
@@ -63,17 +64,18 @@ class Drawn:
     def begun(
         self, task: LearningTask, learner: Learner, part: Part, resources: Resources
     ) -> Drawn:
-        """Return this with the seeds of `tasks.samplers.task_seeds`. Collective.
+        """Return a copy with the seeds that `tasks.samplers.task_seeds` returns. Collective.
 
-        The parameters are those of `task_seeds`.
+        See `task_seeds` for the parameters.
         """
         return replace(self, seeds=task_seeds(task, learner, part, resources))
 
 
 def chosen_batches(plan: str | PathLike[str] | Slice, task: LearningTask) -> Drawn:
-    """Return the sampler of mini-batches and its population, without the pattern.
+    """Return the sampler of mini-batches and its population, without the pattern of nonzeros.
 
-    Not collective. Options that the user does not give are those that the plan was compiled for.
+    Not collective. If the user leaves out an option, the option for which the plan was compiled is
+    used.
 
     Raises:
         InputError: If the options do not fit each other, the plan or the model.

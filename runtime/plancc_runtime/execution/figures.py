@@ -1,7 +1,7 @@
-"""The words of an epoch, counted before it is executed.
+"""Counts of the words of an epoch, made before the epoch is executed.
 
 Layers list their steps, and graphs count the words of a step (`LayerGraph.counts`). This module
-adds the words up, for all layouts, samples and mini-batches.
+adds these words up, for all layouts, samples and mini-batches.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ def figures_of(
     """Return the words of an epoch over all ranks, with and without the passes. Collective.
 
     Parameters:
-        passes: Passes that are on; all but "overlap" change the number of words.
-        whole, live: Views of an epoch without and with the pass "dead-rows".
+        passes: Passes that are on. All passes except "overlap" change the number of words.
+        whole, live: View of an epoch in which the pass "dead-rows" is off, and one in which it is
+            on.
     """
     on = [name for name in PASSES if name in passes and name != "overlap"]
     counted = [words_of_pass(network, whole.graphs, plain=True)]
@@ -58,15 +59,16 @@ def words_of_pass(
     fixed: bool = False,
     reduced: bool = False,
 ) -> Int64Array:
-    """Return the words that this rank sends in a training pass, by layer: int64[layers].
+    """Return the words that this rank sends in each layer, forward and backward: int64[layers].
 
-    Not collective, if products were made on these graphs before.
+    The words of a whole cycle are counted (`LayerGraph.cycle`). Not collective, if products were
+    computed on these graphs before.
 
     Parameters:
-        graphs: Graph of every layer, as in a `View`. The words of a whole cycle are counted.
-        plain: Whether no pass is on.
-        fixed: Whether the first layer's fixed part of the features is known.
-        reduced: Whether to count instead the words that enter all-reductions of products.
+        graphs: Graph of every layer, as in a `View`.
+        plain: Whether the pass "order" is off.
+        fixed: Whether the fixed part of the first layer is known.
+        reduced: Whether to count the words that enter all-reductions of products, not words sent.
     """
     words = np.zeros(len(graphs), np.int64)
     for k, graph in enumerate(graphs):
@@ -76,9 +78,9 @@ def words_of_pass(
 
 
 def words_of_outputs(network: Network, graphs: Sequence[LayerGraph]) -> int:
-    """Return the words that this rank sends in a forward pass; a mean over the cycle.
+    """Return the words that this rank sends in one forward pass, as a mean over the cycle.
 
-    Not collective. The parameters are those of `words_of_pass`.
+    Not collective. See `words_of_pass` for the parameters.
     """
     words = 0
     for k, graph in enumerate(graphs):
@@ -87,7 +89,7 @@ def words_of_outputs(network: Network, graphs: Sequence[LayerGraph]) -> int:
 
 
 def _counts(graph: LayerGraph, steps: Iterable[LayerStep]) -> Counts:
-    """Return this rank's traffic for the steps of a layer."""
+    """Return this rank's traffic for a layer's steps, except steps with a known result."""
     found = Counts.zero(1)
     for step in steps:
         if not step.at_hand:
@@ -97,9 +99,9 @@ def _counts(graph: LayerGraph, steps: Iterable[LayerStep]) -> Counts:
 
 @contextmanager
 def stages_counted(network: Network, transport: Transport) -> Iterator[Counter[str]]:
-    """Count the words that this rank sends in every stage of a training pass (`Network.entered`).
+    """Count the words that this rank sends in every stage of training (`Network.entered`).
 
-    The counts are complete when the context ends.
+    The context returns a counter by the name of the stage. It is complete when the context ends.
     """
     found, usual = Counter[str](), network.entered
     stage, before = "", transport.traffic.words_sent
@@ -121,13 +123,14 @@ def stages_counted(network: Network, transport: Transport) -> Iterator[Counter[s
 
 
 def steps_remark(network: Network, view: View, sent: Counter[str], transport: Transport) -> str:
-    """Return a remark on the first layer that sends other words than its steps, or "".
-
-    Collective.
+    """Compare the words that layers sent with the words that their steps list. Collective.
 
     Parameters:
-        view: View of the training pass.
-        sent: Words of its stages, from `stages_counted`.
+        view: View that was trained on.
+        sent: Words of every stage, from `stages_counted`.
+
+    Returns:
+        A remark on the first layer whose counts differ, or "" if all are equal.
     """
     wrong = ""
     for k, graph in enumerate(view.graphs):

@@ -1,15 +1,17 @@
-"""Full-batch epochs of row and edge plans, with boundary sampling and the passes that save words.
+"""Full-batch epochs of row and edge plans, with boundary sampling and these passes:
 
     order       every layer moves the narrower of H and H W            (in the layers, `nn.conv`)
-    constant    the first layer exchanges the features once, and sends no gradients of them; with
-                samples, the features of all halo rows are kept, and an epoch takes drawn rows
+    constant    the first layer exchanges the features once, and sends no gradients of features; if
+                the boundary is sampled, a rank keeps the features of all halo rows, and an epoch
+                reads those that it draws
     dead-rows   rows that no labelled training vertex depends on are dropped (`layouts.live`)
     overlap     own rows are multiplied while messages travel          (`layouts.executor`)
 
-Samples are drawn from live rows, and are the same with and without passes (`layouts.boundary`).
+Samples are drawn from live rows. They are the same whether passes are on or off
+(`layouts.boundary`).
 
-All passes are exact: losses and weights equal those of an execution without passes, up to the order
-of floating-point sums. A pass that does not fit the options is off; `Execution.off` says why.
+All passes are exact: they change losses and weights only by the order of floating-point sums. A
+pass that does not fit the options is off; `Execution.off` has the reason.
 """
 
 from __future__ import annotations
@@ -45,11 +47,11 @@ from plancc_runtime.views import View
 DROPS_FEATURES = (
     "dropout changes the features in every epoch; `input_dropout` 0 leaves them as they are"
 )
-"""Why the pass "constant" is off."""
+"""Reason why the pass "constant" is off."""
 
 
 class FullBatch(Execution):
-    """Full-batch epochs of a row or edge plan. `choice.execution_of` explains the parameters."""
+    """Full-batch epochs of a row or edge plan. See `choice.execution_of` for the parameters."""
 
     def __init__(
         self, task: LearningTask, part: Part, data: LocalData, resources: Resources
@@ -94,7 +96,7 @@ class FullBatch(Execution):
         if not sampling.active:
             return self._training
         live, rank = self._training, self._transport.rank
-        samples = {  # one sample per graph, since layers may share a graph
+        samples = {  # one sample per graph: layers that share a graph share its sample
             graph: draw(graph.block, sampling, rank, epoch) for graph in _local(live.graphs)
         }
         drawn = {graph: graph.sampled(sample) for graph, sample in samples.items()}
@@ -123,7 +125,7 @@ class FullBatch(Execution):
         return replace(figures, planned=round(float((words * kept / np.maximum(rows, 1)).sum())))
 
     def _features_of_columns(self, data: LocalData) -> Columns:
-        """Return the features of own and halo rows that the first layer reads. Collective."""
+        """Return the features that the first layer reads, of own rows and halo rows. Collective."""
         own = self._training.rows_of(data.features)
         return Columns(own, self._halo_features(own))
 
@@ -140,7 +142,11 @@ class FullBatch(Execution):
         return halo
 
     def _leave_out_dead_rows(self, data: LocalData, fixed_by: Conv | None) -> None:
-        """Let training passes use live rows only, if any rank has a dead row. Collective."""
+        """Make the view for training use live rows only, if any rank has a dead row. Collective.
+
+        Parameters:
+            fixed_by: First layer, if the view has its fixed part; else None.
+        """
         whole, block = self._whole, self._block
         wanted = data.splits["train"].cpu().numpy()
         blocks, rows = live_blocks(block, wanted, self._options.layers, self._transport)
@@ -177,7 +183,7 @@ class FullBatch(Execution):
 
 
 def _misfits(options: TrainOptions, header: Header) -> dict[str, str]:
-    """Return the passes that do not fit the options or the layout, with the reasons."""
+    """Return the reasons why passes do not fit the options or the layout, by name of the pass."""
     off = dict[str, str]()
     sampled = options.sampling.active or options.mini_batches
     if options.first_dropout > 0 and not sampled:
@@ -192,7 +198,7 @@ def _misfits(options: TrainOptions, header: Header) -> dict[str, str]:
 
 
 class Columns:
-    """Features of own rows, and behind them of the halo rows that an epoch keeps.
+    """Features of own rows, followed by features of the halo rows that an epoch keeps.
 
     Parameters:
         own (Tensor[num_inputs, width]): Features of own rows.
@@ -204,7 +210,7 @@ class Columns:
         self._held = own  # memory of the result; it grows with the number of kept halo rows
 
     def kept(self, received: BoolArray) -> Tensor:
-        """Return the features of a sample's columns: Tensor[num_columns, width].
+        """Return the features of own rows and kept halo rows: Tensor[num_columns, width].
 
         The tensor is valid until the next call.
 

@@ -1,7 +1,7 @@
 """Full-batch epochs on process grids: layouts "grid" and "feature".
 
-The passes order and constant are those of `full_batch`. With overlap, the next piece travels while
-one piece is multiplied. Dead rows are not dropped, since whole blocks of rows travel.
+The passes "order" and "constant" are those of `full_batch`. With "overlap", the next piece travels
+while a piece is multiplied. The pass "dead-rows" is off, since whole blocks of rows travel.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from plancc_runtime.tasks.base import LearningTask
 
 
 class Grids(Execution):
-    """Epochs on a process grid. The parameters are those of `choice.execution_of`."""
+    """Epochs on a process grid. See `choice.execution_of` for the parameters."""
 
     def __init__(
         self, task: LearningTask, part: Part, data: LocalData, resources: Resources
@@ -57,7 +57,7 @@ class Grids(Execution):
 
 
 def _misfits(options: TrainOptions) -> dict[str, str]:
-    """Return the passes that do not fit the options or a process grid, with the reasons."""
+    """Return the reasons why passes do not fit the options or a grid, by name of the pass."""
     off = {"dead-rows": "a process grid moves whole blocks of rows"}
     if options.first_dropout > 0:
         off["constant"] = DROPS_FEATURES

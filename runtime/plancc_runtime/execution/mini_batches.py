@@ -1,21 +1,21 @@
 """Epochs in mini-batches.
 
-With the pass `constant`, the features of the slice's halo rows are fetched once, before the first
-step: all of them, or the most used rows for which there is memory. The first layer of a batch takes
-these features; missing features are fetched in the step. No gradients of features travel. If no
-dropout changes the features, the layer begins with A X, which needs no gradient, and reads own rows
-without copying them.
+With the pass `constant`, features of the slice's halo rows are fetched once, before the first step:
+the features of all halo rows or, if memory is short, of the most used halo rows. The first layer of
+a batch reads these features; missing features are fetched in the step. No gradients of features
+travel. If no dropout changes the features, A X of the batch is computed in advance and needs no
+gradient; own rows are read without being copied.
 
 With `overlap`, batches are made in two stages: while a step computes, the features of the next
-batch travel, and the batch after that is drawn. If every rank draws whole batches, a separate
-thread draws, and makes all parts of the batch that need no messages. If the steps use all cores,
-there are two ways to draw: the steps give up a core for this thread, or the ranks draw between
-steps on all cores. The first steps try both ways in turns, and later steps use the quicker way.
-Without a thread, the messages of both stages advance between layers, at the same points on all
-ranks.
+batch travel, and the batch after the next is drawn. If every rank draws whole batches, a separate
+thread draws them, and makes everything of the batch that needs no messages. If the steps would use
+all cores, there are two ways to draw: the steps leave one core to this thread, or the ranks draw
+between steps on all cores. The first steps try both ways alternately, and later steps use the
+quicker way. If there is no such thread, the messages of both stages advance between layers, at the
+same points on all ranks.
 
-With `dead-rows`, a layer computes only the rows that the next layer reads, if the sampler draws
-every layer by itself.
+With `dead-rows`, a layer computes only the rows that the next layer reads. This needs a sampler
+that draws a separate block for every layer.
 """
 
 from __future__ import annotations
@@ -56,26 +56,28 @@ from plancc_runtime.views import View
 from plancc_runtime.workspace import empty, return_memory
 
 SHARE_OF_OWN, LEAST_CACHE = 1 / 8, 2**24
-"""Default memory for features of halo rows: this share of the bytes of own features, but at least
-this number of bytes."""
+"""Default memory for features of halo rows: `SHARE_OF_OWN` of the bytes of own features, but at
+least `LEAST_CACHE` bytes."""
 COUNTED = 100
-"""Number of first steps whose batches show which halo rows are used most."""
+"""Number of first steps in whose batches the uses of halo rows are counted."""
 TURN, UNTIMED, TURNS = 8, 2, 4
-"""Trial of both ways to draw: number of steps in a turn; number of first steps of a turn that are
-not timed, since the other way made their batches; number of turns of both ways together."""
+"""Trial of both ways to draw. `TURN` is the number of steps before the way changes. The first
+`UNTIMED` of these steps are not timed, since their batches were drawn in the other way. `TURNS` is
+the number of turns of both ways together."""
 
 
 @dataclass(frozen=True, eq=False)
 class BatchShare:
-    """A rank's share of a mini-batch, in the form that layers take.
+    """A rank's share of a mini-batch, as the network needs it.
 
     Attributes:
-        local: The share of the slice.
-        x, fixed: Features and fixed part, as in `View`. Features of halo rows from the cache follow
-            those of the inputs, unless all rows of the slice are inputs. None: not fetched yet.
+        local: The part of the slice that belongs to the batch.
+        x, fixed: Features, and fixed part of the first layer, as in `View`; None before they are
+            fetched. If halo rows' features are cached, they follow the features of the inputs in
+            `x`, unless all rows of the slice are inputs.
         graphs: Graph of every layer.
-        words_drawn, words_fetched: Words that this rank sent to draw the batch, and to fetch its
-            features.
+        words_drawn, words_fetched: Words that this rank sent to draw the batch, and words that it
+            sent to fetch features.
     """
 
     local: LocalBatch
@@ -87,13 +89,13 @@ class BatchShare:
 
 
 class UnderWay:
-    """A share of a batch that is made in rounds of messages, while other work is done.
+    """A rank's share of a batch that is being made in rounds of messages, beside other work.
 
     Parameters:
         number: Number of the batch in the run, from 0.
         rounds: Rounds that make the share; the first round starts at once.
         traffic: Traffic of this rank.
-        timed: Returns a context for every round, which measures its time.
+        timed: Function that returns a context; it measures the time of a round.
 
     Attributes:
         words (int): Words that this rank has sent in the rounds.
@@ -112,7 +114,7 @@ class UnderWay:
         self.go_on()
 
     def go_on(self) -> None:
-        """End a round, and start the next round. Collective."""
+        """End the current round, and start the next round. Collective."""
         if self._share is None:
             before = self._traffic.words_sent
             try:
@@ -135,7 +137,7 @@ class FeatureCache:
 
     Attributes:
         kept (bool[num_halo]): Whether each halo row of the slice is kept.
-        of_others (bool[sent rows]): Whether the receiver of each sent row of the slice keeps it.
+        of_others (bool[sent rows]): Whether each sent row of the slice is kept by its receiver.
         place (int64[num_halo]): Place of every kept halo row in `rows`; undefined for other rows.
         rows (Tensor[kept rows, width]): Features of the kept halo rows.
         whole: Whether all ranks keep all of their halo rows.
@@ -149,7 +151,7 @@ class FeatureCache:
 
 
 class MiniBatches(FullBatch):
-    """Epochs in mini-batches. The parameters are those of `choice.execution_of`."""
+    """Epochs in mini-batches. See `choice.execution_of` for the parameters."""
 
     def __init__(
         self, task: LearningTask, part: Part, data: LocalData, resources: Resources, drawn: Drawn
@@ -185,7 +187,7 @@ class MiniBatches(FullBatch):
     def _start_thread(self) -> None:
         """Start a thread that makes batches. Collective.
 
-        If no rank has a free core for the thread, the first steps try whether it pays.
+        If the threads of a step use all cores, start the trial of both ways to draw.
         """
         cores, threads = self._transport.cores_per_rank(), self._threads
         if self._resources.device.type != "cpu":
@@ -200,8 +202,13 @@ class MiniBatches(FullBatch):
     def _try(self, tried: tuple[list[float], list[float]], number: int, seconds: float) -> None:
         """Record the time of a step. At the end of a turn, change to the other way to draw.
 
-        After the last turn, keep the way whose median step is quicker on the slowest rank.
+        After the last turn, keep the way with the shorter median step on the slowest rank.
         Collective.
+
+        Parameters:
+            tried: Times of steps with drawing between steps, and of steps beside drawing.
+            number: Number of the step in the run, from 0.
+            seconds: Time of the step.
         """
         beside = self._thread is not None
         if number % TURN >= UNTIMED:
@@ -264,7 +271,7 @@ class MiniBatches(FullBatch):
         return replace(view, x=self._mapped.to(self._type))
 
     def _room(self, data: LocalData) -> int:
-        """Return the number of bytes for the cache of features."""
+        """Return the number of bytes that the cache of features may use."""
         if self._options.feature_cache is not None:
             return self._options.feature_cache
         size = data.features.numel() * self._type.itemsize
@@ -273,8 +280,8 @@ class MiniBatches(FullBatch):
     def _kept(self, data: LocalData) -> BoolArray | None:
         """Choose the halo rows whose features are cached: bool[num_halo]. Collective.
 
-        The rows that the first `COUNTED` steps use most come first. None if no rank has memory for
-        a row.
+        Rows that the first `COUNTED` steps use more often are chosen first. The result is None if
+        no rank has memory for a row.
         """
         number = len(self._draws.halo)
         size = data.features.shape[1] * self._type.itemsize
@@ -292,14 +299,14 @@ class MiniBatches(FullBatch):
         return kept
 
     def _uses(self) -> Int64Array:
-        """Count the first steps that use every halo row: int64[num_halo]. Collective."""
+        """Return the number of first steps that use each halo row: int64[num_halo]. Collective."""
         uses = np.zeros(len(self._draws.halo), np.int64)
         for number in range(min(COUNTED, self.steps_per_epoch * self._options.epochs)):
             uses[finished(self._draws.share(number)).halos[0]] += 1
         return uses
 
     def _filled(self, kept: BoolArray, features: Tensor) -> FeatureCache:
-        """Fetch the features of the kept halo rows, and return their cache. Collective."""
+        """Fetch the features of the `kept` halo rows, and return them as a cache. Collective."""
         expand = self._block.expand
         of_others = send_numbers(expand.reversed(), kept, self._transport)
         exchange = expand.keep(of_others, kept)
@@ -308,7 +315,7 @@ class MiniBatches(FullBatch):
         return FeatureCache(kept, of_others, place, rows, whole)
 
     def _fetched(self, exchange: Exchange, x: Tensor) -> Rounds[Tensor]:
-        """Fetch the halo rows of x in an exchange of this rank. Collective."""
+        """Fetch the rows of x that this rank receives in an exchange. Collective."""
         halo = Halo(exchange, len(x), self._resources)
         buffers = halo.buffers(x.shape[1])
         halo.send_rows(x.to(self._resources.dtype).contiguous(), buffers)
@@ -316,7 +323,11 @@ class MiniBatches(FullBatch):
         return halo.take(buffers).to(self._type)
 
     def _with_features(self, share: BatchShare, features: Tensor) -> Rounds[BatchShare]:
-        """Return the share with its features and the first layer's fixed part. Collective."""
+        """Return the share with its features, and the fixed part of the first layer. Collective.
+
+        Parameters:
+            features (Tensor[num_inputs, width]): Features of all own rows of the slice.
+        """
         if share.x is not None:
             return share
         x, halo = yield from self._features_of(share, features)
@@ -333,10 +344,10 @@ class MiniBatches(FullBatch):
     def _features_of(
         self, share: BatchShare, features: Tensor
     ) -> Rounds[tuple[Tensor, Tensor | None]]:
-        """Return `View.x` of a batch, and separately features of halo rows, or None. Collective.
+        """Return the features x of a batch (`View.x`), and features of its halo rows. Collective.
 
-        Features of halo rows come from the cache, or are fetched. They are None if `View.x` has
-        them, or if there is no cache.
+        Features of halo rows are copied from the cache; those that it lacks are fetched. The second
+        result is None if x includes the halo rows, or if there is no cache.
         """
         cache = self._cache
         own = features if self._in_place else rows_of(features, share.local.inputs).to(self._type)
@@ -358,7 +369,7 @@ class MiniBatches(FullBatch):
         """Return this rank's share of a batch, and start the next batches. Collective."""
         fetching, self._fetching = self._fetch(number, features), None
         share = replace(fetching.end(), words_fetched=fetching.words)
-        if self._ahead:  # messages of a batch belong to its epoch
+        if self._ahead:  # the messages of a batch must be sent in the epoch of the batch
             last = (number // self.steps_per_epoch + 1) * self.steps_per_epoch - 1
             behind = number + 1
             if behind <= last:
@@ -371,7 +382,7 @@ class MiniBatches(FullBatch):
         return share
 
     def _entered(self, entered: Callable[[str], object], stage: str) -> None:
-        """Advance the batches that are under way by a round. Collective."""
+        """Advance the batches that are being made by one round. Collective."""
         entered(stage)
         if self._fetching is not None:
             self._fetching.go_on()
@@ -379,7 +390,7 @@ class MiniBatches(FullBatch):
             self._drawing.go_on()
 
     def _fetch(self, number: int, features: Tensor) -> UnderWay:
-        """Return a batch whose features are being fetched; it is drawn before. Collective."""
+        """Return a batch whose features are being fetched, after drawing the batch. Collective."""
         fetching = self._fetching
         if fetching is None or fetching.number != number:
             drawing, self._drawing = self._draw(number, features), None
@@ -401,7 +412,7 @@ class MiniBatches(FullBatch):
         return drawing
 
     def _made(self, number: int, features: Tensor) -> Rounds[BatchShare]:
-        """Draw a batch and make its graphs; on one rank also its features."""
+        """Draw a batch, and make its graphs. If there is one rank, gather its features too."""
         which: RowsOfBlocks = "live" if "dead-rows" in self._passes else "all"
         local = yield from self._draws.share(number, "in place" if self._in_place else which)
         graphs = [self._graph_of(each) for each in local.blocks]
@@ -423,10 +434,10 @@ class MiniBatches(FullBatch):
     def epoch(
         self, learner: Learner, data: LocalData, number: int, evaluate: bool, rate_of: RateOf
     ) -> EpochResult:
-        """Execute all steps of an epoch; the loss is the mean over the targets of all steps."""
+        """Execute all steps of an epoch. The loss is the mean over the targets of all steps."""
         rate = rate_of(None)
         steps = []
-        # Counts of this rank for every step: these fields, and targets found.
+        # Counts of this rank for every step: these fields, and the number of correct targets.
         fields = ["vertices", "volume", "messages", "words_sent"]
         if not self._draws.alone:
             fields.append("words_drawn")
@@ -455,7 +466,7 @@ class MiniBatches(FullBatch):
         return EpochResult(mean, rate, Scores(accuracy=accuracy), steps)
 
     def batch(self, number: int, data: LocalData) -> tuple[View, LocalData, BatchShare]:
-        """Return the view, the data and the share of a step's batch. Collective."""
+        """Return the view, the data and this rank's share of the batch of a step. Collective."""
         self._clock.enter("batch")
         share = self._share(number, data.features)
         local, outputs = share.local, None
@@ -486,7 +497,7 @@ class MiniBatches(FullBatch):
         )
 
     def _words_of_step(self) -> int:
-        """Return the words that this rank has sent so far, without those of batches under way."""
+        """Return the words that this rank has sent, except for batches that are being made."""
         under_way = [each.words for each in (self._drawing, self._fetching) if each is not None]
         return self._transport.traffic.words_sent - sum(under_way)
 
@@ -497,7 +508,7 @@ def _result(future: Future[BatchShare]) -> Rounds[BatchShare]:
 
 
 def rows_of(x: Tensor, rows: Int64Array) -> Tensor:
-    """Return these rows of x: Tensor[m, width]."""
+    """Return the rows `rows` of x: Tensor[m, width]."""
     out = empty(len(rows), x.shape[1], x)
     torch.index_select(x, 0, torch.from_numpy(rows).to(x.device), out=out)
     return out

@@ -1,7 +1,7 @@
 """Full-batch epochs of a network of the user's own class, on a row plan.
 
-The layers of such a network are unknown. So every epoch computes and moves all rows, and words are
-counted as they are sent.
+The layers of such a network are unknown. So every epoch computes and moves all rows, and words can
+only be counted when they are sent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from plancc_runtime.results import Figures
 class OwnModels(FullBatch):
     """Epochs of a network of the user's own class.
 
-    The parameters are those of `choice.execution_of`.
+    See `choice.execution_of` for the parameters.
     """
 
     def prepare(self, network: Network) -> LocalData:

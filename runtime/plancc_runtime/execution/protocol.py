@@ -1,7 +1,7 @@
 """The interface between the training loop and an execution.
 
-An execution *prepares* itself once, then executes one epoch after the other. By default an epoch is
-a full batch: one pass over a view, and one update.
+An execution *prepares* itself once, then executes one epoch after another. By default an epoch is a
+full batch: one forward and backward pass over a view, and one update of the weights.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from plancc_runtime.results import BatchStep, Figures, Scores
 from plancc_runtime.views import View
 
 RateOf = Callable[[Scores | None], float]
-"""Returns the learning rate of an epoch, from the scores of its evaluation, or None."""
+"""Function that returns the learning rate of an epoch, from the scores of its evaluation.
+
+The scores are None if the epoch is not evaluated."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class EpochResult:
     Attributes:
         loss: Mean loss over all targets.
         rate: Learning rate.
-        scores: Scores of the training pass; None if it was not evaluated.
+        scores: Scores of the outputs of training; None if they were not evaluated.
         steps: Results of the mini-batches; empty for a full batch.
     """
 
@@ -47,21 +49,22 @@ class Execution(ABC):
     """Executes the epochs of a run.
 
     Parameters:
-        misfits: Passes that do not fit the options or the layout, with the reasons.
+        misfits: Reasons why passes do not fit the options or the layout, by name of the pass.
 
     Attributes:
-        kernel: Kernel of local products.
-        off (dict of str to str): Requested passes that do not fit, with the reasons.
-        evaluates (bool): Whether the outputs of a training pass equal those of an evaluation, for
-            all rows; known after `prepare`.
+        kernel: Name of the kernel of local products.
+        off (dict of str to str): Reasons why requested passes are off, by name of the pass.
+        evaluates (bool): Whether training computes the same outputs as an evaluation, for all rows;
+            known after `prepare`.
         sampler (str): Sampler of mini-batches, with its options; "" for a full batch.
         steps_per_epoch (int): Number of mini-batches per epoch; 0 for a full batch.
-        alike (bool): Whether all epochs make the same products and send messages of the same sizes.
-        remarks (list of str): Remarks on the layers, after the first epoch.
-        drawing (str): When mini-batches are drawn and why, once the first steps have tried both
-            ways; else "".
-        repeats (bool): Whether an epoch may be executed again from the same weights: it leaves no
-            messages under way.
+        alike (bool): Whether all epochs compute the same products and send messages of the same
+            sizes.
+        remarks (list of str): Remarks on the layers, known after the first epoch.
+        drawing (str): When mini-batches are drawn and why, known after the first steps have tried
+            both ways; "" before, or if there is no choice.
+        repeats (bool): Whether an epoch may be executed again from the same weights, since it
+            leaves no messages in flight.
     """
 
     sampler = ""
@@ -83,15 +86,15 @@ class Execution(ABC):
         self._counts = True  # whether the first epoch counts its words by layer
 
     def _set_graph(self, graph: LayerGraph) -> None:
-        """Let all layers use this graph, in training and in evaluation."""
+        """Make all layers use `graph`, in training and in evaluation."""
         self._whole = self._training = View([graph] * self._options.layers)
 
     @abstractmethod
     def prepare(self, network: Network) -> LocalData:
-        """Prepare the first epoch; called once. Collective.
+        """Prepare all epochs; called once, before the first. Collective.
 
         Returns:
-            The data to train with; it has no features if no layer reads them any more.
+            The data to train with. Its features have no rows if no layer reads features any more.
         """
 
     def whole(self) -> View:
@@ -99,7 +102,7 @@ class Execution(ABC):
         return self._whole
 
     def view(self, epoch: int) -> View:
-        """Return the view of an epoch's training pass. Collective."""
+        """Return the view for training in an epoch. Collective."""
         return self._training
 
     def epoch(
@@ -110,7 +113,8 @@ class Execution(ABC):
         Parameters:
             data: Data that `prepare` returned.
             number: Number of the epoch.
-            evaluate: Whether to score the training pass; only if `evaluates`.
+            evaluate: Whether to score the outputs; requires `evaluates`.
+            rate_of: Function that returns the learning rate.
         """
         where, view, transport = f"epoch {number}", self.view(number), self._transport
         with stages_counted(learner.network, transport) if self._counts else nullcontext() as sent:
@@ -126,9 +130,10 @@ class Execution(ABC):
 
     @contextmanager
     def epochs(self) -> Iterator[None]:
-        """Context of all epochs: it receives all messages under way at its end. Collective.
+        """Context of all epochs. At its end it receives all messages in flight. Collective.
 
-        It does so also after an error that all ranks raise: a buffer must outlive its round.
+        It also does so after an error that all ranks raise, since the buffer of a message must not
+        be freed while the message is in flight.
         """
         try:
             yield
@@ -139,20 +144,20 @@ class Execution(ABC):
         self.finish()
 
     def finish(self) -> None:  # noqa: B027
-        """Receive all messages under way; by default there are none. Collective."""
+        """Receive all messages in flight; by default there are none. Collective."""
 
     def figures(self, network: Network) -> Figures | None:
-        """Return the words of an epoch with and without the passes, after `prepare`. Collective.
+        """Return the words of an epoch, with and without the passes. Collective, after `prepare`.
 
-        None if the words are not known before the epoch.
+        The result is None if the words are only known after the epoch.
         """
         return figures_of(network, self._passes, self._whole, self._training, self._transport)
 
     def _fix_input(self, view: View, network: Network, data: LocalData) -> LocalData:
-        """Let a view keep the first layer's fixed part of the features. Collective.
+        """Compute the first layer's fixed part of the features, and store it in a view. Collective.
 
         Returns:
-            The data; it has no features if no layer reads them any more.
+            The data. Its features have no rows if no layer reads features any more.
         """
         view.fixed = network.fixed(view.graphs[0], data.features)
         view.graphs[0].release_buffers()  # these buffers are as wide as the features

@@ -4,14 +4,14 @@ Velickovic et al., *Graph Attention Networks*, ICLR 2018, Equations 3 to 6, for 
 
     a[e] = exp(LeakyReLU(source[j] + target[i]) - c[i]),   out[i] = sum of a[e] scale[e] x[j] / Z[i]
 
-with Z[i] the sum of a[e] over the nonzeros e = (i, j) of row i. The rectifier has two branches. In
-each branch the exponential is a factor of the column times a factor of the row, so exponentials are
-computed per vertex and not per nonzero. They are scaled by the largest source; `factors` returns
-None if they would underflow.
+where Z[i] is the sum of a[e] over the nonzeros e = (i, j) of row i. The LeakyReLU has two branches.
+In each branch, the exponential is a factor of the column times a factor of the row, so exponentials
+are computed once per vertex, not per nonzero. They are scaled by the largest source; `factors`
+returns None if they would underflow.
 
-Sums of the two branches are kept apart, so the gradient of `target` needs no pass over nonzeros.
-Let P be the positive branch's share of Z, and `positive` its share of out. The gradient is
-(1 - slope) (<g[i], positive[i]> - <g[i], out[i]> P[i]).
+The sums of the two branches are stored separately, so the gradient of `target` needs no loop over
+nonzeros. Let P be the positive branch's share of Z, and `positive` its share of out. The gradient
+is (1 - slope) (<g[i], positive[i]> - <g[i], out[i]> P[i]).
 
 One thread sums a row, or a column, in the order of its nonzeros, so the bits do not depend on the
 number of threads. Names of sizes: m rows, n columns, nnz nonzeros, h heads, d features.
@@ -38,7 +38,7 @@ from plancc_runtime.kernels.edges import Pattern, PatternSide
 from plancc_runtime.workspace import empty
 
 LARGEST_SPREAD = {torch.float32: 60.0, torch.float64: 500.0}
-"""Largest difference of two sources of a head at which their factors are far from underflow."""
+"""Largest difference between two sources of a head at which no factor underflows."""
 THREAD_WORK = 1 << 15  # multiplications for which one more thread pays
 PREFETCH = 12  # distance of the prefetch in nonzeros
 LINE = 16  # numbers of float32 in a cache line
@@ -59,13 +59,13 @@ class Attended:
     """Operands and results of `attention` that `attention_adjoint` reads.
 
     Attributes:
-        column (Tensor[n, 3, h]): Source, and its factors in the two branches.
-        row (Tensor[m, 4, h]): Target, its factors in the two branches (`attention` divides these by
-            Z), and memory for <g, out>.
+        column (Tensor[n, 3, h]): For every column, its source, and its factors in the two branches.
+        row (Tensor[m, 4, h]): For every row, its target, its factors in the two branches
+            (`attention` divides them by Z), and memory for <g, out>.
         x (Tensor[n, h d]): Rows that are summed.
-        parts (Tensor[m, 2 h d]): `positive`, and the result before the bias.
+        parts (Tensor[m, 2 h d]): `positive`, and the result before the bias is added.
         totals (Tensor[m, 2, h]): P and Z.
-        slope: Slope of the rectifier below 0, in [0, 1].
+        slope: Slope of the LeakyReLU below 0, in [0, 1].
         scale (Tensor[nnz, h] or None): Factors of the attention, in CSR order.
         mean: Whether heads are averaged instead of concatenated.
     """
@@ -93,13 +93,13 @@ def factors(
 ) -> tuple[Tensor, Tensor] | None:
     """Return `Attended.column` and `Attended.row`, or None if this kernel cannot be used.
 
-    It cannot be used on other devices, with 64-bit indices, with a slope above 1, if sources of a
-    head differ by more than `LARGEST_SPREAD`, or if a source or target is not finite.
+    The kernel needs a pattern on the CPU that has nonzeros and 32-bit indices, a slope of at most
+    1, finite sources and targets, and sources of a head that differ by at most `LARGEST_SPREAD`.
 
     Parameters:
         source (Tensor[n, h]): Score of every column.
         target (Tensor[m, h]): Score of every row.
-        slope: Slope of the rectifier below 0.
+        slope: Slope of the LeakyReLU below 0.
     """
     rows = pattern.rows
     if not rows.native or rows.index.dtype != torch.int32 or not len(rows.index) or slope > 1:
@@ -132,17 +132,17 @@ def attention(
     bias: Tensor | None = None,
     mean: bool = False,
 ) -> tuple[Tensor, Attended]:
-    """Compute rectifier, softmax, weighted sum, bias and the mean of heads in one pass over rows.
+    """Compute LeakyReLU, softmax, weighted sum, bias and mean of heads in one loop over the rows.
 
     Parameters:
         prepared: Result of `factors`.
         x (Tensor[n, h d]): Rows that are summed; contiguous.
         slope, scale, mean: See `Attended`.
-        bias (Tensor[h d], or Tensor[d] with `mean`; optional): Bias of the result.
+        bias (Tensor[h d], or Tensor[d] if `mean`; optional): Bias of the result.
 
     Returns:
-        out (Tensor[m, h d], or Tensor[m, d] with `mean`): Rows without nonzeros have the bias, or
-            0.
+        out (Tensor[m, h d], or Tensor[m, d] if `mean`): The result. Rows without nonzeros are equal
+            to the bias, or 0 if there is none.
         kept (Attended): Argument of `attention_adjoint`.
     """
     column, row = prepared
@@ -161,20 +161,20 @@ def _attention(side: PatternSide, kept: Attended, bias: Tensor | None) -> Tensor
 def attention_adjoint(
     pattern: Pattern, kept: Attended, g: Tensor, vectors: Tensor, places: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of `attention` if sources, and perhaps targets, are products with x.
+    """Return the gradients of `attention`, if its sources were computed from x by `vectors`.
 
     Parameters:
-        g (Tensor[m, h d], or Tensor[m, d] with `mean`): Gradient of the result; contiguous.
+        g (Tensor[m, h d], or Tensor[m, d] if `mean`): Gradient of the result; contiguous.
         vectors (Tensor[2, h d] or Tensor[1, h d]): For every head, <x[j], vectors[0]> is the source
-            of column j. <x[j], vectors[1]>, if given, is the target of the row whose own column is
-            j.
-        places (int64[m], optional): Own column of every row; by default row i has column i.
+            of column j. If there is a vectors[1], the target of row i is <x[places[i]],
+            vectors[1]>; else targets do not depend on x.
+        places (int64[m], optional): Column of every row's own vertex; by default row i is column i.
 
     Returns:
         back (Tensor[n, h d]): Gradient of x, including the gradient through sources and targets.
-        scores (Tensor[n, 2, h]): By columns, gradients of sources, and of targets if these are
-            products with x, else 0.
-        target (Tensor[m, h]): Gradients of targets, by rows.
+        scores (Tensor[n, 2, h]): For every column, the gradient of its source, and of the target
+            that was computed from its row of x; 0 if there is no such target.
+        target (Tensor[m, h]): Gradient of the target of every row.
     """
     by_row = _inner(pattern.rows, kept, g)
     scores = kept.x.new_zeros(pattern.num_columns, 2, kept.heads)
@@ -224,7 +224,7 @@ def _run(stage: int, side: PatternSide, kept: Attended, arrays: dict[int, Tensor
 
 @cache
 def _compiled(dtype: torch.dtype) -> Any:
-    """Return all stages as a C function of the address of a call; numba caches the code."""
+    """Return a C function that runs a stage, given the address of a call; numba caches the code."""
     return cfunc("void(CPointer(int64))")(_call32 if dtype == torch.float32 else _call64)
 
 
@@ -237,7 +237,10 @@ def _call64(call: Any) -> None:
 
 
 def _vectors(context, builder, lanes, array_type):  # type: ignore[no-untyped-def]
-    """Return the type of a vector, and functions that point to it and load it at array[place]."""
+    """Return the type of a vector of `lanes` numbers, and functions that access it in an array.
+
+    They return a pointer to the vector that begins at array[place], and its value.
+    """
     vector = ir.VectorType(context.get_data_type(array_type.dtype), lanes)
 
     def at(array, place):  # type: ignore[no-untyped-def]
@@ -254,7 +257,7 @@ def _vectors(context, builder, lanes, array_type):  # type: ignore[no-untyped-de
 
 @intrinsic(prefer_literal=True)
 def _add_tile(typing_context, lanes, y, to, x, first, a):  # type: ignore[no-untyped-def]
-    """y[to : to + lanes] += a x[first : first + lanes]."""
+    """Compute y[to : to + lanes] += a x[first : first + lanes]."""
     if not isinstance(lanes, types.IntegerLiteral):
         return None
 
@@ -300,7 +303,7 @@ def _put(typing_context, x, place, value):  # type: ignore[no-untyped-def]
 
 @intrinsic(prefer_literal=True)
 def _dot_tile(typing_context, lanes, y, to, x, first):  # type: ignore[no-untyped-def]
-    """Return the sum of y[to : to + lanes] x[first : first + lanes], added up by halves."""
+    """Return the sum of y[to : to + lanes] x[first : first + lanes], added in a binary tree."""
     if not isinstance(lanes, types.IntegerLiteral):
         return None
 
@@ -343,7 +346,7 @@ def _prefetch(typing_context, x, place):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True)
 def _add(y, to, x, first, a, d):  # type: ignore[no-untyped-def]
-    """y[to : to + d] += a x[first : first + d]."""
+    """Compute y[to : to + d] += a x[first : first + d]."""
     k = 0
     while k + 8 <= d:
         _add_tile(8, y, to + k, x, first + k, a)
@@ -374,7 +377,7 @@ def _dot(y, to, x, first, d):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True)
 def _stages(call, dtype):  # type: ignore[no-untyped-def]
-    """Claim and compute blocks of groups until none is left; every thread of a call runs this."""
+    """Claim blocks of groups and compute them, until no block is left. Every thread runs this."""
     stage, num_blocks = call[STAGE], call[NUM_BLOCKS]
     blocks = carray(pointer(call[BLOCKS]), num_blocks + 1, np.int64)
     while True:

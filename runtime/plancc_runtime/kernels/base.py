@@ -13,7 +13,7 @@ from plancc.errors import InputError
 
 
 def numbered(device: torch.device) -> torch.device:
-    """Return the device as tensors name it: "cuda" becomes the current device with its number."""
+    """Return the device with its number: "cuda" becomes the current device, such as "cuda:0"."""
     return torch.empty(0, device=device).device
 
 
@@ -21,7 +21,8 @@ class SparseMatrix(ABC):
     """A sparse matrix A[m, n], stored for products with dense blocks.
 
     Parameters:
-        matrix (csr_matrix[m, n]): Its arrays may be kept and must not change afterwards.
+        matrix (csr_matrix[m, n]): The matrix. Its arrays may be kept, and must not change
+            afterwards.
         dtype (torch.float32 or torch.float64): Type of the values, of x and of out.
 
     Attributes:
@@ -41,17 +42,19 @@ class SparseMatrix(ABC):
     def multiply(
         self, x: Tensor, out: Tensor, *, add: bool = False, rows: Tensor | None = None
     ) -> None:
-        """Compute out = A x, or write rows of A x to other rows of `out`, or add them.
+        """Compute out = A x, or write or add the rows of A x to some rows of `out`.
 
-        Row k of A x goes to row ``rows[k]`` of `out`, or to row k without `rows`. It is summed in
-        the order of the nonzeros, or by column blocks. Other rows of `out` do not change. The same
-        inputs give the same bits; a kernel that splits no row gives the same bits for every number
-        of threads. ``torch.get_num_threads()`` of the calling thread is the number of threads.
+        Row k of A x is written to row ``rows[k]`` of `out`, or to row k if there is no `rows`.
+        Other rows of `out` do not change. A row is summed in the order of its nonzeros, or by
+        column blocks. The same inputs give the same bits; if a kernel never splits a row between
+        threads, the bits do not depend on the number of threads. The kernel uses
+        ``torch.get_num_threads()`` threads.
 
         Parameters:
-            x (Tensor[n, d]): Contiguous, of this matrix's dtype and device, not overlapping `out`.
-            out (Tensor[m, d], or Tensor[>= m, d] with `rows`): Contiguous; its old values are not
-                read without `add`.
+            x (Tensor[n, d]): Contiguous tensor with this matrix's dtype and device. It must not
+                overlap `out`.
+            out (Tensor[m, d], or Tensor[>= m, d] if `rows` is given): Contiguous tensor. Its old
+                values are read only if `add`.
             add: Whether the product is added to the old values of `out`.
             rows (Tensor, int64[m], optional): Distinct rows of `out`.
 
@@ -70,7 +73,7 @@ class SparseMatrix(ABC):
 
     @abstractmethod
     def _multiply(self, x: Tensor, out: Tensor, add: bool, rows: Tensor | None) -> None:
-        """Run `multiply` after its checks; m and d are at least 1."""
+        """Compute what `multiply` describes. The arguments are checked; m and d are at least 1."""
 
     def _check(self, what: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
         if tensor.shape != shape or tensor.dtype != self.dtype or not tensor.is_contiguous():

@@ -1,7 +1,8 @@
-"""Sharing of rows by threads in compiled functions: blocks of about equal work, claimed one by one.
+"""Division of rows among the threads of compiled functions.
 
-A function gets the address of an int64 array, its *call*: the number of the next block in the first
-place, then addresses and sizes.
+Rows are cut into blocks of about equal work, and each thread claims one block after another. A
+compiled function gets the address of an int64 array, its *call*. The first entry is the number of
+the next block; addresses and sizes follow.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from numba.extending import intrinsic
 
 from plancc.kernel import njit
 
-BLOCK_WORK = 4096  # nonzeros and rows, together, of a block that a thread claims
+BLOCK_WORK = 4096  # number of nonzeros plus number of rows of a block
 
 
 @njit(cache=True, nogil=True)
 def equal_blocks(row_ptr: Any) -> Any:
-    """Return the first row of every block of about `BLOCK_WORK`, then the end: int64."""
+    """Return the first row of every block of about `BLOCK_WORK`, then the number of rows: int64."""
     rows = len(row_ptr) - 1
     cuts = np.empty((row_ptr[rows] + rows) // BLOCK_WORK + 2, dtype=np.int64)
     size, following = 0, 0
@@ -46,7 +47,7 @@ def pointer(typing_context, address):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def claim(typing_context, call):  # type: ignore[no-untyped-def]
-    """Increase call[0] by 1 atomically, and return the value before."""
+    """Increase call[0] by 1 atomically, and return its previous value."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data

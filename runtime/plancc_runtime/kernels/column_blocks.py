@@ -1,4 +1,7 @@
-"""Column blocks of a CSR matrix, which keep rows of x in a cache (Md et al. 2021, Algorithm 2)."""
+"""Column blocks of a CSR matrix. The rows of x that a block reads stay in a cache.
+
+See Md et al. 2021, Algorithm 2.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,14 @@ from pathlib import Path
 import numpy as np
 
 COUNTS = (1, 2, 4, 8, 16, 32)
-SHARE = 0.75  # share of a cache for rows of x: nonzeros and out pass through the cache too
-WINDOW = 4  # nonzeros that are examined, as a multiple of the rows of x that fit
+SHARE = 0.75  # share of a cache for rows of x; the rest is for nonzeros and rows of out
+WINDOW = 4  # number of nonzeros that are examined, as a multiple of the rows of x that fit
 GAIN = 0.85  # largest ratio of estimated times at which a matrix is split
 LEAST_PER_ROW = 24  # a matrix with fewer nonzeros per row is not split
 
-# Extra times in units of the time to read a row of x from the L2 cache, measured at widths 32 and
-# 128: to read the row from the L3 cache, to read it from memory, and to read and write a row of out
-# for one more block.
+# Extra times, in units of the time to read a row of x from the L2 cache: to read the row from the
+# L3 cache; to read it from memory; and, for each further block, to read and write a row of out.
+# They were measured at widths 32 and 128.
 L3_COST, MEMORY_COST, OUT_COST = 1.0, 4.0, 4.0
 
 Part = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -26,8 +29,9 @@ Part = tuple[np.ndarray, np.ndarray, np.ndarray]
 def cache_bytes() -> tuple[int, int]:
     """Return the sizes of the L2 and the L3 cache of the first core, in bytes.
 
-    The sizes come from Linux, else from the C library, else they are 1 MiB and 16 MiB. A CPU
-    without L3 cache gets the size of its L2 cache for both.
+    The sizes are read from Linux's files or, if these are missing, asked from the C library. If
+    both fail, they are 1 MiB and 16 MiB. If the CPU has no L3 cache, both are the size of the L2
+    cache.
     """
     sizes = {2: 0, 3: 0}
     for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
@@ -54,19 +58,19 @@ def best_count(
     row_bytes: int,
     caches: tuple[int, int] | None = None,
 ) -> int:
-    """Return the best number of column blocks for a product: a number in `COUNTS`; 1: no split.
+    """Return the best number of column blocks for a product: a number in `COUNTS`.
 
-    It is estimated from the nonzeros per row, the bytes of a row of x, the sizes of the caches, and
-    the cache misses in a window of the nonzeros (`_miss`). Neighbouring rows that share columns, as
-    in meshes, have few misses. B blocks have as many misses as a cache B times as large, and pass
-    over out B times. The estimate uses no measured time, so a machine always finds the same number.
+    1 means that the matrix is not split. The number is estimated from the nonzeros per row, the
+    bytes of a row of x, the sizes of the caches, and the cache misses in a window of the nonzeros
+    (`_miss`). There are few misses if neighbouring rows share columns, as in meshes. B blocks have
+    as many misses as a cache that is B times as large, but read and write `out` B times. The
+    estimate measures no time, so it is always the same on one machine.
 
     Parameters:
-        row_ptr: int64[m + 1].
-        columns: int32[nnz].
+        row_ptr (int64[m + 1]), columns (int32[nnz]): CSR arrays of the matrix.
         num_columns: Number of columns of the matrix.
-        row_bytes: Bytes of a row of x.
-        caches: Bytes of the L2 and the L3 cache; by default this machine's.
+        row_bytes: Number of bytes of a row of x.
+        caches: Sizes of the L2 and the L3 cache in bytes; by default those of this machine.
     """
     level2, level3 = (int(SHARE * size) // row_bytes for size in caches or cache_bytes())
     num_rows = len(row_ptr) - 1
@@ -84,7 +88,10 @@ def best_count(
 
 
 def _miss(columns: np.ndarray, num_columns: int, held: int) -> float:
-    """Return the share of gathered rows that miss a cache of `held` rows, in a middle window."""
+    """Return the share of reads of rows of x that miss a cache of `held` rows.
+
+    It is estimated from a window in the middle of the nonzeros.
+    """
     length = min(len(columns), WINDOW * held)
     if num_columns <= held or length <= held:
         return 0.0
@@ -97,11 +104,11 @@ def _miss(columns: np.ndarray, num_columns: int, held: int) -> float:
 def split(
     row_ptr: np.ndarray, columns: np.ndarray, values: np.ndarray, num_columns: int, count: int
 ) -> list[Part]:
-    """Split a CSR matrix into `count` matrices with about equally many columns each.
+    """Split a CSR matrix into `count` matrices, each with about the same number of columns.
 
     Returns:
-        list of (int64[m + 1], int32[k], values[k]): CSR arrays with the column numbers of the whole
-            matrix; nonzeros of a row keep their order.
+        list of (int64[m + 1], int32[k], values[k]): CSR arrays of every block. Columns are numbered
+            as in the whole matrix, and the nonzeros of a row keep their order.
     """
     num_rows = len(row_ptr) - 1
     block = (columns // max(1, -(-num_columns // count))).astype(np.uint8)

@@ -1,8 +1,9 @@
-"""Dense operations of layers, with results in the workspace.
+"""Dense operations of layers. Their results use memory of the workspace.
 
-They are torch's operations. Only the memory of the results differs (`plancc_runtime.workspace`),
-and the layout of operands if it matters: with 80,000 rows, x^T g of 128 x 8 takes six times as long
-as (g^T x)^T, and x w of 128 x 8 nearly twice as long as with w stored by columns.
+They compute the same as torch's operations. Only the memory of the results differs
+(`plancc_runtime.workspace`) and, if it matters for speed, the layout of operands. For example, with
+80,000 rows, x^T g of 128 x 8 takes six times as long as (g^T x)^T, and x w with w of 128 x 8 takes
+nearly twice as long as if w is stored by columns.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from plancc_runtime.kernels.rows import add_rows
 from plancc_runtime.workspace import empty
 
 AT_ONCE = 1 << 20
-"""Most numbers in a block of rows that stays in the cache from one operation to the next."""
+"""Largest count of numbers in a block of rows, so that the block stays in the cache between two
+operations."""
 
 
 def linear(
@@ -28,18 +30,19 @@ def linear(
     rectified: bool = False,
     onto: Tensor | None = None,
 ) -> Tensor:
-    """Return x weight + bias, or max(., 0) of it, in one pass over x and the result.
+    """Return x weight + bias or, if `rectified`, max(x weight + bias, 0).
 
-    If x is bfloat16 and the weight float32, the weight is rounded for the product. The sums are
-    float32 and are rounded last; the gradient of the weight is never rounded.
+    x is read once, and the result is written once. If x is bfloat16 and the weight is float32, the
+    weight is rounded for the product. Sums are made in float32, and then rounded. The gradient of
+    the weight is never rounded.
 
     Parameters:
         x: Tensor[m, d_in].
         weight: Tensor[d_in, d_out].
         bias: Tensor[d_out] or None.
-        rectified: Whether max(., 0) of the result is returned.
-        onto (Tensor[m, d_out], optional): Tensor that the product is added to in place. No earlier
-            operation may have saved it for its backward pass.
+        rectified: Whether the activation relu is applied.
+        onto (Tensor[m, d_out], optional): Tensor to which x weight is added in place. No earlier
+            operation may have saved this tensor for its backward pass.
 
     Returns:
         Tensor[m, d_out] in the type of x.
@@ -51,10 +54,13 @@ def linear(
 
 
 def fork(x: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Return x for one operation, and x or some distinct rows of x for another operation.
+    """Return x for one operation, and x or some rows of x for another operation.
 
-    The backward pass adds one gradient to the other in place, so nothing else may keep the two
-    gradients. autograd itself would add them in new memory.
+    The backward pass adds one gradient to the other in place, so no other code may keep these
+    gradients. Without this function, autograd would add them in new memory.
+
+    Parameters:
+        rows (int64[k], optional): Distinct rows of x for the second operation; by default all.
     """
     if x.requires_grad:
         return _Fork.apply(x, rows)
@@ -64,7 +70,7 @@ def fork(x: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
 def finished(x: Tensor, bias: Tensor | None = None, rectified: bool = False) -> Tensor:
     """Return x + bias or, if `rectified`, max(x + bias, 0): Tensor[m, width] in the type of x.
 
-    x is overwritten; no earlier operation may have saved it for its backward pass.
+    x is overwritten. No earlier operation may have saved x for its backward pass.
     """
     return x if bias is None and not rectified else _Finished.apply(x, bias, rectified)
 
@@ -72,17 +78,17 @@ def finished(x: Tensor, bias: Tensor | None = None, rectified: bool = False) -> 
 def relu(x: Tensor) -> Tensor:
     """Return max(x, 0): Tensor[m, width].
 
-    x is overwritten; no earlier operation may have saved it for its backward pass.
+    x is overwritten. No earlier operation may have saved x for its backward pass.
     """
     return finished(x, rectified=True)
 
 
 NARROW = 16
-"""Largest number of columns of a weight that is multiplied quicker if stored by columns."""
+"""Largest number of columns at which a weight is multiplied more quickly if stored by columns."""
 
 
 def laid_out_for(weight: Tensor) -> Tensor:
-    """Return the same weight, stored in the layout in which x weight is quickest."""
+    """Return the same weight, stored in the layout in which the product x weight is quickest."""
     return weight.T.contiguous().T if weight.shape[1] <= NARROW else weight
 
 
@@ -91,9 +97,11 @@ ROWS = 16384
 
 
 def weight_gradient(x: Tensor, g: Tensor) -> Tensor:
-    """Return x^T g, Tensor[d_in, d_out], of Tensor[m, d_in] and Tensor[m, d_out].
+    """Return x^T g: Tensor[d_in, d_out], in float32 if x is bfloat16.
 
-    It is float32 if x is bfloat16.
+    Parameters:
+        x: Tensor[m, d_in].
+        g: Tensor[m, d_out].
     """
     if x.dtype == torch.bfloat16:
         total = x.new_zeros(x.shape[1], g.shape[1], dtype=torch.float32)
@@ -106,19 +114,27 @@ def weight_gradient(x: Tensor, g: Tensor) -> Tensor:
 
 
 def blocks_of(width: int, *tensors: Tensor, most: int = AT_ONCE) -> Iterator[tuple[Tensor, ...]]:
-    """Yield blocks of the same rows of all tensors, of at most `most` numbers; on a device, one."""
+    """Yield blocks of rows: for each block, a view of the same rows of every tensor.
+
+    On a GPU there is only one block, of all rows.
+
+    Parameters:
+        width: Number of columns of the widest matrix.
+        most: Largest count of numbers in a block of this width.
+    """
     whole = tensors[0].device.type != "cpu"
     step = max(1, tensors[0].shape[0] if whole else most // max(1, width))
     return zip(*(each.split(step) for each in tensors), strict=True)
 
 
 LEAST_WORK = 1 << 18
-"""Least number of multiplications for which the compiled product is quicker."""
+"""Least number of multiplications at which the compiled product is quicker than torch."""
 MOST_WEIGHTS = 640 * 1024
-"""Largest number of weights for which the compiled product is quicker.
+"""Largest number of weights at which the compiled product is quicker than torch.
 
-Larger weights leave the cache, and torch packs them. One thread, 4,000 rows of 1,024 columns: with
-1024 x 512 weights 41 ms, torch 51 ms; with 1024 x 1024 weights 163 ms, torch 99 ms."""
+Larger weights do not fit in the cache, and torch packs them. On one thread, with 4,000 rows of
+1,024 columns: 1024 x 512 weights take 41 ms, with torch 51 ms; 1024 x 1024 weights take 163 ms,
+with torch 99 ms."""
 
 
 def quicker_compiled(
@@ -126,15 +142,16 @@ def quicker_compiled(
 ) -> bool:
     """Return whether `kernels.tall` can compute x weight + bias and is quicker than torch.
 
-    `kernels.tall` reads memory by these shapes without checks; torch refuses operands that do not
-    fit.
+    `kernels.tall` does not check shapes, so the result is false if the shapes do not fit; torch
+    then raises its error.
 
-    One thread, 82,000 rows of 128 columns: with 128 x 32 weights 8 ms, torch 15 ms, and all
-    gradients 20 ms, torch 41 ms; with 128 x 128 weights 27 ms, torch 37 ms, and all gradients 65
-    ms, torch 138 ms. Without AVX-512, 128 x 128 weights are no quicker than with torch.
+    Times on one thread, with 82,000 rows of 128 columns: 128 x 32 weights take 8 ms (torch 15 ms),
+    and all gradients 20 ms (torch 41 ms); 128 x 128 weights take 27 ms (torch 37 ms), and all
+    gradients 65 ms (torch 138 ms). If the CPU lacks AVX-512, 128 x 128 weights are not quicker than
+    with torch.
 
     Parameters:
-        out: Tensor that the product is added to, or the result in the backward pass; None: neither.
+        out: Tensor to which the product is added or, in the backward pass, the result; else None.
     """
     rows, (d_in, d_out) = len(x), weight.shape
     shapes = (rows, d_in), (d_in, d_out), (d_out,), (rows, d_out)
@@ -204,7 +221,12 @@ class _DenseLinear(torch.autograd.Function):
 
 
 def _gradients(ctx: Any, g: Tensor, back: Tensor | None, g_onto: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradients of weight and bias; write the gradients of x and of `onto`."""
+    """Return the gradients of weight and bias, and write those of x and of `onto`.
+
+    Parameters:
+        back: Memory for the gradient of x; None if it is not needed.
+        g_onto: Memory for the gradient of `onto`.
+    """
     x, weight, out = ctx.saved_tensors
     _, needs_weight, needs_bias, _, needs_onto = ctx.needs_input_grad
     turned = g.shape[1] <= x.shape[1]
@@ -250,7 +272,7 @@ class _Fork(torch.autograd.Function):
 
 
 class _Rounded(torch.autograd.Function):
-    """x weight, for bfloat16 rows and a float32 weight."""
+    """The product x weight of bfloat16 rows and a float32 weight."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
@@ -299,5 +321,5 @@ class _Finished(torch.autograd.Function):
 
 
 def _masked(g: Tensor, out: Tensor, into: Tensor) -> Tensor:
-    """Write g to `into` at entries at which out is positive, else 0; return `into`."""
+    """Write g to `into` where `out` is positive, else 0, and return `into`."""
     return torch.ops.aten.threshold_backward.grad_input(g, out, 0, grad_input=into)

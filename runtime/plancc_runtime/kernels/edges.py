@@ -1,15 +1,16 @@
-"""Edge-wise products of one rank.
+"""Sums over the nonzeros of one rank's rows, and functions of single nonzeros.
 
 A `Pattern` is the local CSR pattern of a plan: row i has the nonzeros e = (i, j), and column j is
 an own row or a halo row of the dense operand. The kernels compute aggregation (Md et al. 2021,
 Algorithm 1) and attention (Velickovic et al., *Graph Attention Networks*, ICLR 2018), forward and
-backward. Gradients of columns are gathered in transposed order: one thread writes each output, so
-the result does not depend on the number of threads.
+backward. Gradients of columns are summed over the nonzeros grouped by columns: one thread writes
+each output, so the result does not depend on the number of threads.
 
-On CPUs they are numba kernels that release the interpreter lock. They run on
-``torch.get_num_threads()`` threads of a separate pool, since ranks may be threads, and several
-Python threads must not use numba's threads at once. On other devices they are torch operations:
-products with sparse matrices, and operations with temporaries of one number per nonzero and head.
+On CPUs, the functions run numba kernels, which release the interpreter lock. The kernels run on
+``torch.get_num_threads()`` threads of a separate pool: ranks may be threads, and several Python
+threads must not use numba's threads at once. On other devices, the functions run torch operations:
+products with sparse matrices, and operations that need temporary memory of one number per nonzero
+and head.
 
 Names of sizes: m rows, n columns, nnz nonzeros, h heads, d features.
 """
@@ -39,10 +40,10 @@ from plancc_runtime.workspace import empty
 # The error model is numpy's: a division by 0 gives inf or NaN.
 _compiled = njit(cache=True, nogil=True, fastmath={"contract", "reassoc"}, error_model="numpy")
 
-SMALL = 1 << 15  # with fewer multiplications, starting threads costs more than it saves
-TEMPORARY = 1 << 29  # most numbers in a temporary of torch operations; one row may need more
-FEW = 16  # a device gathers up to this number of columns one by one
-CHUNKS_PER_THREAD = 8  # chunks of equal nonzeros, which free threads take
+SMALL = 1 << 15  # with fewer multiplications, starting threads takes longer than it saves
+TEMPORARY = 1 << 29  # most numbers in a temporary tensor of torch; one row may need more
+FEW = 16  # on a GPU, up to this number of columns is gathered one by one
+CHUNKS_PER_THREAD = 8  # number of chunks of equal nonzeros; threads that are free take the next
 
 
 @dataclass(frozen=True)
@@ -50,11 +51,11 @@ class PatternSide:
     """The nonzeros of a pattern grouped by rows, or grouped by columns.
 
     Attributes:
-        ptr (int64[groups + 1]): Group i has the positions ``ptr[i]:ptr[i + 1]``.
-        index (int32|int64[nnz]): Column (grouped by rows) or row (grouped by columns) at every
-            position.
-        edge (int32|int64[nnz] or None): Number in CSR order of the nonzero at every position; None
-            if number and position are equal.
+        ptr (int64[groups + 1]): Group i has the nonzeros at the positions ``ptr[i]:ptr[i + 1]``.
+        index (int32|int64[nnz]): For the nonzero at every position, its column (if grouped by rows)
+            or its row (if grouped by columns).
+        edge (int32|int64[nnz] or None): Number, in CSR order, of the nonzero at every position;
+            None if number and position are equal.
         native: Whether numba kernels run; else torch operations run.
     """
 
@@ -71,7 +72,7 @@ class PatternSide:
 class Pattern:
     """The sparsity pattern of one rank: m rows, n columns ([own rows | halo rows]), nnz nonzeros.
 
-    `from_csr` makes patterns. Arrays that only gradients need are made at first use, and kept.
+    `from_csr` makes patterns. Arrays that only gradients need are made on first use, and kept.
 
     Attributes:
         rows: The nonzeros grouped by rows (CSR).
@@ -118,7 +119,7 @@ class Pattern:
 
     @functools.cached_property
     def columns(self) -> PatternSide:
-        """The nonzeros grouped by columns; nonzeros of a column are in CSR order, so by rows."""
+        """The nonzeros grouped by columns. The nonzeros of a column are sorted by row."""
         csr = self.rows
         index = csr.index.cpu().numpy()
         number = np.arange(self.num_nonzeros, dtype=index.dtype)
@@ -143,14 +144,18 @@ class Pattern:
 
     @functools.cached_property
     def rows_by_degree(self) -> list[tuple[int, Tensor]]:
-        """Rows with nonzeros, int64[k], by the least power of two that is at least their degree."""
+        """Rows with nonzeros, int64[k], grouped by degree rounded up to a power of two."""
         power = torch.frexp((2 * self.degree - 1).to(torch.float64)).exponent - 1
         there = power[self.degree > 0].unique().tolist()
         return [(1 << k, torch.nonzero((power == k) & (self.degree > 0)).flatten()) for k in there]
 
 
 def neighbour_sum(side: PatternSide, x: Tensor) -> Tensor:
-    """Return out[i] = sum of x[j] over the nonzeros of group i: Tensor[m, d] of Tensor[n, d]."""
+    """Return out[i] = sum of x[j] over the nonzeros of group i: Tensor[groups, d].
+
+    Parameters:
+        x (Tensor[n, d]): Rows that ``side.index`` refers to.
+    """
     out = x.new_empty(len(side), x.shape[1])
     if not side.native:
         return multiply(side.ptr, side.index, x.new_ones(len(side.index)), x, out)
@@ -159,7 +164,11 @@ def neighbour_sum(side: PatternSide, x: Tensor) -> Tensor:
 
 
 def edge_sum(side: PatternSide, value: Tensor) -> Tensor:
-    """Return out[i] = sum of value[e] over the nonzeros of group i: [m, d] of [nnz, d]."""
+    """Return out[i] = sum of value[e] over the nonzeros of group i: Tensor[groups, d].
+
+    Parameters:
+        value (Tensor[nnz, d]): Values of the nonzeros in CSR order.
+    """
     if not side.native:  # sums are a product with the 0/1 matrix of groups and nonzeros
         edge = _numbers(side.index) if side.edge is None else side.edge
         return multiply(side.ptr, edge, value.new_ones(len(edge)), value)
@@ -189,9 +198,9 @@ def weighted_sum(side: PatternSide, weight: Tensor, x: Tensor) -> Tensor:
 
 
 def edge_dot(pattern: Pattern, g: Tensor, x: Tensor) -> Tensor:
-    """Return out[e, h] = <g[i, h], x[j, h]> for all nonzeros (SDDMM): Tensor[nnz, h].
+    """Return out[e, h] = <g[i, h], x[j, h]> for all nonzeros e = (i, j): Tensor[nnz, h].
 
-    Shapes of g and x: [m, h, d], [n, h, d].
+    This is a sampled product of dense matrices (SDDMM). Shapes of g and x: [m, h, d], [n, h, d].
     """
     side = pattern.rows
     out = x.new_empty(pattern.num_nonzeros, x.shape[1])
@@ -204,14 +213,16 @@ def edge_dot(pattern: Pattern, g: Tensor, x: Tensor) -> Tensor:
 
 
 def first_maximum(pattern: Pattern, x: Tensor) -> Tensor:
-    """Return the first nonzero of each row, in CSR order, at which x[j] is largest; NaN is largest.
+    """Return the first nonzero of each row, in CSR order, at which x[j] is largest.
+
+    NaN counts as largest.
 
     Parameters:
         x: Tensor[n, d].
 
     Returns:
-        int32|int64[m, d]: Numbers of nonzeros in CSR order, in the type of the indices; -1 in rows
-            without nonzeros.
+        int32|int64[m, d]: Numbers of nonzeros in CSR order, with the type of ``rows.index``; -1 in
+            rows without nonzeros.
     """
     side, d = pattern.rows, x.shape[1]
     out = side.index.new_full((len(side), d), -1)
@@ -230,9 +241,10 @@ def first_maximum(pattern: Pattern, x: Tensor) -> Tensor:
 
 
 def take(pattern: Pattern, edge: Tensor, x: Tensor) -> Tensor:
-    """Return out[i, k] = x[j, k], j being the column of nonzero edge[i, k]; 0 if edge[i, k] is -1.
+    """Return out[i, k] = x[j, k], where j is the column of the nonzero edge[i, k].
 
-    Shapes of edge, x and out: integer[m, d], [n, d], [m, d].
+    The result is 0 where edge[i, k] is -1. Shapes of edge, x and out: integer[m, d], [n, d],
+    [m, d].
     """
     side = pattern.rows
     if not side.native:
@@ -244,10 +256,11 @@ def take(pattern: Pattern, edge: Tensor, x: Tensor) -> Tensor:
 
 
 def take_adjoint(pattern: Pattern, edge: Tensor, g: Tensor) -> Tensor:
-    """Return the adjoint of `take`: out[j, k] = sum of g[i, k] over i with edge[i, k] in column j.
+    """Return the adjoint of `take`.
 
-    On CPUs rows are added in ascending order, and threads divide the features among themselves.
-    Shapes of edge, g and out: integer[m, d], [m, d], [n, d].
+    out[j, k] is the sum of g[i, k] over all i for which the nonzero edge[i, k] is in column j. On
+    CPUs, rows are added in ascending order, and each thread handles some of the features. Shapes of
+    edge, g and out: integer[m, d], [m, d], [n, d].
     """
     d = g.shape[1]
     out = g.new_zeros(pattern.num_columns, d)
@@ -255,12 +268,16 @@ def take_adjoint(pattern: Pattern, edge: Tensor, g: Tensor) -> Tensor:
         bounds = even_bounds(d, 16)  # 16 float32 are a cache line
         in_chunks(_take_adjoint, bounds, g.numel(), pattern.rows.index, edge, g, out)
         return out
-    # The order of the sums is undefined, as in cuSPARSE; index_put_ sorts and is 14 times slower.
+    # The order of sums is undefined, as in cuSPARSE; index_put_ sorts, but takes 14 times as long.
     return out.scatter_add_(0, _columns_of(pattern, edge), g.masked_fill(edge < 0, 0))
 
 
 def softmax(pattern: Pattern, score: Tensor) -> Tensor:
-    """Return exp(score[e] - max) / sum, over the nonzeros of each row: [nnz, h] of [nnz, h]."""
+    """Return the softmax of the scores over the nonzeros of each row: Tensor[nnz, h].
+
+    Parameters:
+        score: Tensor[nnz, h] in CSR order.
+    """
     side = pattern.rows
     if side.native:
         out = torch.empty_like(score)
@@ -274,7 +291,11 @@ def softmax(pattern: Pattern, score: Tensor) -> Tensor:
 
 
 def softmax_adjoint(pattern: Pattern, alpha: Tensor, g: Tensor) -> Tensor:
-    """Return alpha[e] (g[e] - sum of alpha g over the row of e); all shapes are [nnz, h]."""
+    """Return the adjoint of `softmax`: alpha[e] (g[e] - sum of alpha g over the row of e).
+
+    Parameters:
+        alpha, g (Tensor[nnz, h]): Result of `softmax`, and its gradient.
+    """
     product = alpha * g
     total = edge_sum(pattern.rows, product)
     return product.addcmul_(alpha, rows_of(total, pattern.row), value=-1)
@@ -284,9 +305,9 @@ def softmax_adjoint(pattern: Pattern, alpha: Tensor, g: Tensor) -> Tensor:
 
 
 def rows_of(x: Tensor, index: Tensor) -> Tensor:
-    """Return x[index]; a device gathers few columns one by one.
+    """Return x[index]. On a GPU, if x has few columns, they are gathered one by one.
 
-    CUDA's gather of 4 columns is 40 times slower than of 1 column.
+    On CUDA, gathering 4 columns at once takes 40 times as long as gathering 1 column.
     """
     if x.device.type == "cpu":
         return torch.index_select(x, 0, index, out=empty(len(index), x.shape[1], x))
@@ -296,12 +317,12 @@ def rows_of(x: Tensor, index: Tensor) -> Tensor:
 
 
 def _numbers(index: Tensor) -> Tensor:
-    """Return the numbers of the nonzeros, in the type of the indices."""
+    """Return the numbers 0, 1, ... of the nonzeros, in the type of `index`."""
     return torch.arange(len(index), dtype=index.dtype, device=index.device)
 
 
 def _at(x: Tensor, number: Tensor) -> Tensor:
-    """Return x[number]: Tensor[k, w, d] of [n, d] and integer[k, w]."""
+    """Return x[number]: Tensor[k, w, d]. Shapes of x and number: [n, d], integer[k, w]."""
     return x.index_select(0, number.flatten()).view(*number.shape, x.shape[1])
 
 
@@ -323,21 +344,22 @@ def _pool() -> ThreadPoolExecutor:
 
 
 def _or_empty(tensor: Tensor | None, like: Tensor) -> Tensor:
-    """Return an operand for a numba kernel; an absent operand has length 0 and the same type."""
+    """Return an operand for a numba kernel; for None, a tensor of length 0 with like's type."""
     return like[:0] if tensor is None else tensor
 
 
 def even_bounds(length: int, step: int) -> np.ndarray:
-    """Return bounds that cut ``0:length`` into chunks for all threads, at multiples of `step`."""
+    """Return bounds, multiples of `step`, that cut ``0:length`` into chunks for all threads."""
     count = torch.get_num_threads() * CHUNKS_PER_THREAD
     return np.minimum(np.linspace(0, -(-length // step), count + 1).astype(int) * step, length)
 
 
 def run_groups(kernel: Any, side: PatternSide, work: int, *args: Any) -> None:
-    """Run a kernel over all groups, in chunks of equal nonzeros.
+    """Run a kernel over all groups, in chunks with about the same number of nonzeros.
 
     Parameters:
-        work: Multiplications per nonzero.
+        work: Number of multiplications per nonzero.
+        args: Further arguments of the kernel.
     """
     ptr = side.ptr.numpy()
     cuts = np.linspace(0, len(side.index), torch.get_num_threads() * CHUNKS_PER_THREAD + 1)
@@ -346,13 +368,14 @@ def run_groups(kernel: Any, side: PatternSide, work: int, *args: Any) -> None:
 
 
 def in_chunks(kernel: Any, bounds: Sequence[int] | np.ndarray, work: int, *args: Any) -> None:
-    """Call kernel(begin, end, *args) for each chunk of `bounds`, on this thread and helpers.
+    """Call kernel(begin, end, *args) for each chunk, on this thread and on helpers of a pool.
 
-    Tensors are passed as arrays. When this thread is done, helpers that have not started are
-    cancelled. So ranks that are threads share one pool without waiting for each other.
+    Tensors are passed as arrays. When no chunk is left for this thread, helpers that have not
+    started are cancelled. So ranks that are threads share one pool without waiting for each other.
 
     Parameters:
-        work: Multiplications of all chunks; if there are few, this thread does all.
+        bounds: Chunk k is the range from bounds[k] to bounds[k + 1].
+        work: Number of multiplications of all chunks; if it is small, this thread runs all chunks.
     """
     arrays = [a.detach().numpy() if isinstance(a, Tensor) else a for a in args]
     threads = torch.get_num_threads()

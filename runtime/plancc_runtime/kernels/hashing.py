@@ -1,7 +1,7 @@
 """Random bits of `plancc.sampling.counter`, computed by torch on any device.
 
-64-bit products wrap around in int64 as in uint64. Right shifts of int64 are arithmetic, so
-`_shifted` masks their sign bits.
+64-bit products wrap around in int64 in the same way as in uint64. Right shifts of int64 copy the
+sign bit, so `_shifted` clears these copies.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 AT_ONCE = 1 << 24
-"""Numbers of a mask that a device draws at once; each takes 64 bits."""
+"""Largest count of random numbers of a mask that are drawn at once; each takes 64 bits."""
 
 
 def signed(number: int) -> int:
-    """Return the int64 with the bits of a uint64."""
+    """Return the int64 that has the same bits as a uint64."""
     return number - 2**64 if number >= 2**63 else number
 
 

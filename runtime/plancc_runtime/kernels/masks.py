@@ -1,7 +1,7 @@
 """Random masks of nonzeros, as functions of a key and vertices.
 
-numba and torch draw the same masks: splitmix64 (`plancc.sampling.counter.mix`) of a counter, with
-32 bits for a number.
+numba and torch draw the same masks. Random numbers of 32 bits are halves of splitmix64
+(`plancc.sampling.counter.mix`) of a counter.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ _32 = np.uint64(32)
 def nonzero_mask(
     pattern: Pattern, rows: Tensor, columns: Tensor, rate: float, key: np.uint64, like: Tensor
 ) -> Tensor:
-    """Draw 0 with probability `rate`, else 1 / (1 - rate), for every nonzero and head.
+    """Return a dropout mask: for every nonzero and head, 0 with probability `rate`, else a factor.
 
-    The random number of nonzero (i, j) and head h is the low (h even) or high (h odd) half of
+    The factor is 1 / (1 - rate). The random number of nonzero (i, j) and head h is the low half (if
+    h is even) or the high half (if h is odd) of
     ``mix(mix(key ^ mix(vertex of i)) + (vertex of j) * ceil(heads / 2) + h // 2)``. The mask is 0
-    if the number is below rate 2^32.
+    if this number is below ``rate * 2**32``.
 
     Parameters:
         rows, columns (int32[m], int32[n]): Vertices of rows and columns.
         rate: Probability in [0, 1).
         key (uint64): Key of the draws.
-        like (Tensor[0, heads]): Example with the number of heads, type and device of the result.
+        like (Tensor[0, heads]): Tensor that has the number of heads, type and device of the result.
 
     Returns:
         Tensor[nnz, heads] in CSR order.
@@ -66,7 +67,7 @@ def _drawn(
     key: Any,
     out: Any,
 ) -> None:
-    """Write `nonzero_mask` of the rows ``begin:end``; one hash serves two heads."""
+    """Write `nonzero_mask` of the rows ``begin:end`` to `out`. Two heads share one hash."""
     heads = out.shape[1]
     pairs = np.uint64((heads + 1) // 2)
     zero = out.dtype.type(0)
@@ -87,7 +88,7 @@ def _drawn(
 def _put(
     pattern: Pattern, rows: Tensor, columns: Tensor, dropped: int, key: np.uint64, out: Tensor
 ) -> None:
-    """Write to `out` whether every number is kept, by torch on any device, block by block."""
+    """Write 1 to `out` where a number is kept, else 0; by torch on any device, block by block."""
     heads = out.shape[1]
     pairs = (heads + 1) // 2
     stream = mixed(mixed(rows.to(torch.int64)) ^ signed(int(key)))

@@ -1,18 +1,22 @@
 """A sparse product compiled for this CPU.
 
-Rows are computed one after the other. A tile of a row's columns is summed in vector registers and
+Rows are computed one after another. A tile of a row's columns is summed in vector registers and
 stored once (Md et al. 2021, Algorithm 3). Meanwhile the rows of x for later nonzeros are
-prefetched. Threads claim blocks of rows of about equal work one by one (dynamic scheduling in that
-paper). If rows of x are read many times but do not fit in a cache, the matrix is split into column
-blocks, which are multiplied one after the other (Algorithm 2 there; `column_blocks` chooses their
-number). One thread sums a row of a block in the order of its nonzeros, so the bits do not depend on
-the number of threads.
+prefetched. Rows are divided into blocks of about equal work, which threads claim one by one (that
+paper's dynamic scheduling). If rows of x are read many times but do not fit in a cache, the matrix
+is split into column blocks, which are multiplied one after another (that paper's Algorithm 2;
+`column_blocks` chooses their number). One thread sums a row of a block in the order of its
+nonzeros, so the bits do not depend on the number of threads.
 
-Variants that were measured and dropped: one thread, float32, width 64, times as multiples of
-torch's product with 32-bit indices, on soc-Slashdot0902, dblp-2010 and R-MAT scale 17. This kernel
-takes 0.31, 0.39, 0.21; tiles in the outer loop 0.45, 0.68, 0.33; no prefetch 0.49, 0.58, 0.40;
-without reading the values 0.29, 0.37, 0.23; stores past the cache 0.30, 0.34, 0.22, but the next
-reader of `out` is slower.
+Other variants were measured and rejected. Times as multiples of the time of torch's product with
+32-bit indices; one thread, float32, width 64:
+
+                                    soc-Slashdot0902   dblp-2010   R-MAT scale 17
+    this kernel                           0.31            0.39          0.21
+    tiles in the outer loop               0.45            0.68          0.33
+    no prefetch                           0.49            0.58          0.40
+    values of A not read                  0.29            0.37          0.23
+    stores that bypass the cache          0.30            0.34          0.22   slows the next reader
 """
 
 from __future__ import annotations
@@ -40,7 +44,7 @@ from plancc_runtime.kernels.vectors import prefetch, spread, tiles
 
 PREFETCH = 32  # distance of the prefetch in nonzeros; 16 to 48 differ by less than 10%
 NEAR_PREFETCH = 8  # distance within a column block, whose rows of x are in a cache
-THREAD_WORK = 1 << 17  # multiplications for which one more thread pays: about 40 microseconds
+THREAD_WORK = 1 << 17  # multiplications at which one more thread pays: about 40 microseconds
 
 # Fields of a call of the compiled code: addresses, sizes and flags.
 NEXT, BLOCKS, NUM_BLOCKS, ROW_PTR, COLUMNS, VALUES, NUM_ROWS, NNZ = range(8)
@@ -52,7 +56,7 @@ _BYTE = ir.IntType(8).as_pointer()
 
 
 class NumbaMatrix(SparseMatrix):
-    """The compiled product, for CPUs; `add` and `rows` need no extra pass."""
+    """The compiled product, for CPUs. It adds to `out`, or writes to `rows`, at no extra cost."""
 
     name = "numba"
 
@@ -75,7 +79,10 @@ class NumbaMatrix(SparseMatrix):
         self._split: tuple[int, list[_RowRange]] = (1, [self._whole])
 
     def num_column_blocks(self, width: int) -> int:
-        """Return the number of column blocks of a product of this width; 1: no split."""
+        """Return the number of column blocks of a product with x of `width` columns.
+
+        1 means that the matrix is not split.
+        """
         count = self._counts.get(width)
         if count is None:
             bytes_of_row = width * self._whole.values.itemsize
@@ -93,7 +100,7 @@ class NumbaMatrix(SparseMatrix):
             self._pass(part, x, out, add or number > 0, rows)
 
     def _parts(self, count: int) -> list[_RowRange]:
-        """Return the matrix in `count` column blocks, which are kept beside the whole matrix."""
+        """Return the matrix as `count` column blocks. They are kept, as is the whole matrix."""
         if count == 1:
             return [self._whole]
         kept, parts = self._split  # one read: several threads may multiply at once
@@ -149,7 +156,7 @@ class _RowRange:
 
 @cache
 def _compiled(dtype: torch.dtype) -> Any:
-    """Return the product as a C function of the address of a call; numba caches the code."""
+    """Return the product as a C function of the address of a call. numba caches its code."""
     return cfunc("void(CPointer(int64))")(_product32 if dtype == torch.float32 else _product64)
 
 
@@ -166,8 +173,8 @@ def _product64(call: Any) -> None:
 def _tile(typing_context, num_bytes, csr, dense, row, add):  # type: ignore[no-untyped-def]
     """Compute out[to : to + w] = sum over begin <= k < end of values[k] * x[columns[k], first :].
 
-    A second sum has to + shift and first + shift in place of to and first. The sums are two vectors
-    of w values; LLVM spreads each over as many registers as needed.
+    Also compute a second sum, with to + shift and first + shift in place of to and first. The sums
+    are two vectors of w values; LLVM uses as many registers for each as needed.
 
     Parameters:
         num_bytes (literal int): Bytes of w columns.
@@ -239,7 +246,7 @@ def _tile(typing_context, num_bytes, csr, dense, row, add):  # type: ignore[no-u
 
 
 def _arrays(context, builder, kinds, values):  # type: ignore[no-untyped-def]
-    """Return the members of a tuple; arrays become structures with `data` and `shape`."""
+    """Return the members of a tuple. Arrays are returned as structures with `data` and `shape`."""
     members = zip(kinds, cgutils.unpack_tuple(builder, values), strict=True)
     return [
         context.make_array(kind)(context, builder, member)
@@ -251,7 +258,7 @@ def _arrays(context, builder, kinds, values):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True)
 def _product(call, dtype):  # type: ignore[no-untyped-def]
-    """Claim and compute blocks of rows until none is left; every thread of a call runs this."""
+    """Claim blocks of rows and compute them, until no block is left. Every thread runs this."""
     width, num_rows, scattered = call[WIDTH], call[NUM_ROWS], call[ROWS] != 0
     blocks = carray(pointer(call[BLOCKS]), call[NUM_BLOCKS] + 1, np.int64)
     row_ptr = carray(pointer(call[ROW_PTR]), num_rows + 1, np.int64)

@@ -1,11 +1,11 @@
-"""Compiled functions on the OpenMP threads of torch.
+"""Runs compiled functions on the OpenMP threads of torch.
 
-A second pool of threads would share the cores with torch's threads, which spin for some
-milliseconds after each of torch's operators. On two cores, a sparse product after a dense product
-took 4.9 ms with its own threads, 2.8 ms with torch's threads, and 5.4 ms on one thread. numba's
-"omp" layer is such a second pool if torch brings its own libgomp; numba's "workqueue" layer must
-not be entered by two threads. The choice of a layer holds for the whole process, which may be the
-user's.
+A second pool of threads would compete for the cores with torch's threads, which spin for some
+milliseconds after each operator of torch. On two cores, a sparse product after a dense product took
+4.9 ms with a pool of its own, 2.8 ms with torch's threads, and 5.4 ms on one thread. numba's
+threading layers do not solve this. Its "omp" layer is a second pool if torch has its own copy of
+libgomp. Its "workqueue" layer must not be used by two threads at once. Moreover, a layer is chosen
+for the whole process, which may be the user's.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ import torch
 def run(function: Any, argument: int, threads: int) -> None:
     """Call `function(argument)` on `threads` threads at once, and return when all have returned.
 
-    Several Python threads may do this at the same time, each with a separate team.
+    Several Python threads may do this at the same time; each gets separate threads.
 
     Parameters:
-        function (numba cfunc, void(pointer)): It divides the work itself, and must be right with
-            any number of threads. It runs without the GIL, so it must not touch Python objects.
-        argument: Address that is valid until this function returns.
+        function (numba cfunc, void(pointer)): Compiled function. It divides the work itself, and
+            must give the right result on any number of threads. It runs without the GIL, so it must
+            not touch Python objects.
+        argument: Address that is passed to `function`; it must be valid until `run` returns.
         threads: Number of threads, at least 1. One thread is used if torch has no OpenMP.
     """
     parallel = _parallel() if threads > 1 else None
@@ -41,10 +42,10 @@ _CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p)  # releases the GIL during the c
 
 @cache
 def _parallel() -> Any:
-    """Return GOMP_parallel of torch's OpenMP, or None. LLVM's and Intel's OpenMP have it too.
+    """Return the function GOMP_parallel of torch's OpenMP, or None if torch has no OpenMP.
 
-    It is looked up in libtorch_cpu, which depends on OpenMP, so the file name of OpenMP is not
-    needed.
+    GNU's, LLVM's and Intel's OpenMP all have this function. It is looked up in libtorch_cpu, which
+    depends on OpenMP, so the file name of OpenMP is not needed.
     """
     try:
         library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))

@@ -1,10 +1,15 @@
-"""Orders of a rank's rows for which a product finds more rows of x in a cache.
+"""Orders of a rank's rows in which a product finds more rows of x in a cache.
 
-Times as multiples of the time in the order of the file, measured with the numba kernel, one thread,
-float32, widths 32, 64, 128: soc-Slashdot0902 rcm 1.20, 0.97, 0.93, degree 1.10, 0.94, 0.91;
-dblp-2010 rcm 0.99, 1.12, 1.16, degree 1.48, 1.66, 1.61; R-MAT scale 17 rcm 0.95, 0.84, 0.74, degree
-0.89, 0.76, 0.79. So neither order pays in general if the given order is a natural one. A random
-order takes 0.9 to 2.8; rcm after a random order takes 0.7 to 1.2.
+Times as multiples of the time in the order of the file, measured with the numba kernel on one
+thread in float32:
+
+                         rcm, widths 32, 64, 128    degree, widths 32, 64, 128
+    soc-Slashdot0902       1.20   0.97   0.93          1.10   0.94   0.91
+    dblp-2010              0.99   1.12   1.16          1.48   1.66   1.61
+    R-MAT scale 17         0.95   0.84   0.74          0.89   0.76   0.79
+
+So in general neither order is quicker than a natural order of the file. A random order takes 0.9 to
+2.8; rcm applied to a random order takes 0.7 to 1.2.
 """
 
 from __future__ import annotations
@@ -19,19 +24,20 @@ ORDERS = ("none", "rcm", "degree")
 
 
 def cache_order(pattern: csr_matrix, method: str, num_interior: int | None = None) -> np.ndarray:
-    """Return a new order of rows and of own columns.
+    """Return a new order of the rows, which is also the new order of the own columns.
 
     Parameters:
-        pattern (csr_matrix[m, >= m]): Columns from m on (halo rows) are ignored, and so are values.
+        pattern (csr_matrix[m, >= m]): Pattern of the matrix. Columns from m on (halo rows) and
+            values are ignored.
         method ({"none", "rcm", "degree"}): "none" keeps the order. "rcm" is reverse Cuthill-McKee
-            of the symmetrised own block, which brings neighbours close. "degree" puts rows that
-            many rows need first, so that these rows share pages and cache sets.
-        num_interior: Number of interior rows. They stay before the boundary rows; both kinds are
-            put in the method's order.
+            of the symmetrised matrix of own columns, which puts neighbours close together. "degree"
+            puts rows first that many rows need, so that these rows share pages and cache sets.
+        num_interior: Number of interior rows. They stay before the boundary rows; the method orders
+            the rows of each kind.
 
     Returns:
-        int64[m]: Old row of every new row. ``pattern[order][:, order]`` is the own block in the new
-            order.
+        int64[m]: Old number of every row in the new order. ``pattern[order][:, order]`` is the
+            matrix of own columns in the new order.
 
     Raises:
         InputError: If the method is unknown.

@@ -1,8 +1,8 @@
-"""Gathering and adding rows before and after an exchange.
+"""Gathers rows before an exchange, and adds rows after it.
 
-Times as multiples of the time to copy the received rows (20,000 of 80,000 rows to 100,000 of
-300,000 rows, widths 32 and 128, one thread): index_select 1.2 to 2.5, index_add_ 1.8 to 4.6,
-`add_rows` 1.1 to 2.5. With several threads, index_add_ starts the threads once per row.
+Times as multiples of the time to copy the received rows (between 20,000 of 80,000 rows and 100,000
+of 300,000 rows; widths 32 and 128; one thread): index_select takes 1.2 to 2.5, index_add_ 1.8 to
+4.6, `add_rows` 1.1 to 2.5. On several threads, index_add_ starts the threads once per row.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def add_rows(out: Tensor, rows: Tensor, received: Tensor) -> None:
 
     Parameters:
         out: Tensor[n, d].
-        rows (Tensor, int64[m]): Rows may repeat: their values are added in the order of k (on GPUs
-            in an order that is the same in every run).
+        rows (Tensor, int64[m]): Rows of `out`. A row may occur several times: its values are added
+            in the order of k or, on GPUs, in another order that is the same in every run.
         received: Tensor[m, d].
 
     Raises:
-        InputError: If a row is outside of `out`; nothing is added then. On GPUs and for bfloat16,
+        InputError: If a row is outside of `out`; then nothing is added. On GPUs and for bfloat16,
             torch raises IndexError instead.
     """
     if out.device.type != "cpu":

@@ -1,6 +1,6 @@
 """Kernels of local sparse products, and the usual kernel of a device.
 
-``python -m benchmarks kernels`` measures the kernels. "numba" takes 0.2 to 0.5 of torch's time at
+``python -m benchmarks kernels`` measures the kernels. "numba" takes 20% to 50% of torch's time at
 widths 32 to 128, and about as long as torch at widths below 8.
 """
 
@@ -29,18 +29,19 @@ def prepare(
     device: torch.device | str = "cpu",
     kernel: str = "torch",
 ) -> SparseMatrix:
-    """Prepare `matrix` for products by `kernel`.
+    """Return `matrix`, laid out for products by `kernel`.
 
     Parameters:
-        matrix (csr_matrix[m, n]): Its arrays may be kept and must not change afterwards. Unsorted
-            columns and repeated entries are allowed; entries are added in their order.
+        matrix (csr_matrix[m, n]): The matrix. Its arrays may be kept, and must not change
+            afterwards. Unsorted columns and repeated entries are allowed; entries are added in
+            their order.
         dtype: torch.float32 or torch.float64.
         device: Device of x and out.
-        kernel: Name in `KERNELS`: "numba" (CPUs), "torch" (CPUs by MKL, GPUs by cuSPARSE).
+        kernel: Name in `KERNELS`: "numba" (on CPUs) or "torch" (MKL on CPUs, cuSPARSE on GPUs).
 
     Raises:
-        InputError: If the kernel is unknown, does not work on the device, or does not take a matrix
-            of this size, or if the dtype is another.
+        InputError: If the kernel is unknown, does not support the device or the size of the matrix,
+            or if the dtype is not supported.
     """
     if dtype not in (torch.float32, torch.float64):
         raise InputError(f"dtype {dtype}: sparse products need float32 or float64")
@@ -48,5 +49,5 @@ def prepare(
 
 
 def usual_kernel(device: torch.device) -> str:
-    """Return the name of the quickest kernel of a device: compiled code exists for CPUs only."""
+    """Return the name of the quickest kernel on a device. The compiled kernel is only for CPUs."""
     return "numba" if device.type == "cpu" else "torch"

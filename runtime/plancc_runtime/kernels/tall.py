@@ -1,10 +1,10 @@
 """Products of many rows with a small matrix, compiled for this CPU.
 
-A tile of eight rows and two vectors of columns is summed in registers, term by term, and stored
-once with bias and activation (Goto and van de Geijn: Anatomy of High-Performance Matrix
-Multiplication, ACM TOMS 34, 2008; without packing, since the small matrix is in a cache). Later
-rows are prefetched. The backward pass reads a block of rows once, for the mask of the activation
-and all gradients. The bits do not depend on the number of threads.
+A tile of eight rows and two vectors of columns is summed in registers, term by term. Bias and
+activation are applied, and the tile is stored once. This follows Goto and van de Geijn: Anatomy of
+High-Performance Matrix Multiplication, ACM TOMS 34, 2008; but nothing is packed, since the small
+matrix is in a cache. Later rows are prefetched. The backward pass reads a block of rows once, for
+the mask of the activation and all gradients. The bits do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from plancc_runtime.kernels.claims import claim, pointer
 from plancc_runtime.kernels.vectors import prefetch, spread, tiles
 from plancc_runtime.workspace import empty
 
-THREAD_WORK = 1 << 20  # multiplications for which one more thread pays
-AT_ONCE = 8  # rows of a tile; with two vectors each they fill half the registers of AVX-512
-FEW = 2  # rows that are summed at once if there are fewer registers
+THREAD_WORK = 1 << 20  # multiplications at which one more thread pays
+AT_ONCE = 8  # rows of a tile; two vectors for each row fill half the registers of AVX-512
+FEW = 2  # rows that are summed at once if the CPU has fewer registers
 WIDEST = 128  # bytes of a tile's columns
 AHEAD = 16  # float32 terms in a cache line, and distance of the prefetch in terms
 BLOCK = 128  # rows of a block, which stays in a cache from one product to the next
-SHARE = 1024  # least number of rows in one partial sum of the weight's gradient
-SHARES = 32  # largest number of these partial sums
+SHARE = 1024  # least number of rows in a partial sum of the weight's gradient
+SHARES = 32  # largest number of partial sums of the weight's gradient
 
 # Fields of a call: sizes, and addresses of contiguous arrays (0: none).
 NEXT, NUM_ROWS, SHARE_ROWS, D_IN, D_OUT, NUM_IN, NUM_OUT, TILES_IN, TILES_OUT = range(9)
@@ -50,9 +50,9 @@ _I64, _FLOAT = ir.IntType(64), ir.FloatType()
 def forward(
     x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, add: bool, rectified: bool
 ) -> None:
-    """Compute out = x weight + bias, or out += x weight + bias, then max(., 0) if `rectified`.
+    """Compute out = x weight + bias or, if `add`, out += x weight + bias.
 
-    All tensors are float32 on the CPU.
+    Then, if `rectified`, compute out = max(out, 0). All tensors are float32 on the CPU.
 
     Parameters:
         x: Tensor[m, d_in].
@@ -74,14 +74,15 @@ def backward(
     of_x: Tensor | None,
     masked: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Compute the gradients of x weight + bias, given the gradient g of the result.
+    """Compute the gradients of x weight + bias from the gradient g of the result.
 
     Parameters:
         x, weight: Operands, as in `forward`.
         g (Tensor[m, d_out]): Gradient of the result.
         out (Tensor[m, d_out], optional): The result, if it was rectified.
-        of_x (Tensor[m, d_in], optional): Gets the gradient of x.
-        masked (Tensor[m, d_out], optional): Gets g at entries at which `out` is positive, else 0.
+        of_x (Tensor[m, d_in], optional): Memory for the gradient of x.
+        masked (Tensor[m, d_out], optional): Memory for the masked gradient: g where `out` is
+            positive, else 0.
 
     Returns:
         Tensor[d_in, d_out], Tensor[d_out]: Gradients of weight and bias.
@@ -125,7 +126,10 @@ def _run(name: str, x: Tensor, right: Tensor, share: int, *others: int) -> None:
 
 @cache
 def _compiled(name: str) -> Any:
-    """Return a C function of the address of a call; numba caches the code."""
+    """Return `_forward` or `_backward` as a C function of the address of a call.
+
+    numba caches the code.
+    """
     return cfunc("void(CPointer(int64))")({"forward": _forward, "backward": _backward}[name])
 
 
@@ -186,7 +190,7 @@ def _floats(address, rows, width):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True)
 def _mask(g, out, into):  # type: ignore[no-untyped-def]
-    """Set into = g at entries at which out is positive, else 0."""
+    """Write g to `into` where `out` is positive, else 0."""
     for k in range(len(g)):
         into[k] = np.float32(0) if out[k] <= 0 else g[k]
 
@@ -219,10 +223,10 @@ def _tile(typing_context, rows, size, left, right, out, bias, flags):  # type: i
     Parameters:
         rows (int): Number of rows: `AT_ONCE` or 1.
         size (int): Bytes of a vector: a power of two from 4 to half of `WIDEST`.
-        left (tuple): Address; bytes from a row to the next, and from a term to the next; terms.
-        right (tuple): Address; bytes from a term to the next.
-        out (tuple): Address; bytes from a row to the next; bytes from the first vector to the
-            second, also in `right` and in `bias`.
+        left (tuple): Address; bytes between two rows; bytes between two terms; number of terms.
+        right (tuple): Address; bytes between two terms.
+        out (tuple): Address; bytes between two rows; bytes between the first vector and the second
+            (this distance is the same in `right` and in `bias`).
         bias (int): Address, or 0.
         flags (int): Sum of `ADD` and `RELU`, or 0.
     """
@@ -248,7 +252,7 @@ def _equal(builder, value, number):  # type: ignore[no-untyped-def]
 
 
 def _write_tile(builder, rows, lanes, left, right, out, bias, flags):  # type: ignore[no-untyped-def]
-    """Write the instructions for some rows of a tile: two vectors of `lanes` numbers for each."""
+    """Generate instructions for some rows of a tile, with two vectors of `lanes` numbers each."""
     (a, a_step, term_step, terms), (b, b_step), (c, c_step, shift) = left, right, out
     vector = ir.VectorType(_FLOAT, lanes)
     zero = ir.Constant(vector, [0.0] * lanes)

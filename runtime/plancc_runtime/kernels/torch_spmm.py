@@ -1,4 +1,4 @@
-"""Torch's CSR product: MKL on CPUs, cuSPARSE on GPUs."""
+"""Sparse products by torch, which calls MKL on CPUs and cuSPARSE on GPUs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from plancc_runtime.kernels.base import SparseMatrix
 
 
 class TorchMatrix(SparseMatrix):
-    """``torch.addmm`` on a CSR tensor, with 32-bit indices if these suffice.
+    """A CSR tensor that ``torch.addmm`` multiplies, with 32-bit indices if these suffice.
 
-    `add` and `rows` are separate passes over the rows, and need a dense temporary of m rows.
+    If `add` or `rows` is given, the product is first computed into a temporary tensor of m rows.
     """
 
     name = "torch"
@@ -41,9 +41,11 @@ class TorchMatrix(SparseMatrix):
         shape: tuple[int, int],
         transposed: bool = False,
     ) -> Self:
-        """Return the matrix of CSR arrays on the device of the products, or its transpose.
+        """Return the matrix of CSR arrays or, if `transposed`, its transpose.
 
-        `shape` is the shape of the CSR matrix.
+        Parameters:
+            row_ptr, column, value: CSR arrays, on the device of the products.
+            shape: Shape of the matrix of the CSR arrays.
         """
         made = cls.__new__(cls)
         made.shape = (shape[1], shape[0]) if transposed else shape
@@ -67,9 +69,9 @@ class TorchMatrix(SparseMatrix):
 def multiply(
     ptr: Tensor, index: Tensor, value: Tensor, x: Tensor, out: Tensor | None = None
 ) -> Tensor:
-    """Return out[i] = sum of value[e] x[j] over the nonzeros e = (i, j), for one product only.
+    """Return out[i] = sum of value[e] x[j] over the nonzeros e = (i, j); the matrix is not kept.
 
-    Shapes of the arguments in order: [m + 1], [nnz], [nnz], [n, d], [m, d].
+    Shapes of ptr, index, value, x and out: [m + 1], [nnz], [nnz], [n, d], [m, d].
     """
     out = x.new_empty(len(ptr) - 1, x.shape[1]) if out is None else out
     if not len(index):
@@ -81,7 +83,7 @@ def multiply(
 def sampled_product(ptr: Tensor, index: Tensor, g: Tensor, x: Tensor) -> Tensor:
     """Return <g[i], x[j]> for the nonzeros (i, j): Tensor[nnz].
 
-    Shapes of the arguments in order: [m + 1], [nnz], [m, d], [n, d].
+    Shapes of ptr, index, g and x: [m + 1], [nnz], [m, d], [n, d].
     """
     zero = g.new_zeros(len(index))
     if not len(index):
@@ -93,7 +95,7 @@ def sampled_product(ptr: Tensor, index: Tensor, g: Tensor, x: Tensor) -> Tensor:
 def _csr(
     ptr: Tensor, index: Tensor, value: Tensor, transposed: bool = False, **options: Any
 ) -> Tensor:
-    """Return a CSR tensor; if `transposed`, the arrays are those of its CSC form."""
+    """Return a CSR tensor. If `transposed`, `ptr`, `index` and `value` are its CSC arrays."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse", UserWarning)  # says "is in beta state"
         if transposed:

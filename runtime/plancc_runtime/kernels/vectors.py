@@ -14,11 +14,11 @@ _I32, _BYTE = ir.IntType(32), ir.IntType(8).as_pointer()
 def tiles(width: int, item: int, most: int = 256) -> np.ndarray:
     """Return the tiles that cover `width` columns of `item` bytes each: int64[tiles, 3].
 
-    A row of the result has the bytes of a half tile, the first column, and the distance in columns
-    between the first and the second half. A tile of at most `most` bytes is summed at once, in two
-    vectors (its halves), each of a power of two of bytes. The halves overlap if the rest of a row
-    is not a power of two; both then hold the same sums in the overlap. The array is cached for
-    ever, since compiled functions have its address.
+    For each tile, the result has the bytes of half a tile, the first column, and the distance in
+    columns between the first and the second half. A tile has at most `most` bytes. It is summed at
+    once, in two vectors: its halves. The size of a half in bytes is a power of two. If the last
+    columns are fewer than two such halves, the halves overlap, and both hold the same sums in the
+    overlap. The array is cached forever, since compiled functions use its address.
     """
     found, first = [], 0
     while first < width:
@@ -30,7 +30,7 @@ def tiles(width: int, item: int, most: int = 256) -> np.ndarray:
 
 
 def spread(builder: ir.IRBuilder, value: ir.Value, lanes: int) -> ir.Value:
-    """Return a vector with the same number in all lanes."""
+    """Return a vector that has `value` in all its `lanes`."""
     undefined = ir.Constant(ir.VectorType(value.type, lanes), ir.Undefined)
     everywhere = ir.Constant(ir.VectorType(_I32, lanes), [0] * lanes)
     one = builder.insert_element(undefined, value, ir.Constant(_I32, 0))
@@ -38,7 +38,11 @@ def spread(builder: ir.IRBuilder, value: ir.Value, lanes: int) -> ir.Value:
 
 
 def prefetch(builder: ir.IRBuilder, address: ir.Value) -> None:
-    """Prefetch the cache line at an address, an integer or a byte pointer, to the nearest cache."""
+    """Prefetch the cache line at an address into the nearest cache.
+
+    Parameters:
+        address: Integer or byte pointer.
+    """
     kinds = [_BYTE, _I32, _I32, _I32]
     function = builder.module.declare_intrinsic(
         "llvm.prefetch", (_BYTE,), fnty=ir.FunctionType(ir.VoidType(), kinds)

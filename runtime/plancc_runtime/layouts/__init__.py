@@ -1,1 +1,1 @@
-"""Execution of a plan's distributed product, forward and adjoint; one module per layout."""
+"""Execution of a plan's distributed product and of its adjoint; one module per layout."""

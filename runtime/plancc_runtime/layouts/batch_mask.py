@@ -1,8 +1,8 @@
 """Masks that cut a rank's share of a mini-batch out of its slice.
 
 Every rank draws the same batches, so no index travels in a step: the sender of a row knows which
-ranks need it. For this a sender knows the *boundary pins*: the rows of its peers that use its rows.
-A rank also knows the vertices of its halo rows. Both are sent once, at the start.
+ranks need the row, since it knows the *boundary pins*: the rows of its peers that use its rows. A
+rank also knows the vertices of its halo rows. Pins and vertices are sent once, at the start.
 
     row j of rank m goes to rank n in a batch that keeps a nonzero (i, j) of a row i of rank n
 
@@ -36,10 +36,10 @@ from plancc_runtime.transport.row_numbers import send_lists
 RowsOfBlocks = Literal["all", "live", "in place"]
 """Rows in the blocks of a batch.
 
-"all": every block has all rows of the batch. "live": the outputs of a block are rows with nonzeros
-in it and rows that the next layer reads; its inputs are these rows and its columns. "in place": as
-"live", but the inputs of the first block are all rows of the slice. No choice drops nonzeros or
-messages."""
+"all": every block has all rows of the batch. "live": the outputs of a block are the rows that have
+nonzeros in the block and the rows that the next layer reads; the inputs of the block are its
+outputs and its columns. "in place": like "live", but the inputs of the first block are all rows of
+the slice. All choices keep the same nonzeros and messages."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,11 +48,12 @@ class KeptBlock:
 
     Attributes:
         nonzeros (int64[m]): Numbers of the kept nonzeros in the slice; ascending.
-        rows (int32[m]): Number in the batch of every nonzero's row.
-        columns (int32[m]): Column in the slice of every nonzero.
-        factors (float64[m] or None): Factor of every nonzero's value; None: 1.
-        received, sent (int64[...]): Places of the kept rows among the halo rows and among the sent
-            rows of the slice; ascending.
+        rows (int32[m]): Number, in the batch, of the row of every nonzero.
+        columns (int32[m]): Number, in the slice, of the column of every nonzero.
+        factors (float64[m] or None): Factor by which the value of every nonzero is multiplied; None
+            if all factors are 1.
+        received, sent (int64[...]): Places of the kept rows among the halo rows of the slice, and
+            among its sent rows; ascending.
     """
 
     nonzeros: Int64Array
@@ -70,15 +71,16 @@ class KeptBlock:
         scratch: tuple[Int32Array, Int32Array],
         in_place: bool,
     ) -> tuple[Block, Int64Array, Int64Array]:
-        """Return the block of the kept nonzeros, between live rows.
+        """Return the block of the kept nonzeros, cut to the live rows.
 
         Parameters:
             whole: The slice.
             rows (int64[m]): Rows of the slice that take part in the batch.
-            live (bool[m]): Whether each of `rows` is an output in any case. Outputs and inputs of
-                the block are marked in it.
-            scratch (int32[num_inputs or more], int32[num_halo]): The first array has the number of
-                each of `rows`; the second gets the number of every halo row of the block.
+            live (bool[m]): Whether each of `rows` is an output even if it has no nonzeros. This
+                method also sets the entries of the outputs and inputs of the block.
+            scratch (int32[num_inputs or more], int32[num_halo]): The first array holds the number,
+                in the batch, of each of `rows`. The second array is filled with the number, in the
+                block, of every halo row of the block.
             in_place: Whether all rows of the slice are inputs, so that no row must be copied.
 
         Returns:
@@ -121,14 +123,15 @@ class LocalBatch:
     Attributes:
         rows (int64[m]): Local rows of the slice that take part in any block; ascending.
         targets (bool[m]): Whether the output of each of `rows` counts for the loss.
-        blocks: Blocks of all layers, or one block for all.
+        blocks: Block of every layer, or one block that all layers share.
         halos (list of int64[halo rows]): For every block, places of its halo rows among the halo
             rows of the slice.
         sents (list of int64[sent rows]): For every block, places of its sent rows among the sent
             rows of the slice.
         inputs (int64[...]): Local rows that are inputs of the first block.
-        outputs (int64[...] or None): Places in `rows` of the outputs of the last block; None: all.
-        seeds: Seeds of the batch if the task draws them; the targets are their rows.
+        outputs (int64[...] or None): Places in `rows` of the outputs of the last block; None if all
+            of `rows` are outputs.
+        seeds: Seeds of the batch if the task draws them, else None. The targets are their rows.
     """
 
     rows: Int64Array
@@ -150,7 +153,13 @@ class LocalBatch:
         scratch: tuple[Int32Array, Int32Array],
         which: RowsOfBlocks,
     ) -> LocalBatch:
-        """Return the share of the slice `whole` that blocks keep; `scratch`: see `KeptBlock.of`."""
+        """Return the share of the slice `whole` that the blocks `kept` keep.
+
+        Parameters:
+            rows, targets: See the attributes.
+            scratch: Scratch memory; see `KeptBlock.of`.
+            which: Rows of the blocks.
+        """
         live = targets | (which == "all")
         made = [  # from the last block back: a block marks the rows that the block before computes
             each.of(whole, rows, live, scratch, which == "in place" and k == 0)
@@ -168,17 +177,19 @@ class LocalBatch:
 
 
 class BatchMask:
-    """Cuts mini-batches out of a rank's slice, with their send and receive sets. Collective to
-    make.
+    """Cuts mini-batches out of a rank's slice, with their send and receive sets. Making it is
+    collective.
 
-    Memory, beside the slice: 4 bytes per nonzero of the rank, 8 per boundary pin, and 24 per vertex
-    that the rank knows; 4 more per nonzero and pin after a `listed` batch, unless rows ascend. The
-    time of a batch is proportional to the batch's vertices and nonzeros and to the rank's peers; if
-    the batch is not `listed`, to all nonzeros in the rows of its vertices.
+    Memory, beside the slice: 4 bytes per nonzero of the rank, 8 bytes per boundary pin, and 24
+    bytes per vertex that the rank knows. After a `listed` batch, 4 bytes more per nonzero and pin,
+    unless the vertices of every row's nonzeros ascend. The time of a batch is proportional to the
+    batch's vertices and nonzeros and to the rank's peers. If the batch is not `listed`, the time is
+    proportional to all nonzeros in the rows of its vertices.
 
     Parameters:
         part: The slice of a row plan. Its peers must be the ranks.
-        transport: Transport that brings the vertices of halo rows and the boundary pins, once.
+        transport: Transport over which the vertices of halo rows and the boundary pins are
+            exchanged once, when the instance is made.
     """
 
     def __init__(self, part: Block, transport: Transport) -> None:
@@ -192,8 +203,8 @@ class BatchMask:
         self._vertices = np.concatenate([part.inputs, halo, only_pins])
         at = np.empty(len(foreign), dtype=np.int32)  # from 0 after the own rows
         at[np.searchsorted(foreign, self._vertices[part.num_inputs :])] = np.arange(len(foreign))
-        # One CSR over all these rows: the slice, then the pins of every row of another rank: its
-        # nonzeros in columns of own rows.
+        # One CSR over all these rows: first the slice; then, for every row of another rank, its
+        # pins: its nonzeros in columns of own rows.
         row = at[place[len(halo) :]]
         by_row = np.argsort(row, kind="stable")
         send = part.expand.send
@@ -204,22 +215,30 @@ class BatchMask:
         self._columns = np.concatenate([part.column, send.row[self._sent]])
         self._place = np.argsort(self._vertices).astype(np.int32)
         self._ascending = self._vertices[self._place]
-        # Scratch memory: number of every vertex in the batch, all -1 between two batches; and
-        # number of every halo row in a block, undefined for halo rows that the block does not have.
+        # Scratch memory: the number of every vertex in the batch, -1 for all vertices between two
+        # batches; and the number of every halo row in a block, undefined if the block lacks it.
         self._number = np.full(len(self._vertices), -1, np.int32)
         self._slot = np.empty(part.num_halo, np.int32)
         self._in_use = Lock()
 
     @cached_property
     def _by_vertex(self) -> Int32Array:
-        """Places of every row's nonzeros in the row, by ascending vertex; empty if rows ascend."""
+        """Places, in their row, of every row's nonzeros, sorted by vertex.
+
+        Empty if the nonzeros of every row are sorted by vertex already.
+        """
         found, ascending = order_by_vertex(self._ptr, self._columns, self._vertices)
         return np.empty(0, np.int32) if ascending else found
 
     def local(
         self, batch: Batch, clock: Clock | None = None, which: RowsOfBlocks = "all"
     ) -> LocalBatch:
-        """Return this rank's share of `batch`. Not collective. The clock counts "draw"."""
+        """Return this rank's share of `batch`. Not collective.
+
+        Parameters:
+            clock: Clock that adds up the time of the draw as "draw"; None: no clock.
+            which: Rows of the blocks.
+        """
         with (clock or Clock())("draw"):
             vertices = batch.vertices()  # draws the blocks too if the batch is `listed`
         members = self._places(vertices)
@@ -245,7 +264,10 @@ class BatchMask:
         return self._part.halo
 
     def _places(self, vertices: Int32Array | None) -> Int64Array:
-        """Return the places, ascending, of those vertices that this rank knows; None: of all."""
+        """Return the places of those `vertices` that this rank knows, ascending: int64[m].
+
+        None stands for all vertices.
+        """
         if vertices is None:
             return np.arange(len(self._vertices))
         at = found_in(self._ascending, self._place, vertices)
@@ -278,11 +300,11 @@ class BatchMask:
         return KeptBlock(nonzeros, rows[:local], columns, factors, distinct(halo), sent)
 
     def _listed(self, layer: BatchLayer) -> tuple[Int64Array, Int32Array, Floats]:
-        """Return the nonzeros of a block that are nonzeros of own rows or pins.
+        """Return the nonzeros of a sampled block that are in own rows or are pins.
 
         Returns:
-            int64[m], int32[m], float64[m]: Places in `_columns`, ascending; numbers of the rows;
-                factors.
+            int64[m], int32[m], float64[m]: For every nonzero, its place in `_columns`, ascending;
+                the number of its row in the batch; its factor.
         """
         assert layer.places is not None
         assert layer.factors is not None
@@ -297,18 +319,18 @@ class BatchMask:
         factors = layer.factors
         if not ascends:
             order = np.argsort(found)
-            order = order[np.searchsorted(found[order], 0) :]  # without other ranks' rows
+            order = order[np.searchsorted(found[order], 0) :]  # drop the missing nonzeros (-1)
             found, rows, factors = found[order], rows[order], factors[order]
         return found, rows, factors
 
 
 @njit(cache=True, nogil=True)
 def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
-    """Search for the nonzeros of a block in a CSR.
+    """Search for the nonzeros of a sampled block in a CSR.
 
     Returns:
-        int64[m], int32[m], bool: Places in the CSR (-1: missing); numbers of the rows; whether no
-            nonzero is missing and places ascend.
+        int64[m], int32[m], bool: Place of every nonzero in the CSR, -1 if it is missing; number of
+            its row in the batch; whether no nonzero is missing and all places ascend.
     """
     (layer_ptr, layer_columns, layer_places), (ptr, columns, by_vertex, vertices) = layer, csr
     found = np.empty(layer_ptr[-1], dtype=np.int64)
@@ -323,8 +345,8 @@ def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
                 rows[a] = number[i]
                 low, high = ptr[i], ptr[i + 1]
                 if i < num_own:  # a whole row
-                    # The CSR has whole own rows: the sampler's place is valid. Other rows have
-                    # pins only, and are searched by vertex.
+                    # The CSR has all nonzeros of own rows: the sampler's place is valid. Of other
+                    # rows the CSR has the pins only: they are searched by vertex.
                     low, high = low + layer_places[a], low
                 while low < high:
                     middle = (low + high) // 2
@@ -337,7 +359,7 @@ def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
                     pin = low if in_order else ptr[i] + by_vertex[low]
                     if i < num_own or vertices[columns[pin]] == layer_columns[a]:
                         found[a] = pin
-            # Values need no sort if places ascend.
+            # The caller sorts only if the places do not ascend.
             ascends &= found[a] > last
             last = found[a]
     return found, rows, ascends
@@ -345,11 +367,14 @@ def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def between(ptr: Any, columns: Any, places: Any, number: Any) -> Any:
-    """Return the nonzeros of the rows `places` whose columns have a number too, in their order.
+    """Return the nonzeros that lie in the rows `places` and in numbered columns, in CSR order.
+
+    Parameters:
+        number: Number of every row and column; -1 if it has no number.
 
     Returns:
-        int64[m], int32[m], int32[m]: Places in `columns`; numbers of the rows; numbers of the
-            columns.
+        int64[m], int32[m], int32[m]: For every nonzero, its place in `columns`, the number of its
+            row, and the number of its column.
     """
     most = 0
     for i in places:
@@ -370,7 +395,12 @@ def between(ptr: Any, columns: Any, places: Any, number: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def columns_of(nonzeros: Any, column: Any, num_rows: int) -> Any:
-    """Return the columns of nonzeros; separately, own columns, and halo rows of other columns."""
+    """Return the columns of some nonzeros: all, and divided into own columns and halo rows.
+
+    Returns:
+        int32[m], int64[own], int64[m - own]: Column of every nonzero; the columns below `num_rows`;
+            and the halo rows of the other columns, numbered from 0.
+    """
     columns = np.empty(len(nonzeros), dtype=np.int32)
     for k in range(len(nonzeros)):  # a separate loop: its cache misses overlap
         columns[k] = column[nonzeros[k]]
@@ -385,16 +415,19 @@ def columns_of(nonzeros: Any, column: Any, num_rows: int) -> Any:
 
 @njit(cache=True, nogil=True)
 def _laid_out(parts: Any, num_rows: int, live: Any, scratch: Any, place: Any) -> Any:
-    """Lay out a block between live rows; `live` and `scratch` are those of `KeptBlock.of`.
+    """Number the rows and columns of a block that is cut to the live rows.
 
     Parameters:
-        parts: Row and column of every nonzero, halo rows, and sent rows of the slice.
+        parts: Row and column of every nonzero; places of the kept halo rows; sent rows of the
+            slice.
         num_rows: Number of rows of the slice.
-        place: Column of every row, and number of own columns, if the inputs are in place; else
-            empty and 0.
+        live, scratch: See `KeptBlock.of`.
+        place: If the inputs are in place, the column of every row and the number of own columns;
+            else an empty array and 0.
 
     Returns:
-        (outputs, inputs), column of every row of the batch (int32[m]), row_ptr, column
+        The outputs and inputs (int64[...] each, places among the rows of the batch), the column of
+        every row of the batch (int32[m]), and `row_ptr` and `column` of the block.
     """
     (rows, columns, received, sent), (number, slot), n = parts, scratch, len(live)
     for k in range(len(received)):

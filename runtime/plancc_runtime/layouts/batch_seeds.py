@@ -1,4 +1,4 @@
-"""Seeds of mini-batches, if the task draws them instead of the sampler."""
+"""Seeds of mini-batches that the task draws, not the sampler."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ class Seeds(ABC):
 
     Attributes:
         rows (int64[m]): Rows of the slice whose outputs count for the loss; ascending.
-        size: Number of seeds on all ranks, such as links, that the batch is drawn for.
-        total: Weight of all seeds in the mean loss.
+        size: Number of seeds of the batch on all ranks. A seed is, for example, a vertex pair of
+            link prediction.
+        total: Number by which the summed loss of all ranks is divided to get the mean loss.
     """
 
     rows: Int64Array
@@ -27,11 +28,13 @@ class Seeds(ABC):
 
     @abstractmethod
     def kept(self, block: OwnedBlock, column: Int32Array, vertices: Int32Array) -> OwnedBlock:
-        """Return the block without nonzeros that must carry no messages, such as seed links.
+        """Return the block without the nonzeros that the batch must not aggregate over.
+
+        Link prediction removes the edges that are pairs of the batch.
 
         Parameters:
-            column: Column of every nonzero of the slice.
-            vertices: Vertex of every column.
+            column (int32[nonzeros]): Column of every nonzero of the slice.
+            vertices (int32[columns]): Vertex of every column.
         """
 
 
@@ -39,4 +42,9 @@ class SeedDraws(Protocol):
     """The seeds of all batches of a task."""
 
     def drawn(self, sampler: Any, number: int) -> Rounds[Seeds]:
-        """Return this rank's share of the seeds of a batch, for the task's sampler. Collective."""
+        """Return this rank's share of the seeds of batch `number`. Collective.
+
+        Parameters:
+            sampler: Sampler that draws the rows that the seeds need.
+            number: Number of the batch in the run, from 0.
+        """

@@ -1,8 +1,8 @@
 """One rank's share of one layer's sparse product, as a value.
 
-A plan's slice is one block that serves all layers. A block may be rectangular: it has fewer outputs
-than inputs if only some rows of a layer's output are wanted. The block of an edge plan has folded
-rows below its outputs: partial sums for outputs of other ranks.
+A plan's slice is one block that all layers use. A block may be rectangular: it has fewer outputs
+than inputs if only some rows of a layer's output are needed. The block of an edge plan also has
+folded rows, below its outputs. A folded row is a partial sum for an output of another rank.
 
             own inputs       halo rows
           +------------+---------------+
@@ -34,8 +34,9 @@ class Nonzeros:
     """Numbers of the nonzeros that use each row of some messages.
 
     Attributes:
-        ptr: int64[rows + 1].
-        number (int32[nonzeros]): Row r has the numbers ``number[ptr[r]:ptr[r + 1]]``, ascending.
+        ptr (int64[rows + 1]): Bounds of every row's numbers in `number`.
+        number (int32[nonzeros]): The nonzeros that use row r have the numbers
+            ``number[ptr[r]:ptr[r + 1]]``, ascending.
     """
 
     ptr: Int64Array
@@ -44,18 +45,18 @@ class Nonzeros:
 
 @dataclass(frozen=True, eq=False)
 class Numbering:
-    """Numbers that identify rows and nonzeros of messages in random draws (`layouts.boundary`).
+    """Numbers that identify the rows of messages, and their nonzeros, in `layouts.boundary`.
 
-    A row keeps its numbers when other rows are dropped from the block. So a smaller block draws the
-    same result for a row as the whole block.
+    A row keeps its numbers when other rows are dropped from the block. So a random draw has the
+    same result for a row in the smaller block as in the whole block.
 
     Attributes:
-        received, sent (int32[num_halo], int32[sent rows]): Place of every row in its message of the
-            whole block.
-        uses: Nonzeros of every halo row, numbered from 0 in the whole block in the order of their
-            rows; None unless boundary edges are sampled.
-        uses_sent: Nonzeros that the receiver has in the column of every sent row; None unless
-            boundary edges are sampled.
+        received, sent (int32[num_halo], int32[sent rows]): Place of every halo row and of every
+            sent row in its message of the whole block.
+        uses: Nonzeros in the column of every halo row. The nonzeros of a column are numbered from
+            0, by ascending row, in the whole block. None unless boundary edges are sampled.
+        uses_sent: Nonzeros that the receiver has in the column of every sent row, numbered in the
+            same way. None unless boundary edges are sampled.
     """
 
     received: Int32Array
@@ -74,23 +75,25 @@ class Block(WithColumns):
             inputs, ascending; None if outputs and inputs are the same rows. In a process grid
             (`layouts.grid_block`): the column of the row's diagonal, -1 if another rank has it.
         row_ptr, column, value (int64[num_local_rows + 1], int32[nonzeros], float[nonzeros]): Local
-            CSR; rows numbered [own outputs | folded rows], columns [own inputs | halo rows],
-            distinct in a row. Nonzeros of the diagonal are in own outputs only.
+            CSR. Rows are numbered [own outputs | folded rows], columns [own inputs | halo rows].
+            The columns of a row are distinct. Only own outputs have nonzeros on the diagonal.
         expand: Exchange that sends input rows to the peers and receives halo rows.
-        self_loops: Whether normalising added the nonzeros of the diagonal, which are then no edges.
-        halo (int32[num_halo] or None): Vertex of every halo row; None unless draws need it: samples
-            of the boundary, dropout of nonzeros, and mini-batches.
-        numbering: Numbers of rows and nonzeros in draws; None unless the boundary is sampled.
-        edges (int64[num_local_rows] or None): Edges of every row if `row_ptr` counts fewer: the
-            edges before `boundary.draw` dropped some, or the edges on all ranks that
-            `whole_counts.with_whole_rows` counted.
-        closed_edges (int64[num_local_rows] or None): Edges of every row on all ranks, plus 1 if the
-            row has no edge to itself.
-        scale: Factors by which `boundary.draw` multiplied edges in own and in halo columns.
+        self_loops: Whether normalising added the nonzeros of the diagonal; they are then no edges.
+        halo (int32[num_halo] or None): Vertex of every halo row; None unless a random draw needs
+            it: samples of the boundary, dropout of nonzeros, and mini-batches do.
+        numbering: Numbers of rows and nonzeros in random draws; None unless the boundary is
+            sampled.
+        edges (int64[num_local_rows] or None): Number of edges of every row, if `row_ptr` has fewer.
+            `boundary.draw` stores the number before it dropped edges;
+            `whole_counts.with_whole_rows` stores the number on all ranks.
+        closed_edges (int64[num_local_rows] or None): Number of edges of every row on all ranks,
+            plus 1 if the row has no edge to itself.
+        scale: Factors by which `boundary.draw` multiplied edges in own columns and edges in halo
+            columns.
         factor (float64[nonzeros] or None): Factors by which a mini-batch multiplied the values;
-            None: 1.
-        columns: Columns of the nonzeros that layers read, beside the values. In a block with a
-            column "relation", a row may have several nonzeros in one column.
+            None if all factors are 1.
+        columns: Arrays with an entry per nonzero that layers read, beside the values. In a block
+            with a column "relation", a row may have several nonzeros in one column of the matrix.
         fold: Exchange that sends folded rows to their owners and receives partial rows for own
             outputs; None if no rank has folded rows.
     """
@@ -146,7 +149,7 @@ class Block(WithColumns):
 
     @property
     def num_sent(self) -> int:
-        """Rows that this rank sends in one product, in its expand and its fold."""
+        """Number of rows that this rank sends in one product, in its expand and its fold."""
         return self.expand.send.volume + self.num_folded
 
     @property
@@ -158,19 +161,22 @@ class Block(WithColumns):
         return self.num_inputs + self.num_halo
 
     def output_places(self) -> Int64Array:
-        """Place of every output among the inputs: `outputs`, or 0, 1, ... if that is None."""
+        """Return the place of every output among the inputs: int64[num_outputs]."""
         return np.arange(self.num_inputs) if self.outputs is None else self.outputs
 
     def with_coefficients(self, name: str, dtype: npt.DTypeLike = np.float64) -> Block:
-        """Return the block with other values. All names but "plan" drop a diagonal that was added.
+        """Return the block with the values that `name` selects.
+
+        All names but "plan" remove a diagonal that normalising added. In a block that
+        `boundary.draw` sampled, means divide by the number of edges before the draw, and edges are
+        multiplied by `scale`; so their expected value is that of the whole block. In a mini-batch,
+        sums are multiplied by `factor`, and means are over the edges that the batch keeps.
 
         Parameters:
-            name: "plan": the plan's values. "sum": 1 for every edge. "mean": 1 / edges of the row.
-                "closed-mean": the mean over the edges and the row's own vertex, with a diagonal
-                nonzero in every own row. A sampled block divides by the edges of the whole block
-                and multiplies edges by `scale`, so that the sample stays unbiased. A mini-batch
-                multiplies a sum by `factor`; its mean is over the edges that are left.
-            dtype: Type of values that are not the plan's and that no factor multiplies.
+            name: "plan": the plan's values. "sum": 1 for every edge. "mean": 1 / number of edges of
+                the row. "closed-mean": the mean over the edges and the row's own vertex; every own
+                row then has a diagonal nonzero.
+            dtype: Type of the values if they are neither the plan's nor multiplied by a factor.
         """
         if name == "plan":
             return self
@@ -210,7 +216,7 @@ class Block(WithColumns):
         return edges if name == "edges" else edges.closed()
 
     def closed(self) -> Block:
-        """Return the block with a diagonal nonzero in every own row; new ones have value 1."""
+        """Return the block with a diagonal nonzero in every own row; added nonzeros are 1."""
         loops = np.concatenate([[0], np.cumsum(self._diagonal())])[self.row_ptr]
         places = self.output_places()
         missing = np.flatnonzero((np.diff(loops[: self.num_outputs + 1]) == 0) & (places >= 0))
@@ -227,9 +233,12 @@ class Block(WithColumns):
         )
 
     def whole_degree(self, nonzeros: str) -> Int64Array:
-        """Nonzeros of every row on all ranks: int64[num_local_rows].
+        """Return the number of nonzeros of every row on all ranks: int64[num_local_rows].
 
         `layouts.whole_counts` must have counted them.
+
+        Parameters:
+            nonzeros: Name in `NONZEROS`.
         """
         closed = nonzeros == "closed" or (nonzeros == "plan" and self.self_loops)
         counts = self.closed_edges if closed else self.edges
@@ -237,12 +246,12 @@ class Block(WithColumns):
         return counts
 
     def _diagonal(self) -> npt.NDArray[np.bool_]:
-        """Whether each nonzero is on the diagonal: bool[nonzeros]."""
+        """Return whether each nonzero is on the diagonal: bool[nonzeros]."""
         places = np.concatenate([self.output_places(), np.full(self.num_folded, -1)])
         return self.column == np.repeat(places, np.diff(self.row_ptr))
 
     def without_added_diagonal(self) -> Block:
-        """Return the block without a diagonal that normalising added. Messages do not change."""
+        """Return the block without a diagonal that normalising added, with the same messages."""
         if not self.self_loops:
             return self
         row_ptr, edges = _edges(self.row_ptr, self.column, self.output_places())
@@ -259,7 +268,7 @@ class Block(WithColumns):
 
 @njit(cache=True, nogil=True)
 def _edges(row_ptr: Any, column: Any, diagonal: Any) -> Any:
-    """Select the nonzeros off the diagonal; row i has its diagonal in column ``diagonal[i]``.
+    """Select the nonzeros that are not on the diagonal, which is column ``diagonal[i]`` of row i.
 
     Returns:
         int64[rows + 1], bool[nonzeros]: New row pointers, and whether each nonzero is kept.

@@ -1,22 +1,23 @@
 """Random subsets of a block's boundary or edges, drawn anew in every epoch (Wan et al. 2022).
 
-    boundary sampling (BNS-GCN, Algorithm 1)   halo rows are kept with probability p, times 1/p
-    boundary edge sampling (Section 4.3)       nonzeros in halo columns, with q, times 1/q
-    DropEdge (Rong et al. 2020)                all edges, with q, times 1/q
+    what is drawn                              kept with probability   kept values are multiplied by
+    boundary sampling (BNS-GCN, Algorithm 1):  halo rows       p       1/p
+    boundary edge sampling (Section 4.3):      their nonzeros  q       1/q
+    DropEdge (Rong et al. 2020):               all edges       q       1/q
 
 All three keep the expected product: E[A~ H] = A H. (Rong et al. normalise the remaining edges
 again, which changes the expected product.) A draw is a function of seed, epoch, sender, receiver
 and place in the message; a draw of DropEdge is a function of seed, epoch and the edge's two
 vertices. So no index is sent. Places are counted in the messages of the whole block
-(`block.Numbering`): a block without dead rows draws the same result for each of its rows as the
-whole block.
+(`block.Numbering`). So a block from which dead rows were removed draws the same result for each of
+its rows as the whole block.
 
-- boundary sampling: both ends of a message draw which of its rows travel;
-- boundary edge sampling: draw a of a halo row decides whether nonzero a of the row is kept. The
-  sender knows from the start which nonzeros its row has at the receiver (`ready_to_draw`). So the
-  sender sees when no nonzero is kept, and does not send the row;
-- DropEdge drops the same edges for every partition. It does not look at the boundary: nearly all
-  halo rows travel, as in the paper's Table 9.
+- In boundary sampling, sender and receiver of a message both draw which of its rows travel.
+- In boundary edge sampling, draw a of a halo row decides whether nonzero a in the row's column is
+  kept. The sender knows from the start how many nonzeros the receiver has in that column
+  (`ready_to_draw`). So the sender sees when no nonzero is kept, and does not send the row.
+- DropEdge drops the same edges for every partition. It treats edges in halo columns like all
+  others. So nearly all halo rows travel, as in Table 9 of Wan et al.
 
 Layers with the same block share the sample of an epoch.
 """
@@ -44,18 +45,19 @@ _NO_NONZEROS = Nonzeros(np.zeros(1, np.int64), np.empty(0, np.int32))
 
 
 def ready_to_draw(block: Block, sampling: Sampling, transport: Transport) -> Block:
-    """Return the block with the peers' numbers that its rank needs to draw samples. Collective.
+    """Return the block with all arrays that this rank needs to draw samples. Collective.
 
-    Called once for the whole block, at the start; `live.live_blocks` updates the numbers. Ranks
-    send 4 bytes per row moved for the vertices of halo rows. Boundary edge sampling sends 4 bytes
-    more per row moved, and 4 bytes per nonzero in a halo column.
+    The arrays are `halo` and `numbering`. This function is called once, at the start, for the whole
+    block; `live.live_blocks` then updates the arrays. Ranks send 4 bytes per halo row for its
+    vertex. For boundary edge sampling they send 4 bytes more per halo row, and 4 bytes per nonzero
+    in a halo column.
     """
     block = replace(numbered(block, sampling), halo=halo_vertices(block, transport))
     return with_uses_sent(block, transport)
 
 
 def numbered(block: Block, sampling: Sampling) -> Block:
-    """Return the whole block with its `Numbering`, without `uses_sent`. Not collective."""
+    """Return the whole block with its `Numbering`, in which `uses_sent` is None. Not collective."""
     uses = None
     if sampling.boundary_edges is not None:
         used = np.bincount(_halo_columns(block), minlength=block.num_halo)
@@ -80,8 +82,8 @@ def with_uses_sent(block: Block, transport: Transport) -> Block:
 class Sample:
     """The messages, halo rows and nonzeros of a block that one epoch keeps.
 
-    All nonzeros in own columns are kept in their order, unless DropEdge drops some. Maxima and
-    attention read the kept rows without a factor.
+    All nonzeros in own columns are kept in their order, unless DropEdge drops some. Layers that
+    take maxima or compute attention read the kept rows unscaled.
 
     Attributes:
         whole: The block that the sample is drawn from.
@@ -96,12 +98,15 @@ class Sample:
     received: BoolArray
     scale: tuple[float, float]
     keeps_own: bool
-    _nonzeros: tuple[float, Any, Nonzeros]  # rate; a key per halo row, and its nonzeros
+    _nonzeros: tuple[float, Any, Nonzeros]  # rate; a random key per halo row; their nonzeros
     _edges: tuple[float, Any]  # rate and key
 
     @cached_property
     def block(self) -> Block:
-        """The kept block. Its values are scaled; `edges` and `scale` give other coefficients."""
+        """The kept block. Its values are scaled.
+
+        Its `edges` and `scale` serve to compute other coefficients (`Block.with_coefficients`).
+        """
         whole = self.whole
         number = places(self.received) + np.int32(whole.num_inputs)
         rate, key, uses = self._nonzeros
@@ -136,7 +141,7 @@ class Sample:
     def kept_halo_part(self, part: csr_matrix) -> csr_matrix:
         """Return the kept nonzeros in halo columns, scaled: csr_matrix[kept halo rows, local rows].
 
-        Only for samples with `keeps_own`. The time is proportional to the kept rows.
+        `keeps_own` must be true. The time is proportional to the nonzeros of the kept halo rows.
 
         Parameters:
             part: `matrices.halo_part` of the whole block, with any coefficients.
@@ -152,8 +157,8 @@ class Sample:
 def draw(block: Block, sampling: Sampling, rank: int, epoch: int) -> Sample:
     """Return the sample of one epoch.
 
-    Not collective: every rank draws its ends of the messages. A rate of 1 or None keeps all rows or
-    nonzeros of its kind; a rate of 0 keeps none.
+    Not collective: every rank draws for the messages that it sends and receives. A rate of 1 or
+    None keeps all rows or nonzeros of its kind; a rate of 0 keeps none.
 
     Parameters:
         block: A block from `ready_to_draw`, or from `live.live_blocks` of such a block.
@@ -209,12 +214,12 @@ def expected_rows(block: Block, sampling: Sampling) -> float:
 
 
 def _places(ptr: Int64Array) -> Int32Array:
-    """Return the place of every entry in its range, 0, 1, 2, ...: int32[ptr[-1]]."""
+    """Return the place of every entry in its range ``ptr[k]:ptr[k + 1]``: int32[ptr[-1]]."""
     return (np.arange(ptr[-1]) - np.repeat(ptr[:-1], np.diff(ptr))).astype(np.int32)
 
 
 def _halo_columns(block: Block) -> Int32Array:
-    """Return the halo row of every nonzero in a halo column: int32[nonzeros in halo columns]."""
+    """Return the halo row, from 0, of every nonzero in a halo column: int32[m]."""
     return block.column[block.column >= block.num_inputs] - np.int32(block.num_inputs)
 
 
@@ -277,7 +282,8 @@ def _kept(
 ) -> Any:
     """Draw the nonzeros that are kept.
 
-    Returns row_ptr, column and value of the kept nonzeros, and every row's number of edges before.
+    Returns `row_ptr`, `column` and `value` of the kept nonzeros, and the number of edges that every
+    row had before the draw.
     """
     num_rows, num_inputs = len(row_ptr) - 1, len(inputs)
     new_ptr = np.zeros(num_rows + 1, dtype=np.int64)
@@ -298,8 +304,9 @@ def _kept(
                 c = j - num_inputs
                 place, factor = number[c], halo_scale
                 if nonzero_rate < 1:
-                    # Sender and receiver draw alike: both know a nonzero by its number `pin`. The
-                    # nonzeros of a halo row come in the order of rows: one cursor per halo row.
+                    # Sender and receiver draw the same: both identify a nonzero by its number in
+                    # `pin`. The loop meets the nonzeros of a halo row by ascending row, so one
+                    # cursor per halo row finds their numbers.
                     following[c] += 1
                     if unit(bits(pin_key[c], pin[following[c] - 1])) >= nonzero_rate:
                         place = -1
@@ -329,9 +336,9 @@ def _kept_rows(
     pin: Any,
     scale: float,
 ) -> Any:
-    """Draw as `_kept` the nonzeros in halo columns, from the transposed matrix.
+    """Draw the same nonzeros in halo columns as `_kept`, but from the transposed matrix.
 
-    Returns row_ptr, column and value of the kept rows of the transposed matrix.
+    Returns `row_ptr`, `column` and `value` of the kept rows of the transposed matrix.
     """
     rows = size = 0
     for c in range(len(received)):

@@ -1,21 +1,22 @@
-"""DistGNN's vertex clones: every part computes with copies of its vertices (Md et al. 2021, Section
-5).
+"""DistGNN's vertex clones: every rank computes with copies of other ranks' vertices (Md et al.
+2021, Section 5).
 
-A rank has a *clone* of every vertex that its nonzeros touch. Own rows are the *roots* of the
-paper's trees. *Leaves* are vertices of other ranks that are halo rows, folded rows or both. Each
-clone has a row of H, is aggregated over this rank's nonzeros alone, and goes through the dense
-layer.
+A rank has a *clone* of every vertex that is a row or a column of its nonzeros. Own rows are the
+*roots* of the paper's trees. *Leaves* are vertices of other ranks that are halo rows, folded rows
+or both. Each clone has a row of H. The rank aggregates that row over its own nonzeros alone, and
+applies the dense layer to it.
 
                      own rows   leaves                      z = P h + s h
                    +----------+--------+
         own rows   |          |        |    P: the nonzeros of this rank
                    +----------+--------+    s: coefficient of a clone's own h, for leaves too; if
-        leaves     |          |        |       the diagonal is a nonzero, P of the root has it
+        leaves     |          |        |       A has the diagonal, it is in the root's row of P
                    +----------+--------+
 
-0c (`DelayedSums` None): no row travels. cd-r: split vertices are divided into r bins. In each epoch
-e of a bin, the leaves send their partial sums P h to the root. The root adds the sums to its z in
-epoch e + r, and sends its z back. That z replaces the leaves' z from epoch e + 2 r on:
+Variant 0c has no `DelayedSums`: no row travels. In variant cd-r, the vertices that have leaves are
+divided into r bins, which take turns. In each epoch e of a bin, the leaves send their partial sums
+P h to the root. The root adds the sums to its z in epoch e + r, and sends its z back. That z
+replaces the leaves' z from epoch e + 2 r on:
 
     epoch     e             e + r                         e + 2 r
     leaf      P h ----.                            .----> z = z of the root
@@ -73,8 +74,9 @@ class Clones:
             `closed_edges`, the divisors of means, count edges on all ranks.
         num_own: Number of own rows.
         trees: Exchange that sends roots (own rows) and receives leaves; the rows of a message
-            ascend by vertex.
-        diagonal (float64[clones]): Value of every vertex on the diagonal of the plan.
+            are sorted by vertex.
+        diagonal (float64[clones]): Value, in the plan's matrix, of the diagonal nonzero of every
+            clone's vertex; 0 if there is none.
     """
 
     block: Block
@@ -83,7 +85,7 @@ class Clones:
     diagonal: npt.NDArray[np.float64]
 
     def alone(self) -> Clones:
-        """Return these clones with means over local edges, as variant 0c computes them."""
+        """Return these clones with counts of local edges, by which variant 0c divides its means."""
         block = self.block
         assert block.edges is not None
         assert block.closed_edges is not None
@@ -94,7 +96,8 @@ class Clones:
     def partial(self, coefficients: str, own_only: bool) -> Block:
         """Return P with the values that a name in `plan.layers.COEFFICIENTS` selects.
 
-        It has the rows of all clones, or of own rows only.
+        Parameters:
+            own_only: Whether P has own rows only; else it has a row per clone.
         """
         block = self.block
         if coefficients != "plan":
@@ -135,7 +138,8 @@ class Clones:
 def clones_of(block: Block, transport: Transport) -> Clones:
     """Return the clones of a rank, from its block of an edge plan. Collective.
 
-    Owners send 4 bytes for the vertex of every halo and folded row, and three float64 per leaf.
+    Owners send 4 bytes for the vertex of every halo row and every folded row, and three float64
+    numbers per leaf.
     """
     if block.edges is None:
         block = with_whole_rows(block, transport)
@@ -179,10 +183,10 @@ def clones_of(block: Block, transport: Transport) -> Clones:
 
 
 def _trees_of(block: Block, transport: Transport) -> tuple[Exchange, Int32Array, Int64Array]:
-    """Return the trees and the leaves of a block with a fold. Collective.
+    """Return the trees and the leaves of a block of an edge plan. Collective.
 
     Returns:
-        trees (Exchange): From roots to leaves.
+        trees (Exchange): Exchange from roots to leaves.
         vertices (int32[leaves]): Vertex of every leaf, sorted by owner and vertex.
         leaf (int64[halo rows + folded rows]): Number of the leaf, from 0, of every halo row and
             every folded row.
@@ -202,7 +206,11 @@ def _trees_of(block: Block, transport: Transport) -> tuple[Exchange, Int32Array,
 
 
 def with_leaves(clones: Clones, x: Tensor, transport: Transport) -> Tensor:
-    """Return x of all clones: own rows and received leaves, Tensor[clones, width]. Collective."""
+    """Return the rows of x of all clones: Tensor[clones, width]. Collective.
+
+    Parameters:
+        x (Tensor[own rows, width]): Own rows; the rows of leaves are received.
+    """
     halo = Halo(clones.trees, len(x), Resources(transport, x.dtype, device=x.device))
     return torch.cat([x, halo.expand(x, halo.buffers(x.shape[1]))])
 
@@ -210,13 +218,13 @@ def with_leaves(clones: Clones, x: Tensor, transport: Transport) -> Tensor:
 class CloneGraph(LocalGraph):
     """The graph of a layer in which every rank computes with its clones.
 
-    The module's docstring defines the products. Products move rows in a training pass of cd-r only:
-    they are collective if `sums` is given.
+    The module's docstring defines the products. Products move rows only when cd-r trains: they are
+    collective if `sums` is given.
 
     Parameters:
-        last: Whether this is the last layer, whose outputs are own rows only.
-        sums: Delayed sums and totals from other ranks; None: nothing arrives.
-        constant: Whether all products have the same x; P x is then computed once and kept.
+        last: Whether this is the last layer; the outputs are then own rows only.
+        sums: Delayed sums and totals from other ranks; None if no rows travel.
+        constant: Whether x is the same in all products; P x is then computed once and kept.
     """
 
     def __init__(
@@ -237,7 +245,7 @@ class CloneGraph(LocalGraph):
         self._product: Tensor | None = None
 
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
-        """As in `LayerGraph`. Both directions add in the same order, so sums have the same bits."""
+        """See `LayerGraph.multiplied`. Both directions add their terms in the same order."""
         both, itself = self._partial_of(coefficients)
         x, num_own = x.contiguous(), self._clones.num_own
         rows = num_own if self._own_only else self._block.num_inputs
@@ -284,7 +292,7 @@ class CloneGraph(LocalGraph):
         self._product = None
 
     def _partial_of(self, coefficients: str) -> tuple[Sequence[SparseMatrix], Tensor | None]:
-        """Return P and its transpose, laid out, and s: Tensor[clones, 1] or None."""
+        """Return P and its transpose, laid out for products, and s: Tensor[clones, 1] or None."""
         if coefficients not in self._partial:
             block = self._clones.partial(coefficients, self._own_only)
             both = both_ways(matrix_of(block), self.resources)
@@ -300,12 +308,12 @@ class CloneGraph(LocalGraph):
 
 @dataclass(frozen=True, eq=False)
 class Bin:
-    """The split vertices whose sums travel in the same epochs.
+    """Vertices with leaves that send their sums in the same epochs.
 
     Attributes:
-        halo: The exchange between roots and leaves of these vertices.
-        roots (int64[m]): Own rows that have leaves on other ranks.
-        leaves (int64[l]): Numbers, from 0, of the leaves on this rank.
+        halo: The exchange between the roots and the leaves of the bin.
+        roots (int64[m]): Own rows of the bin that have leaves on other ranks.
+        leaves (int64[l]): Numbers, from 0, of this rank's leaves in the bin.
     """
 
     halo: Halo
@@ -314,7 +322,7 @@ class Bin:
 
 
 class Delay:
-    """The epochs in which split vertices send. The layers of a rank share one instance.
+    """The bins of vertices, and the current epoch. The layers of a rank share one instance.
 
     Parameters:
         epochs: r, at least 1: the delay of a message in epochs, and the number of bins.
@@ -334,9 +342,13 @@ class Delay:
 
 
 def _bin(trees: Exchange, sent: BoolArray, received: BoolArray, resources: Resources) -> Bin:
-    """Return the bin of the trees that are `sent` and `received`.
+    """Return the bin of the chosen roots and leaves.
 
-    Its exchange numbers roots and leaves among those of the bin.
+    The exchange of the bin numbers its roots from 0, and its leaves from 0.
+
+    Parameters:
+        sent (bool[sent rows of `trees`]): Whether each sent root belongs to the bin.
+        received (bool[leaves]): Whether each leaf belongs to the bin.
     """
     kept = trees.keep(sent, received)
     roots = np.unique(kept.send.row)
@@ -356,16 +368,16 @@ def _on(resources: Resources, rows: npt.NDArray[np.integer]) -> Tensor:
 
 @dataclass(eq=False)
 class _Turns:
-    """Rows that one bin has received in one layer, and rows that are under way.
+    """Rows that one bin has received in one layer, and rows that are in flight.
 
     Attributes:
-        up, down: Buffers of partial sums, from leaves to roots, and of totals, from roots to
-            leaves; None before the first and after the last use.
-        sums (Tensor[roots, width] or None): Sums that the roots add; None: no sums have arrived.
-        totals (Tensor[leaves, width] or None): Rows that replace the leaves' rows; None: no totals
-            have arrived.
+        up, down: Message buffers of partial sums, from leaves to roots, and of totals, from roots
+            to leaves; None before the first and after the last use.
+        sums (Tensor[roots, width] or None): Sums that the roots add; None before sums arrive.
+        totals (Tensor[leaves, width] or None): Rows that replace the leaves' rows; None before
+            totals arrive.
         next_sums, next_totals: Received rows that replace `sums` and `totals` at the next turn.
-        rising, falling: Whether a round of `up` or of `down` is under way.
+        rising, falling: Whether messages of `up`, or of `down`, are in flight.
     """
 
     up: MessageBuffers | None = None
@@ -378,7 +390,7 @@ class _Turns:
     falling: bool = False
 
     def take(self) -> None:
-        """Replace `sums` and `totals` by the rows that have been received for this turn."""
+        """Replace `sums` and `totals` by the rows received for this turn, if any."""
         if self.next_sums is not None:
             self.sums, self.next_sums = self.next_sums, None
         if self.next_totals is not None:
@@ -388,11 +400,12 @@ class _Turns:
 class DelayedSums:
     """Sums and totals of other ranks that one layer's products use r epochs late.
 
-    Algorithm 4 of Md et al. 2021.
+    This is Algorithm 4 of Md et al. 2021.
 
     Parameters:
-        returns: Whether the totals go back to the leaves; no layer uses totals of the last layer.
-        constant: Whether the partial sums are the same in every epoch; then every bin has one turn.
+        returns: Whether roots send totals back to the leaves. The last layer does not need it,
+            since nothing reads the leaves' rows after it.
+        constant: Whether the partial sums are the same in every epoch; then every bin sends once.
     """
 
     def __init__(self, delay: Delay, *, returns: bool, constant: bool = False) -> None:
@@ -448,7 +461,7 @@ class DelayedSums:
                 z[delay.num_own + each.leaves] = turn.totals
 
     def finish(self) -> None:
-        """Receive all messages that are under way, and drop all received rows. Collective."""
+        """Receive all messages that are in flight, and drop all received rows. Collective."""
         for each, turn in zip(self._delay.bins, self._turns, strict=False):
             self._receive(each, turn)
         self._turns = []
@@ -460,7 +473,7 @@ class DelayedSums:
         if turn.falling and turn.down is not None:
             turn.next_totals = each.halo.take(turn.down).clone()
         turn.rising = turn.falling = False
-        if self.constant:  # the buffers are as wide as the features, and are not used again
+        if self.constant:  # free the buffers: they are as wide as the features, and unused now
             turn.up = turn.down = None
 
 

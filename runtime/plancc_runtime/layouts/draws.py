@@ -1,8 +1,8 @@
-"""Draws of mini-batches: every rank draws whole batches, or the owners of rows draw their rows.
+"""Draws of mini-batches: either every rank draws whole batches, or owners draw their own rows.
 
-In draws by owners a rank has its slice only. The sampler `neighbour` keeps nonzeros of a row by a
-function of seed, step, hop and row. So the owner of a row draws for it, and tells the owners of its
-halo rows which rows it uses:
+If owners draw, a rank holds its slice only. With the sampler `neighbour`, which nonzeros of a row
+are kept is a function of seed, step, hop and row. So the owner of a row draws them, and tells the
+owners of its halo rows which of these rows it uses:
 
     hop    this rank draws the nonzeros of its rows in the hop
            this rank tells the owners of halo rows which rows it uses (`row_numbers.RowBits`)
@@ -10,12 +10,12 @@ halo rows which rows it uses:
 
 The rows that other ranks use are the rows that travel.
 
-A walk of the sampler `walk` goes on from a row by a function of seed, batch, root, step and row. So
-the owner of the row continues the walk:
+With the sampler `walk`, the next vertex of a walk is a function of seed, batch, root, step and row.
+So the owner of the row continues the walk:
 
     step   walks on this rank's rows choose a column
-           this rank tells the owners of halo rows which walks came there (`row_numbers.RowLists`)
-    then   owners tell the ranks with a halo row whether it was visited (`row_numbers.RowBits`)
+           this rank tells the owners of halo rows which walks reached them (`row_numbers.RowLists`)
+    then   owners tell the readers of a halo row whether it was visited (`row_numbers.RowBits`)
            nonzeros between visited rows are kept
            this rank tells the owners of halo rows which rows it uses, as above
 
@@ -60,24 +60,24 @@ from plancc_runtime.transport.row_numbers import Rounds, RowBits, RowLists
 
 S = TypeVar("S", bound=Sampler)
 PER_NONZERO = 300e-9
-"""Seconds to draw a nonzero of another rank's row and to search for it in vain.
+"""Seconds to draw a nonzero of another rank's row, and to find that this rank does not have it.
 
 Measured on one core: 180 to 700 ns, in batches of 600 to 130,000 nonzeros."""
 PER_MESSAGE = 20e-6
-"""Seconds for a message of bits, without its words, in a round over shared memory."""
+"""Seconds per message of bits over shared memory, beside the time of its words."""
 PER_WORD = 2e-9
 """Seconds to send and read a word of bits."""
 
 
 class Draws(ABC, Generic[S]):
-    """This rank's shares of all batches of a sampler.
+    """Draws this rank's share of every batch of a sampler.
 
     Parameters:
-        part: The slice of a row plan, whose peers must be the ranks.
-        population: Vertices to draw from; draws by owners need no pattern.
+        part: The slice of a row plan. Its peers must be the ranks.
+        population: Vertices to draw from. If owners draw, its pattern of nonzeros is not needed.
         seed: Seed of the draws.
         clock: Clock that adds up the time of "draw".
-        seeds: Seeds that the task draws, for draws by owners; None: the sampler draws seeds.
+        seeds: Seeds that the task draws, only if owners draw; None if the sampler draws seeds.
 
     Attributes:
         halo (int32[num_halo]): Vertices of the halo rows of the slice.
@@ -103,11 +103,13 @@ class Draws(ABC, Generic[S]):
 
     @abstractmethod
     def _begin(self, population: Population, transport: Transport) -> None:
-        """Prepare all that batches need. Collective."""
+        """Prepare the data that all batches need. Collective."""
 
     @abstractmethod
     def share(self, number: int, which: RowsOfBlocks = "all") -> Rounds[LocalBatch]:
-        """Draw this rank's share of a batch, one batch at a time.
+        """Draw this rank's share of a batch, in rounds of messages.
+
+        A draw must end before the next draw starts. Collective unless `alone`.
 
         Parameters:
             number: Number of the batch in the run, from 0.
@@ -132,7 +134,7 @@ class WholeDraws(Draws[Sampler]):
 
 
 class OwnerDraws(Draws[S]):
-    """Draws by the owners of rows.
+    """Draws in which every rank draws for its own rows.
 
     Beside the slice, a rank holds its `OwnedRows` and 8 bytes per halo row. The time of a step is
     proportional to this rank's share of the batch.
@@ -154,11 +156,14 @@ class OwnerDraws(Draws[S]):
     @staticmethod
     @abstractmethod
     def expected(sampler: S, num_vertices: int, nonzeros_per_row: float) -> tuple[float, int]:
-        """Return the expected nonzeros of a whole batch, and the rounds of messages of its draw."""
+        """Return the expected nonzeros of a whole batch, and the message rounds to draw it."""
 
 
 class NeighbourDraws(OwnerDraws[NeighbourSampler]):
-    """Draws of neighbours by owners: 4 bytes of memory per own row, and bits sent in every hop."""
+    """Draws of neighbours by owners.
+
+    They need 4 bytes of memory per own row, and send bits in every hop.
+    """
 
     def _begin(self, population: Population, transport: Transport) -> None:
         super()._begin(population, transport)
@@ -208,10 +213,10 @@ class NeighbourDraws(OwnerDraws[NeighbourSampler]):
 
 
 class WalkDraws(OwnerDraws[WalkSampler]):
-    """Draws of walks by owners: 12 bytes of memory per own row, and 4 per halo and sent row.
+    """Draws of walks by owners.
 
-    In a batch, two words travel for every walk that crosses to another rank, and two rounds of
-    bits.
+    They need 12 bytes of memory per own row, and 4 bytes per halo row and per sent row. In a batch,
+    two words travel each time a walk crosses to another rank, and bits travel in two rounds.
     """
 
     def _begin(self, population: Population, transport: Transport) -> None:
@@ -273,7 +278,7 @@ class WalkDraws(OwnerDraws[WalkSampler]):
 
 @njit(cache=True, nogil=True)
 def _listed(ptr: Any, numbers: Any, rows: Any) -> Any:
-    """Return the numbers of some rows, int64[m]; row k has ``numbers[ptr[k]:ptr[k + 1]]``."""
+    """Return the joined lists of some rows, int64[m]; row k has ``numbers[ptr[k]:ptr[k + 1]]``."""
     found = np.empty((ptr[rows + 1] - ptr[rows]).sum(), dtype=np.int64)
     size = 0
     for row in rows:
@@ -287,10 +292,10 @@ BY_OWNERS: dict[type[Sampler], type[Any]] = {
     NeighbourSampler: NeighbourDraws,
     WalkSampler: WalkDraws,
 }
-"""Samplers for which owners can draw.
+"""Classes of `OwnerDraws`, by the class of the sampler for which owners can draw.
 
-A class derived from one of these may draw in another way. Owners draw for it only if it sets
-`Sampler.owners_draw`; it must then sample neighbours."""
+A subclass of one of these samplers may draw in another way. Owners draw for a subclass only if it
+sets `Sampler.owners_draw`; the subclass must then sample neighbours."""
 
 
 def draws_of(
@@ -303,11 +308,11 @@ def draws_of(
     clock: Clock,
     seeds: SeedDraws | None = None,
 ) -> Draws[Any]:
-    """Return the draws of this rank's shares of the batches of a sampler. Collective.
+    """Return the object that draws this rank's share of every batch of `sampler`. Collective.
 
     Parameters:
-        by_owners: Whether owners draw; `check_draw` says whether they can.
-        others: Parameters of `Draws`.
+        by_owners: Whether owners draw; `check_draw` tests whether they can.
+        others: See `Draws`.
     """
     kind: type[Any] = WholeDraws
     if by_owners:
@@ -333,12 +338,13 @@ def owners_draw(
 ) -> tuple[bool, str]:
     """Decide whether owners draw: by the user's choice, or by predicted time. Collective.
 
-    Draws by owners save drawing the other ranks' shares of a batch. They need a message to and from
-    every peer in every round. Owners also draw if the patterns of all ranks of a machine need more
-    memory than is free.
+    If owners draw, no rank draws the other ranks' shares of a batch; but in every round, a rank
+    exchanges messages with every peer. Owners also draw if the machine has too little free memory
+    for the whole graph's pattern on each of its ranks.
 
     Returns:
-        bool, str: Whether owners draw, and the reason; it is "" if there is no choice.
+        bool, str: Whether owners draw, and the reason; "" if only one way is possible, or on one
+            rank.
     """
     if sampler.owners_draw:
         return True, ""
@@ -358,13 +364,14 @@ def owners_draw(
 def owners_are_quicker(
     sampler: Sampler, num_vertices: int, num_nonzeros: int, num_ranks: int, most: Sequence[int]
 ) -> tuple[bool, str]:
-    """Predict whether draws by owners are quicker for a sampler of `BY_OWNERS`.
+    """Predict whether a batch is drawn more quickly if owners draw.
 
     Parameters:
-        most: Largest numbers of messages and of halo rows of a rank.
+        sampler: Sampler of a class in `BY_OWNERS`.
+        most: Largest number of received messages of a rank, and largest number of halo rows.
 
     Returns:
-        bool, str: Whether owners are quicker, and the predicted times; "" on one rank.
+        bool, str: Whether owners are quicker, and the predicted times in words; "" on one rank.
     """
     messages, bits = most
     per_row = num_nonzeros / max(num_vertices, 1)

@@ -1,4 +1,4 @@
-"""A rank's share of the graph, with edges in the form of PyTorch Geometric."""
+"""A rank's share of the graph, with edges as PyTorch Geometric stores them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ class EdgeGraph(LocalGraph):
     Attributes:
         num_vertices (int): Number of vertices of the whole graph.
         plan_header (Header): Header of the plan.
-        types (Types or None): Types of a typed plan; this graph is then the union of its relations
-            (`plancc_runtime.typed.TypedGraph`). None: the plan has no types.
+        types (Types or None): Vertex types and relations of a typed plan; this graph then has the
+            edges of all relations (`plancc_runtime.typed.TypedGraph`). None if the plan has no
+            types.
         dtype (torch.dtype): Type of the plan's values, and of every x.
         device: Device of every tensor.
     """
@@ -60,15 +61,15 @@ class EdgeGraph(LocalGraph):
         return self.block.num_halo
 
     def local_edge_index(self, nonzeros: str = "edges") -> Tensor:
-        """Return local columns and rows of the nonzeros, in the form of PyTorch Geometric's edges.
+        """Return the columns and rows of this rank's nonzeros, like PyTorch Geometric's edge index.
 
         Parameters:
             nonzeros: Name in `layouts.block.NONZEROS`.
 
         Returns:
-            int64[2, nonzeros] in CSR order. Row 0: columns, which are the sources, numbered as [own
-                rows | halo rows]. Row 1: rows, which are the targets, numbered as own rows or, in
-                an edge plan, as [own rows | folded rows].
+            int64[2, nonzeros] in CSR order. Entry 0 has the columns, which are the sources of
+                edges, numbered [own rows | halo rows]. Entry 1 has the rows, which are the targets,
+                numbered [own rows] or, in an edge plan, [own rows | folded rows].
         """
         check_choice("nonzeros", nonzeros, NONZEROS)
         pattern = self.local_pattern(nonzeros)
@@ -96,7 +97,7 @@ class EdgeGraph(LocalGraph):
         Collective on first use.
 
         Raises:
-            InputError: If the plan has normalised values instead of weights.
+            InputError: If the plan's values were normalised, and so are no weights.
         """
         if self.plan_header.normalization != "none":
             raise InputError(
@@ -116,9 +117,9 @@ class EdgeGraph(LocalGraph):
 
     @property
     def edge_type(self) -> Tensor | None:
-        """Number of the relation of every edge, int64[edges], or None without types.
+        """Number of the relation of every edge, int64[edges]; None if the plan has no types.
 
-        In the order of `edge_index`. Collective.
+        Edges are in the order of `edge_index`. Collective.
         """
         if self.types is None:
             return None

@@ -1,8 +1,8 @@
 """Rows of both ends of vertex pairs, on the rank that owns the source of the pair.
 
-That rank receives the rows of the targets. The pairs of a plan have a compiled exchange. For other
-pairs a *directory* tells the rank and the local row of a vertex: rank k stores the k-th range of
-vertices, so no rank stores all.
+The owner of the source receives the row of the target. For the pairs of link prediction in a plan,
+the compiler made the exchange. For other pairs, a *directory* stores the rank and the local row of
+every vertex. It is spread over the ranks: rank k stores the k-th range of vertices.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Ends:
     Parameters:
         source (int64[m]): Local row of every source.
         target (int64[m]): Local row of every target; received rows are numbered from `num_rows`.
-        exchange: This rank's exchange, which brings the received rows.
+        exchange: Exchange by which this rank receives the targets' rows of other ranks.
         num_rows: Number of rows of this rank.
 
     Attributes:
@@ -89,7 +89,12 @@ class Directory:
     def _split_by_home(
         self, values: npt.NDArray[Any], vertices: npt.NDArray[np.integer]
     ) -> list[npt.NDArray[Any]]:
-        """Split the values of ascending vertices by the rank that stores the vertices' places."""
+        """Split values by the rank that stores the directory's entries of their vertices.
+
+        Parameters:
+            values (array[m, ...]): One entry per vertex.
+            vertices (int[m]): Vertices, ascending.
+        """
         bounds = np.arange(1, self._transport.size) * self._range
         return np.split(values, np.searchsorted(vertices, bounds))
 
@@ -102,9 +107,12 @@ class Directory:
         return found[:, 0], found[:, 1]
 
     def words(self, vertices: Int64Array) -> int:
-        """Return the words that `places` moves for the distinct vertices that this rank asks for.
+        """Return the number of words that `places` moves for the vertices that this rank asks for.
 
-        Three words per vertex of another rank's range: the vertex, its rank and its row.
+        Three words travel per vertex in another rank's range: the vertex, its rank and its row.
+
+        Parameters:
+            vertices (int64[m]): Distinct vertices.
         """
         away = np.count_nonzero(vertices // self._range != self._transport.rank)
         return 3 * int(away)
@@ -112,11 +120,12 @@ class Directory:
     def ends(
         self, source: Int64Array, target: Int64Array, num_rows: int, resources: Resources
     ) -> Ends:
-        """Return the ends of pairs. Collective.
+        """Return the ends of vertex pairs. Collective.
 
         Parameters:
-            source (int64[m]): Local rows.
-            target (int64[m]): Vertices, of any rank.
+            source (int64[m]): Local row of the source of every pair.
+            target (int64[m]): Vertex of the target of every pair; any rank may own it.
+            num_rows: Number of rows of this rank.
         """
         vertices, number = np.unique(target, return_inverse=True)
         column, exchange = columns_of_rows(*self.places(vertices), num_rows, self._transport)
@@ -126,13 +135,15 @@ class Directory:
 def columns_of_rows(
     rank: Int64Array, row: Int64Array, num_rows: int, transport: Transport
 ) -> tuple[Int64Array, Exchange]:
-    """Number rows of any rank as local columns, int64[m]; also return the exchange. Collective.
-
-    The exchange brings the rows of other ranks.
+    """Number rows of any ranks as columns of this rank. Collective.
 
     Parameters:
-        rank, row (int64[m]): Rank and local row of each; pairs may repeat.
-        num_rows: Number of rows of this rank; columns of received rows begin there.
+        rank, row (int64[m]): Owner of each row, and the row's local number there; rows may repeat.
+        num_rows: Number of rows of this rank; received rows are numbered from it.
+
+    Returns:
+        The column of each row, int64[m], and the exchange by which this rank receives the rows of
+        other ranks.
     """
     away = np.flatnonzero(rank != transport.rank)
     keys, number = np.unique(rank[away] << 32 | row[away], return_inverse=True)

@@ -1,13 +1,18 @@
 """The steps of a product on one rank.
 
-Overlap follows one rule. Messages of a gather start at once. The first product that reads the
-gathered rows takes them piece by piece, in the order of the peers; a transposed product waits for
-all of them. Scattered rows leave piece by piece as the last product makes them; rows that arrive
-from other ranks are added at the end. So the products between are made while rows travel. Pieces
-that are broadcast, or summed at their owners, are never all on one rank: a product takes or makes
-one piece while the next piece travels. A step of a whole group waits for all steps before it. A
-program that needs another order is refused. Sums are made in the order of steps and peers, not of
-arrival: the same inputs on the same number of ranks give the same bits.
+One rule orders messages and products:
+
+- The messages of a gather start first. The first product that reads the gathered rows reads them
+  piece by piece, in the order of the peers. If that product is transposed, it waits for all rows.
+- The rows of a scatter are sent piece by piece, as the last product computes them. Rows that arrive
+  from other ranks are added at the end.
+- So all other products are computed while rows travel.
+- Pieces that are broadcast, or summed at their owners, are never all on one rank: a product reads
+  or computes one piece while the next piece travels.
+- A step of a whole group waits for all steps before it.
+
+A program that needs another order raises InputError. Sums are made in the order of steps and peers,
+not of arrival: the same inputs on the same number of ranks give the same bits.
 """
 
 from __future__ import annotations
@@ -51,11 +56,14 @@ class Action:
     """One action of a rank.
 
     Attributes:
-        what: "start" or "finish" the messages of a gather, "multiply", "send" the rows of a
-            scatter, "add" rows that arrive from other ranks, or "share" rows with a group.
+        what: "start": start the messages of a gather or of broadcasts. "finish": wait for the
+            messages of a gather. "multiply": compute a product. "send": send the rows of a scatter.
+            "add": add the rows that arrive from other ranks. "share": share rows in a group.
         step: The step that the action belongs to.
-        comes: The step whose rows a product takes as they arrive; None: the rows are here.
-        leaves: The step that sends the rows of a product as they are made; None: they stay.
+        comes: Step that moves the rows that a product reads as they arrive; None if the product's
+            input is complete before.
+        leaves: Step that sends the rows of a product as they are computed; None if the rows are not
+            sent during the product.
     """
 
     what: str
@@ -70,8 +78,9 @@ def actions_of(
     """Yield a rank's actions for a program, in the order of the module's rule.
 
     Parameters:
-        overlap: Whether messages travel while products are made; else one step follows another.
-        idle: Names of steps to leave out, beside the steps that move nothing.
+        overlap: Whether messages travel while products are computed; else every message ends
+            before the next step.
+        idle: Names of steps to leave out, besides the steps that move nothing.
     """
     for here, steps in groupby(program, _is_piecewise):
         alike = [step for step in steps if step.moves and step.name not in idle]
@@ -83,7 +92,8 @@ def checked(program: Program) -> Program:
     """Return the program after checking that the module's rule can run it.
 
     Raises:
-        InputError: If a step would run before a step whose result it reads, or lacks its product.
+        InputError: If a step would run before the step that makes its input, or if the program
+            lacks the product that the step needs.
     """
     for here, steps in groupby(program, _is_piecewise):
         alike = [*steps]
@@ -99,7 +109,10 @@ def checked(program: Program) -> Program:
 def _actions(
     program: Program, back: bool, is_local: bool, overlap: bool, idle: frozenset[str]
 ) -> list[Action]:
-    """Return `actions_of` a program or, if `back`, of its adjoint; no messages if `is_local`."""
+    """Return the actions of a program or, if `back`, of its adjoint.
+
+    If `is_local`, the steps that send messages are left out.
+    """
     steps = without_messages(program) if is_local else program
     return list(actions_of(checked(adjoint(steps)) if back else steps, overlap, idle))
 
@@ -109,7 +122,11 @@ def _is_piecewise(step: Step) -> bool:
 
 
 def _fault(step: Step, before: Sequence[Step], after: Sequence[Step]) -> str:
-    """Return why the rule cannot run a step between these others; "" if it can."""
+    """Return the reason why the module's rule cannot run a step; "" if it can.
+
+    Parameters:
+        before, after: The steps of the program before and after `step`.
+    """
     comes, leaves = isinstance(step, Gather | Broadcast), isinstance(step, ScatterAdd | Reduce)
     left = [each for each in before if isinstance(each, ScatterAdd | Reduce)]
     source, target = f"'{step.source}'", f"'{step.target}'"
@@ -176,10 +193,11 @@ class SharedRows(NamedTuple):
     """Rows that the ranks of a group share in one step.
 
     Attributes:
-        rows: Number of rows of every member.
+        group: Ranks that share the rows.
+        rows: Number of rows of every member of the group.
         place: Places of this rank's rows among the rows of all members.
-        root: Place in the group of the rank whose rows are replicated.
-        idle: Whether the step is left out: source and target are the same rows of one rank.
+        root: Place, in the group, of the rank whose rows the others copy.
+        idle: Whether the step is left out, since its source and its target are the same tensor.
     """
 
     group: Group
@@ -190,14 +208,17 @@ class SharedRows(NamedTuple):
 
 
 class Executor:
-    """A program of one rank with its matrices and exchanges. `run` runs it, or its adjoint.
+    """Runs the program of a product, or its adjoint, with one rank's matrices and exchanges.
 
     Parameters:
-        program: InputError if its steps need another order than the module's rule gives; for the
-            adjoint, when it first runs.
+        program: The program.
         blocks: Pieces of the matrices, by name and direction.
         movers: Exchanges, by the names of their steps.
-        shared: Shared rows of groups, by the names of their steps.
+        shared: Rows that groups share, by the names of their steps.
+
+    Raises:
+        InputError: If the module's rule cannot run the program. The adjoint is checked only when it
+            first runs.
     """
 
     def __init__(
@@ -211,14 +232,14 @@ class Executor:
         self._program, self._blocks = checked(program), blocks
         self._movers, self._shared = movers, shared or {}
         self._clock, self._overlap = resources.clock, resources.overlap
-        self._filled = {  # step name to the space that lies in the buffers of its messages
+        self._filled = {  # by name of a step: the space whose memory is the step's message buffers
             step.name: step.target if isinstance(step, Gather) else step.source
             for step in program
             if isinstance(step, Gather | ScatterAdd)
         }
 
     def with_blocks(self, blocks: Blocks, movers: Mapping[str, RowMover[Any]]) -> Executor:
-        """Return a copy with other movers, in which `blocks` replace blocks of the same names."""
+        """Return a copy with these movers, in which `blocks` replace blocks of the same names."""
         other = copy(self)
         other._blocks, other._movers = self._blocks | blocks, movers
         return other
@@ -232,13 +253,13 @@ class Executor:
     def run(self, given: Mapping[str, Tensor], back: bool = False) -> None:
         """Run the steps of the program or, if `back`, of its adjoint.
 
-        Collective, unless `given` has the halo and folded rows.
+        Collective, unless `given` has the halo rows and the folded rows: then nothing travels.
 
         Parameters:
-            given (mapping of str to Tensor[rows, width]): Spaces by name, without those whose
-                pieces are broadcast or summed in turn. The targets of steps are overwritten. Halo
-                and folded rows are in message buffers if they are missing; if all are given,
-                nothing travels.
+            given (mapping of str to Tensor[rows, width]): Tensors of the spaces, by name. Steps
+                overwrite the tensors of their targets. Spaces of halo rows and folded rows may be
+                missing; they are then in message buffers. Spaces whose pieces are broadcast, or
+                summed at their owners, must be missing.
         """
         filled = set(self._filled.values())
         is_local = bool(filled) and filled <= given.keys()
@@ -262,7 +283,7 @@ class Executor:
                 mover.send_rows(spaces[step.source], buffer)
             elif action.what == "add":
                 mover.add_arrived(spaces[step.target], buffer)
-            else:  # only exchanges of messages have these actions
+            else:  # "send" and "finish" occur only with a `HaloExchange`
                 assert isinstance(mover, HaloExchange)
                 if action.what == "send":
                     mover.send_all_back(buffer)
@@ -318,7 +339,7 @@ class Executor:
         for piece, rows, room in here:
             with self._clock("spmm"):
                 piece.multiply(rows, room, add)
-            add = add or not step.transposed  # the pieces of the source add up in one target
+            add = add or not step.transposed  # the next pieces are added to the same target
         if not (pieces or add or step.transposed):
             spaces[step.target].zero_()
 
@@ -327,21 +348,25 @@ class ProgramGraph(LayerGraph):
     """The graph of a layout whose products an executor runs.
 
     Attributes:
-        resources: Resources of the layout; sums are made in their type.
+        resources: Resources of the layout; sums are made in their `dtype`.
     """
 
     resources: Resources
 
     @abstractmethod
     def lay_out(self, coefficients: str) -> Executor:
-        """Return the executor that multiplies by A with these values; it is made once."""
+        """Return the executor that multiplies by A with these values. It is made on first use."""
 
     def spaces(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-        """Return the spaces for `Executor.run`: inputs x, outputs y, and others of the layout."""
+        """Return the tensors of the spaces for `Executor.run`, by name.
+
+        Parameters:
+            x, y: Input and output of the product; a layout may add other spaces.
+        """
         return {"x": x, "y": y}
 
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
-        """Return A x or, if `back`, A^T x, summed in the type of the resources. Collective."""
+        """Return A x or, if `back`, A^T x; sums are made in `resources.dtype`. Collective."""
         rows = converted(x, self.resources.dtype).contiguous()
         out = empty(self.num_inputs if back else self.num_outputs, x.shape[1], rows)
         executor = self.lay_out(coefficients)

@@ -14,15 +14,15 @@ of the columns of all rows of the part, and multiplies by the part's whole matri
                              +----+                    +----+
               all-to-all                                        all-to-all
 
-The adjoint is the same with A^T. Every number travels at most twice on any number of ranks.
+The adjoint is the same with A^T. Every number travels at most twice, on any number of ranks.
 
 With several groups (Wan et al. 2025, Section 5.2.1), each group has one part of the matrix. Ranks
 at the same place in their groups exchange the rows of their slices by the messages of the row plan.
 So the product is partition-parallel between groups and feature-parallel inside a group.
 
 With a pipeline (`layouts.pipeline`), rows are processed in batches. The product of a batch starts
-when the batches of the input that it reads are here. Meanwhile the product of the batch before
-travels to the owners of its rows, who then update these rows:
+when the batches of the input that it reads have arrived. Meanwhile the product of the previous
+batch travels to the owners of its rows. The owners then update these rows (the dense layer):
 
     batch       0         1         2
     in        #####     #####     #####
@@ -75,7 +75,7 @@ class FeatureGraph(LayerGraph):
             products, while the device updates rows (MixGCN-CPU; Wan et al. 2025, Section 4.1).
 
     Attributes:
-        pipelining (Pipelining or None): How rows are cut into batches; None: there is no pipeline.
+        pipelining (Pipelining or None): Figures of the pipeline; None if there is no pipeline.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class FeatureGraph(LayerGraph):
         return torch.from_numpy(degree.astype(np.int64)).to(self._device)
 
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
-        """As in `LayerGraph`. Some slices are empty if x has fewer columns than the group ranks."""
+        """See `LayerGraph`. A slice may be empty: x may have fewer columns than there are ranks."""
         if self.alone:
             return self.multiply(0, x.contiguous(), coefficients, back)
         out = empty_like(x)
@@ -137,7 +137,10 @@ class FeatureGraph(LayerGraph):
         bias: Tensor | None = None,
         rectified: bool = False,
     ) -> Tensor:
-        """Return (A x) weight + bias; a pipeline updates batches as they arrive. Collective."""
+        """Return (A x) weight + bias. Collective.
+
+        With a pipeline, each batch of A x is multiplied by the weight as soon as it arrives.
+        """
         if self._batches.stages == 1:
             return super().product_linear(x, weight, coefficients, bias, rectified)
         z = _ProductLinear.apply(x, weight, self, coefficients)
@@ -151,7 +154,10 @@ class FeatureGraph(LayerGraph):
         bias: Tensor | None = None,
         rectified: bool = False,
     ) -> Tensor:
-        """Return A (x weight) + bias; a pipeline sends batches as they are updated. Collective."""
+        """Return A (x weight) + bias. Collective.
+
+        With a pipeline, each batch of x weight is sent as soon as it is computed.
+        """
         if self._batches.stages == 1:
             return super().linear_product(x, weight, coefficients, bias, rectified)
         z = _LinearProduct.apply(x, weight, self, coefficients)
@@ -163,11 +169,13 @@ class FeatureGraph(LayerGraph):
         return adjoint(FEATURE) if step.back else FEATURE
 
     def moved(self, step: LayerStep) -> Mapping[str, Sequence[Transfer]]:
-        """Return the words of a step, as in `LayerGraph`.
+        """Return the transfers of a step, as in `LayerGraph`.
 
-        Before a product a rank sends own rows without its own columns; after it, its slice without
-        own rows. A group of c equal shares moves 2 n width (c - 1) / c words, at most 2 n width
-        (Wan et al. 2025, Proposition 3.4). Halo rows between groups, one slice wide, are added.
+        Before a product, a rank sends the columns of its own rows that are in other ranks' slices.
+        After the product, it sends the rows of its slice that other ranks own. If the c ranks of a
+        group have equal shares of n rows, the group moves 2 n width (c - 1) / c words, less than
+        2 n width (Wan et al. 2025, Proposition 3.4). Between groups, halo rows of one slice's width
+        travel too.
         """
         assert isinstance(step, Aggregate)
         batches, ranks = self._batches, np.array([self._slicing.members.ranks])
@@ -202,10 +210,11 @@ class FeatureGraph(LayerGraph):
 
         Parameters:
             source, out (Tensor[num_inputs, width]): Input and output; contiguous.
-            before: Called with the rows of each batch before they are sent; it fills them in
-                `source`.
-            after: Called with the rows of each batch when they are in `out`.
-            meanwhile: Called once, when the first messages are under way.
+            before: Function that is called with the row range of each batch before the batch is
+                sent; it fills these rows of `source`.
+            after: Function that is called with the row range of each batch when its rows are in
+                `out`.
+            meanwhile: Function that is called once, while the first messages travel.
         """
         needs = self._needs(coefficients, back)
         last = len(needs) - 1
@@ -229,13 +238,17 @@ class FeatureGraph(LayerGraph):
 
     @property
     def alone(self) -> bool:
-        """Whether own rows are the slice itself: one rank in the group, and no pipeline."""
+        """Whether nothing travels in the group: it has one rank, and there is no pipeline."""
         return self._grid.columns == self._batches.stages == 1 and not self._slicing.crosses
 
     def multiply(self, stage: int, x: Tensor, coefficients: str, back: bool) -> Tensor:
-        """Return a batch of the product of a slice of columns: Tensor[rows of the batch, columns].
+        """Return one batch of the product of a slice: Tensor[rows of the batch, columns].
 
-        Collective between groups.
+        Collective among the ranks at the same place in their groups.
+
+        Parameters:
+            stage: Number of the batch.
+            x (Tensor[rows of the part, columns]): The slice.
         """
         if self._batches.stages == 1:
             return self._slices.multiplied(x, coefficients, back)
@@ -265,7 +278,12 @@ class FeatureGraph(LayerGraph):
 
 @dataclass(frozen=True)
 class _Stages:
-    """A matrix cut into batches of rows, and the input that each batch reads (`Batches.needs`)."""
+    """A matrix cut into batches of rows.
+
+    Attributes:
+        needs: For every batch, the last batch of the input that it reads (`Batches.needs`).
+        matrices: The rows of every batch, laid out for products.
+    """
 
     needs: list[int]
     matrices: list[SparseMatrix]
@@ -276,7 +294,7 @@ def empty_like(x: Tensor) -> Tensor:
 
 
 class _ProductLinear(torch.autograd.Function):
-    """(A x) W. Backward: batches of g W^T are sent as they are made, and return as A^T g W^T."""
+    """(A x) W. In the backward pass, each batch of g W^T is sent as soon as it is computed."""
 
     @staticmethod
     def forward(
@@ -319,7 +337,7 @@ class _ProductLinear(torch.autograd.Function):
 
 
 class _LinearProduct(torch.autograd.Function):
-    """A (x W). Backward: batches of A^T g are multiplied by W^T as they arrive."""
+    """A (x W). In the backward pass, each batch of A^T g is multiplied by W^T when it arrives."""
 
     @staticmethod
     def forward(

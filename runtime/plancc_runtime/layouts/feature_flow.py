@@ -1,7 +1,7 @@
 """The messages of a feature-parallel product: own rows to slices of columns, and back.
 
-An all-to-all sends to each rank its columns of own rows, batch by batch. The receiver gets them in
-place as rows of its slice, so it multiplies without unpacking.
+An all-to-all sends each rank of the group its columns of this rank's rows, batch by batch. They are
+received directly into the rows of the receiver's slice, so nothing needs to be unpacked.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Slicing:
         batches: Batches of the rows of the group.
         members: The ranks of the group, by process column.
         resources: Resources of the rank; own rows are on their device.
-        crosses: Whether slices are in host memory, also when own rows are on a device.
+        crosses: Whether slices are in host memory, even if own rows are on a device.
     """
 
     grid: Grid
@@ -64,7 +64,7 @@ class Slicing:
 
 @dataclass(frozen=True)
 class _Moving:
-    """An all-to-all under way, and the buffers that it writes (`rows`) and reads (`others`)."""
+    """An all-to-all in flight, and the buffers that it writes (`rows`) and reads (`others`)."""
 
     pending: Pending
     rows: Sequence[Tensor]
@@ -72,16 +72,18 @@ class _Moving:
 
 
 class Flow:
-    """The messages of one product; methods that move rows are collective among the members.
+    """The messages of one product. Methods that move rows are collective among the members.
 
     A rank must finish its messages in the order in which it started them.
 
     Parameters:
         source, out (Tensor[own rows, width]): Input and output; contiguous.
-        before: Called with the rows of each batch before they are sent; it fills them in `source`.
+        before: Function that is called with the row range of each batch before the batch is sent;
+            it fills these rows of `source`.
 
     Attributes:
-        held (Tensor[rows of the group, own columns]): The input; rows are valid once received.
+        held (Tensor[rows of the group, own columns]): This rank's slice of the input. A row is
+            valid once it was received.
     """
 
     def __init__(
@@ -98,12 +100,12 @@ class Flow:
         self._inputs: deque[_Moving] = deque()
         self._outputs: deque[_Moving] = deque()
         self._sent = self._received = 0
-        # A device packs all batches while this thread goes on.
+        # A device packs all batches asynchronously, so all are started here.
         ahead = batches.stages if slicing.device.type != "cpu" else 0
         self._packed = deque(self._pack(stage) for stage in range(ahead))
 
     def send_input(self, last: int) -> None:
-        """Start to send the batches of the input up to batch `last`."""
+        """Start to send the batches of the input up to batch `last` that have not been sent yet."""
         slicing = self._slicing
         while self._sent <= last:
             stage, self._sent = self._sent, self._sent + 1
@@ -124,7 +126,12 @@ class Flow:
                 self._inputs.popleft().pending.wait()
 
     def send_output(self, stage: int, found: Tensor) -> None:
-        """Start to send a batch of the product to the owners of its rows."""
+        """Start to send a batch of the product to the owners of its rows.
+
+        Parameters:
+            stage: Number of the batch.
+            found (Tensor[rows of the batch, own columns]): The batch of the product.
+        """
         slicing = self._slicing
         rows = self._shares(stage, found, slicing.batches.bounds(stage)[0])
         own = rows[slicing.column]
@@ -156,9 +163,9 @@ class Flow:
         return at
 
     def _pack(self, stage: int) -> tuple[list[Tensor], Any]:
-        """Return own rows of a batch of the input, cut into slices; and a device event or None.
+        """Return this rank's rows of a batch of the input, cut into slices, and an event or None.
 
-        The event is done when the slices are in host memory.
+        If there is a CUDA event, the slices are in host memory only once the event is done.
         """
         slicing, at = self._slicing, self._local[stage]
         if self._before is not None:
@@ -183,7 +190,7 @@ class Flow:
             return self._pieces(host, len(rows)), ready
 
     def _start(self, sends: list[Tensor], receives: list[Tensor]) -> _Moving:
-        """Start the all-to-all of all slices but this rank's own."""
+        """Start the all-to-all of all slices except this rank's own slice."""
         slicing = self._slicing
         others = [
             [self._nothing if k == slicing.column else side[k] for k in range(slicing.grid.columns)]
@@ -205,14 +212,17 @@ class Flow:
         return [rows[a - first : b - first] for a, b in shares]
 
     def _pieces(self, flat: Tensor, num_rows: int) -> list[Tensor]:
-        """Return the slices of `num_rows` whole rows, which follow each other in a buffer."""
+        """Return views of a flat buffer: the slices of `num_rows` whole rows, one after another."""
         return [
             flat[num_rows * c.start : num_rows * c.stop].view(num_rows, c.stop - c.start)
             for c in self._slices
         ]
 
     def _buffer(self, num_rows: int) -> Tensor:
-        """Return a flat buffer for whole rows where slices are; pinned if a device copies it."""
+        """Return a flat buffer for `num_rows` whole rows, on the device of slices.
+
+        Host memory is pinned if a device copies to or from it.
+        """
         width, slicing = self._source.shape[1], self._slicing
         if slicing.crosses and slicing.device.type == "cuda":
             return torch.empty(num_rows * width, dtype=self._source.dtype, pin_memory=True)

@@ -5,7 +5,8 @@ rank of the process row. A rank has the rows of H of its part; if the grid split
 slice of the columns of these rows. 1D is a grid of one process column, and moves no piece of A. 2D
 is Split-3D with one layer.
 
-Forward, H -> A H, at every rank (i, j) of a layer. Backward, G -> A^T G, the same steps reversed:
+The forward product H -> A H has these steps at every rank (i, j) of a layer. The backward product
+G -> A^T G has the same steps reversed:
 
     for every piece q:   A_iq is broadcast in the process row, if that has several ranks
                          H_qj is broadcast in the process column
@@ -20,12 +21,13 @@ by the columns of chunk j of the parts (Equation 3), like all ranks of its proce
     between copies:                T_i is the sum in the process row (all-reduce); backward, rank
                                    (i, chunk of i) broadcasts its sum to the others
 
-If only needed rows travel, messages of the row plan replace the broadcasts and reductions in the
-process column. Each of the c copies computes the same loss and counts 1 / c of it. So the gradients
-of the copies of a row are equal, and each is 1 / c of the whole gradient. The adjoint keeps this
-share. The gradients of weights, summed over all ranks, are whole.
+A plan may choose that only needed rows travel. Then messages of the row plan replace the broadcasts
+and reductions in the process column. Each of the c copies of a part computes the same loss, and
+counts 1 / c of it. So the gradients of the copies of a row are equal, and each is 1 / c of the
+whole gradient, also after the adjoint product. The sum over all ranks of a weight's gradient is the
+whole gradient.
 
-`plancc.plan.products` has the steps.
+`plancc.plan.products` defines the steps as programs.
 """
 
 from __future__ import annotations
@@ -66,12 +68,13 @@ from plancc_runtime.workspace import empty
 class GridGraph(ProgramGraph):
     """The graph of a layer on a process grid. Making one is collective.
 
-    A rank has the whole gradients of its rows and columns; in "1.5d", 1 / copies of them.
+    A rank computes the whole gradients of its rows and columns; in "1.5d", 1 / `copies` of these
+    gradients.
 
     Parameters:
         part: Part of a grid plan; it has a `GridShare`.
-        resources: Resources whose transport has as many ranks as the grid. With `overlap`, the next
-            piece travels while one is multiplied.
+        resources: Resources; their transport has as many ranks as the grid. If `overlap` is set,
+            the next piece travels while a piece is multiplied.
 
     Attributes:
         grid (Grid): Process grid of the plan.
@@ -127,7 +130,7 @@ class GridGraph(ProgramGraph):
         return torch.from_numpy(counts).to(self.device)
 
     def block(self, coefficients: str = "plan") -> Block:
-        """Return the block of this rank's nonzeros; its pieces are halo rows.
+        """Return the block of this rank's nonzeros, whose columns are the halo rows of its pieces.
 
         Collective on the first call for "mean" or "closed-mean".
         """
@@ -179,9 +182,9 @@ class GridGraph(ProgramGraph):
     ) -> Tensor:
         """Return x weight + bias, as in `LayerGraph` (Algorithm 3, second phase). Collective.
 
-        Slices of x are broadcast in the process row. In the backward pass, slices of the gradient
-        are broadcast: a rank computes its slice of the gradient of x, and its columns' rows of the
-        gradient of the weight.
+        The slices of x are broadcast in the process row. In the backward pass, the slices of the
+        gradient are broadcast. From them a rank computes its slice of the gradient of x, and the
+        rows of the weight's gradient that belong to its columns of x.
         """
         if not self.grid.splits_columns:
             return super().linear(x, weight, bias, rectified, onto)
@@ -195,9 +198,10 @@ class GridGraph(ProgramGraph):
         return self.slice_of(width).start
 
     def slice_of(self, width: int, column: int | None = None) -> slice:
-        """Return the columns of a matrix of this width that a process column has.
+        """Return the columns, of a matrix of `width` columns, that a process column holds.
 
-        The default is this rank's process column.
+        Parameters:
+            column: Number of the process column; None for this rank's.
         """
         if not self.grid.splits_columns:
             return slice(0, width)
@@ -207,17 +211,18 @@ class GridGraph(ProgramGraph):
     def whole_rows(self, x: Tensor, width: int) -> Tensor:
         """Return all columns of x, as in `LayerGraph`. Collective.
 
-        `copies` ranks compute the loss of a row, and each counts 1 / `copies` of it. So the
-        backward pass multiplies the gradient of a rank's slice by `copies`.
+        `copies` ranks compute the loss of a row, and each of them counts 1 / `copies` of the loss.
+        So the backward pass multiplies the gradient of a rank's slice by `copies`.
         """
         if not self.grid.splits_columns:
             return x
         return _WholeRows.apply(x, self, width)
 
     def every_slice(self, x: Tensor, width: int) -> Iterator[tuple[slice, Tensor]]:
-        """Yield the columns and the rows of every slice of x in the process row. Collective.
+        """Yield the slices of x of all ranks of the process row, one by one. Collective.
 
-        The columns are a slice of `width`. The rows are valid until the next slice is yielded.
+        Each is a pair: the range of columns, out of `width`, and the Tensor[rows, columns], which
+        is valid until the next pair is yielded.
         """
         columns = [self.slice_of(width, j) for j in range(self.row.size)]
         widths = [at.stop - at.start for at in columns]
@@ -274,7 +279,7 @@ class GridGraph(ProgramGraph):
         }
 
     def _words_of_slices(self, width: int) -> Int64Array:
-        """Return the words of every rank's slice of own rows: int64[process columns]."""
+        """Return the words of own rows' slice on every rank of the process row: int64[ranks]."""
         slices = (self.slice_of(width, j) for j in range(self.row.size))
         return self.num_inputs * np.array([at.stop - at.start for at in slices], np.int64)
 

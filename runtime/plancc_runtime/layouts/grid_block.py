@@ -1,8 +1,8 @@
 """The nonzeros of a rank of a process grid, as a `Block`.
 
 The columns of the block are the columns of the rank's *pieces* (`Grid.pieces`), one piece after the
-other. All columns are halo rows, and message k brings piece k. The block has no own columns, since
-the rows of a piece need not be inputs of this rank.
+other. All columns are halo rows, and message k has the rows of piece k. The block has no own
+columns, since another rank may own the rows of a piece.
 
              piece 0   piece 1
            +---------+---------+
@@ -28,7 +28,7 @@ NOTHING = np.zeros(0, np.int32)
 
 
 def rows_of_process_row(share: GridShare) -> tuple[int, int]:
-    """Return the rows ``first, last``, in plan order, of the rank's block of A."""
+    """Return the range ``first, last`` of the rows of A, in plan order, in the rank's block."""
     first, last = share.grid.parts_of_block(share.rank)
     return int(share.part_ptr[first]), int(share.part_ptr[last])
 
@@ -40,15 +40,15 @@ def held_pieces(share: GridShare) -> list[Piece]:
 
 
 def block_of_share(share: GridShare, self_loops: bool) -> Block:
-    """Return the block of a rank that moves rows by broadcasts.
+    """Return the block of a rank of a grid that broadcasts whole pieces of H.
 
     Parameters:
-        share: The rank's share of the grid, without a `block`.
+        share: The rank's share of the grid; its `block` is None.
         self_loops: Whether normalising added nonzeros of the diagonal.
 
     Returns:
-        A block whose outputs are the rows of the process row: the column of the row's diagonal, or
-        -1 if another rank has that column.
+        A block. Its output rows are the rows of the process row; `outputs` has the column of every
+        row's diagonal, or -1 if another rank has that column.
     """
     pieces = held_pieces(share)
     rows = np.array([piece.row for piece in pieces], np.int32)
@@ -68,17 +68,18 @@ def block_of_share(share: GridShare, self_loops: bool) -> Block:
 def block_of_chunk(share: GridShare, self_loops: bool) -> Block:
     """Return the block of a rank of "1.5d" that receives only the rows that it needs.
 
-    The block has the columns of its part that are in the chunk of its process column: halo rows
-    from other ranks of the process column and, if its own part is in the chunk, own columns. Peers
-    are parts, since part k is on rank k of a process column.
+    The block has those columns of the rank's part that are in the chunk of its process column. They
+    are halo rows from other ranks of the process column; if the rank's own part is in the chunk,
+    they include own columns. The peers in messages are numbers of parts, since part k is on rank k
+    of a process column.
 
     Parameters:
-        share: The rank's share of the grid, with a `block`.
+        share: The rank's share of the grid; it has a `block`.
         self_loops: Whether normalising added nonzeros of the diagonal.
 
     Returns:
-        A block whose outputs are the rows of the part. It has no inputs if the part is in another
-        chunk.
+        A block. Its output rows are the rows of the part. It has no inputs if the part is in
+        another chunk.
     """
     grid, part = share.grid, share.block
     assert part is not None

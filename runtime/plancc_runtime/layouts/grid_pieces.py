@@ -1,9 +1,8 @@
 """Pieces of A and of H in a process grid: own pieces and travelling pieces.
 
 A piece of A travels as CSR: values and columns (one word each per nonzero) and row pointers (one
-word per row of the process row, and one more). The adjoint moves the same arrays, since A is stored
-once: the receiver transposes the piece for that product. A rank lays out its own pieces in both
-directions.
+word per row of the process row, and one more). The adjoint product moves the same arrays, and the
+receiver transposes the piece. A rank lays out its own pieces for both products.
 """
 
 from __future__ import annotations
@@ -33,9 +32,10 @@ T = TypeVar("T")
 
 
 def buffered(count: int, start: Callable[[int], Callable[[], T]], overlap: bool) -> Iterator[T]:
-    """Yield ``start(k)()`` for every k; with `overlap`, start k + 1 before the result of k is used.
+    """Yield ``start(k)()`` for every k from 0 to `count` - 1.
 
-    So two sets of buffers suffice: one for even k and one for odd k.
+    If `overlap`, ``start(k + 1)`` is called before ``start(k)()``, else after the caller has used
+    the result of k. So two sets of buffers suffice: one for even k and one for odd k.
     """
     arriving = start(0) if count else None
     for k in range(count):
@@ -50,7 +50,11 @@ def buffered(count: int, start: Callable[[int], Callable[[], T]], overlap: bool)
 
 @dataclass(frozen=True, eq=False)
 class Csr:
-    """The arrays of a travelling piece: Tensor[nonzeros], int32[nonzeros], int32[rows + 1]."""
+    """The CSR arrays of a travelling piece of A.
+
+    Attributes:
+        value (Tensor[nonzeros]), column (int32[nonzeros]), row_ptr (int32[rows + 1]): The arrays.
+    """
 
     value: Tensor
     column: Tensor
@@ -60,13 +64,14 @@ class Csr:
         return self.value, self.column, self.row_ptr
 
     def of(self, nonzeros: int) -> Csr:
-        """Return views of these buffers for a piece of so many nonzeros."""
+        """Return views of these buffers for a piece with this number of nonzeros."""
         return Csr(self.value[:nonzeros], self.column[:nonzeros], self.row_ptr)
 
     def laid_out(self, width: int, resources: Resources, transposed: bool) -> SparseMatrix:
-        """Return the piece or its transpose, laid out for products.
+        """Return the piece or, if `transposed`, its transpose, laid out for products.
 
-        `width`: Number of columns of the piece.
+        Parameters:
+            width: Number of columns of the piece.
         """
         shape = len(self.row_ptr) - 1, width
         if self.value.device.type != "cpu":
@@ -120,7 +125,10 @@ class OwnPieces:
 
 
 def _has_empty_rows(transposed: csr_matrix) -> bool:
-    """Return whether more than half of the rows are empty; then only other rows are stored."""
+    """Return whether more than half of the piece's rows are empty.
+
+    Then only the other rows are stored.
+    """
     used = np.count_nonzero(np.bincount(transposed.indices, minlength=transposed.shape[1]))
     return bool(2 * used < transposed.shape[1])
 
@@ -148,7 +156,7 @@ class RowPieces:
         self._buffers: list[Csr] = []
 
     def blocks(self) -> Blocks:
-        """Return all pieces in both directions, under the name "matrix"."""
+        """Return all pieces for both directions, under the name "matrix"."""
         count = range(len(self._pieces))
         return {
             ("matrix", back): [_Travelling(self, k, back) for k in count] for back in (False, True)
@@ -200,7 +208,13 @@ class RowPieces:
 
 @dataclass(frozen=True)
 class _Travelling:
-    """A piece of A that is broadcast before its product."""
+    """A piece of A that is broadcast before it is multiplied.
+
+    Attributes:
+        of: All pieces of the process row.
+        number: Number of the piece.
+        transposed: Whether the transpose of the piece is wanted.
+    """
 
     of: RowPieces
     number: int
@@ -215,8 +229,8 @@ class RoundBuffers:
     """Buffers of travelling pieces of H in one product.
 
     Attributes:
-        ring (tuple of two Tensor[rows of the largest piece, width]): Pieces of other ranks, in
-            turn.
+        ring (tuple of two Tensor[rows of the largest piece, width]): Pieces of other ranks: even
+            and odd pieces.
         rows (Tensor[rows of the part, width] or None): Own rows in a forward product.
     """
 
@@ -225,14 +239,16 @@ class RoundBuffers:
 
 
 class Rounds(RowMover[RoundBuffers]):
-    """Pieces of H in a process column: broadcast in turn or, backward, summed at their owners.
+    """Moves pieces of H in a process column, one after another.
+
+    Forward, every piece is broadcast by its owner. Backward, every piece is summed at its owner.
 
     Parameters:
         pieces: Pieces of the layer.
         first_row: This rank's first row in plan order.
         column: Ranks of the process column.
-        resources: Resources of the rank. With `overlap`, the next piece travels while one is
-            multiplied.
+        resources: Resources of the rank. If `overlap` is set, the next piece travels while a piece
+            is multiplied.
     """
 
     idle = False
@@ -313,7 +329,7 @@ class Rounds(RowMover[RoundBuffers]):
         """Do nothing: the sums are already in `out`."""
 
     def _room(self, k: int, rows: Tensor, buffers: RoundBuffers) -> Tensor:
-        """Return the rows of piece k: a view of `rows` if this rank owns them, else of the ring."""
+        """Return memory for piece k: a view of `rows` if this rank owns it, else of a buffer."""
         piece = self._pieces[k]
         if piece.row != self._column.rank:
             return buffers.ring[k % 2][: piece.size]

@@ -1,9 +1,9 @@
-"""The halo exchange of a block: own rows to the peers that need them, and sums back.
+"""The halo exchange of a block: owners send rows to the peers that need them, and receive sums.
 
 Small messages are handled in *groups* of consecutive messages: one call packs a group, and one call
-multiplies or adds it when its last message is here. Every call of torch takes 10 to 50
-microseconds. With 500 peers and a few rows each, one call per message would take a thousand times
-as long as the arithmetic.
+multiplies or adds the group when its last message has arrived. Every call of torch takes 10 to 50
+microseconds. With 500 peers and a few rows per message, one call per message would take a thousand
+times as long as the arithmetic.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from plancc_runtime.transport.base import Channel, Transport
 from plancc_runtime.transport.row_numbers import send_numbers
 
 ALL = slice(None)
-GROUP_ROWS = 2048  # packing or adding so many rows takes as long as one call of torch
+GROUP_ROWS = 2048  # packing or adding 2048 rows takes about as long as one call of torch
 
 
 class MessageRun(Protocol):
@@ -53,12 +53,12 @@ P = TypeVar("P", bound=RowRun)
 
 @dataclass(frozen=True)
 class OuterBlock:
-    """The own rows that a group of peers needs.
+    """Own rows that are sent in a group of messages.
 
     Attributes:
         messages: Numbers of the messages, in the order of the send sets.
         at: Place of the rows in `MessageBuffers.outer`.
-        rows (int64[m]): Local rows; a row that several peers need occurs once for each.
+        rows (int64[m]): Local rows; a row that several peers need occurs once for each peer.
     """
 
     messages: range
@@ -71,8 +71,8 @@ class Buffers:
     """Buffers of the rows that travel in products of one width. The caller owns them.
 
     Attributes:
-        halo (Tensor[halo rows, width]): Halo rows: received by `HaloExchange.expand`, sent by
-            `HaloExchange.reduce`.
+        halo (Tensor[halo rows, width]): Halo rows. `HaloExchange.expand` receives them;
+            `HaloExchange.reduce` sends them.
     """
 
     halo: Tensor
@@ -83,10 +83,10 @@ class MessageBuffers(Buffers):
     """Buffers of a `Halo`.
 
     Attributes:
-        outer (Tensor[rows in the send sets, width]): Copies of own rows: sent by `Halo.expand`,
-            received by `Halo.reduce`.
-        outer_packed, halo_packed: The rows of `outer` and `halo` in the type of the messages; the
-            same tensors if messages are not rounded.
+        outer (Tensor[rows in the send sets, width]): Copies of own rows. `Halo.expand` sends them;
+            `Halo.reduce` receives them.
+        outer_packed, halo_packed: The rows of `outer` and `halo` in the type of the messages. They
+            are `outer` and `halo` themselves if messages are not rounded.
         expand, reduce: Channels of the packed rows, forward and backward.
     """
 
@@ -102,7 +102,9 @@ M = TypeVar("M")
 
 
 class RowMover(ABC, Generic[M]):
-    """Moves rows to a product that reads them piece by piece, and back from its adjoint.
+    """Moves rows to a product that reads them piece by piece, and back in the adjoint product.
+
+    A *round* is one transfer of all rows: forward, or back.
 
     Attributes:
         idle: Whether this rank neither sends nor receives.
@@ -120,21 +122,21 @@ class RowMover(ABC, Generic[M]):
 
     @abstractmethod
     def arriving(self, pieces: Sequence[Any], buffers: M) -> Iterator[tuple[Any, Tensor]]:
-        """Yield the pieces of a block in order, each with its rows when they are here.
+        """Yield the pieces of a block in order, each with its rows, as soon as these have arrived.
 
-        After the last piece the round has ended.
+        The round ends after the last piece.
         """
 
     @abstractmethod
     def leaving(
         self, pieces: Sequence[Any], out: Tensor, buffers: M
     ) -> Iterator[tuple[Any, Tensor]]:
-        """Yield the pieces of a block, each with memory for its rows: a round back. Collective.
+        """Yield the pieces of a block, each with memory for its rows, in a round back. Collective.
 
-        The rows are sent when the next piece is requested.
+        The caller fills the rows. They are sent when the caller asks for the next piece.
 
         Parameters:
-            out: Target of rows that this rank owns itself.
+            out: Memory for rows that this rank owns itself.
         """
 
     @abstractmethod
@@ -145,13 +147,13 @@ class RowMover(ABC, Generic[M]):
 class HaloExchange(RowMover[B]):
     """The exchange of one block's halo rows, forward and back.
 
-    Forward: `send_rows`, then `arriving` or `take`. Back: `leaving` or `send_all_back`, then
-    `add_arrived`.
+    A forward round calls `send_rows`, then `arriving` or `take`. A round back calls `leaving` or
+    `send_all_back`, then `add_arrived`.
 
     Attributes:
         num_inputs, num_halo: Number of own rows, and of halo rows.
-        steps: Traffic of every step of a forward round, int64[1] each: one step, or three in a
-            node-aware exchange.
+        steps: Traffic of every step of a forward round, as arrays int64[1]. There are three steps
+            in a node-aware exchange, else one.
     """
 
     steps: tuple[StepTraffic, ...]
@@ -163,7 +165,7 @@ class HaloExchange(RowMover[B]):
 
     @abstractmethod
     def buffers(self, width: int) -> B:
-        """Return new buffers for any number of products of `width` columns."""
+        """Return new buffers for products of `width` columns; products may reuse them."""
 
     def buffers_for(self, width: int) -> B:
         if width not in self._kept:
@@ -172,7 +174,7 @@ class HaloExchange(RowMover[B]):
         return self._kept[width]
 
     def release_buffers(self) -> None:
-        """Free the buffers that `buffers_for` keeps; it makes new ones later. Not collective."""
+        """Free the buffers that `buffers_for` keeps. Not collective."""
         self._kept.clear()
 
     @abstractmethod
@@ -199,7 +201,7 @@ class HaloExchange(RowMover[B]):
 
 
 class Halo(HaloExchange[MessageBuffers]):
-    """The direct exchange: a row goes from its owner to each rank that needs it.
+    """The direct exchange: the owner of a row sends it to each rank that needs it.
 
     Parameters:
         exchange: This rank's exchange: it sends input rows and receives halo rows.
@@ -224,7 +226,11 @@ class Halo(HaloExchange[MessageBuffers]):
         return (StepTraffic.of(self._exchange),)
 
     def buffers(self, width: int, halo: Tensor | None = None) -> MessageBuffers:
-        """See `HaloExchange`. `halo`, if given, is the tensor for halo rows."""
+        """See `HaloExchange`.
+
+        Parameters:
+            halo: Tensor for halo rows; None: a new tensor.
+        """
         num_outer = self._send[-1][1].stop if self._send else 0
         dtype, device = self.resources.dtype, self.resources.device
         outer = torch.empty(num_outer, width, dtype=dtype, device=device)
@@ -312,12 +318,12 @@ class Halo(HaloExchange[MessageBuffers]):
 
 
 def halo_vertices(block: Block, transport: Transport) -> Int32Array:
-    """Vertices of the halo rows: int32[num_halo]. Collective."""
+    """Return the vertices of the halo rows: int32[num_halo]. Collective."""
     return send_numbers(block.expand, block.inputs[block.expand.send.row], transport)
 
 
 def at_rows(x: Tensor, at: slice) -> Tensor:
-    """Return these rows of x; x itself if `at` is `ALL`."""
+    """Return the rows `at` of x, or x itself if `at` is `ALL`."""
     return x if at is ALL else x[at]
 
 
@@ -326,7 +332,13 @@ def _slices(ptr: np.ndarray) -> list[slice]:
 
 
 def groups(ptr: np.ndarray, work: np.ndarray, least: int) -> Iterator[tuple[range, slice]]:
-    """Yield groups of consecutive messages with at least `least` work each, and their rows."""
+    """Yield groups of consecutive messages, each as a range of messages and a range of rows.
+
+    Parameters:
+        ptr (int64[messages + 1]): Message k has the rows ``ptr[k]:ptr[k + 1]``.
+        work (int64[messages]): Work of every message, such as its rows or nonzeros.
+        least: Least work of a group; the last group may have less.
+    """
     first = total = 0
     for last, amount in enumerate(work.tolist(), 1):
         total += amount
@@ -336,7 +348,12 @@ def groups(ptr: np.ndarray, work: np.ndarray, least: int) -> Iterator[tuple[rang
 
 
 def complete(arrivals: Iterator[int], parts: Sequence[G], clock: Clock) -> Iterator[G]:
-    """Yield the groups in order, each when its messages are here; the clock counts the waits."""
+    """Yield the groups `parts` in order, each as soon as all its messages have arrived.
+
+    Parameters:
+        arrivals: Numbers of the messages, in the order in which they arrive.
+        clock: Clock that adds up the waiting time as "wait".
+    """
     group_of = [g for g, group in enumerate(parts) for _ in group.messages]
     missing = [len(group.messages) for group in parts]
     for g, group in enumerate(parts):

@@ -24,11 +24,11 @@ from plancc_runtime.transport.base import Transport
 
 
 class LayerGraph(ABC):
-    """The graph as every convolution may use it. Methods that move rows are collective.
+    """The interface of the graph for convolutions. Methods that move rows are collective.
 
     Attributes:
         copies: Number of ranks that compute the loss of a row. Sums over ranks are divided by it.
-        cycle: Number of epochs after which the messages of a product repeat.
+        cycle: Number of epochs after which the messages of a product are the same again.
         transport: Transport of all ranks, for sums over rows.
     """
 
@@ -48,7 +48,7 @@ class LayerGraph(ABC):
 
     @property
     def num_outputs(self) -> int:
-        """Number of rows of the output on this rank; by default as many as of the input."""
+        """Number of rows of the output on this rank; by default `num_inputs`."""
         return self.num_inputs
 
     @property
@@ -57,7 +57,7 @@ class LayerGraph(ABC):
         return 0
 
     def product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
-        """Return A x, held as x is; its gradient is A^T g. Collective.
+        """Return A x, held in the same way as x. The gradient of x is A^T g. Collective.
 
         Parameters:
             coefficients: Values of A: a name in `plancc.plan.layers.COEFFICIENTS`.
@@ -65,10 +65,10 @@ class LayerGraph(ABC):
         return _Product.apply(x, self, coefficients)
 
     def transposed_product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
-        """Return A^T x, held as inputs are; its gradient is A g. Collective.
+        """Return A^T x, held in the same way as inputs. The gradient of x is A g. Collective.
 
         Parameters:
-            x: Rows that are held as outputs are.
+            x: Output rows, held in the same way as outputs.
         """
         return _Product.apply(x, self, coefficients, True)
 
@@ -82,7 +82,11 @@ class LayerGraph(ABC):
 
     @abstractmethod
     def degree(self, nonzeros: str) -> Tensor:
-        """Return the number of nonzeros of every row of the output: int64[num_outputs]."""
+        """Return the number of nonzeros of every row of the output: int64[num_outputs].
+
+        Parameters:
+            nonzeros: Name in `layouts.block.NONZEROS`.
+        """
 
     @property
     def folds(self) -> bool:
@@ -91,7 +95,10 @@ class LayerGraph(ABC):
 
     @property
     def places(self) -> Tensor | None:
-        """Place of every output among the inputs: int64[num_outputs]; None: the same rows."""
+        """Place of every output among the inputs, int64[num_outputs].
+
+        None if outputs and inputs are the same rows.
+        """
         return None
 
     def targets(self, x: Tensor) -> Tensor:
@@ -99,7 +106,10 @@ class LayerGraph(ABC):
         return x if self.places is None else x.index_select(0, self.places)
 
     def fork(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return x and `targets` of x, for two operations, by `kernels.dense.fork`."""
+        """Return x and ``targets(x)``, for two operations that both read x.
+
+        `kernels.dense.fork` adds the gradients of both in place.
+        """
         x, own = fork(x, self.places)
         return x, own if self.places is not None else self.targets(own)
 
@@ -111,12 +121,13 @@ class LayerGraph(ABC):
         rectified: bool = False,
         onto: Tensor | None = None,
     ) -> Tensor:
-        """Return x weight + bias, held as x is; `weight` and `bias` are whole. Collective.
+        """Return x weight + bias, held in the same way as x. Collective.
 
         Parameters:
-            rectified: Whether max(., 0) of the result is returned, here and in methods below.
-            onto: Tensor that the product is added to in place. No earlier operation may have saved
-                it for its backward pass.
+            weight, bias: The whole weight and bias, even if ranks hold slices of columns.
+            rectified: Whether max(result, 0) is returned instead.
+            onto: Tensor to which x weight is added in place. No earlier operation may have saved
+                this tensor for its backward pass.
         """
         return linear(x, weight, bias, rectified, onto)
 
@@ -124,7 +135,9 @@ class LayerGraph(ABC):
         """Return z + bias, computed in place. Not collective.
 
         Parameters:
-            z: Overwritten. No earlier operation may have saved it for its backward pass.
+            z: Tensor that is overwritten. No earlier operation may have saved it for its backward
+                pass.
+            rectified: Whether max(result, 0) is returned instead.
         """
         return finished(z, None if bias is None else self.own_columns(bias), rectified)
 
@@ -136,7 +149,7 @@ class LayerGraph(ABC):
         bias: Tensor | None = None,
         rectified: bool = False,
     ) -> Tensor:
-        """Return (A x) weight + bias, held as x is. Collective."""
+        """Return (A x) weight + bias, held in the same way as x. Collective."""
         return self.linear(self.product(x, coefficients), weight, bias, rectified)
 
     def linear_product(
@@ -147,16 +160,16 @@ class LayerGraph(ABC):
         bias: Tensor | None = None,
         rectified: bool = False,
     ) -> Tensor:
-        """Return A (x weight) + bias, held as x is. Collective."""
+        """Return A (x weight) + bias, held in the same way as x. Collective."""
         z = self.product(self.linear(x, weight), coefficients)
         return self.finished(z, bias, rectified)
 
     def own_columns(self, vector: Tensor) -> Tensor:
-        """Return this rank's columns of a vector over all columns, such as a bias."""
+        """Return this rank's entries of a vector that has an entry per column, such as a bias."""
         return vector
 
     def first_column(self, width: int) -> int:
-        """Return the first column that this rank holds of a matrix of this width."""
+        """Return the number of the first column that this rank holds of a matrix of this width."""
         return 0
 
     def whole_rows(self, x: Tensor, width: int) -> Tensor:
@@ -168,20 +181,23 @@ class LayerGraph(ABC):
 
     @abstractmethod
     def program(self, step: LayerStep) -> Program:
-        """Return the steps of the program that move rows for a layer's step, in its direction."""
+        """Return the steps of the product's program that move rows for a step of a layer.
+
+        If the step belongs to the backward pass, these are steps of the adjoint program.
+        """
 
     @abstractmethod
     def moved(self, step: LayerStep) -> Mapping[str, Sequence[Transfer]]:
-        """Return the forward transfers of every name in `program`, for a whole cycle.
+        """Return the forward transfers in a whole cycle, by the names of the steps in `program`.
 
         Ranks are numbered as in `transport`. Messages of other ranks may be missing.
 
         Parameters:
-            step: A layer's step. Its columns count all columns, also if ranks hold slices.
+            step: Step of a layer. Its `columns` counts all columns, even if ranks hold slices.
         """
 
     def counts(self, step: LayerStep) -> Counts:
-        """Return this rank's traffic for a layer's step in a whole cycle, int64[1] each.
+        """Return this rank's traffic for a step of a layer in a whole cycle, as arrays int64[1].
 
         A product with the step's coefficients must have been made before.
         """
@@ -193,7 +209,7 @@ class LayerGraph(ABC):
 
     @abstractmethod
     def release_buffers(self) -> None:
-        """Free the buffers that are kept for the next product; it makes new ones."""
+        """Free the buffers that are kept for the next product; that product makes new buffers."""
 
 
 class _Product(torch.autograd.Function):
@@ -207,5 +223,5 @@ class _Product(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> Any:
-        # The gradient of x is always computed: autograd does not call this if x needs none.
+        # The gradient of x is always computed: autograd calls this only if x needs a gradient.
         return ctx.graph.multiplied(g, ctx.coefficients, not ctx.back), None, None, None

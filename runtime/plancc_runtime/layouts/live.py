@@ -1,8 +1,8 @@
-"""Blocks without dead rows, for a pass that computes only wanted outputs.
+"""Blocks without dead rows, for a forward pass that computes only the wanted outputs.
 
-The outputs of the last layer are the wanted rows. A row is *live* in the input of a layer if it is
-an output of the layer or a neighbour of an output, on any rank. All other rows are dead, and are
-neither computed nor sent:
+The outputs of the last layer are the wanted rows. A row of a layer's input is *live* if the row, or
+a row that needs it, is an output of the layer on any rank. All other rows are dead, and are neither
+computed nor sent:
 
     wanted rows        = outputs of layer L
     inputs of layer k  = outputs of layer k, and the columns of their nonzeros
@@ -31,18 +31,20 @@ from plancc_runtime.transport.row_numbers import send_numbers
 def live_blocks(
     block: Block, wanted: Int64Array, layers: int, transport: Transport
 ) -> tuple[list[Block], list[Int64Array]]:
-    """Return the blocks of a pass without dead rows, first layer first. Collective.
+    """Return a block without dead rows for every layer. Collective.
 
     Parameters:
-        block: The block of all rows. If samples of the live rows are drawn, it must come from
-            `boundary.ready_to_draw`; live rows and nonzeros keep their numbers in draws.
-        wanted (int64[m]): Local rows whose output is wanted, ascending.
+        block: The block of all rows. If its boundary is to be sampled, it must come from
+            `boundary.ready_to_draw`; live rows and nonzeros keep their numbers in random draws.
+        wanted (int64[m]): Local rows of the wanted outputs, ascending.
+        layers: Number of layers.
 
     Returns:
-        blocks (list of Block, one per layer): The very object `block` if this rank drops nothing,
-            unless nonzeros are drawn: the peers may then have dropped some of their nonzeros.
-        rows (list of int64[...], one more than layers): Ascending local rows: the inputs of the
-            first layer, then the outputs of every layer.
+        blocks (list of Block): One block per layer, first layer first. It is the object `block` if
+            this rank drops nothing and boundary edges are not sampled. (If they are sampled, peers
+            may have dropped nonzeros, so `uses_sent` may differ.)
+        rows (list of int64[...]): Local rows, ascending: first the inputs of the first layer, then
+            the outputs of every layer. There is one array more than layers.
     """
     blocks: list[Block] = []
     rows = [wanted]
@@ -54,14 +56,14 @@ def live_blocks(
 
 
 def live_halo(block: Block, rows: Int64Array) -> Int64Array:
-    """Return the halo columns with nonzeros in these rows, ascending."""
+    """Return the halo columns that have nonzeros in the local rows `rows`, ascending: int64[m]."""
     return block.num_inputs + np.flatnonzero(_marked(block, rows)[block.num_inputs :])
 
 
 def isolated(block: Block, rows: Int64Array) -> Block:
-    """Return these rows of a block, without nonzeros and messages.
+    """Return a block of the given rows of a block, without nonzeros and messages.
 
-    A layer whose product is fixed needs no more of its block.
+    A layer whose product was computed once, before training, needs only this block.
     """
     return replace(
         block,
@@ -120,9 +122,10 @@ def _live_block(
 
 
 def _uses_left(block: Block, uses: Nonzeros, outputs: Int64Array, live: Any) -> Nonzeros:
-    """Return the nonzeros of live halo rows that are in the rows `outputs`, with their numbers.
+    """Return the numbers of the nonzeros that live halo rows have in the local rows `outputs`.
 
     Parameters:
+        uses: Numbers of the nonzeros of all halo rows of `block`.
         live (bool[halo rows]): Whether each halo row is live.
     """
     left = np.zeros(block.num_local_rows, np.bool_)
@@ -135,7 +138,7 @@ def _uses_left(block: Block, uses: Nonzeros, outputs: Int64Array, live: Any) -> 
 
 
 def _marked(block: Block, rows: Int64Array) -> Any:
-    """Mark the columns with nonzeros in these rows, and the rows: bool[num_columns]."""
+    """Return whether each column is one of `rows` or has a nonzero in them: bool[num_columns]."""
     marked = np.zeros(block.num_columns, np.bool_)
     marked[rows] = True
     _mark(block.row_ptr, block.column, rows, marked)

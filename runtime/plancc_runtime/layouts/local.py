@@ -41,14 +41,14 @@ MOVING: dict[type[LayerStep], tuple[str, ...]] = {
     GatherNeighbours: ("expand",),
     Maximum: ("fold",),
 }
-"""Names of the exchanges in the product's program that a step of a layer uses."""
+"""Names of the exchanges, in the product's program, that each kind of a layer's steps uses."""
 
 
 class LocalGraph(ProgramGraph):
     """The graph of a layer in a row plan or an edge plan.
 
     Parameters:
-        block: This rank's block. If it has a fold, it must come from
+        block: This rank's block. The block of an edge plan must come from
             `whole_counts.with_whole_rows`.
     """
 
@@ -65,7 +65,8 @@ class LocalGraph(ProgramGraph):
         self._returning: tuple[Halo, Tensor] | None = None  # made by `largest_returned`
         if fold is not None:
             self._program = edge_program(block.num_halo >= block.num_folded)
-            # Outputs go to the ranks that have them as folded rows; folded rows go to the owners.
+            # `_copies` sends own outputs to the ranks that have them as folded rows; `_partials`
+            # sends folded rows to the owners.
             self._copies = halo_exchange(fold.reversed(), block.num_outputs, resources)
             self._partials = Halo(fold, block.num_folded, resources)
         self._halo_parts: dict[str, csr_matrix] = {}
@@ -77,7 +78,8 @@ class LocalGraph(ProgramGraph):
     def sampled(self, sample: Sample) -> LocalGraph:
         """Return this graph with the nonzeros and messages that a sample keeps. Not collective.
 
-        If the samples keep all own nonzeros, these are laid out once for all samples.
+        If samples keep all nonzeros in own columns, these nonzeros are laid out once for all
+        samples.
         """
         graph = copy(self)
         graph._whole, graph._sample = self, sample
@@ -88,15 +90,17 @@ class LocalGraph(ProgramGraph):
         return graph
 
     def with_halo(self, halo: Tensor | None = None) -> GraphWithHalo:
-        """Return this graph for inputs whose halo rows are on this rank: nothing travels.
+        """Return this graph for inputs that include their halo rows, so that nothing travels.
 
-        The inputs have halo rows behind own rows or, if `halo` is given, own rows only.
+        Parameters:
+            halo: Halo rows of all inputs, which then have own rows only. None: every input has own
+                rows, then halo rows.
         """
         return GraphWithHalo(self, halo)
 
     @property
     def block(self) -> Block:
-        """The block with all nonzeros of this graph. The first use of a sample's block is slow."""
+        """The block of this graph. The first use in a sampled graph is slow: it draws nonzeros."""
         return self._block if self._sample is None else self._sample.block
 
     @property
@@ -114,7 +118,7 @@ class LocalGraph(ProgramGraph):
     def column_vertices(self) -> Tensor:
         """Return the vertex of every column, own inputs and halo rows: int32[num_columns].
 
-        The first call is collective, unless the block has the vertices of halo rows.
+        The first call is collective, unless the block has its `halo`.
         """
         if self._column_vertices is None:
             block, sample = self._block, self._sample
@@ -133,7 +137,7 @@ class LocalGraph(ProgramGraph):
         return None if self._block.outputs is None else self._places
 
     def rows_of_product(self, outputs: Int64Array) -> Int64Array:
-        """Return the rows of a product that belong to these own output rows: int64[...]."""
+        """Return the rows of a product that the given own output rows read: int64[...]."""
         return outputs
 
     def is_finite(self) -> bool:
@@ -147,13 +151,13 @@ class LocalGraph(ProgramGraph):
         return self._copied(x, self._halo)
 
     def columns(self, x: Tensor) -> Tensor:
-        """Return own and halo rows of x, in the order of the matrix's columns. Collective."""
+        """Return own and halo rows of x, Tensor[num_columns, ...]. Collective."""
         return x if self.transport.size == 1 else torch.cat([x, self.halo(x)])
 
     def returned(self, y: Tensor) -> Tensor:
-        """Return own rows of y plus the other ranks' rows for them: the adjoint of `columns`.
+        """Return own rows of y, plus the halo rows of y that other ranks have for these rows.
 
-        Collective.
+        This is the adjoint of `columns`: Tensor[num_inputs, width]. Collective.
 
         Parameters:
             y (Tensor[num_columns, width]): Own and halo rows.
@@ -163,10 +167,10 @@ class LocalGraph(ProgramGraph):
         return found
 
     def largest_returned(self, y: Tensor) -> Tensor:
-        """Return the maximum of own rows of y and the other ranks' rows for them, element by
-        element.
+        """Return the elementwise maximum of own rows of y and other ranks' halo rows for them.
 
-        Without gradient. Collective. The exchange is direct.
+        Like `returned`, but with the maximum instead of the sum, and without gradient. The exchange
+        is direct, never node-aware. Collective.
         """
         if self._returning is None:
             exchange = self.block.expand
@@ -184,7 +188,7 @@ class LocalGraph(ProgramGraph):
         return self._copies is not None
 
     def local_rows(self, x: Tensor) -> Tensor:
-        """Return own and folded rows of x, Tensor[num_local_rows, ...], in the local rows' order.
+        """Return own and folded rows of x, Tensor[num_local_rows, ...], in this order.
 
         Collective. In the backward pass, the owners add the gradients of folded rows.
         """
@@ -193,10 +197,10 @@ class LocalGraph(ProgramGraph):
         return torch.cat([x, self._copied(x, self._copies)])
 
     def partial_rows(self, x: Tensor) -> Tensor:
-        """Return own rows of x, and behind them the folded rows that other ranks have for them.
+        """Return own rows of x, and after them the folded rows that other ranks have for own rows.
 
         Collective. `fold_pattern` lists the rows that belong to an own row. The backward pass sends
-        gradients back.
+        the gradients of the received rows back.
 
         Parameters:
             x (Tensor[num_local_rows, ...]): Own and folded rows.
@@ -207,9 +211,13 @@ class LocalGraph(ProgramGraph):
         return torch.cat([x[:own], self._copied(x[own:], self._partials)])
 
     def fold_pattern(self, nonzeros: str) -> Pattern:
-        """Return the pattern of own rows and `partial_rows`: the partial rows of every own row.
+        """Return a pattern whose rows are own rows and whose columns are rows of `partial_rows`.
 
-        An own row's partial rows are the rows of all ranks that have such nonzeros in it.
+        An own row has a nonzero for itself if this rank has nonzeros in it, and a nonzero for every
+        rank that has it as a folded row.
+
+        Parameters:
+            nonzeros: Name in `layouts.block.NONZEROS`.
         """
         from plancc_runtime.kernels.edges import Pattern
 
@@ -240,7 +248,8 @@ class LocalGraph(ProgramGraph):
         """Return the pattern of the nonzeros that a name in `layouts.block.NONZEROS` selects.
 
         Raises:
-            InputError: For an edge plan, in which a rank has only some nonzeros of a row.
+            InputError: If the plan is an edge plan, in which a rank may have only some nonzeros of
+                a row.
         """
         if self.folds:
             raise InputError(
@@ -250,7 +259,7 @@ class LocalGraph(ProgramGraph):
         return self.local_pattern(nonzeros)
 
     def local_pattern(self, nonzeros: str) -> Pattern:
-        """Return the pattern of all local rows, [own rows | folded rows], also of an edge plan."""
+        """Return the pattern of all local rows, [own rows | folded rows]; also for an edge plan."""
         from plancc_runtime.kernels.edges import Pattern
 
         if nonzeros not in self._patterns:
@@ -262,13 +271,14 @@ class LocalGraph(ProgramGraph):
 
     @cached_property
     def edge_features(self) -> Tensor | None:
-        """Features of this rank's edges, Tensor[edges, width] in the type of the run, or None."""
+        """Features of this rank's edges, Tensor[edges, width] in `resources.dtype`, or None."""
         return self.edge_column(EDGE_FEATURES, self.resources.dtype)
 
     def edge_column(self, name: str, dtype: torch.dtype | None = None) -> Tensor | None:
-        """Return a column of this rank's edges (`plancc.graph.columns`), Tensor[edges, ...].
+        """Return the values of this rank's edges in the column `name`, Tensor[edges, ...].
 
-        Edges are in the order of ``local_pattern("edges")``. None if the plan has no such column.
+        Edges are in the order of ``local_pattern("edges")``. The result is None if the plan has no
+        such column (`plancc.graph.columns`).
 
         Parameters:
             dtype: Type of the result; by default the type of the column.
@@ -277,9 +287,9 @@ class LocalGraph(ProgramGraph):
 
     @cached_property
     def edge_factors(self) -> Tensor | None:
-        """Factors of edges in the sums of a mini-batch, Tensor[edges], or None.
+        """Factors by which a mini-batch multiplies edges in sums, Tensor[edges].
 
-        Edges are in the order of ``local_pattern("edges")``.
+        Edges are in the order of ``local_pattern("edges")``. None if all factors are 1.
         """
         return self._edge_tensor(self.block.with_nonzeros("edges").factor, self.resources.dtype)
 
@@ -340,20 +350,20 @@ class LocalGraph(ProgramGraph):
         return expand if self._copies is None else expand | {"fold": self._copies}
 
     def _copied(self, x: Tensor, halo: HaloExchange[Any]) -> Tensor:
-        """Return the halo rows of x in an exchange of this graph, with gradient. Collective."""
+        """Return the rows that this rank receives if an exchange moves rows of x. Collective."""
         width = prod(x.shape[1:])
         rows = halo_rows(x.reshape(len(x), width), halo)
         return rows.reshape(len(rows), *x.shape[1:])
 
 
 class GraphWithHalo(LocalGraph):
-    """A graph whose inputs have all columns of its matrix, own and halo rows: nothing travels.
+    """A graph whose inputs have own rows and halo rows, so that nothing travels.
 
     Parameters:
-        graph: Graph of a row plan; both graphs share laid-out matrices. If it is a sample, its
-            block must have the vertices of halo rows (`boundary.ready_to_draw`).
-        halo (Tensor[num_halo, ...], optional): Halo rows of a constant input; the input then has
-            own rows only.
+        graph: Graph of a row plan. Both graphs share their laid-out matrices. If `graph` is
+            sampled, its block must come from `boundary.ready_to_draw`.
+        halo (Tensor[num_halo, ...], optional): Halo rows of all inputs; the inputs then have own
+            rows only.
     """
 
     def __init__(self, graph: LocalGraph, halo: Tensor | None = None) -> None:
@@ -386,10 +396,10 @@ class GraphWithHalo(LocalGraph):
 
 
 def local_graph(graph: LayerGraph, what: str) -> LocalGraph:
-    """Return the graph if its plan is a row or edge plan; else raise InputError.
+    """Return the graph if its plan is a row plan or an edge plan; else raise InputError.
 
     Parameters:
-        what: Name of the caller's feature, which begins the message.
+        what: Name of the caller's feature, with which the error message begins.
     """
     if isinstance(graph, LocalGraph):
         return graph
@@ -397,7 +407,9 @@ def local_graph(graph: LayerGraph, what: str) -> LocalGraph:
 
 
 def halo_rows(x: Tensor, halo: HaloExchange[Any]) -> Tensor:
-    """Return the rows of x that an exchange brings, Tensor[num_halo, width]. Collective.
+    """Return the rows that this rank receives in an exchange of x, Tensor[num_halo, width].
+
+    Collective. The owners of the rows send their rows of x.
 
     In the backward pass, the owners add the gradients of these rows.
     """
@@ -417,9 +429,9 @@ class _HaloRows(torch.autograd.Function):
 
 
 class _Returned(torch.autograd.Function):
-    """Adds to `own` rows, or to zeros, the copies that other ranks have of them.
+    """Adds to `own` rows, or to zeros if `own` is None, the other ranks' `copies` of these rows.
 
-    The gradient of `own` is g; the gradient of `copies` is `halo_rows` of g.
+    The gradient of `own` is g; the gradient of `copies` is ``halo_rows(g)``.
     """
 
     @staticmethod

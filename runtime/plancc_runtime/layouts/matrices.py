@@ -1,7 +1,7 @@
-"""Local matrices, laid out for products: whole, or by groups of messages.
+"""Local matrices, laid out for products as a whole, or in pieces by groups of messages.
 
-Every call of torch takes 10 to 50 microseconds. So the columns of several small messages are
-multiplied by one call.
+Every call of torch takes 10 to 50 microseconds. So one call multiplies the columns of several small
+messages.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.halo import ALL, groups
 from plancc_runtime.layouts.resources import Resources
 
-GROUP_NONZEROS = 16384  # multiplying so many nonzeros takes as long as one call of torch
+GROUP_NONZEROS = 16384  # multiplying 16384 nonzeros takes about as long as one call of torch
 
 
 class BlockPiece(NamedTuple):
@@ -29,11 +29,12 @@ class BlockPiece(NamedTuple):
 
     Attributes:
         matrix: The nonzeros of the piece.
-        messages: Messages that bring the rows of its source or, if it is transposed, send the rows
-            of its target; empty: no messages.
-        source, target: Rows of the piece in the source space and in the target space.
-        rows (Tensor int64[m] or None): Place of every row of `matrix` in the target, if `matrix`
-            has only rows with nonzeros; None: it has all rows.
+        messages: Numbers of the messages by which the rows of `source` arrive; for a transposed
+            piece, of the messages that send the rows of `target`. Empty if nothing travels.
+        source, target: Ranges of the rows that the piece reads and computes, in the source space
+            and in the target space.
+        rows (Tensor int64[m] or None): Place in the target of every row of `matrix`, if `matrix`
+            stores only rows that have nonzeros; None if it stores all rows.
     """
 
     matrix: SparseMatrix
@@ -43,7 +44,7 @@ class BlockPiece(NamedTuple):
     rows: Tensor | None = None
 
     def start(self) -> Callable[[], BlockPiece]:
-        """Return a function that returns the piece. The matrix is here, so nothing is started."""
+        """Return a function that returns this piece. It waits for nothing: the piece is local."""
         return lambda: self
 
     def multiply(self, x: Tensor, out: Tensor, add: bool) -> None:
@@ -55,10 +56,12 @@ class BlockPiece(NamedTuple):
 
 
 class TransposedPiece:
-    """The transpose of a whole block. Its first product lays it out.
+    """The transpose of a whole block, which is laid out by its first product.
 
-    A product with fixed features has no backward pass, and never lays it out. The parameters are
-    those of `transposed`.
+    It is never laid out if no backward pass needs it, as for a product of fixed features.
+
+    Parameters:
+        laid_out: The arguments of `transposed`.
     """
 
     messages, source, target = range(0), ALL, ALL
@@ -71,7 +74,7 @@ class TransposedPiece:
         self.lay_out().multiply(x, out, add=add)
 
     def lay_out(self) -> SparseMatrix:
-        """Return the transpose, which is laid out once."""
+        """Return the laid-out transpose; the first call lays it out."""
         if len(self._matrices) > 1:
             self._matrices = (transposed(*self._matrices),)  # frees the other matrices
         found: SparseMatrix = self._matrices[0]
@@ -79,27 +82,31 @@ class TransposedPiece:
 
 
 Blocks = dict[tuple[str, bool], list[Any]]
-"""Pieces of every block by its name and direction (True: of the transpose).
+"""Pieces of every block, by its name and direction (True for the transpose).
 
-A piece is a `BlockPiece`, or a value whose `start` brings one."""
+A piece is a `BlockPiece`, or an object whose `start` returns a function that returns one."""
 
 
 def both_ways(matrix: csr_matrix, resources: Resources) -> tuple[SparseMatrix, SparseMatrix]:
-    """Return the matrix and its transpose, laid out."""
+    """Return the matrix and its transpose, both laid out for products."""
     forward = resources.lay_out(matrix)
     return forward, transposed(matrix, forward, resources)
 
 
 def transposed(matrix: csr_matrix, forward: SparseMatrix, resources: Resources) -> SparseMatrix:
-    """Return the transpose, laid out; for a symmetric matrix `forward`, its own layout."""
+    """Return the transpose, laid out for products.
+
+    Parameters:
+        forward: The laid-out matrix, which is returned if the matrix is symmetric.
+    """
     return forward if is_symmetric(matrix) else resources.lay_out(matrix.T.tocsr())
 
 
 def is_symmetric(matrix: csr_matrix) -> bool:
     """Return whether a matrix equals its transpose, values included.
 
-    If columns are sorted, a walk over the rows in order meets the nonzeros (i, j) of column j for
-    ascending i: each time, (j, i) is the next nonzero of row j.
+    If the columns of rows are sorted, a loop over the rows meets the nonzeros (i, j) of a column j
+    by ascending i. So (j, i) must each time be the next nonzero of row j.
     """
     num_rows, num_columns = matrix.shape
     if num_rows != num_columns or not np.array_equal(
@@ -116,8 +123,8 @@ def _is_symmetric(row_ptr: Any, column: Any, value: Any) -> bool:
     following = row_ptr[:-1].copy()
     for i in range(len(following)):
         for k in range(row_ptr[i], row_ptr[i + 1]):
-            # The walk meets the nonzeros of column j for ascending i: the mirror image of each is
-            # the next nonzero of row j.
+            # The loop meets the nonzeros of column j by ascending i: the mirror image of each must
+            # be the next nonzero of row j.
             mirror = following[column[k]]
             if mirror == row_ptr[column[k] + 1] or column[mirror] != i or value[mirror] != value[k]:
                 return False
@@ -138,7 +145,7 @@ def matrix_of(block: Block) -> csr_matrix:
 
 
 def blocks_of(block: Block, resources: Resources) -> Blocks:
-    """Return the laid-out pieces of a block: of a row plan or, if it has a fold, an edge plan."""
+    """Return the laid-out pieces of the block of a row plan or an edge plan."""
     own, halo = _split_columns(block, 0, block.num_outputs)
     matrix, row_ptr = resources.lay_out(own), block.expand.receive.row_ptr
     turned = TransposedPiece(own, matrix, resources)
@@ -149,15 +156,17 @@ def blocks_of(block: Block, resources: Resources) -> Blocks:
     found |= {("halo", False): [there], ("halo", True): [back]}
     folded, both = _split_columns(block, block.num_outputs, block.num_local_rows)
     found |= halo_blocks("folded_halo", both, row_ptr, resources)
-    # A^T reads the folded rows as A reads halo rows.
+    # A^T reads folded rows in the same way as A reads halo rows.
     there, back = halo_pieces(range(0), ALL, folded, resources)
     return found | {("folded", False): [back], ("folded", True): [there]}
 
 
 def _split_columns(block: Block, first: int, end: int) -> tuple[csr_matrix, csr_matrix]:
-    """Return the local rows' nonzeros in own columns, and those in halo columns transposed.
+    """Return two matrices with the nonzeros of the local rows from `first` up to `end`.
 
-    A block without halo columns shares its arrays with the result.
+    The first has the nonzeros in own columns: csr_matrix[rows, own columns]. The second is the
+    transpose of the nonzeros in halo columns: csr_matrix[halo rows, rows]. If the block has no halo
+    columns, the result shares its arrays.
     """
     row_ptr, (n, num_halo) = block.row_ptr[first : end + 1], (block.num_inputs, block.num_halo)
     if num_halo:
@@ -171,9 +180,10 @@ def _split_columns(block: Block, first: int, end: int) -> tuple[csr_matrix, csr_
 
 @njit(cache=True, nogil=True)
 def _columns_apart(row_ptr: Any, column: Any, value: Any, first: int, place: Any, num: int) -> Any:
-    """Return CSR arrays of the nonzeros in columns before `first`, and of all others transposed.
+    """Return two CSR matrices: the nonzeros in columns before `first`, and the others transposed.
 
-    Column j is row ``place[j - first]`` of the transposed matrix, which has `num` rows.
+    Column j is row ``place[j - first]`` of the transposed matrix, which has `num` rows. Each result
+    has the arrays (values, columns, row pointers).
     """
     before = np.zeros(len(row_ptr), dtype=np.int64)
     ptr = np.zeros(num + 2, dtype=np.int64)
@@ -205,9 +215,10 @@ def halo_blocks(name: str, part: csr_matrix, recv_ptr: Int64Array, resources: Re
     """Return the nonzeros in halo columns as laid-out pieces, one per group of messages.
 
     Parameters:
+        name: Name of the pieces in the result.
         part: `halo_part` of the block.
-        recv_ptr (int64[messages + 1]): Message k brings the halo rows
-            ``recv_ptr[k]:recv_ptr[k + 1]``.
+        recv_ptr (int64[messages + 1]): The halo rows ``recv_ptr[k]:recv_ptr[k + 1]`` arrive in
+            message k.
     """
     nonzeros, messages = np.diff(part.indptr[recv_ptr]), range(len(recv_ptr) - 1)
     pairs = [
@@ -220,11 +231,11 @@ def halo_blocks(name: str, part: csr_matrix, recv_ptr: Int64Array, resources: Re
 def halo_pieces(
     messages: range, at: slice, transposed: csr_matrix, resources: Resources
 ) -> tuple[BlockPiece, BlockPiece]:
-    """Return a piece that has only rows with nonzeros, and its transpose.
+    """Return a piece that stores only the rows that have nonzeros, and its transpose.
 
     Parameters:
-        messages, at: Messages of the piece, and their halo rows.
-        transposed: CSR[halo rows, local rows].
+        messages, at: Messages of the piece, and the range of their halo rows.
+        transposed: The transpose of the piece, csr_matrix[halo rows of the piece, local rows].
     """
     num_halo, num_rows = transposed.shape
     rows = np.sort(transposed.indices)  # np.unique would hash, which is many times slower

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 def order_rows(part: Part, method: str, pipeline: str, transport: Transport) -> Part:
     """Return the slice with its rows in the order of a method. Collective.
 
-    In a feature plan the rows of a group are put in order. Then the pipeline assigns these rows to
-    the ranks of the group, and a rank sends the vertex data of rows that it loses.
+    In a feature plan, the rows of a group of ranks are ordered. Then the pipeline assigns these
+    rows to the ranks of the group. A rank sends the vertex data of rows that another rank gets.
 
     Parameters:
-        method: "none", "rcm", "degree", or "auto": "rcm" with a pipeline, else "none".
+        method: "none", "rcm" (reverse Cuthill-McKee), "degree", or "auto", which is "rcm" if there
+            is a pipeline, else "none".
         pipeline: Choice of the pipeline, as in `layouts.pipeline.pipelining`.
     """
     feature = part.grid is not None and part.grid.grid.scheme == "feature"
@@ -39,7 +40,7 @@ def order_rows(part: Part, method: str, pipeline: str, transport: Transport) -> 
 
 
 def _order_group_rows(part: Part, method: str, pipeline: str, transport: Transport) -> Part:
-    """Return the slice of a feature plan, ordered as `order_rows` says. Collective."""
+    """Return the slice of a feature plan, ordered as `order_rows` describes. Collective."""
     if method == "none" and pipeline == "off":
         return part
     share = part.grid
@@ -110,7 +111,11 @@ def order_for_cache(part: Part, method: str) -> Part:
 
 
 def row_order(part: Part, method: str) -> Int64Array:
-    """Return the old number of every new row, in the order of `cache_order`: int64[rows]."""
+    """Return the old number of every row in the new order: int64[rows].
+
+    Parameters:
+        method: Method of `kernels.order.cache_order`.
+    """
     from plancc_runtime.kernels.order import cache_order
 
     shape = part.num_rows, part.num_rows + part.num_halo
@@ -121,14 +126,14 @@ def row_order(part: Part, method: str) -> Int64Array:
 
 
 def reordered(part: Part, order: Int64Array) -> Part:
-    """Return the slice with its rows renumbered. Messages bring the same rows as before.
+    """Return the slice with its rows renumbered. Messages move the same rows as before.
 
     Parameters:
         order (int64[rows]): Old number of every new row. Interior rows must stay before boundary
             rows.
 
     Returns:
-        A slice whose rows are not in plan order. The rows of a message do not ascend.
+        A slice. Its rows are not in plan order; row numbers in a message need not ascend.
     """
     new = np.empty(part.num_rows + part.num_halo, part.column.dtype)
     new[order] = np.arange(part.num_rows)

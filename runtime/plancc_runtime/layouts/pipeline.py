@@ -13,7 +13,9 @@ from plancc.plan.stages import wanted_stages
 
 @dataclass(frozen=True)
 class Pipelining:
-    """Figures of a pipelined matrix (Wan et al. 2025, Proposition 3.5).
+    """Size, bandwidth and number of batches of a pipelined matrix.
+
+    See Wan et al. 2025, Proposition 3.5.
 
     Attributes:
         num_rows: n, the number of rows.
@@ -27,22 +29,27 @@ class Pipelining:
 
     @classmethod
     def of(cls, row_ptr: Int64Array, column: np.ndarray, stages: int | None = None) -> Pipelining:
-        """Return the pipelining of a square CSR matrix, by default with `wanted_stages` stages."""
+        """Return the pipelining of a square CSR matrix.
+
+        Parameters:
+            stages: Number of batches; None for the `wanted_stages` of the bandwidth.
+        """
         n, b = len(row_ptr) - 1, bandwidth(row_ptr, column)
         return cls(n, b, max(1, min(n, stages or wanted_stages(n, b))))
 
     @property
     def granularity(self) -> float:
-        """(n - b) / 2n. No stage idles if this is at least 1 / s."""
+        """(n - b) / 2n. If it is at least 1 / s, no stage of the pipeline is idle."""
         return (self.num_rows - self.bandwidth) / (2 * max(self.num_rows, 1))
 
 
 def pipelining(share: GridShare | None, choice: str) -> Pipelining | None:
-    """Return the pipelining of a part of a feature plan; None without a pipeline.
+    """Return the pipelining of a part of a feature plan; None if there is no pipeline.
 
     Parameters:
-        share: Share of the grid, whose block has its rows in the order of the batches.
-        choice: "off", "auto" (`wanted_stages` of the bandwidth) or a number of stages.
+        share: The rank's share of the grid. The rows of its block are in the order of the batches.
+            None if the plan is no grid plan.
+        choice: "off", a number of batches, or "auto", which computes the number from the bandwidth.
     """
     if share is None or choice == "off":
         return None

@@ -1,4 +1,4 @@
-"""The blocks of relations: rows of one type, columns of another, and the messages between them.
+"""Blocks of single relations, whose rows have one vertex type and whose columns have another.
 
         own sources   halo rows
       +-------------+-----------+
@@ -34,11 +34,12 @@ class TypedBlock:
     """A rank's block, with the types of rows and columns and the relations of nonzeros.
 
     Attributes:
-        block: Block of the union of all types.
+        block: Block with the rows and nonzeros of all types and relations.
         types: Types and relations of the plan.
         row_type (int64[num_local_rows]): Number of the type of every row.
         column_type (int64[num_columns]): Number of the type of every column.
-        relation (int64[nonzeros]): Number of the relation of every nonzero; -1: none.
+        relation (int64[nonzeros]): Number of the relation of every nonzero; -1 if it belongs to no
+            relation.
     """
 
     block: Block
@@ -49,9 +50,9 @@ class TypedBlock:
 
     @classmethod
     def of(cls, block: Block, types: Types, transport: Transport) -> TypedBlock:
-        """Return a block with the types of its rows and columns.
+        """Return a block with the types of its rows and columns, and the relations of its nonzeros.
 
-        Collective, unless the block has no fold and has the vertices of halo rows.
+        Collective if the block has a fold, or lacks the vertices of its halo rows.
         """
         halo = halo_vertices(block, transport) if block.halo is None else block.halo
         columns = np.concatenate([block.inputs, halo])
@@ -79,13 +80,13 @@ class TypedBlock:
                 raise PlanError("the plan has a nonzero without a relation; compile it again")
 
     def stack(self) -> Block:
-        """Return the stack: for every relation, the own rows of its destination type.
+        """Return the stack, which has for every relation the own rows of its destination type.
 
-        Outputs are not among the inputs; the messages for inputs do not change. Nonzeros of no
-        relation are dropped.
+        The outputs of the stack are not among its inputs. Its messages are those of the block.
+        Nonzeros that belong to no relation are dropped.
 
         Raises:
-            InputError: For an edge plan.
+            InputError: If the plan is an edge plan.
         """
         if self.block.fold is not None:
             raise InputError("the plan is an edge plan; typed layers need a plan of layout row")
@@ -95,7 +96,7 @@ class TypedBlock:
             place[rows] = np.arange(len(rows))
         ends = [self.types.names.index(destination) for *_, destination in self.types.relations]
         first = offsets(np.array([len(rows_of_type[k]) for k in ends]))
-        size = int(first[-1])  # row of nonzeros of no relation, whose number is -1
+        size = int(first[-1])  # rows from `size` on take the nonzeros of relation -1 (none)
         key = first[self.relation] + np.repeat(place, np.diff(block.row_ptr))
         row_ptr = offsets(np.bincount(key, minlength=size)[:size])
         order = np.argsort(key, kind="stable")[: row_ptr[-1]]
@@ -112,8 +113,8 @@ class TypedBlock:
     def block_of(self, relation: Relation, transport: Transport) -> Block:
         """Return the block of a relation. Collective.
 
-        Inputs are own rows of the source type, outputs are own rows of the destination type. Only
-        rows with nonzeros of the relation are received or folded. Its exchange is direct.
+        Its inputs are own rows of the source type, its outputs own rows of the destination type. It
+        receives and folds only rows that have nonzeros of the relation. Its exchange is direct.
         """
         block, m, number = self.block, self.block.num_outputs, self.types.relations.index(relation)
         kept, received = self.relation == number, self.halo_of({number})
@@ -137,7 +138,7 @@ class TypedBlock:
         return with_whole_rows(made, transport)
 
     def halo_of(self, relations: Collection[int]) -> BoolArray:
-        """Return whether nonzeros of these relations use each halo row: bool[num_halo].
+        """Return whether each halo row is used by a nonzero of these relations: bool[num_halo].
 
         Parameters:
             relations: Numbers of the relations.
@@ -147,9 +148,12 @@ class TypedBlock:
         return used[self.block.num_inputs :]
 
     def inputs_of(self, name: str, received: BoolArray, transport: Transport) -> Block:
-        """Return a block of the own rows of a type and of the `received` halo rows. Collective.
+        """Return a block of the own rows of type `name` and some halo rows. Collective.
 
         The block has no nonzeros. Its exchange is direct.
+
+        Parameters:
+            received (bool[num_halo]): Whether the block has each halo row.
         """
         block, own = self.block, self._own_columns(name)
         column = places(np.append(own, received))
@@ -171,6 +175,6 @@ class TypedBlock:
         )
 
     def _own_columns(self, name: str) -> BoolArray:
-        """Return whether each own row is of this type: bool[num_inputs]."""
+        """Return whether each own row has the type `name`: bool[num_inputs]."""
         own: BoolArray = self.column_type[: self.block.num_inputs] == self.types.names.index(name)
         return own

@@ -23,9 +23,9 @@ class Resources:
         transport: Transport of the ranks that share the layout.
         dtype (torch.dtype): Type of dense rows, and of the matrix.
         clock: Clock that adds up the time of "mask", "spmm", "pack" and "wait".
-        overlap: Whether messages travel while products are made; the results have the same bits.
-        wire: Type of halo rows in messages: "fp32", unchanged, or "bf16", rounded to bfloat16.
-        kernel: Kernel of local products: a name in `kernels.spmm.KERNELS`, or "auto": the
+        overlap: Whether messages travel while products are computed; this does not change results.
+        wire: Type of halo rows in messages: "fp32" (not rounded), or "bf16" (rounded to bfloat16).
+        kernel: Kernel of local products: a name in `kernels.spmm.KERNELS`, or "auto" for the
             `usual_kernel` of the device.
         device: Device of the rows.
     """
@@ -40,7 +40,7 @@ class Resources:
 
     @property
     def kernel_name(self) -> str:
-        """Name of the kernel, also if `kernel` is "auto"."""
+        """Name of the kernel that runs: `kernel`, or the kernel that "auto" chooses."""
         return usual_kernel(self.device) if self.kernel == "auto" else self.kernel
 
     def lay_out(self, matrix: csr_matrix) -> SparseMatrix:

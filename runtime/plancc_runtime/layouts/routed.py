@@ -1,4 +1,4 @@
-"""The node-aware halo exchange: a row crosses from node to node once, and is spread there.
+"""The node-aware halo exchange: a row is sent to each node once, and then spread on the node.
 
 It has three steps, called *hops*. Every hop is a `Halo` over the *stage*: the rows that this rank
 receives in a hop, or sends in a later hop (`plancc.plan.routed`).
@@ -6,8 +6,9 @@ receives in a hop, or sends in a later hop (`plancc.plan.routed`).
     forward     own rows --collect--> stage --cross--> stage --spread--> stage, which has the halo
     backward    halo rows to the stage; spread, cross and collect reversed, adding up; to own rows
 
-Own products are made while rows cross. Every run on the same number of ranks gives the same bits.
-The backward sums are made in another order than those of the direct exchange.
+Products of own columns are computed while rows cross. Every run on the same number of ranks gives
+the same bits. The sums of the backward pass are made in another order than in the direct exchange,
+so their bits may differ from it.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ class RouteBuffers(Buffers):
     """Buffers of a `RoutedHalo`.
 
     Attributes:
-        stage (Tensor[rows of the stage, width]): Rows that this rank receives or sends on.
-        hops: Buffers of collect, cross and spread; each hop receives a slice of the stage.
+        stage (Tensor[rows of the stage, width]): Rows that this rank receives in a hop, or sends in
+            a later hop.
+        hops: Buffers of collect, cross and spread; each hop receives into a range of the stage.
     """
 
     stage: Tensor
@@ -102,7 +104,7 @@ class RoutedHalo(HaloExchange[RouteBuffers]):
         self, pieces: Sequence[P], out: Tensor, buffers: RouteBuffers
     ) -> Iterator[tuple[P, Tensor]]:
         yield from ((piece, at_rows(buffers.halo, piece.target)) for piece in pieces)
-        self.send_all_back(buffers)  # the first hop back needs all halo rows
+        self.send_all_back(buffers)  # the first hop of a round back sends all halo rows
 
     def send_all_back(self, buffers: RouteBuffers) -> None:
         _, cross, spread = self._hops
@@ -124,7 +126,7 @@ class RoutedHalo(HaloExchange[RouteBuffers]):
 
 
 def halo_exchange(exchange: Exchange, num_inputs: int, resources: Resources) -> HaloExchange[Any]:
-    """Return the halo exchange that moves the rows of an exchange: direct or node-aware."""
+    """Return the direct or node-aware halo exchange that moves the rows of `exchange`."""
     if isinstance(exchange, Routed):
         return RoutedHalo(exchange.route, num_inputs, resources)
     return Halo(exchange, num_inputs, resources)
@@ -133,10 +135,10 @@ def halo_exchange(exchange: Exchange, num_inputs: int, resources: Resources) -> 
 def live_exchange(
     exchange: Exchange, sent: BoolArray, live: BoolArray, transport: Transport
 ) -> Exchange:
-    """Return the exchange of the live rows, numbered among the live rows.
+    """Return the exchange of the live rows, in which rows are numbered among the live rows.
 
-    If all rows are live, return the exchange itself. Collective for a node-aware exchange: one byte
-    per row and hop.
+    If all rows are live, return `exchange` itself. Collective if the exchange is node-aware; ranks
+    then send one byte per row and hop.
 
     Parameters:
         sent (bool[sent rows]): Whether each sent row is live at its receiver.

@@ -1,4 +1,4 @@
-"""Rates of the random samples that epochs train on."""
+"""Rates at which epochs sample boundary rows and edges."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Sampling:
-    """Shares of a block that an epoch keeps (`layouts.boundary`). A rate of None or 1 keeps all.
+    """Rates at which an epoch keeps rows and nonzeros of a block (`layouts.boundary`).
+
+    A rate of None or 1 keeps all.
 
     Attributes:
         seed: Seed of the draws.
-        boundary: Share of the boundary rows.
-        boundary_edges: Share of the nonzeros in halo columns.
-        edges: Share of all edges.
+        boundary: Probability of keeping each halo row.
+        boundary_edges: Probability of keeping each nonzero in a halo column.
+        edges: Probability of keeping each edge.
     """
 
     seed: int = 1
@@ -23,6 +25,6 @@ class Sampling:
 
     @property
     def active(self) -> bool:
-        """Whether epochs work on a random subset."""
+        """Whether epochs train on a random subset."""
         rates = self.boundary, self.boundary_edges, self.edges
         return any(rate is not None and rate < 1 for rate in rates)

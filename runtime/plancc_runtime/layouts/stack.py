@@ -1,7 +1,8 @@
-"""The graph of a typed plan for layers: the rows of all relations below each other, the *stack*.
+"""The graph of a typed plan for layers: the *stack*, which has the rows of all relations.
 
-One product with the stack computes the products of all relations, with one exchange. A row that
-several relations of a rank need travels once; its gradients are added before they travel back.
+The rows of one relation follow those of another. One product with the stack computes the products
+of all relations, with one exchange. A row that several relations of a rank need travels once; its
+gradients are added before they travel back.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from plancc_runtime.layouts.resources import Resources
 
 
 class StackGraph(LocalGraph):
-    """The graph whose products have the rows of every relation's destination, one after the other.
+    """The graph of the stack. Its product has, for every relation, rows of the destination type.
 
     Parameters:
-        block: Block of the union of all types, of a row plan, with the vertices of halo rows. Its
-            inputs are sorted by type.
+        block: Block of a row plan with all types. It has the vertices of halo rows, and its inputs
+            are sorted by type.
         types: Types and relations of the plan.
 
     Attributes:
@@ -78,7 +79,11 @@ class StackGraph(LocalGraph):
         return int(rows.stop - rows.start)
 
     def targets_of(self, name: str, columns: Tensor) -> Tensor:
-        """Return the output rows of a type, given the type's rows of `columns_by_type`."""
+        """Return the output rows of the type `name`.
+
+        Parameters:
+            columns: Rows of the type in a result of `columns_by_type`.
+        """
         size = self.num_outputs_of(name)
         if self._union.outputs is None:
             return columns if len(columns) == size else columns[:size]
@@ -102,7 +107,10 @@ class StackGraph(LocalGraph):
         return np.concatenate(found)
 
     def columns_by_type(self, columns: Tensor) -> dict[str, Tensor]:
-        """Split a result of `columns` by type, own rows first: Tensor[columns of the type, ...]."""
+        """Split a result of `columns` by type, into Tensor[columns of the type, ...] each.
+
+        In each tensor, own rows come first, then halo rows.
+        """
         sizes = [rows.stop - rows.start for rows in self.inputs_of.values()]
         *own, halo = columns.split([*sizes, len(columns) - sum(sizes)])
         found = dict(zip(self.inputs_of, own, strict=True))
@@ -130,9 +138,12 @@ class StackGraph(LocalGraph):
         return dict(zip(self.outputs_of, rows.split(sizes), strict=True))
 
     def joined(self, rows: Mapping[str, Tensor], like: Tensor, width: int) -> Tensor:
-        """Return the output rows of all types below each other: Tensor[num_outputs, width].
+        """Return the output rows of all types, one type after another: Tensor[outputs, width].
 
-        Rows of types that are missing in `rows` are 0.
+        Parameters:
+            rows: Output rows, by type. The rows of a missing type are 0.
+            like: Tensor that gives the device and dtype of these zeros.
+            width: Number of columns.
         """
         return torch.cat(
             [
@@ -164,13 +175,13 @@ class StackGraph(LocalGraph):
 
 
 class StackWithHalo(GraphWithHalo, StackGraph):
-    """A stack whose halo rows are on this rank: nothing travels."""
+    """A stack for inputs whose halo rows are already on this rank: nothing travels."""
 
 
 class RelationGraph(LocalGraph):
-    """The graph of one relation for a layer that keeps the rows of its source (`Conv.fixed`).
+    """The graph of one relation for a layer that has stored its source rows (`Conv.fixed`).
 
-    Inputs and outputs of the layer are rows of the destination.
+    So the layer's inputs, like its outputs, are rows of the destination type.
     """
 
     def __init__(self, stack: StackGraph, relation: Relation) -> None:

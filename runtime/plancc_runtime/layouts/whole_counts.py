@@ -1,4 +1,4 @@
-"""Numbers of edges of a block's rows on all ranks, the divisors of means. Counted once."""
+"""Counts of the edges of a block's rows on all ranks, by which means are divided."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from plancc_runtime.transport.row_numbers import send_numbers
 
 
 def with_whole_counts(block: Block, groups: Sequence[Group]) -> Block:
-    """Return the block with the numbers of its rows' edges on all ranks of the groups.
+    """Return the block with `edges` and `closed_edges`, counted on all ranks of the groups.
 
-    Collective in every group: an all-reduce of 16 bytes per row.
+    Collective in every group, with an all-reduce of 16 bytes per row.
     """
     edges = block.without_added_diagonal()
     counts = np.stack([np.diff(b.row_ptr) for b in (edges, edges.closed())])
@@ -26,9 +26,10 @@ def with_whole_counts(block: Block, groups: Sequence[Group]) -> Block:
 
 
 def with_whole_rows(block: Block, transport: Transport) -> Block:
-    """Return the block with the numbers of its rows' edges on all ranks; unchanged without a fold.
+    """Return the block with `edges` and `closed_edges`, counted on all ranks.
 
-    Collective, once at the start: 16 bytes per folded row to the owner, and 16 bytes back.
+    A block without a fold is returned unchanged. Collective; called once, at the start. A rank
+    sends 16 bytes per folded row to the row's owner, and receives 16 bytes.
     """
     if block.fold is None:
         return block

@@ -65,7 +65,11 @@ __all__ = [
 
 
 def model_of(name: str, has_types: bool) -> type[Conv]:
-    """Return the model of this name for a plan with or without types.
+    """Return the layer class of a model.
+
+    Parameters:
+        name: Name in `MODELS`.
+        has_types: Whether the plan has vertex types and relations.
 
     Raises:
         InputError: If the model needs types and the plan has none.
@@ -81,11 +85,11 @@ def model_of(name: str, has_types: bool) -> type[Conv]:
 
 def is_own(model: str) -> bool:
     """Return whether a model's name stands for a class of the user (`nn.own_class`)."""
-    return ":" in model or model.endswith(".py")  # `check_name` refuses a file without a class
+    return ":" in model or model.endswith(".py")  # `check_name` rejects a file without a class
 
 
 def option_names(model: str, has_types: bool) -> list[str]:
-    """Return the names of a model's declared options; a class of the user has none."""
+    """Return the names of a model's options; an empty list for a class of the user."""
     return [] if is_own(model) else model_of(model, has_types).option_names()
 
 

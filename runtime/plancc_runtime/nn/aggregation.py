@@ -1,4 +1,4 @@
-"""Aggregation over whole rows, also if several ranks have nonzeros of a row (edge plans)."""
+"""Aggregation over the nonzeros that all ranks have in a row (in edge plans, several may)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def aggregate(
     weight: Tensor | None = None,
     nonzeros: str = "edges",
 ) -> Tensor:
-    """Return `operators.aggregate` over the nonzeros of every own row, on all ranks. Collective.
+    """Return `operators.aggregate` of every own row, over the nonzeros of all ranks. Collective.
 
-    In an edge plan every rank reduces its own nonzeros, and owners reduce these partial rows. The
-    expand moves columns of x, the fold columns of the result. The gradient of a maximum goes to one
-    of the nonzeros that attain it, on one rank.
+    In an edge plan, every rank reduces its own nonzeros, and owners reduce the partial rows. The
+    expand moves rows of x, the fold moves partial rows of the result. The gradient of a maximum is
+    added to one of the nonzeros that attain the maximum, on one rank.
 
     Parameters:
-        x: Tensor[num_inputs, d].
+        x (Tensor[num_inputs, d]): Own rows.
         reduce: Name in `operators.REDUCTIONS`.
         weight (Tensor[nnz] or Tensor[nnz, d], optional): Weights of this rank's nonzeros.
         nonzeros: Name in `layouts.block.NONZEROS`.

@@ -4,9 +4,9 @@ A convolution maps the rows of a layer's input to the rows of its output:
 
     y = conv(graph, x)                     x: [num_inputs, d_in] -> y: [num_outputs, d_out]
 
-`fixed(graph, x)` is the *fixed part*: the result of all exchanges, which depends on graph and x but
-not on the weights. If x never changes, as in the first layer, the fixed part is computed once and
-passed to every call: `conv(graph, x, fixed)`.
+`fixed(graph, x)` returns the *fixed part* of the layer: what the layer computes up to the end of
+its exchanges, from graph and x alone, without weights. If x never changes, as in the first layer,
+the fixed part is computed once and passed to every call: `conv(graph, x, fixed)`.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from plancc_runtime.layouts.local import LocalGraph, local_graph
 
 
 class Halves(NamedTuple):
-    """A layer, divided at its exchange. The parts before and after work on every row by itself.
+    """A layer, divided at its exchange. `before` and `after` handle every row independently.
 
     Attributes:
         before (callable of (Tensor[m, d], ...) to tuple of Tensor[m, ...]): Maps some rows of the
             input to the rows that travel and the rows that are kept for `after`.
         across (callable of (Tensor[num_inputs, ...], ...) to tuple of Tensor[num_outputs, ...]):
-            Collective. Maps the results of `before` for all rows to the arguments of `after` for
-            all rows.
+            Maps the results of `before` for all rows to the arguments of `after` for all rows.
+            Collective.
         after (callable of (Tensor[m, ...], ...) to Tensor[m, d_out]): Maps some rows of the results
             of `across` to these rows of the output.
     """
@@ -48,7 +48,7 @@ class Halves(NamedTuple):
 
 
 def unchanged(*rows: Tensor) -> tuple[Tensor, ...]:
-    """Return the same rows: a half of a layer that does nothing."""
+    """Return the given rows: the half of a layer that does nothing."""
     return rows
 
 
@@ -58,28 +58,31 @@ class Conv(nn.Module, ABC):
     Parameters:
         d_in, d_out: Width of input and output.
         last: Whether this is the last layer.
-        d_target: Width of the targets' rows if targets and neighbours are of different types; None:
-            they are of one type. If it is given, `forward` gets the neighbours' rows, of width
-            d_in, as `fixed`, and the targets' rows as x, multiplied by `target_map` unless that is
-            None. The caller adds the product of the targets' rows and `own_map`.
+        d_target: Width of the targets' rows, if targets and neighbours have different vertex types;
+            None if they have the same type. If `d_target` is given, `forward` gets the neighbours'
+            rows, of width `d_in`, as `fixed`. It gets the targets' rows as x, multiplied by
+            `target_map` unless that is None. The caller adds the product of the targets' rows and
+            `own_map`.
         random: Generator of the initial weights, or its seed. Weights are drawn in float64, so that
-            all ranks and dtypes start alike. By default the seed is drawn from torch's generator;
-            its state is the same on all ranks unless `torch.manual_seed` gave them different seeds.
+            the initial weights are the same on all ranks and for all dtypes. By default the seed is
+            drawn from torch's generator. Its state must be the same on all ranks: do not call
+            `torch.manual_seed` with different seeds.
         dtype (torch.dtype, optional): Type of the weights; by default torch's default type.
-        choices: Fields of `Options`, by name; values may be given as text.
+        choices: Fields of `Options`, by name; values may be strings.
 
     Raises:
         InputError: If an option does not exist, has an unknown value, or does not fit the widths.
 
     Attributes:
-        Options: Class of the model's options: a dataclass derived from `ConvOptions`, which lists
+        Options: Class of the model's options: a dataclass derived from `ConvOptions`. It also lists
             the steps of a layer.
-        whole_rows: Whether a rank must have all nonzeros of its rows; edge plans then do not fit.
+        whole_rows: Whether a rank must have all nonzeros of its rows; the layer then does not
+            support edge plans.
         by_relation: Whether the layer needs a graph with types (`nn.relations`).
         rectifies: Whether the layer itself can apply the activation relu, and add its output to
-            other rows. This saves passes over the output.
-        draws: Whether training passes draw random numbers; `forward` and `halves` then take a
-            `key`.
+            other rows. The output is then read and written fewer times.
+        draws: Whether the layer draws random numbers in training; `forward` and `halves` then have
+            a parameter `key`.
         takes_bfloat16: Whether x may be of bfloat16 while the parameters are of float32.
         reads_values: Whether the layer reads the plan's values of A, beside its pattern.
         reads_edges: Whether the layer reads `graph.edge_features`.
@@ -120,7 +123,7 @@ class Conv(nn.Module, ABC):
 
     @abstractmethod
     def _make(self, random: np.random.Generator) -> None:
-        """Make the parameters, in float64."""
+        """Create the layer's weights, in float64."""
 
     @abstractmethod
     def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
@@ -133,18 +136,18 @@ class Conv(nn.Module, ABC):
     def forward(
         self, graph: LayerGraph, x: Tensor, fixed: Tensor | None = None, rectified: bool = False
     ) -> Tensor:
-        """Return the output rows. With `fixed`, nothing travels and x gets no gradient.
+        """Return the output rows. If `fixed` is given, nothing travels, and x gets no gradient.
 
-        Collective. Layers with `draws` also take a `key`, a uint64 that differs between layers and
-        updates.
+        Collective. If `draws` is true, there is another parameter `key`: a uint64, which must be
+        different in every layer and update.
 
         Parameters:
-            x: Tensor[num_inputs, d_in].
-            fixed: Result of `fixed` for the same graph and x.
-            rectified: Whether to return max(., 0) of the output; only for layers with `rectifies`.
-            onto (Tensor[num_outputs, d_out], optional): Rows that the output is added to in place;
-                only for layers with `rectifies`, and with `fixed`. No earlier operation may have
-                saved them for its backward pass.
+            x (Tensor[num_inputs, d_in]): Input rows.
+            fixed: Result of the method `fixed` for the same graph and x.
+            rectified: Whether to return max(output, 0); requires `rectifies`.
+            onto (Tensor[num_outputs, d_out], optional): Rows to which the output is added in place.
+                This requires `rectifies`, and that `fixed` is given. No earlier operation may have
+                saved these rows for its backward pass.
 
         Returns:
             Tensor[num_outputs, d_out]
@@ -152,24 +155,24 @@ class Conv(nn.Module, ABC):
 
     @property
     def own_map(self) -> Tensor | None:
-        """Map of own rows, Tensor[d, d_out], if the layer adds their product; else None."""
+        """Weight by which a row itself is multiplied, Tensor[d, d_out]; None if there is none."""
         return None
 
     @property
     def target_map(self) -> Tensor | None:
-        """Matrix that the caller of a layer with `d_target` multiplies x by: Tensor[d_target, m].
+        """Matrix by which the caller multiplies x if there is a `d_target`: Tensor[d_target, m].
 
-        None: `forward` takes x itself.
+        None if `forward` needs x itself.
         """
         return None
 
     def halves(self, graph: LocalGraph, fixed: bool, first: bool) -> Halves:
-        """Return the halves of the layer, for a pass that computes rows again (`nn.recompute`).
+        """Return the halves of the layer, with which `nn.recompute` computes rows again.
 
         Not collective.
 
         Parameters:
-            fixed: Whether `before` gets the fixed part instead of x, followed by x if the layer has
+            fixed: Whether `before` gets the fixed part instead of x, and then x too if
                 `reads_input`. `across` then moves nothing.
             first: Whether this is the first layer, whose input needs no gradient.
 
@@ -179,12 +182,12 @@ class Conv(nn.Module, ABC):
         raise InputError(f"`recompute`: {type(self).__name__} cannot compute single rows again")
 
     def both_ways(self, first: bool, fixed: bool = False) -> BothWays:
-        """Return the layer's steps in an epoch; see `ConvOptions.both_ways` for the parameters."""
+        """Return the steps of the layer in an epoch. See `ConvOptions.both_ways`."""
         return self.options.both_ways((self.d_in, self.d_out), self.last, first, fixed)
 
     @property
     def fixed_rows(self) -> str:
-        """Rows of the fixed part: "inputs" or "outputs" of the layer, "columns" of its matrix."""
+        """Which rows the fixed part has: "inputs", "outputs", or "columns" (own and halo rows)."""
         at_hand = [each for each in self.both_ways(True, fixed=True).forward if each.at_hand]
         if not at_hand:
             return "inputs"
@@ -192,18 +195,18 @@ class Conv(nn.Module, ABC):
 
     @property
     def fixes_product(self) -> bool:
-        """Whether the fixed part is a product with the matrix and needs no copy of its input."""
+        """Whether the fixed part is a product with the matrix."""
         steps = self.both_ways(True, fixed=True).forward
         return any(each.at_hand and isinstance(each, Aggregate) for each in steps)
 
     @property
     def reads_input(self) -> bool:
-        """Whether the layer reads x also if `fixed` is given."""
+        """Whether the layer reads x even if `fixed` is given."""
         steps = self.both_ways(True, fixed=True).forward
         return any(isinstance(each, OwnLinear) for each in steps)
 
     def extra_repr(self) -> str:
-        """Return the widths and options in use, for `print`."""
+        """Return the widths and the options as a string, for `print`."""
         names = sorted(self.option_names())
         used = ", ".join(f"{name}={getattr(self.options, name)!r}" for name in names)
         return f"{self.d_in}, {self.d_out}, {used}"
@@ -213,7 +216,7 @@ class Conv(nn.Module, ABC):
         return self.options.parametrization == "pyg"
 
     def _new_bias(self, values: Tensor | None = None) -> nn.Parameter | None:
-        """Return a bias with these values, by default zeros; None if the layer has no bias."""
+        """Return a bias with the given values, by default zeros; None if the layer has no bias."""
         if values is None:
             values = torch.zeros(self.d_out, dtype=torch.float64)
         return nn.Parameter(values) if self.options.has_bias else None
@@ -221,7 +224,10 @@ class Conv(nn.Module, ABC):
     def _new_linear(
         self, random: np.random.Generator, d_in: int, d_out: int | None = None
     ) -> tuple[nn.Parameter, nn.Parameter | None]:
-        """Return weight and bias of a linear map, drawn as in torch.nn.Linear or after Glorot.
+        """Return weight and bias of a linear map.
+
+        With `parametrization` "pyg" they are drawn as in torch.nn.Linear; else the weight is a
+        Glorot matrix, and the bias is 0.
 
         Parameters:
             d_out: Width of the result; by default the layer's `d_out`.
@@ -236,18 +242,18 @@ class Conv(nn.Module, ABC):
 
 
 def glorot(random: np.random.Generator, d_in: int, d_out: int) -> Tensor:
-    """Draw uniformly from +-sqrt(6 / (d_in + d_out)) (Glorot and Bengio 2010).
+    """Return a Glorot matrix, float64[d_in, d_out] (Glorot and Bengio 2010).
 
-    Returns float64[d_in, d_out].
+    Its numbers are drawn uniformly between -b and b, with b = sqrt(6 / (d_in + d_out)).
     """
     return torch.from_numpy(random.uniform(-1, 1, (d_in, d_out)) * np.sqrt(6 / (d_in + d_out)))
 
 
 def uniform(random: np.random.Generator, shape: tuple[int, ...], fan_in: int) -> Tensor:
-    """Draw uniformly from +-1 / sqrt(fan_in): float64 of this shape.
+    """Return numbers drawn uniformly between -b and b, with b = 1 / sqrt(fan_in): float64[shape].
 
-    torch.nn.Linear and the Linear of PyTorch Geometric draw weights and biases so (Kaiming uniform,
-    He et al. 2015, with a = sqrt(5)).
+    torch.nn.Linear and the Linear of PyTorch Geometric draw weights and biases in this way (Kaiming
+    uniform, He et al. 2015, with a = sqrt(5)).
     """
     return torch.from_numpy(random.uniform(-1, 1, shape) / np.sqrt(fan_in))
 
@@ -275,13 +281,17 @@ class LinearAggregation:
     def projects_first(self, first: bool) -> bool:
         """Return whether `nn.recompute` should multiply rows by W before they travel.
 
-        A layer that does so keeps one sum only. It does so never if more columns would travel. The
-        first layer does not: its input needs no gradient, so its rows travel forward only.
+        Then the layer keeps only one sum for the backward pass. The result is false if more columns
+        would travel. With order "auto" it is also false in the first layer: its input needs no
+        gradient, so its rows travel only forward.
+
+        Parameters:
+            first: Whether this is the first layer.
         """
         return self._order == "project-first" or (self._may_project and not first)
 
     def product(self, graph: LayerGraph, rows: Tensor) -> Tensor:
-        """Return A times rows. Collective."""
+        """Return the product of A and `rows`. Collective."""
         return graph.product(rows, self._coefficients)
 
     def __call__(
@@ -298,7 +308,7 @@ class LinearAggregation:
 
         Parameters:
             fixed: A x if it is known, else None.
-            rectified: Whether to return max(., 0) of the result.
+            rectified: Whether to return max(result, 0).
             onto: See `Conv.forward`.
         """
         if fixed is not None:
@@ -313,13 +323,13 @@ class LinearAggregation:
 
 
 class LinearConv(Conv):
-    """A convolution that exchanges rows only for one product A H W."""
+    """A convolution that exchanges rows only to compute one product A H W."""
 
     Options = ProductOptions
     _aggregate: LinearAggregation
 
     def _aggregate_with(self, coefficients: str, width: int | None = None) -> None:
-        """Make the `LinearAggregation` of the layer.
+        """Create the `LinearAggregation` of the layer.
 
         Parameters:
             coefficients: Values of A.
@@ -334,9 +344,10 @@ class LinearConv(Conv):
 
 
 class _PaperProduct(torch.autograd.Function):
-    """(A H) W. Backward: S = A^T G has d_out columns (Demirci et al. 2022, Equations 3 and 4).
+    """(A H) W, with the backward pass of Demirci et al. 2022 (Equations 3 and 4).
 
-    G is exchanged also if H needs no gradient, since the gradient of W is H^T S.
+    The backward pass computes S = A^T G, which has d_out columns. It exchanges G even if H needs no
+    gradient, since the gradient of W is H^T S.
     """
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Decoders, which compute the score of a link from the outputs of its two ends."""
+"""Decoders of link prediction, which compute the score of a vertex pair from two outputs."""
 
 from __future__ import annotations
 
@@ -13,18 +13,22 @@ from plancc_runtime.nn.conv import glorot, uniform
 
 
 class Dot(nn.Module):
-    """The scalar product of the outputs of both ends."""
+    """The score of a pair is the scalar product of the outputs of its two vertices."""
 
     def __init__(self, width: int, random: np.random.Generator) -> None:
         super().__init__()
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """Return the scores of pairs, Tensor[m], from the ends' outputs, Tensor[m, width]."""
+        """Return the scores of pairs, Tensor[m].
+
+        Parameters:
+            source, target (Tensor[m, width]): Outputs of the pairs' first and second vertices.
+        """
         return (source * target).sum(dim=1)
 
 
 class DistMult(Dot):
-    """A weighted scalar product (Yang et al. 2015), with the weights of one relation."""
+    """A scalar product with trained weights (Yang et al. 2015), for pairs of one relation."""
 
     def __init__(self, width: int, random: np.random.Generator) -> None:
         super().__init__(width, random)
@@ -35,7 +39,7 @@ class DistMult(Dot):
 
 
 class Perceptron(Dot):
-    """A perceptron with one hidden layer on the element-wise product of both ends, as in OGB."""
+    """A perceptron with one hidden layer on the element-wise product of both outputs, as in OGB."""
 
     def __init__(self, width: int, random: np.random.Generator) -> None:
         super().__init__(width, random)

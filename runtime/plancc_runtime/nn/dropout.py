@@ -1,4 +1,4 @@
-"""Dropout whose mask is a function of (key, vertex, column): the same on any number of ranks.
+"""Dropout with a mask that is a function of (key, vertex, column): it is the same for any ranks.
 
 The key is a hash of the seed, the update and the layer (`plancc.sampling.counter.key_of`). The
 backward pass draws the mask again, so no mask is stored.
@@ -31,7 +31,7 @@ def dropout(
         rate: Probability in [0, 1).
         key (uint64): Key of the draws.
         vertices (int32[m]): The vertex of every row.
-        first_column: Number of the first column of x, if x has a slice of the columns only.
+        first_column: Number of the first column of x, if x has only a slice of the columns.
 
     Returns:
         Tensor[m, width]
@@ -79,9 +79,10 @@ class _Mask(NamedTuple):
         return out
 
     def _put(self, x: Tensor, threshold: int, out: Tensor) -> None:
-        """Write `applied` of x to `out` by torch on any device, some rows at a time.
+        """Compute out = ``applied(x)`` by torch on any device, some rows at a time.
 
-        The random bits of a row take at least twice the memory of the row.
+        All rows at once would need too much memory: the random bits of a row take at least twice
+        the memory of the row.
         """
         step = max(1, AT_ONCE // max(1, x.shape[1]))
         for first in range(0, len(x), step):
@@ -95,7 +96,7 @@ class _Mask(NamedTuple):
 def _mask_rows(
     x: Any, dropped: Any, scale: Any, key: Any, vertices: Any, first_column: Any, out: Any
 ) -> None:
-    """Write x times the mask to `out`.
+    """Compute out = x times the mask.
 
     Columns 2 k and 2 k + 1 share one hash: the even column has its low 32 bits, the odd column its
     high 32 bits.
@@ -104,7 +105,7 @@ def _mask_rows(
     odd = first_column % 2
     for i in range(x.shape[0]):
         stream = mix(key ^ mix(np.uint64(vertices[i])))
-        # The slice begins at an odd column: its half of the pair comes from the column before.
+        # If the slice begins at an odd column, its hash is that of the previous column.
         if odd and width:
             bits = mix(stream + np.uint64(first_column - 1))
             out[i, 0] = x[i, 0] * scale if (bits >> _32) >= dropped else x.dtype.type(0)
@@ -112,7 +113,7 @@ def _mask_rows(
             bits = mix(stream + np.uint64(first_column + j))
             out[i, j] = x[i, j] * scale if (bits & _LOW) >= dropped else x.dtype.type(0)
             out[i, j + 1] = x[i, j + 1] * scale if (bits >> _32) >= dropped else x.dtype.type(0)
-        # The slice ends at an even column: the other half of the pair is not read.
+        # If the slice ends at an even column, the high bits of its hash are not used.
         if (width - odd) % 2:
             bits = mix(stream + np.uint64(first_column + width - 1))
             out[i, width - 1] = (
@@ -121,7 +122,10 @@ def _mask_rows(
 
 
 def drawn_bits(vertices: Tensor, width: int, key: np.uint64, first_column: int) -> Tensor:
-    """Return 32 random bits for every number, by torch on any device: int64[m, width]."""
+    """Return 32 random bits for every number of x, by torch on any device: int64[m, width].
+
+    See `dropout` for the parameters.
+    """
     stream = mixed(mixed(vertices.to(torch.int64)) ^ signed(int(key)))
     odd = first_column % 2
     pairs = torch.arange(

@@ -1,10 +1,10 @@
-"""The graph attention network of Velickovic et al. (ICLR 2018); its softmax covers halo rows too.
+"""The graph attention network of Velickovic et al. (ICLR 2018).
 
     score(v, u) = LeakyReLU(a_target . W h_v + a_source . W h_u),  u in N(v) and v itself   (Eq. 3)
     h'_v = sum of softmax_u(score(v, u)) W h_u                                       (Eq. 4 to 6)
 
-The rows W h travel; a rank computes the scores of halo rows from them. N(v) are the columns of row
-v. The values of the plan are not read.
+The rows W h travel, and a rank computes the scores of halo rows from them. N(v) is the set of the
+columns of row v, own and halo columns. The layer does not read the values of the plan.
 
 In training, dropout may apply to the normalised weights softmax_u (Section 3.3). Its mask is a
 function of (key, v, u, head), so it is the same on any number of ranks.
@@ -29,13 +29,14 @@ from plancc_runtime.nn.operators import graph_attention
 
 
 class GATConv(Conv):
-    """Concatenates heads of width d_out / heads; the last layer averages heads of width d_out.
+    """A layer of several attention heads.
 
-    As in PyTorch Geometric's GATConv, W of all heads is one Glorot matrix; a_source and a_target
-    are Glorot matrices [heads, width]; the bias starts at 0. Targets of another type (`d_target`)
-    have their own W, and do not attend to themselves. With `parametrization` "paper" every head has
-    separate Glorot matrices W and [a_source, a_target], and no bias unless the option `bias` asks
-    for it.
+    Hidden layers concatenate heads of width d_out / heads; the last layer averages heads of width
+    d_out. As in PyTorch Geometric's GATConv, W of all heads is one Glorot matrix, a_source and
+    a_target are Glorot matrices [heads, width], and the bias starts at 0. Targets of another type
+    (`d_target`) have their own W, and do not attend to themselves. With `parametrization` "paper",
+    every head has separate Glorot matrices W and [a_source, a_target]; there is a bias only if the
+    option `bias` asks for it.
     """
 
     Options = GATOptions
@@ -88,7 +89,7 @@ class GATConv(Conv):
 
     @property
     def target_map(self) -> Tensor:
-        """Map of targets of another type to their scores: Tensor[d_target, heads]."""
+        """Matrix that maps rows of targets to their scores: Tensor[d_target, heads]."""
         score = self.score_target
         return (self.weight_target.unflatten(1, score.shape) * score).sum(2)
 
@@ -115,7 +116,8 @@ class GATConv(Conv):
         """Return the outputs of the heads side by side or, if `mean`, their mean.
 
         Parameters:
-            projected: Rows W h of all columns.
+            projected (Tensor[num_columns, heads width]): Rows W h of all columns.
+            key: Key of the dropout mask.
         """
         vectors = torch.stack([self.score_source, self.score_target])
         pattern, places = graph.pattern("closed"), graph.places
@@ -123,7 +125,11 @@ class GATConv(Conv):
         return graph_attention(pattern, projected, vectors, places, bias, mean, scale)
 
     def _mask(self, graph: LocalGraph, like: Tensor, key: np.uint64 | int | None) -> Tensor:
-        """Return the dropout mask of the attention weights: Tensor[nnz, heads], typed as `like`."""
+        """Return the dropout mask of the attention weights: Tensor[nnz, heads].
+
+        Parameters:
+            like: Tensor that gives the device and dtype of the mask.
+        """
         rate = self.options.attention_dropout
         if key is None:
             raise InputError(
@@ -138,7 +144,11 @@ class GATConv(Conv):
         )
 
     def _combined(self, graph: LayerGraph, heads: Tensor) -> Tensor:
-        """Return the output rows, given the outputs of the heads side by side."""
+        """Return the output rows.
+
+        Parameters:
+            heads (Tensor[num_outputs, heads width]): Outputs of the heads, side by side.
+        """
         if self.last:
             heads = heads.unflatten(1, (self.options.heads, self.width)).mean(dim=1)
         return graph.finished(heads, self.bias)

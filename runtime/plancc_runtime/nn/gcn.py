@@ -1,6 +1,6 @@
 """The graph convolution of Demirci et al. 2022 and of Kipf and Welling (2017): Z = A H W.
 
-A has the values of the plan, so the plan decides how A is normalised.
+A has the values of the plan, so A is normalised as the plan was compiled.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class GCNConv(LinearConv):
     """Z = A H W + b.
 
     As in PyTorch Geometric's GCNConv, W is a Glorot matrix and b starts at 0. With
-    `parametrization` "paper" there is no b unless the option `bias` asks for it.
+    `parametrization` "paper", there is a b only if the option `bias` asks for it.
     """
 
     Options = GCNOptions

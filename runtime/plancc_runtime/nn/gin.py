@@ -2,7 +2,7 @@
 
     h'_v = MLP((1 + eps) h_v + sum of h_u over u in N(v))                         (Equation 4.1)
 
-N(v) are the columns of row v, without the diagonal that normalising added.
+N(v) is the set of the columns of row v, without the diagonal if normalising added it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from plancc_runtime.nn.conv import Halves, LinearConv, unchanged
 
 
 class GINConv(LinearConv):
-    """The MLP has two linear layers with biases and a ReLU between.
+    """A layer of GIN. Its MLP has two linear maps with biases, and a ReLU between them.
 
-    Its hidden width is d_out, in the last layer max(d_in, d_out). As in PyTorch Geometric's GINConv
-    with Sequential(Linear, ReLU, Linear), weights and biases are drawn as in torch.nn.Linear, and
-    eps stays 0. With `parametrization` "paper" the weights are Glorot matrices, the biases start at
-    0, and eps is trained. The first layer of the MLP may be applied before the sum if that is
-    cheaper.
+    The hidden width of the MLP is d_out; in the last layer it is max(d_in, d_out). As in PyTorch
+    Geometric's GINConv with Sequential(Linear, ReLU, Linear), weights and biases are drawn as in
+    torch.nn.Linear, and eps stays 0. With `parametrization` "paper", the weights are Glorot
+    matrices, the biases start at 0, and eps is trained. The first linear map may be applied before
+    the sum if that is cheaper.
     """
 
     Options = GINOptions
@@ -88,6 +88,10 @@ class GINConv(LinearConv):
     def _mapped(
         self, graph: LayerGraph, z: Tensor, rectified: bool = False, onto: Tensor | None = None
     ) -> Tensor:
-        """Return the output of the MLP, given the result z of its first map without the bias."""
+        """Return the output of the MLP.
+
+        Parameters:
+            z: Result of the first linear map, before its bias is added.
+        """
         hidden = graph.finished(z, self.bias, rectified=True)
         return graph.linear(hidden, self.weight_out, self.bias_out, rectified, onto)

@@ -1,4 +1,4 @@
-"""Losses over the labelled vertices of a split. Every rank returns its share of the mean."""
+"""Losses over the labelled vertices of a split. Every rank computes its share of the mean loss."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def cross_entropy(
     Parameters:
         outputs (Tensor[m, classes]): Outputs of the split's vertices on this rank.
         labels (int64[m]): Class of every vertex.
-        total: Number of the split's vertices on all ranks; with weights, the sum of their weights.
+        total: Number of the split's vertices on all ranks or, if there are weights, the sum of the
+            weights of these vertices.
         weights (Tensor[classes], optional): Weight of a vertex of each class.
     """
     if outputs.requires_grad:
@@ -43,8 +44,8 @@ def binary_cross_entropy(
     """Return this rank's share of the mean sigmoid cross-entropy over vertices and classes.
 
     Parameters:
-        outputs: Tensor[m, classes].
-        labels: bool[m, classes].
+        outputs (Tensor[m, classes]): Outputs of the split's vertices on this rank.
+        labels (bool[m, classes]): Whether each vertex has each class.
         total: Number of the split's vertices on all ranks.
         weights (Tensor[classes], optional): Weight, in the loss of each class, of the vertices that
             have the class; other vertices have weight 1.
@@ -68,7 +69,7 @@ def loss_of_numbers(outputs: Tensor, numbers: Tensor, total: float, name: str) -
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """Sum of -log softmax at the labels, divided by total. The same pass computes the gradient."""
+    """Sum of -log softmax at the labels, divided by `total`. Forward also computes the gradient."""
 
     @staticmethod
     def forward(
@@ -96,9 +97,10 @@ class _CrossEntropy(torch.autograd.Function):
 
 
 def _log_softmax(x: Tensor, out: Tensor) -> None:
-    """Compute out = log_softmax of the rows of x; 16 rows at once if there are few columns.
+    """Compute out = log_softmax of the rows of x.
 
-    The results have the same bits in both cases.
+    If there are few columns, the rows are transposed first, which is quicker; the results have the
+    same bits.
     """
     whole = len(x) // 16 * 16 if x.shape[1] < 16 and x.device.type == "cpu" else 0
     if whole:

@@ -1,4 +1,4 @@
-"""A stack of convolutions, with dropout, norms, activations and residuals between them.
+"""A network of convolutions, with dropout, norms, activations and residuals between them.
 
 x -> [dropout -> convolution (-> norm -> activation -> + residual, except in the last)] per layer
 """
@@ -33,7 +33,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 NORMS = ("none", "layer", "batch")
 _CONVOLUTION_STREAM = 1
-"""Last number in the keys of draws inside layers; the keys of `Network.dropped` lack it."""
+"""Last number that is hashed to a key for draws inside a layer, which so differs from the key of
+`Network.dropped`."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,8 @@ class NetworkOptions:
         conv: Options of the convolutions, by name.
         activation: Name in `ACTIVATIONS` of the function between layers.
         norm: Norm between layers: "none", "layer" or "batch" (over all rows of all ranks).
-        residual: Whether the input of a layer, unless it is the last, is added to its output; a
-            trained matrix maps the input if the widths differ.
+        residual: Whether the input of every layer except the last is added to its output. If the
+            widths differ, the input is first multiplied by a trained matrix.
         dropout: Rate in [0, 1) of dropout in the inputs of all layers but the first.
         input_dropout: Rate in [0, 1) of dropout in the input of the first layer.
         standardize_features: Whether features are standardised before they enter the network
@@ -68,7 +69,7 @@ class NetworkOptions:
 
 
 class Network(nn.Module):
-    """L layers of one kind; the same parameters on all ranks.
+    """L layers of one kind, with the same weights on all ranks.
 
     Parameters:
         dims: Widths d_0, ..., d_L of the features and of every layer's output.
@@ -76,11 +77,12 @@ class Network(nn.Module):
         dtype (torch.dtype): Type of the weights.
 
     Attributes:
-        standardization (Module or None): Standardises features; `forward` takes standardised
-            features.
-        decoder (Module or None): Computes the score of a link from the outputs of both ends.
-        entered: Called when a training pass enters a stage: "layer 1 forward", "layer 1 back" and
-            so on.
+        standardization (Module or None): Module that standardises features; `forward` expects
+            standardised features.
+        decoder (Module or None): Module that computes the score of a vertex pair from the outputs
+            of both vertices, for link prediction.
+        entered: Function that is called when training enters a stage, with the name of the stage:
+            "layer 1 forward", "layer 1 back" and so on.
     """
 
     entered: Callable[[str], None] | None = None
@@ -120,13 +122,13 @@ class Network(nn.Module):
         self.activate = ACTIVATIONS[options.activation]
 
     def standardized(self, x: Tensor, where: int | Tensor = 0) -> Tensor:
-        """Return the standardised features that `forward` takes; x without `standardize_features`.
+        """Return the features as `forward` expects them: standardised if the option asks for it.
 
         Not collective.
 
         Parameters:
-            where: Number of the first column of x; for a graph with types, the number of every
-                row's type, int64[m].
+            where: Number of the first column of x. For a graph with types: the number of the type
+                of every row, int64[m].
         """
         return x if self.standardization is None else self.standardization(x, where)
 
@@ -146,15 +148,15 @@ class Network(nn.Module):
 
         Parameters:
             graphs: Graph of every layer: the outputs of a graph are the inputs of the next graph.
-            x: Tensor[inputs of the first graph, d_0].
+            x (Tensor[inputs of the first graph, d_0]): Features.
             fixed: Result of `fixed` for the first graph and x.
-            step: Number of the update, for dropout.
-            kept: Its keys are numbers of layers, from 1. It gets the outputs of these layers after
-                norm, activation and residual, with all columns.
+            step: Number of the update; dropout depends on it.
+            kept: Dictionary with numbers of layers, from 1, as keys. This method stores the outputs
+                of these layers in it, after norm, activation and residual, with all columns.
 
         Returns:
             Tensor[outputs of the last graph, d_L] with all columns, in the type of the parameters.
-                Norms compute in this type too, layers in the type of x.
+                Norms compute in this type too; layers compute in the type of x.
         """
         dtype = next(self.parameters()).dtype
         last = len(self.convs) - 1
@@ -179,12 +181,16 @@ class Network(nn.Module):
         loss.backward()
 
     def enter(self, stage: str) -> None:
-        """Call `entered` in a training pass."""
+        """Call `entered` with the name of a stage, if the network is training."""
         if self.entered is not None and self.training:
             self.entered(stage)
 
     def watch(self, x: Tensor, k: int) -> None:
-        """Enter the backward pass of layer k, from 0, when the gradient of x is known."""
+        """Call `enter` for the backward pass of layer k, from 0, when the gradient of x is known.
+
+        Parameters:
+            x: Output of the layer.
+        """
         if self.entered is not None and x.requires_grad:
             x.register_hook(partial(self._enter_back, k))
 
@@ -194,28 +200,30 @@ class Network(nn.Module):
     def dropped(
         self, x: Tensor, k: int, step: int, vertices: Tensor, first_column: int = 0
     ) -> Tensor:
-        """Return input rows of layer k, from 0, after the dropout of this update.
+        """Return input rows of layer k, from 0, after dropout; x itself if there is no dropout.
 
-        Returns x itself if there is no dropout. See `nn.dropout.dropout` for the parameters.
+        Parameters:
+            step: Number of the update.
+            vertices, first_column: See `nn.dropout.dropout`.
         """
         rate = self._rate(k)
         return dropout(x, rate, key_of(self._seed, step, k), vertices, first_column) if rate else x
 
     def _rate(self, k: int) -> float:
-        """Return the rate of dropout in the input of layer k, from 0, in this pass."""
+        """Return the rate of dropout in the input of layer k, from 0; 0 in evaluation."""
         if not self.training:
             return 0.0
         return self.options.dropout if k else self.options.input_dropout
 
     def key(self, k: int, step: int) -> dict[str, np.uint64]:
-        """Return the argument `key` of the convolution of layer k, from 0; {} without draws."""
+        """Return the argument `key` of the convolution of layer k, from 0; {} if it has none."""
         if not (self.training and self.convs[k].draws):
             return {}
         return {"key": key_of(self._seed, step, k, _CONVOLUTION_STREAM)}
 
     @property
     def draws(self) -> bool:
-        """Whether training passes drop numbers at random; their outputs cannot be scored."""
+        """Whether training drops numbers at random; then its outputs cannot be scored."""
         options = self.options
         return (
             options.dropout > 0
@@ -224,7 +232,7 @@ class Network(nn.Module):
         )
 
     def both_ways(self, k: int, fixed: bool = False, plain: bool = False) -> BothWays:
-        """Return the steps of layer k, from 0, in an epoch, with the steps of its residual.
+        """Return the steps of layer k, from 0, and of its residual, in an epoch.
 
         Parameters:
             fixed: Whether the layer's fixed part is given.
@@ -239,21 +247,21 @@ class Network(nn.Module):
         return options.both_ways((conv.d_in, conv.d_out), conv.last, k == 0, fixed, after)
 
     def _rectifies(self, conv: Conv) -> bool:
-        """Return whether a layer applies the activation itself."""
+        """Return whether a convolution applies the activation itself."""
         options = self.options
         return conv.rectifies and options.norm == "none" and options.activation == "relu"
 
     def normalised(self, z: Tensor, k: int, graph: LayerGraph) -> Tensor:
-        """Return z, outputs of the convolution of layer k, from 0, after its norm.
+        """Return z, the output of the convolution of layer k, from 0, after the layer's norm.
 
-        The norm computes in the type of the parameters.
+        The norm computes in the type of the parameters; the result has the type of z.
         """
         if self.options.norm == "none":
             return z
         return self.norms[k](z.to(next(self.parameters()).dtype), graph).to(z.dtype)
 
     def skipped(self, x: Tensor, k: int, graph: LayerGraph) -> Tensor:
-        """Return the residual of layer k, from 0: input rows x, mapped to the output's width."""
+        """Return the residual of layer k, from 0: input rows x, as wide as the output."""
         skip = self.skips[k]
         return x if isinstance(skip, nn.Identity) else skip(x, graph)
 
@@ -261,7 +269,7 @@ class Network(nn.Module):
 def standardization(
     width: int, options: NetworkOptions
 ) -> Standardization | StandardizationByType | None:
-    """Return the module that standardises features in float64, or None without the option."""
+    """Return the module that standardises features; None if the options do not ask for it."""
     if not options.standardize_features:
         return None
     types = options.types.get("widths")
@@ -277,7 +285,7 @@ def _norm(name: str, width: int, _: int) -> nn.Module:
 
 
 class _Skip(nn.Module):
-    """The map of a residual between different widths; its weight is [d_out, d_in]."""
+    """The linear map of a residual from d_in to d_out columns; its weight is [d_out, d_in]."""
 
     def __init__(self, weight: Tensor) -> None:
         super().__init__()

@@ -12,19 +12,19 @@ from plancc_runtime.kernels.dense import blocks_of
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.transport.base import Transport
 
-BLOCK = 1 << 17  # numbers in a temporary block of rows that fits in the cache
+BLOCK = 1 << 17  # largest count of numbers in a temporary block of rows, so that it fits the cache
 
 
 class BatchNorm(nn.Module):
     """Batch normalisation (Ioffe and Szegedy 2015) over the rows of all ranks.
 
-    It equals `torch.nn.BatchNorm1d` on one process with all rows. A rank may have no rows. Several
-    ranks may have the same row if every row is on equally many ranks.
+    The result equals that of `torch.nn.BatchNorm1d` on one process with all rows. A rank may have
+    no rows. Several ranks may have the same row, if every row is on the same number of ranks.
 
     Parameters:
         width: Number of columns.
         eps: Number that is added to the variance.
-        momentum: Weight of a new value in the running statistics, which evaluation uses.
+        momentum: Weight of a new value in the running mean and variance, which evaluation uses.
     """
 
     running_mean: Tensor
@@ -55,11 +55,11 @@ class BatchNorm(nn.Module):
 
 
 class _Normalise(torch.autograd.Function):
-    """weight (z - mean) / sqrt(variance + eps) + bias; two all-reduces forward and one backward.
+    """weight (z - mean) / sqrt(variance + eps) + bias.
 
-    The squared deviations are summed after the mean is known: a difference of sums of squares would
-    lose the digits of a variance that is small compared with the mean. Sums over blocks of rows are
-    in float64.
+    There are two all-reduces forward, and one backward. The squared deviations are summed after the
+    mean is known: the difference "mean of squares - square of mean" would lose the digits of a
+    variance that is small compared with the mean. Sums over blocks of rows are in float64.
     """
 
     @staticmethod

@@ -1,7 +1,7 @@
 """Differentiable aggregation and attention on one rank's pattern.
 
 Dense operands have the rows [own rows | halo rows]. The caller fetches the halo rows, and sends
-their gradients back. Sums have gradients of every order; attention has only first gradients.
+their gradients back. Sums have derivatives of every order; attention has only first derivatives.
 Operands are of float32 or float64. No result depends on the number of threads.
 
 Sources: Md et al. 2021, Section 2.1 (aggregation primitive) and Algorithm 1;
@@ -34,21 +34,21 @@ def aggregate(
 ) -> Tensor:
     """Return out[i] = the reduction of x[j], or of weight[e] x[j], over the nonzeros e = (i, j).
 
-    Sums are sparse products, without memory per nonzero. The gradient of a maximum goes to the
-    first nonzero, in CSR order, that attains it.
+    Sums are sparse products, and need no memory per nonzero. The gradient of a maximum is added to
+    the first nonzero, in CSR order, that attains the maximum.
 
     Parameters:
         pattern: Pattern with m rows, n columns and nnz nonzeros.
-        x: Tensor[n, d].
-        weight (Tensor[nnz] or Tensor[nnz, d], optional): Weights in CSR order; not for a maximum.
+        x (Tensor[n, d]): Rows of all columns.
+        weight (Tensor[nnz] or Tensor[nnz, d], optional): Weights in CSR order; a maximum has none.
         reduce: Name in `REDUCTIONS`.
 
     Returns:
         Tensor[m, d]: 0 in rows without nonzeros.
 
     Raises:
-        InputError: If the name is unknown, a maximum has weights, or an operand has the wrong shape
-            or type.
+        InputError: If the name is unknown, if weights are given for a maximum, or if an operand has
+            the wrong shape or type.
     """
     check_choice("reduction", reduce, REDUCTIONS)
     check_operand("x", x, (pattern.num_columns, None), x)
@@ -63,11 +63,11 @@ def aggregate(
 
 
 def edge_scores(pattern: Pattern, source: Tensor, target: Tensor) -> Tensor:
-    """Return source[j] + target[i] for every nonzero (i, j): the scores before GAT's rectifier.
+    """Return source[j] + target[i] for every nonzero (i, j): GAT's scores before the LeakyReLU.
 
     Parameters:
-        source: Tensor[n, heads].
-        target: Tensor[m, heads].
+        source (Tensor[n, heads]): Scores of the columns.
+        target (Tensor[m, heads]): Scores of the rows.
 
     Returns:
         Tensor[nnz, heads] in CSR order.
@@ -83,7 +83,10 @@ def edge_scores(pattern: Pattern, source: Tensor, target: Tensor) -> Tensor:
 def edge_softmax(pattern: Pattern, scores: Tensor) -> Tensor:
     """Return the softmax of the scores over the nonzeros of each row (GAT, Equation 3).
 
-    Scores and result are Tensor[nnz, heads]. Raises `InputError` for another shape or type.
+    Scores and result are Tensor[nnz, heads], in CSR order.
+
+    Raises:
+        InputError: If the scores have the wrong shape or type.
     """
     check_operand("scores", scores, (pattern.num_nonzeros, None), scores)
     return _Softmax.apply(scores, pattern)
@@ -93,8 +96,8 @@ def weighted_sum(pattern: Pattern, alpha: Tensor, x: Tensor) -> Tensor:
     """Return out[i, h] = sum over the nonzeros e = (i, j) of alpha[e, h] x[j, h] (GAT, Equation 4).
 
     Parameters:
-        alpha: Tensor[nnz, heads].
-        x: Tensor[n, heads, d].
+        alpha (Tensor[nnz, heads]): Weights in CSR order.
+        x (Tensor[n, heads, d]): Rows of all columns.
 
     Returns:
         Tensor[m, heads, d]
@@ -123,7 +126,7 @@ def attention(
         source (Tensor[n, heads]): a_src . W h_j.
         target (Tensor[m, heads]): a_dst . W h_i.
         x (Tensor[n, heads, d]): W h_j.
-        negative_slope: Slope of the rectifier below 0; at least 0.
+        negative_slope: Slope of the LeakyReLU below 0; at least 0.
         scale (Tensor[nnz, heads], optional): Dropout mask of the attention (0 or 1 / (1 - p)) in
             CSR order, without gradient.
 
@@ -156,24 +159,25 @@ def graph_attention(
     scale: Tensor | None = None,
     target: Tensor | None = None,
 ) -> Tensor:
-    """Return `attention` with scores from scalar products, plus the bias.
+    """Return `attention` with scores that are scalar products, plus the bias.
 
-    For every head, the source scores are <x[j], vectors[0]> and the target scores are
-    <x[places[i]], vectors[1]>. On CPUs one pass forward and two passes backward compute all, if the
-    scores are within `kernels.attention.LARGEST_SPREAD`; the backward passes compute alpha again.
+    For every head, the source scores are <x[j], vectors[0]>, and the target scores are
+    <x[places[i]], vectors[1]>. On a CPU, if the scores are within
+    `kernels.attention.LARGEST_SPREAD`, one loop over the nonzeros computes the output, and two
+    loops compute all gradients; these compute alpha again.
 
     Parameters:
-        x: Tensor[n, heads d].
-        vectors: Tensor[2, heads, d]; Tensor[1, heads, d] with `target`.
+        x (Tensor[n, heads d]): Rows of all columns, with the heads side by side.
+        vectors: Tensor[2, heads, d], or Tensor[1, heads, d] if `target` is given.
         places (int64[m], optional): Column of every row's own vertex; by default row i is column i.
-        bias (Tensor[heads d], or Tensor[d] with `mean`; optional): Bias of the output.
+        bias (Tensor[heads d], or Tensor[d] if `mean`; optional): Bias of the output.
         mean: Whether the heads are averaged instead of concatenated.
         scale: See `attention`.
         target (Tensor[m, heads], optional): Target scores, if the rows are not among the columns.
 
     Returns:
-        Tensor[m, heads d], or Tensor[m, d] with `mean`. No backward pass reads it, so the caller
-            may change it in place.
+        Tensor[m, heads d], or Tensor[m, d] if `mean`. No backward pass reads the result, so the
+            caller may change it in place.
 
     Raises:
         InputError: See `attention`.
@@ -214,9 +218,13 @@ def _factors(pattern: Pattern, source: Tensor, target: Tensor) -> tuple[Tensor, 
 
 
 def _head_matrix(vectors: Tensor) -> Tensor:
-    """Return the matrix that maps rows to their scalar products with all vectors, by head.
+    """Return a matrix whose product with rows has the scalar products of all heads and vectors.
 
-    Tensor[heads d, k heads].
+    Parameters:
+        vectors: Tensor[k, heads, d].
+
+    Returns:
+        Tensor[heads d, k heads]
     """
     k, heads, d = vectors.shape
     number = torch.arange(heads, device=vectors.device)
@@ -228,7 +236,7 @@ def _head_matrix(vectors: Tensor) -> Tensor:
 def check_operand(name: str, value: Tensor, shape: tuple[int | None, ...], like: Tensor) -> None:
     """Raise InputError unless an operand has the shape and type that the kernels need.
 
-    The kernels themselves check no bounds.
+    The kernels themselves do not check shapes.
 
     Parameters:
         shape: Sizes of the axes; None stands for any positive size.
@@ -257,7 +265,7 @@ def _weighted(pattern: Pattern, weight: Tensor, x: Tensor) -> Tensor:
 
 
 def _maximum(pattern: Pattern, x: Tensor) -> Tensor:
-    """Return the maximum over each row's nonzeros, read at the first nonzero that attains it."""
+    """Return the maximum over each row's nonzeros. The first that attains it gets the gradient."""
     with torch.no_grad():
         edge = edges.first_maximum(pattern, x.contiguous())
     return _Linear.apply(
@@ -276,7 +284,7 @@ def _neighbour_sum(pattern: Pattern, x: Tensor) -> Tensor:
 
 
 class _Linear(Function):
-    """A linear map. The caller gives the map and its adjoint."""
+    """A linear map as an autograd function. The caller gives the map and its adjoint."""
 
     @staticmethod
     def forward(
@@ -291,7 +299,7 @@ class _Linear(Function):
 
 
 class _WeightedSum(Function):
-    """Weighted sum over the nonzeros of each row or, if `back`, of each column: its adjoint."""
+    """Weighted sum over the nonzeros of each row or, in its adjoint (`back`), of each column."""
 
     @staticmethod
     def forward(ctx: Any, alpha: Tensor, x: Tensor, pattern: Pattern, back: bool) -> Tensor:
@@ -355,7 +363,7 @@ class _Softmax(Function):
 
 
 class _How(NamedTuple):
-    """Arguments of `graph_attention` without gradient."""
+    """Arguments of `graph_attention` that need no gradient."""
 
     pattern: Pattern
     places: Tensor | None

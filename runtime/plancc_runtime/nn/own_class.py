@@ -1,4 +1,4 @@
-"""Networks of the user's own class: how the class is found, and the arguments that it gets.
+"""Networks of the user's own class: how the class is found, and which arguments it gets.
 
 A name ``FILE:CLASS`` stands for the class CLASS of the Python file FILE. Names are checked without
 importing torch or the file.
@@ -37,17 +37,19 @@ WIDTHS = (
     ("in_channels", "in_features", "num_features", "d_in"),
     ("out_channels", "out_features", "num_classes", "d_out"),
 )
-"""Names of constructors' arguments for the width of the features, and for the outputs' width."""
+"""Names of constructor arguments for the width of the features, and for the width of the outputs.
+"""
 INPUTS = {
     "edge_index": "",
     "edge_weight": "weights: compile the plan with normalization none",
     "edge_attr": "features of edges: compile the plan with `edge_features`",
     "edge_type": "relations: compile a graph with types",
 }
-"""Names of arguments that `forward` may take beside the features, and how a plan gets their data.
+"""Names of arguments that `forward` may have beside the features.
 
-An argument whose name ends with `BY_TYPE` has a tensor for each relation; the features then have a
-tensor for each type.
+The values are ends of messages that say how to compile a plan with this data. If `BY_TYPE` is
+appended to a name, the argument is a dict with a tensor for each relation; the features are then a
+dict with a tensor for each type.
 """
 BY_TYPE = "_dict"
 BUILT_IN = "layers heads attention_dropout aggregator activation norm residual parametrization "
@@ -57,19 +59,19 @@ BUILT_IN += "bias dropout input_dropout"
 `hidden` is missing, since link prediction uses it with own classes too."""
 NEED_LAYERS = "sampler batch_size fanouts sampler_options relation_fanouts "
 NEED_LAYERS += "embeddings fold pipeline aggregate_on kernel passes"
-"""Options that need to know the layers of a network, or that only built-in layers read."""
+"""Options that need knowledge of the network's layers, or that only built-in layers read."""
 WHOLE_DATA = ("data", "batch", "graph")
 """Names of a first argument that is a whole data object, not a tensor."""
 PACKAGE = os.path.dirname(os.path.dirname(__file__))
 _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 LOCK = RLock()
-"""Guards state that ranks share if they are threads: imports, and torch's generator."""
+"""Lock of the state that ranks share if ranks are threads: imports, and torch's generator."""
 _GIVEN: dict[str, type[nn.Module]] = {}
 _FILES: dict[tuple[str, bytes], ModuleType] = {}
 
 
 def check_training(options: TrainOptions) -> None:
-    """Raise InputError for training options that do not fit a user's class, or a missing file."""
+    """Raise InputError if training options do not fit a user's class, or its file is missing."""
     check_name(options.model)
     _refuse_built_in(options, BUILT_IN)
     for name, value in options.chosen(NEED_LAYERS.split()).items():
@@ -100,7 +102,8 @@ def check_plan(header: Header, options: TrainOptions, built_in: str) -> None:
     """Raise InputError if a class of the user cannot train on this plan, or does not exist.
 
     Parameters:
-        built_in: More options that, on this plan, describe networks of built-in models.
+        built_in: Names of more options that, with this plan, only built-in models have; separated
+            by spaces.
     """
     if header.layout != "row":
         raise InputError(
@@ -112,7 +115,9 @@ def check_plan(header: Header, options: TrainOptions, built_in: str) -> None:
 
 
 def name_of(model: object) -> str:
-    """Return the name by which `class_of` finds a class in this process, and mostly in others.
+    """Return a name by which `class_of` finds a class in this process.
+
+    Another process finds the class by this name too, if it can import the module or the file.
 
     Raises:
         InputError: If `model` is not a class.
@@ -131,7 +136,10 @@ def name_of(model: object) -> str:
 
 
 def check_name(name: str) -> None:
-    """Raise InputError unless a name stands for a class in a file, as far as its text shows."""
+    """Raise InputError if a name stands for no class, as far as the source of its file shows.
+
+    The file is parsed but not run.
+    """
     file, colon, wanted = name.rpartition(":")
     if not colon:
         file, wanted = name, ""
@@ -150,19 +158,19 @@ def check_name(name: str) -> None:
 
 
 def _it_has(wanted: str, names: Sequence[str]) -> str:
-    """Return the end of a message: the name that may have been meant, and all names."""
+    """Return the end of a message: the name that the user may have meant, and all names."""
     near = nearest(wanted, names)
     return f"{f' (did you mean {near}?)' if near else ''}; it has {', '.join(names) or 'none'}"
 
 
 def _is_file(file: str) -> bool:
-    """Return whether this is the name of a file, not of a module."""
+    """Return whether `file` names a file, not a module."""
     is_module = all(map(str.isidentifier, file.split(".")))
     return file.endswith(".py") or not is_module or os.path.exists(file)
 
 
 def _parsed(file: str) -> ast.Module:
-    """Return the syntax tree of a file; InputError if it is unreadable or not Python."""
+    """Return the syntax tree of a file; raise InputError if it is unreadable or not Python."""
     with open_file(file) as stream:
         source = stream.read()
     try:
@@ -176,11 +184,11 @@ def _parsed(file: str) -> ast.Module:
 
 
 def class_of(name: str) -> type[nn.Module]:
-    """Return the class that a name stands for. A file is imported again only after it changed.
+    """Return the class that a name stands for. A file is imported again only if it has changed.
 
     Raises:
-        InputError: See `check_name`; also if the import fails, or the class is no
-            `torch.nn.Module`.
+        InputError: If `check_name` raises it, if the import fails, or if the class is not derived
+            from `torch.nn.Module`.
     """
     from torch import nn
 
@@ -199,7 +207,7 @@ def class_of(name: str) -> type[nn.Module]:
 
 
 def _imported(file: str) -> ModuleType:
-    """Return the module of a file. It can import modules in its folder, like a script."""
+    """Import a file, and return its module. Like a script, it can import modules of its folder."""
     path = os.path.abspath(file)
     with open(path, "rb") as stream:
         key = path, stream.read()
@@ -218,9 +226,12 @@ def _imported(file: str) -> ModuleType:
 
 @contextmanager
 def users_errors(sentence: str, file: str, mixed: bool = False) -> Iterator[None]:
-    """Context of a user's code: its errors become InputError, with the traceback as a note.
+    """Context in which a user's code runs. Its errors become InputError, with a traceback.
 
-    `mixed`: whether the block also runs this package's code, whose own errors pass unchanged.
+    Parameters:
+        sentence: Beginning of the message.
+        file: File of the user's class.
+        mixed: Whether this package's code runs in the context too; its errors are not changed.
     """
     from plancc_runtime.transport.base import is_lack_of_memory
 
@@ -236,7 +247,7 @@ def users_errors(sentence: str, file: str, mixed: bool = False) -> Iterator[None
 
 
 def _trace_from(error: Exception, file: str) -> str:
-    """Return the traceback from the first frame in a file on, without frames of this package."""
+    """Return the traceback of an error, from the first frame in `file`, without this package's."""
     trace, path = TracebackException.from_exception(error), os.path.abspath(file)
     frames = [each for each in trace.stack if not each.filename.startswith(PACKAGE)]
     files = [os.path.abspath(each.filename) for each in frames]
@@ -246,7 +257,7 @@ def _trace_from(error: Exception, file: str) -> str:
 
 
 def file_of(model: type) -> str:
-    """Return the file of a class; "" for a class of a notebook."""
+    """Return the file of a class; "" for a class that is defined in a notebook."""
     try:
         return getfile(model)
     except (OSError, TypeError):
@@ -254,7 +265,7 @@ def file_of(model: type) -> str:
 
 
 def is_by_type(model: type[nn.Module]) -> bool:
-    """Return whether `forward` takes features and edges of a plan with types in dicts."""
+    """Return whether `forward` expects dicts: features by type, and edges by relation."""
     return any(name.endswith(BY_TYPE) for name in signature(model.forward).parameters)
 
 
@@ -269,12 +280,13 @@ def constructor_options(
 
     Parameters:
         name: Name of the class in messages.
-        given: Options: values, or Python literals as text.
-        widths: Width of the features, or their widths by type, and width of the outputs.
-        plan_values: Further values that the plan offers, by name.
+        given: Options by name: values, or strings that are Python literals.
+        widths: Two items: the width of the features (or a dict of widths by type), and the width of
+            the outputs.
+        plan_values: Further values of the plan that the constructor may use, by name.
 
     Raises:
-        InputError: If the class lacks a given option, or needs one that is missing.
+        InputError: If the constructor lacks a given option, or needs an option that is not given.
     """
     there = signature(model).parameters
     names = [k for k, each in there.items() if each.kind in _BY_NAME]
@@ -307,7 +319,7 @@ def _required(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
 
 
 def _value(given: Any) -> Any:
-    """Return the value of a Python literal; the text itself if it is none."""
+    """Return the value of a string that is a Python literal; return other values unchanged."""
     try:
         return ast.literal_eval(given) if isinstance(given, str) else given
     except (ValueError, SyntaxError, RecursionError, MemoryError):
@@ -315,7 +327,7 @@ def _value(given: Any) -> Any:
 
 
 def forward_arguments(name: str, model: type[nn.Module], there: Collection[str]) -> list[str]:
-    """Return the names of the arguments that `forward` takes, without the features, its first.
+    """Return the names of the arguments that `forward` gets after its first, the features.
 
     Parameters:
         name: Name of the class in messages.

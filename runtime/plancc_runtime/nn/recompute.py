@@ -1,8 +1,8 @@
-"""A training pass that keeps the results of exchanges, and computes the rest again backward.
+"""A forward pass that keeps only results of exchanges; the backward pass computes the rest again.
 
-Between two exchanges the layers work on every row by itself: weights, bias, norm, activation,
+Between two exchanges, the layers handle every row independently: weights, bias, norm, activation,
 residual, dropout. The backward pass repeats this work for some rows at a time. Activations and
-gradients of these rows stay in the cache, and never exist for all rows at once.
+gradients of these rows fit in the cache, and never exist for all rows at once.
 
     kept                   computed again                          kept
     A H of layer k   -->   W, bias, norm, activation, dropout   -->   A H of layer k + 1
@@ -27,11 +27,12 @@ from plancc_runtime.nn.network import Network
 from plancc_runtime.workspace import empty
 
 AT_ONCE = 1 << 18
-"""Numbers in the widest matrix of a block of rows."""
+"""Largest count of numbers in a matrix of a block of rows."""
 
 Rows = tuple[Tensor, ...]
 Work = Callable[[slice, Rows], Rows]
-"""Work on some rows: maps their places, and copies of these rows of all inputs, to the outputs."""
+"""Function that handles some rows. It maps the range of their places, and copies of these rows of
+all inputs, to these rows of all outputs."""
 
 
 def recomputed(
@@ -41,12 +42,12 @@ def recomputed(
     fixed: Tensor | None = None,
     step: int = 0,
 ) -> Tensor:
-    """Return `Network.forward` of a training pass, keeping little for the backward pass.
+    """Return the same as `Network.forward` in training, but keep little for the backward pass.
 
-    Collective.
+    Collective. See `Network.forward` for the parameters.
 
     Raises:
-        InputError: If ranks hold slices of rows, or a layer cannot be divided.
+        InputError: If ranks hold slices of columns, or a layer cannot be divided.
     """
     kept: Rows = (x,)
     works: list[Work] = []  # map the kept rows to the input of a layer
@@ -72,7 +73,7 @@ def recomputed(
 class _Layer:
     """Layer k, from 0, as work on single rows before and after its exchange.
 
-    If the layer has a residual, its input rows are passed on behind the other rows.
+    If the layer has a residual, every method also returns the layer's input rows, as last item.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class _Layer:
         self._skips = network.options.residual and self.is_hidden
 
     def across_fixed(self, fixed: Tensor, x: Tensor) -> Rows:
-        """Return the arguments of `after` for all rows, given the fixed part of the first layer."""
+        """Return the arguments of `after` for all rows, from the fixed part of the first layer."""
         reads = self._network.convs[0].reads_input
         own = (self._graph.targets(x),) if reads or self._skips else ()
         given = (fixed, *own) if reads else (fixed,)
@@ -93,14 +94,14 @@ class _Layer:
         return (*self._halves.across(*given), *(own if self._skips else ()))
 
     def before(self, place: slice, rows: Rows) -> Rows:
-        """Return the rows that travel, and the rows that are kept, for some rows of the input."""
+        """Return the rows that travel, and the rows that are kept, of some rows of the input."""
         vertices = self._graph.vertices[place]
         (x,) = rows
         x = self._network.dropped(x, self._k, self._step, vertices)
         return (*self._halves.before(x), *((x,) if self._skips else ()))
 
     def across(self, given: Rows) -> Rows:
-        """Return the arguments of `after` for all rows, given results of `before`. Collective."""
+        """Return the arguments of `after` for all rows, from results of `before`. Collective."""
         moved, own = self._parted(given)
         return (*self._halves.across(*moved), *(self._graph.targets(each) for each in own))
 
@@ -110,7 +111,7 @@ class _Layer:
         return (self._halves.after(*given), *own)
 
     def finish(self, place: slice, rows: Rows) -> Rows:
-        """Return a hidden layer's output, given the output of its convolution or batch norm."""
+        """Return a hidden layer's output, from the output of its convolution or batch norm."""
         (z,), own = self._parted(rows)
         if self._network.options.norm == "layer":
             z = self._network.normalised(z, self._k, self._graph)
@@ -125,21 +126,21 @@ class _Layer:
 
 
 def apply_all(network: Network, works: Sequence[Work], rows: Rows) -> Rows:
-    """Apply works one after the other to all rows, block by block. Not collective.
+    """Apply functions one after another to all rows, block by block. Not collective.
 
     Parameters:
-        network: Network whose parameters the works read; they read no others.
-        works: Works on some rows.
-        rows: tuple of Tensor[m, ...].
+        network: Network; the functions read no parameters but those of this network.
+        works: The functions.
+        rows (tuple of Tensor[m, ...]): Inputs of the first function.
 
     Returns:
-        tuple of Tensor[m, ...]
+        tuple of Tensor[m, ...]: Outputs of the last function.
     """
     return _ApplyAll.apply(tuple(works), max(network.dims), len(rows), *rows, *network.parameters())
 
 
 class _ApplyAll(torch.autograd.Function):
-    """`apply_all`. Its backward pass applies the works again."""
+    """The autograd function of `apply_all`. Its backward pass applies the functions again."""
 
     @staticmethod
     def forward(
@@ -204,7 +205,7 @@ def _done(works: Sequence[Work], place: slice, rows: Rows) -> Rows:
 
 
 def _leaves(rows: Rows, place: slice, needed: Sequence[bool]) -> Rows:
-    """Return these rows as leaves of a new autograd graph."""
+    """Return the rows at `place` as leaves of a new autograd graph."""
     return tuple(
         each[place].detach().requires_grad_(needs)
         for each, needs in zip(rows, needed, strict=False)
@@ -212,6 +213,6 @@ def _leaves(rows: Rows, place: slice, needed: Sequence[bool]) -> Rows:
 
 
 def _blocks(size: int, step: int) -> Iterator[slice]:
-    """Yield the blocks of all rows; one empty block if there are no rows."""
+    """Yield the blocks of `size` rows; one empty block if there are no rows."""
     for first in range(0, max(size, 1), step):
         yield slice(first, min(first + step, size))

@@ -2,8 +2,8 @@
 
     h'_v = sum over relations r to the type of v of f_r(h_v, {h_u : u in N_r(v)})
 
-A layer's input and output have the rows of all types, type after type (`layouts.stack`). Rows of
-types that are narrower than the layer's input are padded; no layer reads the padding.
+A layer's input and output have the rows of all types, one type after another (`layouts.stack`). If
+a type has fewer columns than the layer's input, its rows are padded; no layer reads the padding.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class TypesOfLayer:
 
     Attributes:
         widths: Number of columns of every type in the layer's input.
-        relations: Relations that lead to `wanted` types.
-        wanted: Types whose outputs are read later; output rows of other types are 0.
+        relations: Relations whose destination is one of `wanted`.
+        wanted: Types whose output rows are read later; output rows of other types are 0.
     """
 
     widths: Mapping[str, int]
@@ -60,13 +60,13 @@ class TypesOfLayer:
         return {name: self.widths[name] for name in self.wanted}
 
     def into(self, name: str) -> list[int]:
-        """Return the numbers of the relations that lead to a type."""
+        """Return the places, in `relations`, of the relations whose destination is type `name`."""
         return [k for k, each in enumerate(self.relations) if each[2] == name]
 
 
 @dataclass(frozen=True)
 class TypesOfNetwork:
-    """Types and relations of the graph, and the type that a network learns.
+    """Types and relations of the graph, and the type for which a network is trained.
 
     Attributes:
         widths: Number of features of every type.
@@ -80,7 +80,11 @@ class TypesOfNetwork:
 
     @classmethod
     def parse(cls, found: Mapping[str, Any]) -> Self:
-        """Return the inverse of `dataclasses.asdict`; InputError for other mappings."""
+        """Return the object that `dataclasses.asdict` turned into `found`.
+
+        Raises:
+            InputError: If `found` does not describe types and relations.
+        """
         try:
             widths = {str(name): int(width) for name, width in found["widths"].items()}
             relations = tuple((str(a), str(b), str(c)) for a, b, c in found["relations"])
@@ -94,12 +98,16 @@ class TypesOfNetwork:
         return made
 
     def is_like(self, other: Self) -> bool:
-        """Return whether types, relations and target are the same, in any order."""
+        """Return whether types, relations and target are the same; their order may differ."""
         ours, theirs = ((n.widths, {*n.relations}, n.target) for n in (self, other))
         return ours == theirs
 
     def types_of_layers(self, dims: list[int]) -> list[TypesOfLayer]:
-        """Return the types of every layer of these widths; the last layer computes the target."""
+        """Return the types of every layer, first layer first.
+
+        Parameters:
+            dims: Widths of the features and of every layer's output.
+        """
         found: list[TypesOfLayer] = []
         wanted = {self.target}
         for k in reversed(range(len(dims) - 1)):
@@ -117,8 +125,8 @@ class RGCNOptions(ConvOptions):
 
     Attributes:
         aggregator: "mean" or "sum" over the neighbours in a relation.
-        bases: Number of matrices whose weighted sums are the relations' matrices (Equation 3); 0: a
-            separate matrix for each relation.
+        bases: Number of basis matrices; the matrix of every relation is a weighted sum of them
+            (Equation 3). 0: every relation has a separate matrix.
     """
 
     aggregator: str = "mean"
@@ -136,13 +144,13 @@ class RGCNOptions(ConvOptions):
 
 
 class ByType(nn.Module):
-    """A separate module for each wanted type between layers; rows of other types become 0.
+    """Applies a separate module to the rows of each wanted type; rows of other types become 0.
 
     Parameters:
         widths: Number of columns of every wanted type in the input.
         d_out: Number of columns in the output.
-        make: Makes a module from its two widths. The module takes rows and the graph, or is the
-            identity.
+        make: Function that makes a module from its input width and output width. The module is
+            `nn.Identity`, or is called with rows and the graph.
     """
 
     def __init__(
@@ -153,9 +161,12 @@ class ByType(nn.Module):
         self.of_types = nn.ModuleList(make(width, d_out) for width in widths.values())
 
     def forward(self, x: Tensor, graph: LayerGraph) -> Tensor:
-        """Map rows of a layer's output, Tensor[num_outputs, ...], to Tensor[num_outputs, d_out].
+        """Return the mapped output rows of a layer: Tensor[num_outputs, d_out].
 
-        Collective if the modules are.
+        Collective if the modules are collective.
+
+        Parameters:
+            x: Tensor[num_outputs, ...].
         """
         stack, found = stack_graph(graph), dict[str, Tensor]()
         typed_rows = stack.outputs_by_type(x)
@@ -170,7 +181,7 @@ class RelationConv(Conv):
 
     Parameters:
         types: Types and relations that the layer reads.
-        others: Parameters of `Conv`.
+        others: See `Conv`.
     """
 
     by_relation = True
@@ -187,17 +198,18 @@ class RelationConv(Conv):
         return self.options.steps(self.d_in, self.d_out, self.last)[0]
 
     def _moved(self, stack: StackGraph, x: Tensor) -> Tensor:
-        """Return the products of all relations, or own and halo rows of all types. Collective."""
+        """Return the result of the layer's first step. Collective.
+
+        It has the products of all relations, Tensor[rows of the stack, d_in], or own and halo rows
+        of all types, Tensor[num_columns, d_in].
+        """
         step = self._moving
         if isinstance(step, Aggregate):
             return stack.product(x, step.coefficients)
         return stack.columns(x)
 
     def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
-        """Return the result of `_moved`: products, Tensor[rows of the stack, d_in], or columns.
-
-        Columns are Tensor[num_columns, d_in].
-        """
+        """Return the result of the layer's first step, without gradient; see `_moved`."""
         with torch.no_grad():
             return self._moved(stack_graph(graph), x)
 
@@ -216,15 +228,20 @@ class RelationConv(Conv):
     def _type_outputs(
         self, stack: StackGraph, name: str, own: Tensor | None, moved: list[Tensor], rectified: bool
     ) -> Tensor | None:
-        """Return the output rows of a type, given results of `_rows`; None stands for zeros."""
+        """Return the output rows of type `name`, or None if they are 0.
+
+        Parameters:
+            own: Output rows of x of this type, from `_rows`.
+            moved: Moved rows of every relation, from `_rows`.
+        """
 
     def _rows(
         self, stack: StackGraph, x: Tensor, fixed: Tensor | None
     ) -> tuple[list[Tensor], dict[str, Tensor]]:
         """Return the moved rows of every relation, and the output rows of x by type. Collective.
 
-        Rows have the width of their type. Output rows of x are missing if the layer does not read
-        them.
+        Rows have the width of their type. The second result is empty if the layer does not read x
+        itself.
         """
         widths, relations = self.types.widths, self.types.relations
         if isinstance(self._moving, Aggregate):
@@ -243,9 +260,10 @@ class RelationConv(Conv):
 class RGCNConv(RelationConv):
     """The relational graph convolution of Schlichtkrull et al. (ESWC 2018), Equations 2 and 3.
 
-    h'_v = h_v W + b + the sum of z_r W_r over the relations r; z_r is the mean or sum over the
-    neighbours in r. The layer equals PyTorch Geometric's RGCNConv on the union of all types: W_r is
-    a weighted sum of `bases` matrices, or a separate matrix. All types share W and b.
+    h'_v = h_v W + b + the sum of z_r W_r over the relations r, where z_r is the mean or sum over
+    the neighbours in r. All types share W and b. W_r is a weighted sum of `bases` matrices, or a
+    separate matrix. The layer computes the same as PyTorch Geometric's RGCNConv on a graph without
+    types that has the vertices and edges of all types.
     """
 
     Options = RGCNOptions
@@ -276,7 +294,7 @@ class RGCNConv(RelationConv):
         return y
 
     def _weight(self, k: int) -> Tensor:
-        """Return the map of the neighbours in relation k."""
+        """Return W_r of relation k: Tensor[width of its source type, d_out]."""
         if self.coefficient is None:
             return self.weights[k]
         pairs = zip(self.coefficient[k], self.weights, strict=True)
@@ -285,7 +303,10 @@ class RGCNConv(RelationConv):
 
 
 class OptionsPerRelation(ConvOptions):
-    """Options of a layer with a convolution for each relation; rows travel before their map."""
+    """Options of a layer with a convolution for each relation.
+
+    Rows travel before they are multiplied by weights, so each row travels once for all relations.
+    """
 
     def steps(self, d_in: int, d_out: int, last: bool) -> Steps:
         found = super().steps(d_in, d_out, last)
@@ -303,8 +324,9 @@ class PerRelation(RelationConv):
 
     Rows travel once for all relations. A convolution gets the moved rows as its `fixed`, and rows
     of the destination as its input. The destination's rows are multiplied once by the sum of all
-    `own_map`, and once by all `target_map` side by side. If no relation leads to a type, its output
-    is a separate linear map of its rows if convolutions read these, else zeros.
+    `own_map`, and once by all `target_map` side by side. If no relation leads to a type and the
+    convolutions read own rows, the output of the type is a separate linear map of its rows. If they
+    do not, the output is 0.
 
     Attributes:
         kind: Class of the convolutions; `per_relation` makes a subclass for it.
@@ -365,7 +387,7 @@ class PerRelation(RelationConv):
 
 @cache
 def per_relation(kind: type[Conv]) -> type[PerRelation]:
-    """Return the subclass of `PerRelation` with convolutions of this kind; made once."""
+    """Return the subclass of `PerRelation` for convolutions of class `kind`. It is made once."""
     name = f"PerRelation({kind.__name__})"
     options = type(kind.Options.__name__, (OptionsPerRelation, kind.Options), {})
     of_kind = {each: getattr(kind, each) for each in ("reads_values", "reads_edges")}

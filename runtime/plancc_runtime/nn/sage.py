@@ -3,8 +3,8 @@
     z_v = AGGREGATE {h_u : u in N(v)}                                   (Wan et al. 2022, Eq. 1)
     h'_v = W . CONCAT(z_v, h_v)                                         (Wan et al. 2022, Eq. 2)
 
-N(v) are the columns of row v, without the diagonal that normalising added. The update is computed
-as z W_n + h W_s, without building the concatenation.
+N(v) is the set of the columns of row v, without the diagonal if normalising added it. The update is
+computed as z W_n + h W_s, so the concatenation is never stored.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from plancc_runtime.nn.conv import Conv, Halves, LinearAggregation, glorot, unch
 class SAGEConv(Conv):
     """z W_n + h W_s + b; z is the mean, sum or element-wise maximum over N(v), 0 if N(v) is empty.
 
-    With the aggregator "gcn" the output is z W_n + b, and z is the mean over N(v) and v itself
-    (Hamilton et al., Equation 2). As in PyTorch Geometric's SAGEConv, W_n and b are drawn as a
-    torch.nn.Linear with a bias, and W_s as one without. With `parametrization` "paper", W_n and W_s
-    are drawn as one Glorot matrix of the concatenation, and there is no b unless the option `bias`
-    asks for it.
+    With the aggregator "gcn", the output is z W_n + b, and z is the mean over N(v) and v itself
+    (Hamilton et al., Equation 2). As in PyTorch Geometric's SAGEConv, W_n and b are drawn like
+    weight and bias of a torch.nn.Linear, and W_s like the weight of another. With `parametrization`
+    "paper", W_n and W_s are the two halves of one Glorot matrix, and there is a b only if the
+    option `bias` asks for it.
     """
 
     Options = SAGEOptions

@@ -1,4 +1,4 @@
-"""Standardised features: every column has mean 0 and variance 1."""
+"""Standardisation of features: every column gets mean 0 and variance 1."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from plancc_runtime.transport.base import Transport
 
 
 class Standardization(nn.Module):
-    """(x - mean) scale, column by column; the first part of a network.
+    """(x - mean) scale, column by column: the first module of a network.
 
-    Mean and variance are taken over all vertices, not over training vertices alone. A network that
-    trains on a graph reads the features of all vertices anyway. On the few training vertices of a
-    public split, many columns would be constant. The sum of squares is divided by the number of
-    vertices, as in scikit-learn's StandardScaler. Constant columns become 0.
+    Mean and variance are computed over all vertices, not only over training vertices. A network
+    that trains on a graph reads the features of all vertices anyway; and on the few training
+    vertices of a public split, many columns would be constant. The sum of squares is divided by the
+    number of vertices, as in scikit-learn's StandardScaler. Constant columns become 0.
 
     Parameters:
         width: Number of columns.
 
     Attributes:
-        mean (Tensor[width]): Means in float64, saved with the network's weights.
-        scale (Tensor[width]): 1 / standard deviation, or 0 for a constant column; saved too.
+        mean (Tensor[width]): Mean of every column, in float64; saved with the network's weights.
+        scale (Tensor[width]): 1 / standard deviation of every column, or 0 for a constant column;
+            saved with the network's weights.
     """
 
     mean: Tensor
@@ -65,7 +66,7 @@ class Standardization(nn.Module):
             squares[own] += _numbers((rows.double() - center).square_().sum(0))
         transport.allreduce_sum(squares)
         deviation = np.sqrt(squares / count)
-        # Extremes tell whether a column is constant: rounding leaves a constant column a variance.
+        # A column is constant if its extremes are equal; by rounding, its variance may not be 0.
         varies = (bounds[0] > -bounds[1]) & (deviation > 0)
         scale = np.divide(1, deviation, out=np.zeros(width), where=varies)
         self.mean.copy_(torch.from_numpy(mean))
@@ -85,7 +86,7 @@ class Standardization(nn.Module):
 
 
 class StandardizationByType(nn.Module):
-    """A `Standardization` for every type of vertices."""
+    """A separate `Standardization` for every vertex type."""
 
     def __init__(self, width: int, num_types: int) -> None:
         super().__init__()
@@ -97,7 +98,7 @@ class StandardizationByType(nn.Module):
         """Fit the standardisation of every type to the rows of the type. Collective.
 
         Parameters:
-            row_type (int64[m]): Number of every row's type.
+            row_type (int64[m]): Number of the type of every row.
         """
         for k, each in enumerate(self.of_types):
             each.fit(x[row_type == k], transport)

@@ -1,8 +1,8 @@
-"""The axes of rows in a function's result, found by running the function once on shapes alone.
+"""Finds which axis of a function's result has the graph's rows, by trial runs on shapes only.
 
-A function of `calls.ROW_BY_ROW` treats each row by itself if all axes of rows in its arguments
-become one axis of its result: it runs if these axes have equally many rows, and fails if they have
-different numbers of rows.
+A function of `calls.ROW_BY_ROW` handles each row independently if the row axes of all its arguments
+become one axis of its result. The trial runs show this: the function works if these axes have the
+same number of rows, and fails if their numbers of rows differ.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from plancc_runtime.pyg.marks import Count, Mark, Spread
 from plancc_runtime.pyg.trees import all_in
 
 MANY = 1_000_003
-"""Number of rows in trial runs: a prime, so that no other axis has a multiple of it."""
+"""Number of rows in trial runs. It is a large prime, so no other axis has a multiple of it."""
 KEPT = 10_000
 """Largest number of calls whose results are kept."""
 
@@ -35,14 +35,14 @@ class RowAxis(NamedTuple):
 
 
 def places_of_rows(call: Call) -> list[RowAxis] | None:
-    """Return the axis of rows of every tensor that a function returns. The same on all ranks.
+    """Return the row axis of every tensor that a function returns; the same on all ranks.
 
     Returns:
-        An empty list if the result has no rows. None if the function mixes rows, or reads tensors
-        that have as many entries as rows by chance.
+        An empty list if the result has no row axis. None if the function mixes rows, or pairs a
+        row axis with an axis that has the same size only by chance.
     """
     key = call.name, *_shapes((*call.args, *call.kwargs.items()))
-    with suppress(KeyError):  # another rank, if ranks are threads, may clear it meanwhile
+    with suppress(KeyError):  # if ranks are threads, another rank may clear the dictionary
         return _found[key]
     if len(_found) >= KEPT:
         _found.clear()
@@ -51,7 +51,7 @@ def places_of_rows(call: Call) -> list[RowAxis] | None:
 
 
 def _shapes(values: Iterable[Any]) -> Iterator[Any]:
-    """Yield hashable values that determine the places."""
+    """Yield hashable values that determine the result of `places_of_rows`."""
     for x in values:
         if isinstance(x, Spread):
             of = x.of and x.of.name  # the key keeps no graph alive
@@ -90,11 +90,14 @@ def _places(call: Call) -> list[RowAxis] | None:
 
 
 def _on_shapes(call: Call, first: Spread, more: Iterable[int]) -> tuple[Any, Tensor]:
-    """Run the function on shapes of many rows; return its result and the first tensor with rows.
+    """Run the function on tensors without data, which have about `MANY` rows.
 
     Parameters:
-        first: The first tensor with rows in the call.
-        more: Number of rows above `MANY` in each tensor with rows.
+        first: The first argument with a row axis.
+        more: For each argument with a row axis: how many rows more than `MANY` it has.
+
+    Returns:
+        The function's result, and the tensor that took the place of `first`.
     """
     left, given = iter(more), []
 
@@ -117,7 +120,12 @@ def _on_shapes(call: Call, first: Spread, more: Iterable[int]) -> tuple[Any, Ten
 
 
 def _place(x: Tensor, given: Tensor, first: Spread) -> RowAxis:
-    """Return the one axis of rows of x; ValueError unless the entries of a row stay together."""
+    """Return the row axis of x. Raise ValueError if the entries of a row are not contiguous in it.
+
+    Parameters:
+        x: Result of a trial run.
+        given, first: The first argument with a row axis, in the trial run and in the call.
+    """
     [place] = [
         RowAxis(k, size // MANY) for k, size in enumerate(x.shape) if size and size % MANY == 0
     ]

@@ -1,4 +1,4 @@
-"""Calls of torch's functions, and tables of functions that treat their arguments alike."""
+"""Calls of torch's functions, and tables of functions that are handled by the same rule."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ ASKED = names(
     "is_quantized is_nested is_mkldnn get_device _version names has_names is_meta is_cpu "
     "is_inference requires_grad_ retain_grad __repr__ __format__ __hash__ names"
 )
-"""Functions that ask for a property of a tensor."""
+"""Functions that return a property of a tensor."""
 SIZED = names("view reshape expand repeat broadcast_to unflatten narrow __getitem__ __setitem__")
-"""Functions, besides `MADE`, that take sizes."""
+"""Functions, besides `MADE`, that have sizes among their arguments."""
 SIZES = names("size shape numel __len__")
 SAME = names(
     "to type type_as float double half bfloat16 long int bool cpu cuda contiguous clone detach"
@@ -47,7 +47,7 @@ SAME = names(
 """Functions that copy their first argument."""
 SUMS = names("sum mean var std max min amax amin any all norm")
 PRODUCTS = names("matmul mm bmm rmatmul einsum")
-"""Products; a product may be a sum over rows."""
+"""Products of tensors; such a product may sum over rows."""
 ALONG: dict[str, tuple[int, Any]] = {
     **dict.fromkeys(SUMS, (1, None)),
     **dict.fromkeys(names("softmax log_softmax logsumexp cumsum cumprod prod"), (1, None)),
@@ -60,38 +60,38 @@ ALONG: dict[str, tuple[int, Any]] = {
     **dict.fromkeys(names("linalg_norm linalg_vector_norm layer_norm rms_norm"), (2, None)),
     **dict.fromkeys(names("roll repeat_interleave norm"), (2, None)),
 }  # fmt: skip
-"""Functions along one axis: the place of `dim` in the arguments, and its default."""
+"""Functions that work along an axis: the place of `dim` in their arguments, and its default."""
 ROW_BY_ROW = PRODUCTS | names("repeat stack linear one_hot gru_cell lstm_cell addmm baddbmm")
-"""Functions that treat each row by itself if all shapes fit.
+"""Functions that handle each row independently, if `axes.places_of_rows` finds the row axes.
 
-So do functions that torch makes of pointwise operations and of `KEEP_ROWS`, and functions in
-`ALONG` along another axis."""
+These functions do so too: functions that run only pointwise operations and operations of
+`KEEP_ROWS`, and functions in `ALONG` if they work along another axis."""
 KEEP_ROWS = names(
     "transpose permute t view _unsafe_view unsqueeze expand alias clone copy fill zero zeros_like "
     "ones_like full_like empty_like floor_divide hardswish log_sigmoid_forward _prelu_kernel "
     "identity"
 )
-"""Operations that treat each row by itself, beside operations that torch tags as pointwise."""
+"""Operations that handle each row independently, although torch does not tag them as pointwise."""
 SAME_AS = {"concat": "cat", "concatenate": "cat", "multiply": "mul", "rmul": "mul"}
 SAME_AS |= {"not_equal": "ne", "linalg_matmul": "matmul"}
-"""Other names of functions, and the names in the tables above and in the rules."""
+"""Other names of functions, and the name that the tables above and the rules use instead."""
 ALIASES = {"dim": ("dim", "axis", "dims"), "keepdim": ("keepdim", "keepdims")}
 """Other names of arguments."""
 KEPT = names("view reshape unsqueeze repeat expand expand_as view_as")
-"""Functions that map row numbers to row numbers."""
+"""Functions whose result has row numbers if their argument has."""
 FAILS = (RuntimeError, TypeError, ValueError, IndexError)
-"""Errors of functions whose arguments do not fit."""
+"""Errors that functions raise if their arguments do not fit."""
 INTO_SUMS = {"scatter_add", "index_add"}
 SCATTERED = INTO_SUMS | {"scatter_reduce", "scatter", "index_reduce", "index_copy"}
 LIKE_ROWS = MADE | names("dim ndim dtype device layout is_cuda is_cpu is_floating_point is_sparse")
-"""Functions whose result does not depend on the numbers in a message: its rows do as well."""
+"""Functions whose result does not depend on a tensor's values, so a `Message` needs no values."""
 ENDS = "computes with row numbers of this rank, such as ends of edges and ranges of rows"
 SPECIAL = names("squeeze embedding nonzero unique lstm gru batch_norm instance_norm")
-"""Functions that have a method of their own in `TorchRules`, called by their name."""
+"""Functions for which `TorchRules` has a separate method, of the same name after "_"."""
 
 
 class Call(NamedTuple):
-    """A call of a function of torch, by the function's name in the tables of this module."""
+    """A call of a function of torch. `name` is its name in the tables of this module."""
 
     name: str
     func: Callable[..., Any]
@@ -99,7 +99,7 @@ class Call(NamedTuple):
     kwargs: dict[str, Any]
 
     def run(self) -> Any:
-        """Run the function. Its result has no marks, except on tensors changed in place."""
+        """Run the function. Its result has no marks, unless it is an argument changed in place."""
         return self.func(*self.args, **self.kwargs)
 
     def get(self, place: int, name: str, default: Any = None) -> Any:
@@ -156,9 +156,9 @@ class _Operations(TorchDispatchMode):
 
 
 def _is_pointwise(operation: Any) -> bool:
-    """Return whether torch tags an operation as pointwise, or another overload of its name.
+    """Return whether torch tags an operation, or another overload of its name, as pointwise.
 
-    Other overloads do not count for names in `SUMS`.
+    For names in `SUMS`, other overloads are ignored.
     """
     name = operation.overloadpacket.__name__.rstrip("_")
     if name == "scalar_tensor":  # makes a tensor of a number
@@ -172,11 +172,11 @@ _beyond_pointwise: dict[tuple[Any, ...], frozenset[str]] = {}
 
 
 MOST_AXES = 16
-"""A whole number below this may be an axis, on which the operations of a function depend."""
+"""A whole number below this may be an axis; then the operations of a function depend on it."""
 
 
 def _decides(value: Any) -> Any:
-    """Return the part of an argument on which the operations of a function may depend."""
+    """Return those properties of an argument on which the operations of a function may depend."""
     if isinstance(value, Tensor):
         return Tensor, value.ndim, value.dtype
     if isinstance(value, list | tuple):
@@ -186,10 +186,10 @@ def _decides(value: Any) -> Any:
 
 
 def beyond_pointwise(call: Call) -> frozenset[str]:
-    """Return the names of the operations that a function runs, without pointwise operations.
+    """Return the names of the operations that a function runs, except pointwise operations.
 
-    The function runs on shapes alone, once for every kind of arguments. The result is {""} if it
-    fails, or if it runs no operation and returns none of its arguments.
+    The function is run on tensors without data, once for every kind of arguments. The result is
+    {""} if the function fails, or if it runs no operation and returns none of its arguments.
     """
     given = (*call.args, *chain.from_iterable(sorted(call.kwargs.items())))
     key = (call.name, *map(_decides, given))

@@ -1,8 +1,8 @@
 """Check that a network gives the same results on all ranks as on one rank.
 
-The check computes a small part of the graph, with vertices of every rank, in float64, forward and
-backward: each rank alone, as torch does without `Distributed`, and all ranks together. Both leave
-out dropout, since torch draws other masks.
+The check computes on a small subgraph, which has vertices of every rank. It runs the forward and
+the backward pass in float64, twice: once on all ranks together, by `Distributed`, and once on each
+rank alone, by plain torch. Dropout is off in both runs, since torch would draw other masks.
 """
 
 from __future__ import annotations
@@ -31,26 +31,29 @@ from plancc_runtime.transport.base import Transport
 from plancc_runtime.typed import TypedGraph
 
 Entry = tuple[str, Key]
-"""Kind of a tensor's entries: "rows" or "edges", and the type or relation."""
+"""Kind of a tensor's entries: "rows" and a vertex type, or "edges" and a relation."""
 VERTICES = 512
 CLOSE = 1e-9
 ROUNDING = 1e-3
-"""Gradients below this share of the largest gradient are compared with the share instead."""
+"""The difference of a gradient is divided by its largest value, but at least by this share of the
+largest value of all gradients."""
 ROUNDS = 64
-"""Largest number of steps from the first vertices."""
+"""Largest number of times that the chosen vertices are extended by their neighbours."""
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Largest differences between all ranks and one rank, divided by the largest value on one.
+    """Differences between a network's results on all ranks and on one rank.
+
+    Each difference is the largest difference of an entry, divided by the largest value on one rank.
 
     Attributes:
-        vertices, edges (int): Numbers of vertices and edges in the part that was computed.
+        vertices, edges (int): Number of vertices and of edges in the subgraph that was computed.
         outputs (float): Difference of the network's outputs.
-        gradients: Differences of the gradients of every parameter, and of arguments by name or
-            place.
-        first_layer: The first layer in the forward pass whose output differs by more than 1e-9; ""
-            if there is none.
+        gradients: Difference of the gradient of every parameter, by name, and of every argument, by
+            name or place.
+        first_layer: Name of the first layer, in the order of the forward pass, with outputs that
+            differ by more than 1e-9; "" if there is none.
     """
 
     vertices: int
@@ -81,7 +84,7 @@ def check(model: nn.Module, graph: Graph | TypedGraph, *args: Any, **kwargs: Any
         args, kwargs: Arguments of the network, as in `Distributed`.
 
     Returns:
-        The same agreement on all ranks.
+        The differences; they are the same on all ranks.
 
     Raises:
         InputError: See `distributed`.
@@ -101,7 +104,15 @@ def check(model: nn.Module, graph: Graph | TypedGraph, *args: Any, **kwargs: Any
 def _entries_of(
     graph: Graph | TypedGraph, small: Graph, rows: Tensor, edges: Tensor
 ) -> dict[Entry, _Entries]:
-    """Return the rows and edges of the part: all (""), and by type and relation. Collective."""
+    """Return the rows and edges of the subgraph. Collective.
+
+    The key of all rows and of all edges is "". In a graph with types, there are also the rows of
+    each type and the edges of each relation.
+
+    Parameters:
+        small: The subgraph.
+        rows, edges (bool[...]): Whether each own row and each edge of `graph` is in the subgraph.
+    """
     union = graph.union if isinstance(graph, TypedGraph) else graph
     of_edge = torch.zeros(len(edges)).long() if union.edge_type is None else union.edge_type.cpu()
     vertices = small.vertices.long()[None]
@@ -124,10 +135,10 @@ def _entries_of(
 
 
 def _chosen(graph: Graph) -> tuple[Tensor, Tensor]:
-    """Choose the part: some rows of every rank, and their neighbours. Collective.
+    """Choose the subgraph: some rows of every rank, and their neighbours. Collective.
 
     Returns:
-        bool[num_rows], bool[edges]: Whether each own row and each edge is in the part.
+        bool[num_rows], bool[edges]: Whether each own row and each edge is in the subgraph.
     """
     column, row = graph.edge_index
     chosen = torch.zeros(graph.num_rows, dtype=torch.bool)
@@ -153,7 +164,7 @@ def _at_columns(chosen: Tensor, graph: Graph) -> Tensor:
 
 
 def _small_graph(graph: Graph, chosen: Tensor) -> Graph:
-    """Return the graph of the chosen rows, on the same ranks. Collective."""
+    """Return the subgraph of the chosen rows; every row stays on its rank. Collective."""
     part, own = graph.plan_part, chosen.numpy()
     columns = _at_columns(chosen, graph).numpy()
     row = np.repeat(np.arange(part.num_rows), np.diff(part.row_ptr))
@@ -178,13 +189,13 @@ def _small_graph(graph: Graph, chosen: Tensor) -> Graph:
 
 
 class _Entries(NamedTuple):
-    """Rows or edges of the part.
+    """Rows or edges of the subgraph, called entries.
 
     Attributes:
-        chosen (bool[entries of this rank]): Whether each entry is in the part.
-        keys (int64[1 or 3, n]): Vertices of all ranks, or relations, sources and targets of edges;
-            sorted by the last row, then by the rows before.
-        order (int64[n]): Places of the sorted entries in the order of rank after rank.
+        chosen (bool[entries of this rank]): Whether each entry of the graph is in the subgraph.
+        keys (int64[1, n] or int64[3, n]): Vertex of every row on all ranks; or relation, source and
+            target of every edge. Entries are sorted by the last key, then by the previous keys.
+        order (int64[n]): Place of every sorted entry, if entries are ordered by rank instead.
         mine (int64[...]): Places of this rank's entries among the sorted entries.
     """
 
@@ -198,8 +209,8 @@ class _Entries(NamedTuple):
         """Return the entries of all ranks. Collective.
 
         Parameters:
-            chosen: Whether each entry of this rank is in the part.
-            keys: Keys of this rank's chosen entries, in their order.
+            chosen: Whether each entry of this rank is in the subgraph.
+            keys: Keys of this rank's chosen entries, in the order of the entries.
         """
         of_ranks = transport.gather(keys.numpy())
         whole = np.concatenate(of_ranks, axis=1)
@@ -214,8 +225,8 @@ class _Output(NamedTuple):
 
     Attributes:
         layer: Name of the layer; "" for the network itself.
-        of: Kind of the entries of an axis; None: the tensor is the same on all ranks.
-        axis: The axis of these entries.
+        of: Kind of the entries of one axis; None if the tensor is the same on all ranks.
+        axis: Number of this axis.
         x: The tensor.
     """
 
@@ -226,14 +237,19 @@ class _Output(NamedTuple):
 
 
 class _Side(NamedTuple):
-    """One side of the comparison: `graph` is the part on all ranks, or None on this rank alone."""
+    """One side of the comparison: all ranks together, or this rank alone.
+
+    Attributes:
+        entries: Rows and edges of the subgraph.
+        graph: The subgraph on all ranks; None for this rank alone.
+    """
 
     entries: Mapping[Entry, _Entries]
     transport: Transport
     graph: Graph | TypedGraph | None
 
     def taken(self, x: Tensor, entry: Entry) -> Tensor:
-        """Return the entries of the part in a tensor. Collective."""
+        """Return the entries of x that are in the subgraph. Collective."""
         here = x[self.entries[entry].chosen.to(x.device)].cpu()
         if self.graph is not None:
             return here
@@ -241,7 +257,7 @@ class _Side(NamedTuple):
         return torch.from_numpy(np.concatenate(found))[self.entries[entry].order]
 
     def ends(self, key: Key) -> Tensor:
-        """Return sources and targets of the edges of the part. Collective."""
+        """Return sources and targets of the subgraph's edges: int64[2, edges]. Collective."""
         if self.graph is not None:
             return spaces_of(self.graph)[1][key].index
         types = (key[0], key[2]) if isinstance(key, tuple) else ("", "")
@@ -250,7 +266,10 @@ class _Side(NamedTuple):
         return torch.stack(rows)
 
     def share_of_sum(self, out: _Output) -> Tensor:
-        """Return this rank's share of the sum of an output, weighted by vertices if it has rows."""
+        """Return this rank's share of the sum of an output.
+
+        If the output has rows, each row has a weight that is a hash of its vertex.
+        """
         x = out.x
         if out.of is None:
             return x.sum() / (1 if self.graph is None else self.transport.size)
@@ -261,7 +280,13 @@ class _Side(NamedTuple):
 
 
 class _Passes(NamedTuple):
-    """Tensors of one pass. Gradients of arguments have the kind of their entries, or None."""
+    """Results of a forward and a backward pass.
+
+    Attributes:
+        outputs: Outputs of all layers.
+        gradients: Gradient of every argument, with the kind of its entries or None.
+        parameters: Gradient of every parameter.
+    """
 
     outputs: list[_Output]
     gradients: dict[str, tuple[Entry | None, Tensor]]
@@ -288,11 +313,13 @@ def _run(
     side: _Side,
     known: Sequence[_Output] = (),
 ) -> _Passes:
-    """Run a forward and a backward pass in float64; the loss is a fixed sum of all outputs.
+    """Run a forward and a backward pass in float64. The loss is a weighted sum of all outputs.
 
     Parameters:
-        named: Arguments for the whole graph by name, or by place if they have no name.
-        known: Outputs on all ranks, from which the outputs on one rank get the kinds of their rows.
+        named: Arguments of the network for the whole graph, by name or place.
+        kinds: Kind of every tensor in the arguments.
+        known: Outputs of the run on all ranks, which have the kinds of the entries. The outputs of
+            a run on one rank get their kinds from them.
     """
     inner = _without_caches(model).double().train()
     outputs: list[_Output] = []
@@ -339,7 +366,7 @@ def _run(
 
 
 def _without_caches(model: nn.Module) -> nn.Module:
-    """Return a copy of a network without the tensors that its layers cached of another graph."""
+    """Return a copy of a network without the tensors that its layers cached for another graph."""
     found = deepcopy(model)
     for layer in found.modules():
         for name in [k for k in vars(layer) if k.startswith("_cached")]:
@@ -362,7 +389,10 @@ def _compared(
     ) -> float:
         """Return the largest difference on any rank, relative to the largest expected value.
 
-        `expected` has the entries of all ranks; if `of` is None, it is the same on all ranks.
+        Parameters:
+            expected: Values that one rank computed, with the entries of all ranks.
+            of: Kind of the entries; None if the tensor is the same on all ranks.
+            least: Least value by which the difference is divided.
         """
         expected = expected if of is None else expected[entries[of].mine]
         if found.shape != expected.shape:
@@ -374,7 +404,7 @@ def _compared(
         transport.allreduce_max(both)
         return float(both[0] / both[1])
 
-    # A gradient may be 0 up to rounding: small gradients are compared with the largest.
+    # A gradient may be 0 up to rounding: its difference is divided by a share of the largest one.
     least = max((float(x.abs().max()) for x in alone.parameters.values() if x.numel()), default=0.0)
     parameters = {}
     for name, value in together.parameters.items():

@@ -1,8 +1,8 @@
-"""A network, unchanged, on this rank's rows of a plan.
+"""Runs an unchanged network on this rank's rows of a plan.
 
-Only the tensors of sources that messages read travel. `propagate` and `edge_updater` of PyTorch
-Geometric announce these tensors, so one exchange brings all. Plain indexing by sources brings the
-tensor that it indexes.
+Only the rows that edges read at their sources travel. Hooks of PyTorch Geometric's `propagate` and
+`edge_updater` show which tensors are read, so one exchange moves the rows of all these tensors. If
+plain code indexes a tensor by sources, an exchange moves the rows of this tensor.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ ALONE = names(
     "Linear NonDynamicallyQuantizableLinear ModuleList LayerNorm MultiheadAttention LSTM GRU "
     "GRUCell"
 )
-"""Modules of torch that treat each row by itself in aggregations."""
+"""Modules of torch that handle each row independently if an aggregation contains them."""
 Enter = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 DRAWS = (
     "the network draws random numbers of Python or numpy, which differ between ranks; seed both "
@@ -68,9 +68,10 @@ class ArgumentKind(NamedTuple):
     """Kind of a tensor in the arguments of a network.
 
     Attributes:
-        what: "rows" (first axis), "inner rows" (last axis but one), "edges" (an entry for each
-            edge), "ends" (an edge index), or "" for others.
-        key: The type or relation; "" for a graph without types.
+        what: "rows" (the first axis has this rank's rows), "inner rows" (the last axis but one has
+            them), "edges" (the first axis has an entry for each edge), "ends" (an edge index), or
+            "" (other tensors).
+        key: Vertex type or relation; "" for a graph without types.
     """
 
     what: str
@@ -83,26 +84,30 @@ def distributed(model: nn.Module, graph: EdgeGraph | TypedGraph, seed: int = 1) 
         net = distributed(Net(...), graph)
         out = net(graph.features, graph.edge_index)
 
-    Call it like the model. A tensor whose first axis has this rank's rows is taken for rows; so is
-    a tensor of three and more axes whose last axis but one has them. Whole numbers [2, edges] are
-    taken for edges, numbered as in `graph.edge_index`. Tensors with an entry per edge have the
-    order of these edges. Outputs have this rank's rows. The network shares the parameters of the
-    model. Collective, also backward.
+    The result is called like the model; both share their parameters. It recognises arguments by
+    their shapes:
 
-    For a graph with types, arguments are dicts. Their keys are types, for rows, or relations, for
-    edges.
+    - A tensor has this rank's rows if its first axis has the right size; so has a tensor of three
+      or more axes if its last axis but one has the right size.
+    - A tensor int64[2, edges] is an edge index, numbered as in `graph.edge_index`. A tensor with an
+      entry per edge must have the order of these edges.
+
+    Outputs have this rank's rows. Forward and backward pass are collective.
+
+    If the graph has types, arguments are dicts: their keys are vertex types (tensors of rows) or
+    relations (tensors of edges).
 
         graph = plancc_runtime.open_typed("plan.h5")
         out = distributed(HeteroNet(...), graph)(graph.x_dict, graph.edge_index_dict)
 
     Parameters:
-        model: Any module; its parameters must be equal on all ranks (`Graph.sync_parameters`).
+        model: Any module. Its parameters must be equal on all ranks (`Graph.sync_parameters`).
         graph: Graph of a row plan.
-        seed: Seed of the dropout masks, which do not depend on the ranks.
+        seed: Seed of the dropout masks; these do not depend on the number of ranks.
 
     Raises:
-        InputError: If the plan is not a row plan. Also when the network is called, if a part of the
-            model cannot be exact on several ranks; the message names the layer.
+        InputError: If the plan is not a row plan. A call of the network raises InputError if an
+            operation of the model cannot be exact on several ranks; the message names its layer.
     """
     if (graph.union if isinstance(graph, TypedGraph) else graph).folds:
         raise InputError(
@@ -116,11 +121,12 @@ class Distributed(nn.Module):
     """A network on this rank's rows, as `distributed` returns it.
 
     Parameters:
-        is_alike: Whether all numbers in the network are known to be equal on all ranks.
+        is_alike: Whether all parameters and constants of the network are known to be equal on all
+            ranks.
 
     Attributes:
         model: The wrapped network.
-        step (int): Number of training passes so far; every pass has its own dropout masks.
+        step (int): Number of calls in training so far; every call has other dropout masks.
         recompute (bool): Whether the backward pass computes message-passing layers again.
     """
 
@@ -150,7 +156,7 @@ class Distributed(nn.Module):
         rules = TorchRules(graph.transport, self._patterns, mask, graph.num_vertices)
         is_graded, is_first = torch.is_grad_enabled(), self.model.training not in self._passed
         drawn = _random_state() if is_first else 0
-        try:  # inference tensors do not count their changes
+        try:  # inference mode is left, since its tensors do not count their changes
             running = self._running(self.model, rules)
             with torch.inference_mode(False), torch.set_grad_enabled(is_graded), running:
                 out = self.model(*args, **made)
@@ -167,7 +173,7 @@ class Distributed(nn.Module):
 
     @contextmanager
     def _running(self, layer: nn.Module, rules: TorchRules) -> Iterator[None]:
-        """Context in which a layer and the layers inside it run by the rules."""
+        """Context in which the rules apply to a layer and to the layers inside it."""
         with ExitStack() as after:
             for inner in layer.modules():
                 for hook in self._hooked(inner, rules):
@@ -183,7 +189,7 @@ class Distributed(nn.Module):
     def _recomputed(
         self, layer: nn.Module, rules: TorchRules, forward: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        """Return the output of a layer; the backward pass computes it again. Collective."""
+        """Return the output of a layer, which the backward pass will compute again. Collective."""
         then, given = copy(rules), all_in((args, kwargs), Tensor)
         then.columns, versions = rules.columns.copy(), [version(x) for x in given]
         state = _cloned(_state_of(layer))
@@ -208,7 +214,12 @@ class Distributed(nn.Module):
         return checkpoint(run, use_reentrant=False, preserve_rng_state=False, context_fn=contexts)
 
     def _compare_passes(self, calls: list[str], drawn: int) -> None:
-        """Refuse a first pass whose calls or random draws differ between ranks. Collective."""
+        """Raise InputError if calls or random draws differed between ranks. Collective.
+
+        Parameters:
+            calls: Names of the functions that this rank called.
+            drawn: Result of `_random_state` before the pass.
+        """
         transport = self._graph.transport
         shared = isinstance(transport, LocalTransport)  # threads draw from one generator
         state = transport.rank if shared else drawn
@@ -225,7 +236,7 @@ class Distributed(nn.Module):
         self._passed.add(self.model.training)
 
     def _named(self, error: InputError) -> InputError:
-        """Return the error with the innermost layer and the line of the user's code at fault."""
+        """Return the error, with the layer and the line of the user's code that raised it."""
         names = {id(module): name for name, module in self.model.named_modules()}
         layer = line = ""
         for frame, number in walk_tb(error.__traceback__):
@@ -262,7 +273,7 @@ class Distributed(nn.Module):
     # Kinds of arguments
 
     def _marked(self, named: Mapping[Any, Any]) -> dict[Any, Any]:
-        """Return the arguments with marks. Collective."""
+        """Return the arguments, in which tensors of rows, edges and ends have marks. Collective."""
         found = tensors_in(named)
         shapes = tuple((path, *x.shape, x.dtype) for path, x in found)
         held = _constants_of(self.model)
@@ -281,11 +292,11 @@ class Distributed(nn.Module):
     def kinds_of(self, named: Mapping[Any, Any]) -> list[ArgumentKind]:
         """Return the kind of each tensor in the arguments; the same on all ranks. Collective.
 
-        On one rank a shape may fit a kind by chance. So a tensor has a kind that fits on all ranks.
+        On one rank, a shape may fit a kind by chance. So a kind must fit on all ranks.
 
         Raises:
-            InputError: If the shape of a tensor without rows and edges differs between ranks, if
-                row numbers are beyond this rank's rows, or if no tensor has rows.
+            InputError: If a tensor has neither rows nor edges, but its shape differs between ranks;
+                if an edge index has numbers beyond this rank's rows; or if no tensor has rows.
         """
         names = {k: f"argument {k}" for k in named if isinstance(k, int)}
         names |= enumerate(self._arguments)
@@ -324,7 +335,7 @@ class Distributed(nn.Module):
         return kinds
 
     def _key_of(self, path: Path) -> Key:
-        """Return the type or relation of a tensor in the arguments: the innermost key."""
+        """Return the vertex type or relation of a tensor: the innermost such key in its path."""
         return next((k for k in reversed(path) if k in self._rows or k in self._edges), "")
 
     def _mark_kind(self, x: Tensor, kind: ArgumentKind) -> Tensor:
@@ -338,14 +349,14 @@ class Distributed(nn.Module):
     # Messages of PyTorch Geometric
 
     def _hooked(self, layer: Any, rules: TorchRules) -> list[Any]:
-        """Register and return the hooks of a layer; an ordinary layer has none."""
+        """Register the hooks that a layer needs, if any, and return their handles."""
         is_script = isinstance(layer, torch.jit.ScriptModule)
         if is_script or layer._backward_hooks or layer._backward_pre_hooks:
             raise InputError(
                 f"a {type(layer).__name__} of the network is a script or has backward hooks, in "
                 "which sums over rows would cover this rank only; leave these out"
             )
-        if type(layer).__name__ == "HeteroLinear":  # sorts rows, but treats each by itself
+        if type(layer).__name__ == "HeteroLinear":  # sorts rows, but handles each independently
             return _around(layer, _enter_unmarked)
         if type(layer).__name__ == "HGTConv":
             return self._on_columns(layer, rules)
@@ -361,11 +372,11 @@ class Distributed(nn.Module):
         ]
 
     def _on_columns(self, layer: Any, rules: TorchRules) -> list[Any]:
-        """Return hooks of HGTConv, which puts the rows of all types below each other.
+        """Return hooks of HGTConv, which concatenates the rows of all types.
 
-        Inside the layer, tensors have no marks, and have halo rows behind own rows. Keys and values
-        of halo rows come from the owners, once for all relations; other entries of halo rows are 0
-        or are dropped.
+        Inside the layer, tensors have no marks, and have halo rows after own rows. The owners send
+        keys and values of halo rows, once for all relations. Other entries of halo rows are 0, or
+        are dropped.
         """
 
         def enter(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
@@ -400,7 +411,11 @@ class Distributed(nn.Module):
         return [*_around(layer, enter), layer.kqv_lin.register_forward_hook(bring)]
 
     def _with_colours(self, layer: Any, rules: TorchRules) -> list[Any]:
-        """Return hooks of WLConv, which numbers new hashes of neighbourhoods by vertex."""
+        """Return hooks of WLConv, which give new colours the same numbers on any ranks.
+
+        WLConv numbers the distinct hashes of neighbourhoods. The hooks number new hashes in the
+        order of their first vertices in the whole graph.
+        """
 
         def enter(inputs: tuple[Spread, EdgeEnds], given: dict[str, Any]) -> Any:
             x, edges = inputs
@@ -422,10 +437,10 @@ class Distributed(nn.Module):
         return _around(layer, enter)
 
     def _on_own_rows(self, layer: Any) -> list[Any]:
-        """Return hooks of an aggregation at own rows, whose edges are all on this rank.
+        """Return hooks of an aggregation over the edges of own rows, which are all on this rank.
 
-        Tensors have no marks inside an aggregation that treats each row by itself. Inside other
-        aggregations the rules apply.
+        Inside an aggregation that handles each row independently, tensors have no marks. Inside
+        other aggregations, the rules apply.
         """
         pads = _pads(layer.__class__)
         is_sum = type(layer).__name__ in ("SumAggregation", "MeanAggregation")  # take messages
@@ -458,9 +473,9 @@ class Distributed(nn.Module):
         """Return x after dropout, whose mask is a function of (key, draw, entry, column).
 
         Parameters:
-            key: Seed and step.
-            number: Number of every entry of x; None: their places.
-            draw: Number of the draw in the pass.
+            key: Seed, and number of the call in training.
+            number: Number of every entry of x; None if its place is its number.
+            draw: Number of the dropout mask in the call.
         """
         axis = x.axis if isinstance(x, Spread) else 0
         moved = plain(x).movedim(axis, 0) if x.ndim else x
@@ -475,7 +490,11 @@ class Distributed(nn.Module):
 
 
 def _fetching(layer: nn.Module, rules: TorchRules, names: str) -> Any:
-    """Return a hook that fetches, in one exchange, the tensors of sources that messages read."""
+    """Return a hook that fetches halo rows of all tensors that a layer reads at sources.
+
+    Parameters:
+        names: Attribute of the layer that lists the arguments of its message function.
+    """
     suffix = "_j" if getattr(layer, "flow", "") != "target_to_source" else "_i"
     read = sorted({k[:-2] for k in getattr(layer, names, ()) if k.endswith(suffix)})
 
@@ -495,7 +514,7 @@ State = list[tuple[nn.Module, dict[str, Tensor | None], dict[str, Any]]]
 
 
 def _state_of(layer: nn.Module) -> State:
-    """Return the state that a layer and the layers inside it may change in a forward pass."""
+    """Return all buffers and numbers that the forward pass of a layer may change."""
     return [
         (
             each,
@@ -515,14 +534,14 @@ def _cloned(state: State) -> State:
 
 
 def _put(state: State) -> None:
-    """Set buffers and numbers of modules to this state. Their old tensors do not change."""
+    """Set buffers and numbers of modules to a state. The previous buffers are not overwritten."""
     for module, buffers, numbers in state:
         module._buffers.update(buffers)
         vars(module).update(numbers)
 
 
 def _constants_of(model: nn.Module) -> dict[str, Any]:
-    """Return tensors, arrays and floats of modules beside parameters and buffers, by name."""
+    """Return all tensors, arrays and floats of modules by name, except parameters and buffers."""
     return {
         ".".join(map(str, (*filter(None, [name]), each, *path))): x
         for name, layer in model.named_modules()
@@ -538,19 +557,21 @@ def _is_array(x: Any) -> bool:
 
 
 def _stamps(constants: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
-    """Return a stamp for every constant; it changes if the constant is replaced or changed."""
+    """Return a stamp of every constant, which changes if the constant is replaced or changed."""
     return {name: (id(x), version(x)) for name, x in constants.items()}
 
 
 def _random_state() -> int:
-    """Return a number that changes when Python's or numpy's global generator has drawn."""
+    """Return a hash of the states of Python's and numpy's global random generators."""
     return crc32(pickle.dumps((random.getstate(), np.random.get_state())))  # noqa: NPY002  users draw so
 
 
 def _around(layer: nn.Module, enter: Enter) -> list[Any]:
-    """Return hooks of a layer that change its arguments and its output.
+    """Register hooks that change the arguments and the output of a layer; return their handles.
 
-    `enter` returns the new arguments, and a function that maps the output.
+    Parameters:
+        enter: Function that is called with the arguments. It returns the new arguments, and a
+            function that maps the output.
     """
     left: list[Callable[[Any], Any]] = []
 
@@ -566,19 +587,22 @@ def _around(layer: nn.Module, enter: Enter) -> list[Any]:
 
 
 def _enter_unmarked(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
-    """Enter a layer that treats each row by itself by functions that mix rows; see `_around`."""
+    """Remove the marks of the arguments; the output gets the mark of the first. See `_around`.
+
+    This is for a layer whose functions mix rows, although its result does not.
+    """
     x = next(iter(all_in(inputs, Mark)), None)
     return plain(inputs), given, lambda out: out if x is None else alike(out, x)
 
 
 @cache
 def _pads(kind: type[nn.Module]) -> bool:
-    """Return whether an aggregation pads all rows to the most edges of a row."""
+    """Return whether an aggregation pads every row to the largest number of edges of a row."""
     return "max_num_elements" in signature(kind.forward).parameters
 
 
 def _is_alone(layer: Any) -> bool:
-    """Return whether a part of an aggregation is known to treat each row by itself."""
+    """Return whether a module of an aggregation is known to handle each row independently."""
     kind = type(layer)
     *package, module = kind.__module__.split(".")
     is_own = package == ["torch_geometric", "nn", "aggr"] and module != "equilibrium"
@@ -590,7 +614,7 @@ def tensors_in(value: Any) -> list[tuple[Path, Tensor]]:
     """Return the tensors in a value, with their paths.
 
     Raises:
-        InputError: If an object has a tensor and is not a list, tuple, dict or dataclass.
+        InputError: If a tensor is in an object that is not a list, tuple, dict or dataclass.
     """
     leaves = [*leaves_of(value)]
     for _, each in leaves:
@@ -604,14 +628,14 @@ def tensors_in(value: Any) -> list[tuple[Path, Tensor]]:
 
 
 def _path_text(path: Path) -> str:
-    """Return the name of an argument, or of a tensor in it, in messages."""
+    """Return the name that messages use for an argument, or for a tensor in it."""
     return str(path[0]) + "".join(f"[{key!r}]" for key in path[1:])
 
 
 def _fitting(x: Tensor, rows: TypeRows | None, edges: TypeEdges | None) -> list[str]:
-    """Return the kinds that a tensor of this shape may have.
+    """Return the values of `ArgumentKind.what` that the shape of a tensor fits.
 
-    "beyond" is added if it has row numbers beyond this rank's rows.
+    If x may be an edge index, but has numbers beyond this rank's rows, "beyond" is added.
     """
     found = []
     if x.ndim and edges is not None:

@@ -1,9 +1,9 @@
-"""Marks on tensors: an axis has rows of the graph, or the numbers in a tensor are row numbers.
+"""Marks on tensors. A mark says that an axis has rows of the graph, or that values are row numbers.
 
-A mark names its `TypeRows`: the rows of all vertices, or of the vertices of a type.
+A mark refers to a `TypeRows`: the rows of all vertices, or the rows of one vertex type.
 
-A mark is a subclass of Tensor with attributes. It does not change what torch computes: outside of
-`rules.TorchRules` a marked tensor acts like any tensor, and results of functions have no marks.
+A mark is a subclass of Tensor with attributes. It does not change what torch computes. Outside of
+`rules.TorchRules`, a marked tensor acts like any tensor, and results of functions have no marks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Mark(Tensor):
     """A tensor with a mark: the base class of all marks."""
 
-    # Torch disables a subclass's own rules so; mypy expects a class method.
+    # This turns off torch's rules for subclasses of Tensor; mypy expects a class method.
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
@@ -44,9 +44,9 @@ class Spread(Mark):
 
     Attributes:
         axis: The spread axis, from 0.
-        of: Rows that the entries belong to; None: the entries do not belong to rows, such as one
-            entry for each local edge.
-        each: Number of entries for each row, one after another.
+        of: Rows that the entries belong to; None if the entries do not belong to rows, for example
+            if there is one for each local edge.
+        each: Number of entries for each row; they follow one another.
     """
 
     axis: int
@@ -55,12 +55,11 @@ class Spread(Mark):
 
 
 class RowNumbers(NamedTuple):
-    """The meaning of row numbers.
+    """Says to which rows the row numbers in a tensor refer.
 
     Attributes:
         of: The numbered rows.
-        is_source: Whether the numbers count columns, [own rows | halo rows]; else they count own
-            rows.
+        is_source: Whether columns are numbered, [own rows | halo rows]; else own rows are numbered.
     """
 
     of: TypeRows
@@ -68,11 +67,11 @@ class RowNumbers(NamedTuple):
 
 
 class EdgeEnds(Mark):
-    """Row numbers: int64[...] for one end of edges, or int64[2, edges] for both ends.
+    """A tensor of row numbers: int64[...] with one end of edges, or int64[2, edges] with both ends.
 
     Attributes:
-        ends: Meaning of the numbers in each row of the tensor; one item for one end.
-        relations: Numbers of the relations that have the edges.
+        ends: Numbered rows of each end: one item or two items.
+        relations: Numbers of the relations of the edges.
     """
 
     ends: tuple[RowNumbers, ...]
@@ -80,34 +79,37 @@ class EdgeEnds(Mark):
 
     @property
     def axis(self) -> int:
-        """The axis of edges."""
+        """The axis that has an entry for each edge."""
         return len(self.ends) - 1
 
     @property
     def of(self) -> TypeRows:
-        """Rows that the first end numbers."""
+        """Rows to which the first end refers."""
         return self.ends[0].of
 
     @property
     def source_row(self) -> int:
-        """Row of the tensor that has the sources, if it has both ends."""
+        """Index, 0 or 1 in the first axis, of the sources, if the tensor has both ends."""
         return int(self.ends[1].is_source)
 
     @property
     def sources(self) -> TypeRows:
-        """Rows that the sources number."""
+        """Rows to which the sources refer."""
         return self.ends[self.source_row].of
 
 
 class Message(Spread):
-    """A message for every edge: rows[source], or rows[source] * factors, computed when it is read.
+    """The message tensor of a GNN layer: rows[source], or rows[source] * factors, for every edge.
+
+    Its values are only computed if a function reads them.
 
     Attributes:
         rows (Tensor[columns, ...]): Own and halo rows.
-        source: Column of every edge's source.
-        factors (Tensor[edges, ...] or None): Factors of edges, with as many axes as the message.
-        made (Tensor or None): Values of the message; None until `formed` computes them.
-        versions: Versions of `rows` and `factors` when the message was made.
+        source: Column of the source of every edge.
+        factors (Tensor[edges, ...] or None): Factors of edges, with as many axes as `rows`; None if
+            all factors are 1.
+        made (Tensor or None): Values of the tensor; None until `formed` computes them.
+        versions: Versions of `rows` and `factors` when this object was made.
     """
 
     rows: Tensor
@@ -118,7 +120,7 @@ class Message(Spread):
 
     @classmethod
     def of_rows(cls, rows: Tensor, source: EdgeEnds, factors: Tensor | None = None) -> Message:
-        """Return a message without values. Its device is "meta", which every kernel refuses."""
+        """Return a message tensor without values. Its device is "meta": no kernel can read it."""
         empty = torch.empty(len(source), *rows.shape[1:], dtype=rows.dtype, device="meta")
         if not torch.is_grad_enabled():
             rows, factors = rows.detach(), None if factors is None else factors.detach()
@@ -127,7 +129,7 @@ class Message(Spread):
         return marked(found, cls, **vars(found), **what, versions=[version(rows), version(factors)])
 
     def read(self) -> tuple[Tensor, Tensor | None]:
-        """Return rows and factors; InputError if they changed since the message was made."""
+        """Return rows and factors. Raise InputError if one was changed in place since."""
         if [version(self.rows), version(self.factors)] != self.versions:
             raise InputError(
                 "the network changes rows in place between reading and summing; change a copy"
@@ -135,7 +137,7 @@ class Message(Spread):
         return self.rows, self.factors
 
     def formed(self) -> Tensor:
-        """Return the values, Tensor[edges, ...]; computed once."""
+        """Return the values, Tensor[edges, ...]. They are computed once."""
         if self.made is None:
             with torch.enable_grad():  # rows without gradient are detached already
                 rows, factors = self.read()
@@ -150,18 +152,22 @@ def version(x: Any) -> int:
 
 
 class Unknown(Mark):
-    """int64[...]: places among the rows of all ranks, which no rank knows. Reading is refused."""
+    """A tensor int64[...] of places among the rows of all ranks, which no rank knows.
+
+    Functions that read it raise InputError.
+    """
 
 
 class Count(int):
-    """The size of a spread axis. A tensor that is made with it has such an axis.
+    """The size of a spread axis. If a tensor is made with this size, its axis is spread too.
 
-    As a size of a tensor it is this rank's number of entries. In quotients, powers, comparisons,
-    texts and as a float it is the number of all ranks, as a mean needs.
+    As the size of a tensor, it is the number of entries on this rank. In quotients, powers,
+    comparisons and strings, and as a float, it is the number of entries on all ranks, as a mean
+    needs.
 
     Attributes:
         of: Rows that the entries belong to, or None, as in `Spread`.
-        total: Function that returns the number of all ranks. Collective.
+        total: Function that returns the number of entries on all ranks. Collective.
     """
 
     of: TypeRows | None
@@ -197,7 +203,7 @@ _TOTAL_OPERATIONS: dict[str, Callable[..., Any]] = {
     "rtruediv": lambda total, other: other / total,
     "rpow": lambda total, other: other**total,
 }
-"""Operations of `Count` that compute with the number of all ranks."""
+"""Operations of `Count` that compute with the number of entries on all ranks."""
 for _name, _operation in _TOTAL_OPERATIONS.items():
     setattr(Count, f"__{_name}__", _on_totals(_operation))
 
@@ -205,7 +211,7 @@ M = TypeVar("M", bound=Mark)
 
 
 def marked(x: Tensor, kind: type[M], **what: Any) -> M:
-    """Return an alias of x with a mark; gradients pass through it."""
+    """Return an alias of x with a mark of class `kind`. Gradients pass through the alias."""
     found = x.as_subclass(kind)
     vars(found).update(what)
     return found
@@ -217,12 +223,15 @@ def alike(x: Tensor, mark: M, **what: Any) -> M:
 
 
 def spread(x: Tensor, axis: int, of: TypeRows | None, each: int = 1) -> Spread:
-    """Return an alias of x, whose axis `axis` (from 0) is marked as spread."""
+    """Return an alias of x in which axis `axis`, from 0, is marked as spread; see `Spread`."""
     return marked(x, Spread, axis=axis, of=of, each=each)
 
 
 def mark_in_place(x: Tensor, axis: int, of: TypeRows | None, each: int = 1) -> Tensor:
-    """Mark the tensor object x itself, after a function changed it in place, and return it."""
+    """Mark the object x itself, not an alias, and return it; see `Spread`.
+
+    This serves functions that change x in place.
+    """
     x.__class__ = Spread
     vars(x).update(axis=axis, of=of, each=each)
     return x
@@ -236,24 +245,28 @@ def counted(size: int, of: TypeRows | None, total: Callable[[], int]) -> Count:
 
 
 def totals(x: Any) -> Any:
-    """Return x with every `Count` in it replaced by the number of all ranks."""
+    """Return x, in which every `Count` is replaced by the number of entries on all ranks."""
     return changed(x, Count, lambda count: count.total())
 
 
 def is_rows(x: Any, axis: int | None = None) -> TypeGuard[Spread]:
-    """Return whether x has one entry for each own row, in this axis if one is given."""
+    """Return whether x has one entry for each own row, in axis `axis` or (if None) in any axis."""
     if not isinstance(x, Spread):
         return False
     return x.of is not None and x.each == 1 and axis in (None, x.axis)
 
 
 def is_end(x: Any, is_source: bool | None = None) -> TypeGuard[EdgeEnds]:
-    """Return whether x is one end of edges: sources (True), targets (False) or either (None)."""
+    """Return whether x has one end of edges.
+
+    Parameters:
+        is_source: Whether it must have sources (True), targets (False), or either (None).
+    """
     return isinstance(x, EdgeEnds) and len(x.ends) == 1 and is_source in (None, x.ends[0].is_source)
 
 
 def plain(x: Any) -> Any:
-    """Return x without marks on the tensors in it; messages are replaced by their values."""
+    """Return x, in which tensors have no marks; a `Message` is replaced by its values."""
     return changed(
         x,
         Mark,

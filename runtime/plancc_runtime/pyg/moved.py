@@ -1,7 +1,7 @@
 """Differentiable exchanges with other ranks: halo rows, sums and maxima over rows.
 
-Every rank computes the loss of its rows, and the loss is the sum over ranks. So the gradient of a
-sum over ranks is the sum of the ranks' gradients.
+Every rank computes the loss of its rows, and the whole loss is the sum over ranks. So the gradient
+of a sum over ranks is the sum of the ranks' gradients.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ from plancc_runtime.transport.base import Transport
 
 
 class FetchedColumns:
-    """Own and halo rows of tensors; each halo row is fetched once. Collective.
+    """Own and halo rows of tensors. Each halo row is fetched only once.
 
-    Edges of a relation fetch only the halo rows that they read. Edges of another relation fetch
-    missing rows later.
+    For the edges of a relation, only the halo rows that they read are fetched. Other halo rows are
+    fetched when the edges of another relation need them. Methods that fetch are collective.
     """
 
     def __init__(self) -> None:
         self._kept: Any = WeakTensorKeyDictionary()  # tensor to its version, columns, relations
 
     def of(self, x: Spread, read: frozenset[int]) -> Tensor:
-        """Return own rows of x and the halo rows that are sources of edges of these relations.
+        """Return own rows of x, and the halo rows of x that edges of some relations read.
 
-        Tensor[..., num_columns, ...] in the axis of rows; own rows only if no halo row is here.
+        The result is Tensor[..., num_columns, ...], or has own rows only if nothing was fetched.
+        Collective.
 
         Parameters:
             read: Numbers of the relations.
@@ -43,9 +44,13 @@ class FetchedColumns:
         return self._found(x)[0]
 
     def fetch(self, tensors: Sequence[Spread], read: frozenset[int]) -> None:
-        """Fetch missing halo rows that relations read, for tensors on the same rows.
+        """Fetch the halo rows that edges of some relations read, unless they are here. Collective.
 
-        One exchange serves all tensors of one dtype that miss the same rows.
+        One exchange moves the rows of all tensors that have the same dtype and lack the same rows.
+
+        Parameters:
+            tensors: Tensors that belong to the same `TypeRows`.
+            read: Numbers of the relations.
         """
         new: dict[Any, dict[int, Spread]] = {}
         for x in tensors:
@@ -56,7 +61,7 @@ class FetchedColumns:
             self._fetch(list(tensors_of_kind.values()), read, here)
 
     def _found(self, x: Spread) -> tuple[Tensor, frozenset[int]]:
-        """Return the columns of x that are here, and the relations whose edges read them."""
+        """Return the rows of x that are here, and the relations that halo rows were fetched for."""
         at, columns, read = self._kept.get(x, (None, x, ()))
         if at != version(x) or (
             torch.is_grad_enabled() and x.requires_grad > columns.requires_grad
@@ -65,11 +70,11 @@ class FetchedColumns:
         return columns, read
 
     def forget(self, x: Tensor) -> None:
-        """Drop the columns of x, since x has changed."""
+        """Drop the fetched rows of x, since x has changed."""
         self._kept.pop(x, None)
 
     def copy(self) -> FetchedColumns:
-        """Return a copy that keeps columns which this object forgets."""
+        """Return a copy. Rows that this object forgets later stay in the copy."""
         found = FetchedColumns()
         found._kept = self._kept.copy()
         return found
@@ -94,14 +99,18 @@ class FetchedColumns:
 
 
 def _with_rows(x: Tensor, came: Tensor, places: Tensor | None, rows: TypeRows) -> Tensor:
-    """Return x with fetched rows at their places among columns; None: behind own rows."""
-    if places is None:  # x may have rows of zeros behind own rows
+    """Return x with the fetched rows `came`.
+
+    Parameters:
+        places (int64[m] or None): Column of every fetched row; None if they follow own rows.
+    """
+    if places is None:  # x may have rows of zeros after own rows
         return torch.cat([x[: rows.num_rows], came])
     return with_zeros(x, len(rows.vertices)).index_copy(0, places, came)
 
 
 def with_zeros(x: Tensor, size: int) -> Tensor:
-    """Return x with rows of zeros behind it, up to `size` rows."""
+    """Return x, with rows of zeros appended up to `size` rows."""
     return x if len(x) == size else torch.cat([x, x.new_zeros(size - len(x), *x.shape[1:])])
 
 
@@ -110,9 +119,13 @@ def _flat(x: Tensor) -> Tensor:
 
 
 def _sendable(x: Tensor, graph: LocalGraph, sums: bool = False) -> Tensor:
-    """Return x in the graph's dtype; InputError if that cannot hold its numbers or `sums`.
+    """Return x in the graph's dtype. Collective.
 
-    Collective.
+    Parameters:
+        sums: Whether sums of x must be exact too, if x has whole numbers.
+
+    Raises:
+        InputError: If the dtype cannot hold the numbers, or their sums.
     """
     dtype = graph.resources.dtype
     if x.dtype.is_floating_point:
@@ -136,12 +149,12 @@ def _sendable(x: Tensor, graph: LocalGraph, sums: bool = False) -> Tensor:
 
 
 def returned(y: Tensor, axis: int, index: EdgeEnds, largest: bool = False) -> Tensor:
-    """Return own rows of y plus the other ranks' rows for them. Collective.
+    """Return own rows of y, plus the halo rows of y that other ranks have for them. Collective.
 
     Parameters:
-        y (Tensor[..., num_columns, ...]): Its axis `axis` has the columns of ``index.of``; columns
-            that `index` does not contain are 0.
-        largest: Whether to return the maximum instead of the sum, without gradient.
+        y (Tensor[..., num_columns, ...]): Axis `axis` has the columns of ``index.of``. Columns that
+            `index` does not contain are 0.
+        largest: Whether to return the elementwise maximum instead of the sum, without gradient.
 
     Returns:
         Tensor[..., num_rows, ...]

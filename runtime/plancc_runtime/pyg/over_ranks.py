@@ -30,12 +30,12 @@ from plancc_runtime.transport.base import Transport
 
 
 class OverRanks(TorchFunctionMode):
-    """Functions whose result depends on the entries of all ranks.
+    """Rules for functions that need the entries of all ranks.
 
     Parameters:
         patterns: Patterns of the graph's edges.
-        mask (callable): Maps (tensor, rate, numbers of its entries or None, number of the draw) to
-            the tensor after dropout.
+        mask (callable): Function that applies dropout. It maps a tensor, the rate, the numbers of
+            the entries (or None), and the number of the draw to the tensor after dropout.
         num_vertices: Number of vertices of the graph.
     """
 
@@ -49,13 +49,16 @@ class OverRanks(TorchFunctionMode):
         super().__init__()
         self.transport, self.patterns, self.mask = transport, patterns, mask
         self.columns, self.num_vertices = FetchedColumns(), num_vertices
-        self.calls: list[str] = []  # names of called functions of rows or edges
+        self.calls: list[str] = []  # names of the called functions that had marked arguments
         self.draws = 0  # number of dropout masks drawn
-        self.inside: Any = None  # rows and edges of the HGTConv that runs
-        self.edges: EdgeEnds | None = None  # the edges that ends were last taken from
+        self.inside: Any = None  # rows and edges of the HGTConv that is running
+        self.edges: EdgeEnds | None = None  # the edge index that was last split into its ends
 
     def _reduce_by_index(self, call: Call, dim: int, index: Any, src: Any, reduce: str) -> Tensor:
-        """Reduce entries of all ranks in bins: sources of edges, or groups (batched graphs)."""
+        """Reduce the entries of all ranks that have the same index.
+
+        The index has sources of edges, or numbers of groups such as the graphs of a batch.
+        """
         transport, is_source = self.transport, is_end(index, True)
         whole, at = plain(call.args[0]), plain(index)
         src = plain(src) if isinstance(src, Tensor) else whole.new_tensor(src).expand(at.shape)
@@ -93,7 +96,7 @@ class OverRanks(TorchFunctionMode):
         return torch.where(count > 0, found, whole)
 
     def _reduce_axes(self, call: Call, x: Spread, dims: set[int]) -> Any:
-        """Reduce entries of all ranks over axes, one of which is spread."""
+        """Reduce the entries of all ranks over the axes `dims`, one of which is spread."""
         name, axes, whole = call.name, tuple(sorted(dims)), plain(x)
         flag = next((k for k in call.args[1:] if isinstance(k, bool)), None)
         keep = bool(call.get({"var": 3, "std": 3, "norm": 3}.get(name, 2), "keepdim", False))
@@ -124,7 +127,13 @@ class OverRanks(TorchFunctionMode):
         return found
 
     def _first(self, call: Call, x: Spread, bins: Bins, ties: Tensor) -> Tensor:
-        """Return which of equal extremes is the first in one process; it gets the gradient."""
+        """Return which of several equal extremes would be the first in one process: bool[...].
+
+        Only that entry gets the gradient.
+
+        Parameters:
+            ties (bool[...]): Whether each entry equals the extreme of its bin.
+        """
         number = self._numbers(x)
         at = [-1 if k == x.axis else 1 for k in range(x.ndim)]
         order = torch.zeros(1).long() if number is None else -number.view(at)
@@ -135,10 +144,10 @@ class OverRanks(TorchFunctionMode):
         return ties
 
     def _numbers(self, x: Spread) -> Tensor | None:
-        """Return a number for every entry that does not depend on the ranks: int64[entries].
+        """Return a number for every entry, int64[entries], that does not depend on the ranks.
 
-        Numbers ascend in one process. Rows have their vertices as numbers, edges a number made of
-        target and source. None if the entries are neither rows nor edges.
+        In one process, the numbers ascend. The number of a row is its vertex; the number of an edge
+        is computed from its target and source. None if the entries are neither rows nor edges.
         """
         of, edges = x.of, self.edges
         if of is not None and is_rows(x):
@@ -150,7 +159,7 @@ class OverRanks(TorchFunctionMode):
         return edges.sources.vertices[ends[row]] + self.num_vertices * target
 
     def _bins(self, axes: tuple[int, ...]) -> Bins:
-        """Return bins that each hold all entries along these axes."""
+        """Return bins, each of which has all entries along the axes `axes`."""
         transport = self.transport
 
         def most(x: Tensor) -> Tensor:
@@ -161,14 +170,16 @@ class OverRanks(TorchFunctionMode):
         return Bins(lambda x: summed(x.sum(axes, keepdim=True), transport), most, lambda x: x)
 
     def _total(self, size: int, of: TypeRows | None) -> int:
-        """Return the number of entries on all ranks; this rank has `size`.
+        """Return the number of entries on all ranks. Collective if `of` is None.
 
-        Collective if `of` is None.
+        Parameters:
+            size: Number of entries on this rank.
+            of: Rows that the entries are, or None.
         """
         return of.total if of is not None else int(summed(torch.tensor(size), self.transport))
 
     def _count(self, x: Spread, axes: Iterable[int]) -> int:
-        """Return the number of entries of all ranks along these axes."""
+        """Return the number of entries of all ranks along the axes `axes`, one of them spread."""
         size = self._total(x.shape[x.axis], x.of if is_rows(x) else None)
         return size * prod(x.shape[k] for k in axes if k != x.axis)
 
@@ -196,7 +207,10 @@ class OverRanks(TorchFunctionMode):
         return self._normalized(call, x, (0, *range(2, x.ndim)))
 
     def _normalized(self, call: Call, x: Spread, axes: tuple[int, ...]) -> Tensor:
-        """Return (x - mean) / sqrt(variance + eps) by channel (axis 1), over all ranks."""
+        """Return x normalised over all ranks, separately for every channel (axis 1).
+
+        This is (x - mean) / sqrt(variance + eps) scale + shift; running statistics are updated.
+        """
         scale, shift = call.get(3, "weight"), call.get(4, "bias")
         momentum, eps = call.get(6, "momentum", 0.1), call.get(7, "eps", 1e-5)
         mean, variance = self._mean(x, axes), self._variance(x, axes, 0)
@@ -213,12 +227,12 @@ class OverRanks(TorchFunctionMode):
 
 
 class Bins(NamedTuple):
-    """Maps between the entries of all ranks and bins of entries.
+    """Bins that share the entries of all ranks, as functions between entries and bins.
 
     Attributes:
-        total (callable): Maps entries to the sum of every bin, differentiably.
+        total (callable): Maps entries to the sum of every bin, with gradient.
         most (callable): Maps entries to the largest entry of every bin.
-        at (callable): Maps values of bins to the value of every entry's bin.
+        at (callable): Maps values of bins to entries: each entry gets the value of its bin.
     """
 
     total: Callable[[Tensor], Tensor]
@@ -236,13 +250,14 @@ def extreme(
 ) -> Tensor:
     """Return the largest (if `name` contains "max") or least entry of every bin.
 
-    Equal extremes share the gradient equally; with `pick`, only the entries that it selects do.
+    Equal extremes share the gradient equally.
 
     Parameters:
-        pick: Selects the entries that get the gradient: maps bool[entries] to bool[entries].
-        base: Numbers in the bins beforehand. torch counts an equal `base` among the entries that
-            share the gradient, also without `own`.
-        own: Whether `base` is one of the entries.
+        pick: Function that selects the entries that get the gradient. It maps bool[entries], true
+            for equal extremes, to bool[entries]. None: all equal extremes get it.
+        base: Value that each bin has before; None if it has none. As in torch, a `base` that equals
+            the extreme counts among the entries that share the gradient, even if `own` is false.
+        own: Whether `base` takes part in the extreme.
     """
     sign = 1 if "max" in name else -1
     wide = x.detach() if x.is_floating_point() else x.long()  # int64 holds the negatives too
@@ -262,7 +277,7 @@ def extreme(
 
 
 def root(x: Tensor) -> Tensor:
-    """Return the square root; its gradient at 0 is 0, like that of `std` and `norm`."""
+    """Return the square root of x. Its gradient at 0 is 0, as for torch's `std` and `norm`."""
     return torch.where(x > 0, x, 1).sqrt() * (x > 0)
 
 

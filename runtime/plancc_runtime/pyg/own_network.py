@@ -39,7 +39,7 @@ from plancc_runtime.typed import TypedGraph
 
 
 class OwnNetwork(Network):
-    """A network of a user's class. The parameters are those of `Network`.
+    """A network of a user's class. See `Network` for the parameters.
 
     Attributes:
         dims: Widths of features and outputs.
@@ -47,7 +47,7 @@ class OwnNetwork(Network):
         recompute: Whether the backward pass computes message-passing layers again.
 
     Raises:
-        InputError: If the class cannot be found or made.
+        InputError: If the class cannot be found, or its constructor fails.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class OwnNetwork(Network):
         self.options, self.dims, self._seed = options, [dims[0], dims[-1]], seed
         self.convs, self.recompute = (), False
         random = np.random.default_rng(seed)
-        with LOCK:  # making a decoder draws from torch's generator
+        with LOCK:  # a decoder's initial weights are drawn from torch's generator
             self.model = _made(options, self.dims, seed)
             self.decoder = DECODERS[options.decoder](dims[-1], random) if options.decoder else None
         self.to(dtype)
@@ -72,13 +72,13 @@ class OwnNetwork(Network):
         step: int = 0,
         kept: dict[int, Tensor] | None = None,
     ) -> Tensor:
-        """Return the outputs of own rows. The parameters are those of `Network.forward`.
+        """Return the outputs of own rows. See `Network.forward` for the parameters. Collective.
 
         Only the first graph is used.
 
         Raises:
-            InputError: If the class raises an error, which is added as a note, or returns outputs
-                of another shape; see also `distributed`.
+            InputError: If the class raises an error, which is added as a note; if it returns
+                outputs of another shape; or if `distributed` raises InputError.
         """
         union, name = graphs[0], self.options.model
         assert isinstance(union, EdgeGraph)
@@ -113,7 +113,7 @@ class OwnNetwork(Network):
         """Run the backward pass of this rank's share of the loss. Collective.
 
         Raises:
-            InputError: For an error that is not raised in this package, with its traceback as a
+            InputError: If code outside of this package raises an error; its traceback is added as a
                 note.
         """
         file = file_of(type(self.model))
@@ -121,12 +121,16 @@ class OwnNetwork(Network):
             loss.backward()
 
     def seen(self, union: EdgeGraph) -> EdgeGraph | TypedGraph:
-        """Return the graph in the form that the class takes: typed or plain. Collective."""
+        """Return the graph as the class expects it: a `TypedGraph`, or `union` itself. Collective.
+
+        Parameters:
+            union: Graph of all rows; of the vertices of all types if the plan has types.
+        """
         is_typed = union.types is not None and is_by_type(type(self.model))
         return TypedGraph(cast(Graph, union)) if is_typed else union
 
     def arguments(self, graph: EdgeGraph | TypedGraph) -> dict[str, Any]:
-        """Return the arguments of `forward` from the graph, without the features. Collective.
+        """Return the arguments of the user's `forward`, except the features. Collective.
 
         Raises:
             InputError: If `forward` needs an argument that the plan lacks.
@@ -143,7 +147,7 @@ class OwnNetwork(Network):
         return given
 
     def features(self, graph: EdgeGraph | TypedGraph, x: Tensor) -> Any:
-        """Return features x of own rows as the class takes them: x, or a dict by type."""
+        """Return the features of own rows as the class expects them: x, or a dict by type."""
         if not isinstance(graph, TypedGraph):
             return x
         widths = self.options.types["widths"]
@@ -151,18 +155,19 @@ class OwnNetwork(Network):
 
     @property
     def draws(self) -> bool:
-        """True, since dropout and norms of the class are unknown."""
+        """True, since the class may have dropout: its outputs in training cannot be scored."""
         return True
 
     def both_ways(self, k: int, fixed: bool = False, plain: bool = False) -> BothWays:
-        """Return no steps: the words of the class are counted when they are sent."""
+        """Return no steps, since the layers of the class are unknown."""
         return BothWays((), ())
 
 
 def _made(options: NetworkOptions, dims: Sequence[int], seed: int) -> nn.Module:
-    """Return an object of the class, made with torch's generator at this seed.
+    """Return an object of the user's class.
 
-    The state of the generator is restored.
+    Its initial weights are drawn from torch's generator with this seed; then the state of the
+    generator is restored.
     """
     name, kind = options.model, class_of(options.model)
     widths: list[Any] = [*dims]
@@ -191,10 +196,10 @@ def _made(options: NetworkOptions, dims: Sequence[int], seed: int) -> nn.Module:
 def _give_sizes(
     model: nn.Module, width: int | Mapping[str, int], relations: Sequence[Relation]
 ) -> None:
-    """Run the model on one row of each type without edges, so that its lazy layers get sizes.
+    """Run the model on one row of each type, without edges, so that its lazy layers get sizes.
 
     Parameters:
-        width: Width of the features; widths by type if `forward` takes features in a dict.
+        width: Width of the features, or a dict of widths by type if `forward` expects a dict.
         relations: Relations of the graph.
     """
     without = {"index": torch.zeros(2, 0).long(), "type": torch.zeros(0).long()}
@@ -212,7 +217,10 @@ def _give_sizes(
 
 
 def available(header: Header, block: Block, model: type[nn.Module]) -> list[str]:
-    """Return the names in `own_class.INPUTS` that a plan has for a class."""
+    """Return the arguments, beside the features, that a plan can give to a class's `forward`.
+
+    They are names in `own_class.INPUTS`; `BY_TYPE` is appended if the class expects dicts.
+    """
     by_type = is_by_type(model)
     there = {
         "edge_index": header.types is not None or not by_type,
@@ -224,7 +232,12 @@ def available(header: Header, block: Block, model: type[nn.Module]) -> list[str]
 
 
 def check_own(network: Network, union: Graph, x: Tensor) -> Agreement:
-    """Return `check` of a network of a user's class on features x. Collective."""
+    """Compare a network of a user's class with the same network on one rank. Collective.
+
+    Parameters:
+        union: Graph of all rows.
+        x: Features of own rows.
+    """
     assert isinstance(network, OwnNetwork)
     model, graph = network.model, network.seen(union)
     first = next(iter(signature(model.forward).parameters))

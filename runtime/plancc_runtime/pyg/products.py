@@ -1,8 +1,8 @@
-"""Sums of messages as sparse products, which need no memory for each edge and column.
+"""Sums of message tensors as sparse products, which need no memory for each edge and column.
 
-If a network takes the rows of sources by `index_select`, as PyTorch Geometric does, the result is a
-`marks.Message`. A message times factors of edges is a message again. The sum of a message at the
-targets is a sparse product.
+If a network indexes rows by sources with `index_select`, as PyTorch Geometric does, the result is a
+`marks.Message`. The product of such a message tensor and one factor per edge is a message tensor
+again. Its sum at the targets of edges is a sparse product.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from plancc_runtime.pyg.marks import EdgeEnds, Message, Spread, is_end, is_rows,
 
 
 def is_message(x: Any, dim: int, index: Any) -> TypeGuard[Spread]:
-    """Return whether ``x.index_select(dim, index)`` is a message that products can sum."""
+    """Return whether ``x.index_select(dim, index)`` can be a `Message`, summed by a product."""
     return (
         is_rows(x, 0)
         and dim == 0
@@ -29,18 +29,19 @@ def is_message(x: Any, dim: int, index: Any) -> TypeGuard[Spread]:
         and index.ndim == 1
         and x.of == index.of
         and x.ndim > 1
-        and prod(x.shape[1:]) > 0  # without len(x): all ranks must decide alike
+        and prod(x.shape[1:]) > 0  # len(x) is not tested: all ranks must get the same result
         and x.dtype in (torch.float32, torch.float64)
         and x.device.type == "cpu"
-        and not x.is_inference()  # inference tensors do not count their changes
+        and not x.is_inference()  # inference tensors do not count changes in place
     )
 
 
 def times_message(x: Any, y: Any) -> Message | None:
-    """Return a message times factors of its edges; None if products cannot sum the result.
+    """Return the product of a message tensor and factors of its edges, as a `Message`.
 
-    The factors must have as many axes as the message. Their first sizes must equal the message's,
-    and the other sizes must be 1.
+    One of x and y is the message tensor; the other must have as many axes. Its first axes must have
+    the sizes of the message tensor, its other axes size 1. The result is None if no sparse product
+    can sum it.
     """
     message, values = (x, y) if isinstance(x, Message) else (y, x)
     if (
@@ -61,7 +62,7 @@ def times_message(x: Any, y: Any) -> Message | None:
 
 
 def is_message_sum(call: Call) -> bool:
-    """Return whether a call adds a whole message at the targets of its edges."""
+    """Return whether a call adds a whole message tensor at the targets of its edges."""
     out, index = call.args[0], call.get(2, "index")
     src = call.get(3, "source" if "index" in call.name else "src")
     return (
@@ -78,9 +79,12 @@ def is_message_sum(call: Call) -> bool:
 
 
 class _KeptPattern(NamedTuple):
-    """A pattern of edges, with copies of their ends, and their order by target.
+    """A pattern of edges.
 
-    `order` is None if the edges are sorted by target.
+    Attributes:
+        ends (int64[2, edges]): Sources and targets of the edges.
+        order (int64[edges] or None): Numbers of the edges, sorted by target; None if the edges are
+            sorted already.
     """
 
     ends: Tensor
@@ -89,18 +93,22 @@ class _KeptPattern(NamedTuple):
 
 
 class Patterns:
-    """Patterns of edges in a forward pass; patterns of the last pass are kept for the next pass."""
+    """Patterns of edges in a forward pass. They are kept for the next forward pass."""
 
     def __init__(self) -> None:
         self._last: list[_KeptPattern] = []
         self._now: list[_KeptPattern] = []
 
     def end_pass(self) -> None:
-        """Forget patterns that this pass did not use."""
+        """End a forward pass: forget the patterns that it did not use."""
         self._last, self._now = self._now, []
 
     def total(self, message: Message, targets: EdgeEnds) -> Tensor:
-        """Return the sum of a message at every own row: Tensor[num_rows, ...]."""
+        """Return the sum of a message tensor at every own row: Tensor[num_rows, ...].
+
+        Parameters:
+            targets: Target of every edge.
+        """
         rows, factors = message.read()
         at = plain(targets).flatten(1)[:, 0] if targets.ndim > 1 else plain(targets)
         ends = torch.stack([plain(message.source), at])

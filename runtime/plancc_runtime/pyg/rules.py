@@ -1,10 +1,13 @@
-"""Rules for torch's functions on tensors whose axes are rows of a graph that ranks share.
+"""Rules for torch's functions on tensors with rows of a graph that is spread over ranks.
 
-While a network runs, `TorchRules` sees every call of torch. A function that treats each row by
-itself runs unchanged, and its result is marked. Sources index own and halo rows, so the halo rows
-are fetched. Sums by sources return to the owners. Sums, means and maxima over rows or edges cover
-all ranks. Any other function of marked tensors is refused, since its result would silently depend
-on the number of ranks.
+While a network runs, `TorchRules` intercepts every call of a function of torch:
+
+- A function that handles each row independently runs unchanged, and its result is marked.
+- If a tensor is indexed by sources of edges, the halo rows are fetched first.
+- If entries are summed at sources of edges, the sums of halo rows are sent to the owners.
+- Sums, means and maxima over rows or edges cover all ranks.
+- Any other function of marked tensors raises InputError, since its result would depend on the
+  number of ranks.
 """
 
 from __future__ import annotations
@@ -46,7 +49,7 @@ from plancc_runtime.pyg.trees import all_in, changed
 
 
 class TorchRules(OverRanks):
-    """The rules while a network runs. The parameters are those of `OverRanks`."""
+    """Context in which the rules apply. See `OverRanks` for the parameters."""
 
     def __torch_function__(
         self, func: Any, _: Any, args: Sequence[Any] = (), kwargs: Any = None
@@ -99,10 +102,10 @@ class TorchRules(OverRanks):
         return self._call_on_spread(call, found)
 
     def _call_on_messages(self, call: Call) -> Any:
-        """Run a function of messages.
+        """Run a function of message tensors.
 
-        A product with factors of edges, and a sum at targets, compute no values of the message.
-        Other functions get the values, or the rows if they ask only for type or device.
+        A product with factors of edges, or a sum at targets, does not compute the tensor's values.
+        Other functions get the values; functions that only read type or device get the rows.
         """
         if call.name in calls.SIZES:
             return self._sizes(call, call.args[0])
@@ -129,7 +132,7 @@ class TorchRules(OverRanks):
         return bool(summed(found.any().long(), self.transport) > 0)
 
     def _sizes(self, call: Call, x: Any) -> Any:
-        """Return the shape of a marked tensor, its size in one axis, or its number of entries."""
+        """Return the shape of a marked tensor, the size of one axis, or the number of entries."""
         here, of = x.shape[x.axis], x.of if is_rows(x) else None
         others = prod(size for k, size in enumerate(x.shape) if k != x.axis)
         if call.name == "numel":
@@ -142,7 +145,7 @@ class TorchRules(OverRanks):
         return torch.Size(sizes) if dim is None else sizes[dim]
 
     def _copied(self, call: Call, x: Tensor) -> Any:
-        """Return a copy, perhaps of another type, with the mark; row numbers keep their type."""
+        """Return a copy of x with its mark. Its type may differ, unless x has ends of edges."""
         out = call.run()
         if isinstance(x, EdgeEnds) and out.dtype != x.dtype:
             refuse(call, calls.ENDS)
@@ -151,7 +154,10 @@ class TorchRules(OverRanks):
         return alike(out, x)
 
     def _made(self, call: Call) -> Any:
-        """Make a tensor; it is spread if a size is a `Count`. `arange` may number all own rows."""
+        """Make a tensor. If a size is a `Count`, the tensor is spread.
+
+        If `arange` numbers all own rows, its result is marked as row numbers.
+        """
         sizes = [*call.args, call.kwargs.get("size", call.kwargs.get("repeats"))]
         flat = [k for each in sizes for k in (each if isinstance(each, list | tuple) else [each])]
         numbers, found = [k for k in flat if isinstance(k, int)], call.run()
@@ -190,7 +196,7 @@ class TorchRules(OverRanks):
     # Ends of edges
 
     def _call_on_ends(self, call: Call, found: Sequence[Mark]) -> Any:
-        """Run a function of one or both ends of edges that does not use them as an index."""
+        """Run a function that reads ends of edges, but not as an index."""
         name, x = call.name, next(each for each in found if isinstance(each, EdgeEnds))
         ends = [*x.ends]
         if name in ("eq", "ne") and all(map(is_end, call.args)):
@@ -215,9 +221,9 @@ class TorchRules(OverRanks):
         return _with_ends(call, call.run(), ends, x.relations)
 
     def _joined_ends(self, call: Call, parts: Sequence[Any]) -> Tensor:
-        """Stack one end below another, or append ends to ends.
+        """Run `stack` or `cat` of ends of edges.
 
-        The result has sources if any part has sources, since own rows may be sources.
+        An end of the result has sources if an argument has sources, since own rows can be sources.
         """
         if not all(isinstance(each, EdgeEnds) for each in parts):
             refuse(call, calls.ENDS)
@@ -234,7 +240,7 @@ class TorchRules(OverRanks):
         return _with_ends(call, call.run(), ends, relations)
 
     def _index_ends(self, call: Call, x: EdgeEnds, key: Any) -> Tensor:
-        """Return some of the edges, or one of their ends."""
+        """Return ``x[key]``: some of the edges, or one of their ends."""
         keys = key if isinstance(key, tuple) else (key,)
         ends, others = [*x.ends], [*keys]
         if len(ends) == 2:
@@ -277,7 +283,7 @@ class TorchRules(OverRanks):
         return refuse(call, "picks entries by several indices")
 
     def _masked(self, call: Call, x: Tensor, mask: Spread) -> Tensor:
-        """Return the entries at which a mask of the first axes, one of them spread, is true."""
+        """Return the entries of x at which `mask` is true; one axis of the mask is spread."""
         if (
             not isinstance(x, Spread)
             or (x.axis, x.of, x.each) != (mask.axis, mask.of, mask.each)
@@ -290,7 +296,7 @@ class TorchRules(OverRanks):
         return alike(found, x, axis=0) if whole else spread(found, 0, None)
 
     def _at(self, call: Call, x: Any, dim: int, index: Any) -> Tensor:
-        """Return ``x.index_select(dim, index)``; the index may have any axes if `dim` is 0."""
+        """Return ``x.index_select(dim, index)``. If `dim` is 0, `index` may have several axes."""
         along = isinstance(x, Spread) and x.axis == dim
         if is_end(index, True):
             if not is_rows(x, dim) or x.of != index.of:
@@ -310,7 +316,7 @@ class TorchRules(OverRanks):
         return alike(found, x)
 
     def _sliced(self, call: Call, x: Spread, key: Any) -> Tensor:
-        """Index a spread tensor by keys that keep the spread axis whole, or stride over edges."""
+        """Return ``x[key]`` if the key keeps the spread axis whole, or takes every n-th edge."""
         keys = key if isinstance(key, tuple) else (key,)
         if any(isinstance(k, Mark) for k in keys):
             refuse(call, "picks entries by number")
@@ -331,7 +337,10 @@ class TorchRules(OverRanks):
         return self._row_by_row(taken, [x])
 
     def _check_stride(self, call: Call, x: Spread, at: Any) -> None:
-        """Refuse the call unless every row has a multiple of `step` edges, one after another."""
+        """Raise InputError unless every row has a multiple of ``at.step`` edges, all contiguous.
+
+        Otherwise the chosen edges would depend on the number of ranks.
+        """
         edges = self.edges
         if (
             edges is None
@@ -348,7 +357,7 @@ class TorchRules(OverRanks):
             refuse(call, "picks some of the entries")
 
     def _set(self, call: Call) -> None:
-        """Run ``x[key] = value`` for columns, edges by stride, a mask, or own rows."""
+        """Run ``x[key] = value``. The key may be a mask, own rows, or a key of `_sliced`."""
         x, key, value = call.args
         keys = key if isinstance(key, tuple) else (key,)
         first = keys[0]
@@ -368,7 +377,7 @@ class TorchRules(OverRanks):
         call.func(x, tuple(map(plain, keys)), totals(plain(value)))
 
     def _scattered(self, call: Call) -> Any:
-        """Run sums, means and extremes by an index: of edges at an end, or of entries in groups."""
+        """Run a sum, mean or extreme by index: of edges at one of their ends, or of groups."""
         out, dim, index = call.args[0], call.get(1, "dim"), call.get(2, "index")
         base, in_place = call.name.rstrip("_"), call.name.endswith("_")
         src = call.get(3, "source" if base.startswith("index") else "src")
@@ -420,7 +429,7 @@ class TorchRules(OverRanks):
         return self._row_by_row(call, found)
 
     def _row_by_row(self, call: Call, found: list[Spread]) -> Any:
-        """Run a function that treats each row by itself, or a product that sums over all rows."""
+        """Run a function that handles each row independently, or a product that sums over rows."""
         of = _only(call, (each.of for each in found))
         places = places_of_rows(call)
         if places is None:
@@ -486,7 +495,11 @@ class TorchRules(OverRanks):
 
 
 def _only(call: Call, rows: Iterable[TypeRows | None]) -> TypeRows | None:
-    """Return the `TypeRows` that all arguments have; None if some have none."""
+    """Return the `TypeRows` that all arguments have; None if an argument has none.
+
+    Raises:
+        InputError: If they differ.
+    """
     first, *others = rows
     if all(each is first for each in others):
         return first
@@ -504,10 +517,10 @@ def _joined_end(call: Call, ends: Sequence[RowNumbers]) -> RowNumbers:
 def _with_ends(
     call: Call, x: Tensor, ends: Sequence[RowNumbers], relations: frozenset[int]
 ) -> Tensor:
-    """Return x marked as one end or as both ends of edges.
+    """Return x, marked as one end or as both ends of edges.
 
-    If x has both ends, one row must have targets. The other row has sources; own rows may serve as
-    sources.
+    If x has both ends, one of them must refer to own rows: these are the targets. The other end has
+    the sources, which may be own rows too.
     """
     if len(ends) != 1:
         row = int(ends[1].is_source)
@@ -518,6 +531,6 @@ def _with_ends(
 
 
 def _is_whole(key: Any) -> bool:
-    """Return whether an index takes a whole axis on every rank."""
+    """Return whether an index selects a whole axis on every rank."""
     start = isinstance(key, slice) and key.start in (None, 0) and key.step in (None, 1)
     return start and (key.stop is None or isinstance(key.stop, Count))

@@ -1,4 +1,4 @@
-"""Rows of a graph or of one of its types, and edges between rows, for networks of PyTorch."""
+"""Rows of a graph or of one vertex type, and edges between rows, for networks of PyTorch."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Key = str | tuple[str, ...]
 
 @dataclass(frozen=True)
 class TypeRows:
-    """This rank's rows of all vertices or of one type. Columns are [own rows | halo rows].
+    """This rank's rows of all vertices, or of one vertex type. Columns are [own rows | halo rows].
 
     Attributes:
         graph: The graph of the rows.
-        name: The type; "" for a graph without types.
-        num_rows, total (int): Number of own rows, and of rows on all ranks.
+        name: The vertex type; "" for a graph without types.
+        num_rows, total (int): Number of own rows, and number of rows on all ranks.
         vertices (int64[num_columns]): Vertex of every column.
     """
 
@@ -36,7 +36,10 @@ class TypeRows:
     def halo(
         self, read: frozenset[int], here: frozenset[int] = frozenset()
     ) -> tuple[LocalGraph, Tensor | None]:
-        """See `TypedGraph.halo_of`."""
+        """Return the graph that exchanges halo rows of this type, and their places or None.
+
+        See `TypedGraph.halo_of`.
+        """
         if isinstance(self.graph, TypedGraph):
             return self.graph.halo_of(self.name, read, here)
         return self.graph, None
@@ -47,8 +50,8 @@ class TypeEdges:
     """This rank's edges of one relation.
 
     Attributes:
-        index (int64[2, edges]): Sources and targets.
-        sources, targets: Rows that sources and targets number.
+        index (int64[2, edges]): Sources and targets of the edges.
+        sources, targets: Rows to which the sources refer, and rows to which the targets refer.
         relation: Number of the relation.
     """
 
@@ -58,13 +61,20 @@ class TypeEdges:
     relation: int
 
     def marked(self, index: Tensor) -> EdgeEnds:
-        """Return sources and targets of some of these edges, int64[2, m], with marks."""
+        """Return `index` with the mark of these edges.
+
+        Parameters:
+            index (int64[2, m]): Sources and targets of some of these edges.
+        """
         ends = RowNumbers(self.sources, True), RowNumbers(self.targets, False)
         return marked(index, EdgeEnds, ends=ends, relations=frozenset({self.relation}))
 
 
 def spaces_of(graph: EdgeGraph | TypedGraph) -> tuple[dict[Key, TypeRows], dict[Key, TypeEdges]]:
-    """Return rows by type and edges by relation; the key is "" without types. Collective."""
+    """Return rows by vertex type and edges by relation. Collective.
+
+    If the graph has no types, both dicts have the key "".
+    """
     rows: dict[Key, TypeRows] = {}
     edges: dict[Key, TypeEdges] = {}
     if not isinstance(graph, TypedGraph):

@@ -1,4 +1,4 @@
-"""Nested lists, tuples, dicts and dataclasses, such as arguments of a network or a function."""
+"""Functions on nested lists, tuples, dicts and dataclasses, such as arguments of a network."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from torch import Tensor
 
 T = TypeVar("T")
 Path = tuple[Any, ...]
-"""Path from a value to an object in it: keys, places and names of attributes."""
+"""Path from a value to an object inside it: keys, places and names of attributes."""
 
 SINGLE = (Tensor, int, float, str, type(None), slice, torch.dtype, torch.device)
-"""Classes of most objects; they are tested first for speed."""
+"""Classes of objects that contain no others; they are tested first for speed."""
 
 
 def _parts(value: Any) -> list[tuple[Any, Any]] | None:
-    """Return the items of a list, tuple, dict or dataclass, with keys; None for other values."""
+    """Return pairs (key, item) of a list, tuple, dict or dataclass; None for other values."""
     if isinstance(value, SINGLE):
         return None
     if isinstance(value, list | tuple):
@@ -32,7 +32,7 @@ def _parts(value: Any) -> list[tuple[Any, Any]] | None:
 
 
 def leaves_of(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Yield the objects in a value that are not lists, tuples, dicts or dataclasses, with paths."""
+    """Yield the path and the object of all objects in a value except lists, dicts and the like."""
     parts = _parts(value)
     if parts is None:
         yield path, value
@@ -41,7 +41,7 @@ def leaves_of(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def all_in(value: Any, kind: type[T] | tuple[type[T], ...]) -> list[T]:
-    """Return the objects of a class, or of several classes, in a value."""
+    """Return the objects of class `kind`, or of several classes, inside a value."""
     if isinstance(value, kind):
         return [value]
     if isinstance(value, SINGLE):
@@ -51,7 +51,13 @@ def all_in(value: Any, kind: type[T] | tuple[type[T], ...]) -> list[T]:
 
 
 def changed(value: Any, kind: type[T], change: Callable[[T], Any]) -> Any:
-    """Return the value with every object of a class in it changed; the value itself without any."""
+    """Return a copy of the value in which every object of class `kind` is replaced.
+
+    If it contains no such object, return the value itself.
+
+    Parameters:
+        change: Function that maps each object to its replacement.
+    """
     if isinstance(value, kind):
         return change(value)
     parts = _parts(value) or []
