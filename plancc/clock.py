@@ -1,7 +1,8 @@
-"""Clocks of wall-clock seconds without the compilation of kernels, in total and by phase.
+"""Clocks that measure wall-clock seconds, in total and by phase, but not the time of compilation.
 
-numba compiles a kernel at its first call after an installation, and keeps it on disk. This may take
-45 seconds once, and would otherwise count as the time of the kernel's first caller.
+numba compiles a kernel (a function in compiled code) at its first call after an installation, and
+keeps the result on disk. This may take 45 seconds once. A plain clock would count these seconds as
+time of the kernel's first caller.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ PHASES = ("draw", "mask", "features", "pack", "wait", "spmm", "dense", "allreduc
 class Compilation:
     """A listener to numba that measures how long this process has compiled kernels.
 
-    An interrupt (Ctrl-C) that comes while LLVM calls Python gets lost there; the listener raises it
-    again when the kernel is compiled.
+    LLVM loses an interrupt (Ctrl-C) that comes while LLVM calls Python. The listener raises the
+    interrupt again when the kernel is compiled.
 
     Attributes:
-        count (int): Number of kernels so far, with the one that is being compiled.
+        count (int): Number of kernels compiled so far, including one that is being compiled.
         announce (callable or None): Function that is called once, without arguments, when kernels
             have been compiled for `ANNOUNCED_AFTER`; from a thread if a kernel is being compiled.
     """
@@ -89,12 +90,14 @@ class Compilation:
         return self._depth > 0
 
     def seconds(self) -> float:
-        """Return the seconds so far, with those of a kernel that is being compiled."""
+        """Return the seconds of compilation so far, including a kernel that is being compiled."""
         done, last, at_work = self._state
         return done + (time.perf_counter() - last if at_work else 0.0)
 
     def others(self) -> float:
-        """Return the seconds of a clock without these; never less than another thread has read."""
+        """Return the time of a clock that stops during compilation; it never goes back, in any
+        thread.
+        """
         now = time.perf_counter()
         done, last, at_work = self._state  # read at once: a kernel may end in between
         return (last if at_work else max(now, last)) - done
@@ -109,13 +112,13 @@ def compilation() -> Compilation:
 
 
 def wall_seconds() -> float:
-    """Return the time of a clock that stops while kernels compile; only for differences."""
+    """Return the time of a clock that stops during compilation; only differences have a meaning."""
     return compilation().others()
 
 
 @contextmanager
 def announcing(announce: Callable[[], None]) -> Iterator[None]:
-    """Call `announce` once if kernels take long to compile in the block."""
+    """Call `announce` once if kernels take long to compile in the ``with`` block."""
     listener = compilation()
     before, listener.announce = listener.announce, announce
     try:
@@ -141,7 +144,7 @@ class Clock:
         self.restart()
 
     def enter(self, stage: str) -> None:
-        """Begin a stage of an epoch, such as "layer 1 forward"; this clock has no stages."""
+        """Begin a stage of an epoch, such as "layer 1 forward"; this clock ignores stages."""
 
     def restart(self) -> None:
         """Set all phases to zero; must be called outside of all phases."""
@@ -151,7 +154,7 @@ class Clock:
 
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
-        """Count the time of the block, except for phases within it, as `phase`."""
+        """Count the time of the ``with`` block as `phase`, except for phases within the block."""
         if get_ident() != self._thread:
             yield
             return

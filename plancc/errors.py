@@ -1,8 +1,8 @@
 """The errors that reach a user. Each says what is at fault; the CLI prints one sentence and exits.
 
-No other exception may reach the user as a traceback: code that calls a library translates its
-exceptions into these errors, in the user's words (file, line, value). Messages are fit for a
-terminal, whatever values they name (`plancc.text.message`).
+No other exception may reach the user as a traceback: code that calls a library turns the library's
+exceptions into these errors, which name file, line and value. Messages are fit for a terminal,
+whatever values they name (`plancc.text.message`).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class BackendUnavailable(PlanccError):
 
 
 class BackendError(PlanccError):
-    """A partitioner or another native library failed; the message has the library's words."""
+    """A partitioner or another native library failed; the message quotes the library."""
 
 
 class PlanccWarning(UserWarning):
@@ -83,7 +83,10 @@ def warn(sentence: str) -> None:
 
 
 def why_not_written(error: BaseException) -> str:
-    """Return the reason in plain words; HDF5 and NumPy give a text only, OSError also a number."""
+    """Return the reason of a write error in plain words.
+
+    HDF5 and NumPy give only a string; an OSError also has an error number.
+    """
     number = getattr(error, "errno", None)
     words = str(error)
     full = "No space left on device" in words or re.search(r"\d+ requested and \d+ written", words)

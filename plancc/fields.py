@@ -29,9 +29,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class ValueKind(NamedTuple):
-    """A type of options: its requirement in words, a check of values, and a parser of texts.
+    """A type of options: its requirement as a phrase, a check of values, and a parser of strings.
 
-    `check` returns the value in the type, or raises TypeError or OverflowError.
+    `check` returns the value converted to the type, or raises TypeError or OverflowError.
     """
 
     needed: str
@@ -46,10 +46,10 @@ def option(default: Any = MISSING, help: str = "", **metadata: Any) -> Any:
     """Return a dataclass field that describes an option.
 
     Parameters:
-        default: Default value; without it the option must be given.
-        help: A noun phrase without a full stop; other options in backticks.
-        **metadata: ``more``: further sentences for the docstring. ``otherwise``: the default in
-            words, if `default` is None. ``metavar``: placeholder of the value on the command line.
+        default: Default value; if it is missing, the option must be given.
+        help: A noun phrase without a full stop, with names of options in backticks.
+        **metadata: ``more``: further sentences for the docstring. ``otherwise``: the default as a
+        phrase, if `default` is None. ``metavar``: placeholder of the value on the command line.
             ``section``: title of its section in the help. ``choices``: allowed values. ``noun``:
             what an error calls a choice. ``at_least``, ``above``, ``at_most``, ``below``: bounds of
             a number. ``kind``: a `ValueKind`, if the type is not in `KINDS`. ``internal``: True for
@@ -60,7 +60,7 @@ def option(default: Any = MISSING, help: str = "", **metadata: Any) -> Any:
 
 
 def like(declared: Any, name: str, **changes: Any) -> Any:
-    """Return an option of another dataclass with changed settings (`option`)."""
+    """Return an option like one of another dataclass; `changes` replaces parameters of `option`."""
     known = next(each for each in fields(declared) if each.name == name)
     return option(**{"default": known.default, **known.metadata, **changes})
 
@@ -71,23 +71,29 @@ def options_of(declared: Any) -> tuple[Field[Any], ...]:
 
 
 def unknown_option(given: Iterable[str], declared: Any) -> str | None:
-    """Return the first name in `given` that is no option of `declared`; None if all are."""
+    """Return the first name in `given` that is not an option of `declared`, or None."""
     known = {each.name for each in options_of(declared)}
     return next((name for name in given if name not in known), None)
 
 
 def type_in_words(each: Field[Any]) -> str:
-    """Return the type of an option as its class declares it, by text or by type."""
+    """Return the declared type of an option as a string; the annotation may be a string or a
+    type.
+    """
     return each.type.__name__ if isinstance(each.type, type) else str(each.type)
 
 
 def kind_of(each: Field[Any]) -> str:
-    """Return the type of an option in words, without None: in `KINDS`, or a third party's own."""
+    """Return the name of an option's type, without "| None": a key of `KINDS`, or another type's
+    name.
+    """
     return type_in_words(each).removesuffix(" | None")
 
 
 def default_in_words(each: Field[Any]) -> str | None:
-    """Return the default of an option for a help text; None if there is nothing to say."""
+    """Return the default of an option as a phrase for the help; None if the help should not show
+    it.
+    """
     if "otherwise" in each.metadata:
         return str(each.metadata["otherwise"])
     if each.default is MISSING:
@@ -106,7 +112,7 @@ def help_of(each: Field[Any]) -> str:
 
 
 def parsed(each: Field[Any], text: str) -> Any:
-    """Return the value of an option that a text stands for; InputError if there is none."""
+    """Parse a string as the value of an option; InputError if it is not such a value."""
     kind = KINDS.get(kind_of(each), ANY)
     try:
         return kind.parse(text)
@@ -115,7 +121,7 @@ def parsed(each: Field[Any], text: str) -> Any:
 
 
 def checked(each: Field[Any], value: Any) -> Any:
-    """Return the value of an option in its type; InputError if the type or the range is wrong."""
+    """Return a value converted to the option's type; InputError if its type or range is wrong."""
     said, words = each.metadata, kind_of(each)
     kind = said.get("kind") or KINDS.get(words) or OTHERS.get(words, ANY)
     choices, noun = said.get("choices"), said.get("noun", each.name.replace("_", " "))
@@ -157,9 +163,10 @@ def described(declared: Class) -> Class:
 
 
 def taking(*declared: Any, rest: str = "") -> Callable[[Function], Function]:
-    """Return a decorator of a function whose ``**options`` are options of dataclasses.
+    """Return a decorator for functions with ``**options`` that are options of dataclasses.
 
-    The decorator adds them to signature and docstring; `rest` names all other keywords.
+    The decorator adds the options to the signature and docstring; `rest` is the name of the
+    parameter for all other keywords.
     """
     every = [each for one in declared for each in options_of(one)]
 
@@ -183,7 +190,7 @@ def taking(*declared: Any, rest: str = "") -> Callable[[Function], Function]:
 
 
 def divided(given: Mapping[str, Any], *declared: Any) -> list[dict[str, Any]]:
-    """Divide the given options by the dataclasses that declare them; the rest comes last."""
+    """Divide the given options among the dataclasses that declare them; other options come last."""
     rest, found = dict(given), []
     for each in declared:
         found.append({f.name: rest.pop(f.name) for f in options_of(each) if f.name in rest})
@@ -251,7 +258,7 @@ BOUNDS: dict[str, Callable[[float, float], bool]] = {
     "at_most": operator.le,
     "below": operator.lt,
 }
-"""Bounds that an option may have; NaN is out of all bounds."""
+"""Bounds that an option may have. NaN is outside all bounds."""
 TEXT = instance("a text is needed", str)
 KINDS = {
     "int": ValueKind("a whole number is needed", _whole, int),
@@ -265,7 +272,7 @@ KINDS = {
     "str | int": ANY._replace(parse=_number_or_word),
     "str": TEXT,
 }
-"""Types of options that texts can stand for."""
+"""Types of options that can be parsed from strings."""
 MAPPING = instance("a mapping of names to values is needed", Mapping)
 NAMES = ValueKind("several names are needed, as a tuple or list", _several(TEXT.check))
 OTHERS = {
@@ -277,4 +284,4 @@ OTHERS = {
     "tuple[str, ...]": NAMES,
     "tuple[float, ...]": ValueKind("several numbers are needed", _several(_number)),
 }
-"""Other types whose values are checked."""
+"""Other types; their values are checked, but not parsed."""

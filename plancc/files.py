@@ -38,7 +38,7 @@ CPython 3.11 counts its depth for all threads together; two threads in it fail (
 MOST_TOML = 1 << 20
 """Size of the largest TOML file that is read, in bytes."""
 _DEEP_KEY = re.compile(rb"""(?<![\w"' \t-])(?:[\w"' \t-]++\.){50}""")
-"""A key with more parts than any file of settings has; tomllib takes long over such keys."""
+"""Pattern of keys with more parts than any settings file has; tomllib is slow on such keys."""
 _KINDS = (
     (stat.S_ISFIFO, "a named pipe"),
     (stat.S_ISSOCK, "a socket"),
@@ -48,7 +48,7 @@ _KINDS = (
 
 
 def check_input(path: str | os.PathLike[str]) -> None:
-    """Refuse a path that is not a regular file or a link to one, without opening it.
+    """Raise InputError unless a path is a regular file or a link to one; the file is not opened.
 
     Opening a named pipe would block, and a device may have no end.
 
@@ -61,7 +61,9 @@ def check_input(path: str | os.PathLike[str]) -> None:
 
 
 def open_file(path: str | os.PathLike[str]) -> BufferedReader:
-    """Open a regular file for reading bytes; InputError of `check_input`, or if not permitted."""
+    """Open a regular file for reading bytes; InputError as in `check_input`, or without
+    permission.
+    """
     name = os.fspath(path)
     check_input(name)
     with _input_errors(name):
@@ -132,7 +134,7 @@ def _text_of(content: bytes) -> str:
 
 
 def check_target(path: str | os.PathLike[str]) -> None:
-    """Refuse a path that cannot be written, before the work of making its content.
+    """Raise OutputError if a path cannot be written; called before the content is computed.
 
     Raises:
         OutputError: If the folder is missing or not writable, `path` is not a regular file, or its
@@ -184,7 +186,7 @@ def temporary_name(target: str, is_folder: bool = False) -> str:
 
 
 def _lives(process: int) -> bool:
-    """Return whether a process of this machine exists, as far as that can be known."""
+    """Return whether a process of this machine exists; True if this cannot be known."""
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
@@ -197,16 +199,17 @@ def _lives(process: int) -> bool:
 def remove_leftovers(
     path: str | os.PathLike[str], *, is_folder: bool = False, alone: bool = False
 ) -> None:
-    """Remove temporary files that killed writers of this file left beside it; raise no error.
+    """Remove temporary files that killed writers of this file left in its folder; raise no error.
 
-    Only regular files (or folders) are removed whose names have the form that `atomic_write` (or
-    `atomic_folder`) gives for this target.
+    Only regular files (or folders) with a name that `atomic_write` (or `atomic_folder`) makes for
+    this target are removed.
 
     Parameters:
         path: The file or folder that was to be written.
         is_folder: Whether `path` is a folder.
-        alone: Whether the caller knows that nobody else writes this file. Then leftovers of other
-            machines are removed too, otherwise only leftovers of dead processes of this machine.
+        alone: Whether the caller knows that no other process writes this file. If True, leftovers
+            of other machines are removed too. If False, only leftovers of dead processes of this
+            machine are removed.
     """
     folder, name = os.path.split(os.path.realpath(path))
     stem, suffix = (name, "") if is_folder else os.path.splitext(name)
@@ -234,8 +237,8 @@ NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.E
 class FolderLock:
     """A locked file ``.lock`` in a folder, which keeps a second process from writing there.
 
-    The lock ends with the process. If the file system has no locks, the process and machine in the
-    file decide.
+    The lock ends with the process. If the file system has no locks, the file names the process and
+    machine that use the folder.
 
     Attributes:
         holds: Whether the lock is held; False if the file system has no locks.
@@ -256,7 +259,9 @@ class FolderLock:
                 break
 
     def _tried(self) -> bool:
-        """Try to lock. Return False if the file was removed meanwhile, so that it is undecided."""
+        """Try to lock; return False if the file was removed meanwhile, so that the caller must try
+        again.
+        """
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
             handle = os.open(self._path, flags, 0o666)
@@ -312,7 +317,7 @@ class FolderLock:
             os.close(handle)
 
     def __del__(self) -> None:
-        """Release the folder of a run that failed, also if its process goes on."""
+        """Release the folder of a run that failed, even if its process continues."""
         self.release()
 
 
@@ -362,10 +367,11 @@ def atomic_write(
 
 @contextlib.contextmanager
 def _temporary(shown: str, target: str, is_folder: bool) -> Iterator[str]:
-    """Yield a new name beside `target`; the block makes, fills and renames the file or folder.
+    """Yield a new name beside `target`; the ``with`` block makes, fills and renames this file or
+    folder.
 
-    If the block raises anything, the file or folder of this name is removed. Errors of the disk or
-    of permissions become an OutputError that names `shown`.
+    If the block raises an exception, the file or folder of this name is removed. Errors of the disk
+    or of permissions become an OutputError that names `shown`.
     """
     remove_leftovers(target, is_folder=is_folder)
     temporary = temporary_name(target, is_folder)
@@ -386,7 +392,7 @@ def _temporary(shown: str, target: str, is_folder: bool) -> Iterator[str]:
 
 
 def _keep(path: str, name: str | os.PathLike[str]) -> None:
-    """Give a file, if it exists, a second name, and remove the file that had that name."""
+    """Give a file (if it exists) a second name; remove the file that had the second name."""
     extra = temporary_name(path)
     with unfinished(extra):
         try:

@@ -2,8 +2,8 @@
 
 HDF5 keeps most of its structures without checksums. One damaged byte there can crash HDF5, or make
 it loop for ever without heeding signals. `ask` starts ``python -P -m MODULE PATH SECONDS PARENT
-REQUEST``, and turns every end of the child into a reply or one sentence. The module's ``main()``
-calls `answer`.
+REQUEST``. It returns the child's reply, or raises an error of one sentence if the child fails in
+any way. The module's ``main()`` calls `answer`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from plancc.processes import die_with_parent, fate, search_path
 from plancc.text import shown
 
 CPU_SECONDS = 4
-"""CPU seconds that a child may use on any machine; it needs a tenth of them."""
+"""CPU seconds that a child may use on any machine; usually it needs a tenth of this time."""
 
 
 def ask(module: str, path: str, seconds_per_byte: float, request: Any = None) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def ask(module: str, path: str, seconds_per_byte: float, request: Any = None) ->
         request (JSON value): Further input of the child.
 
     Raises:
-        InputError: With the child's own sentence, or with the way in which the child ended.
+        InputError: With the child's own sentence, or with a sentence about how the child ended.
     """
     seconds = int(CPU_SECONDS + os.path.getsize(path) * seconds_per_byte)
     words = [path, str(seconds), str(os.getpid()), json.dumps(request)]
@@ -72,7 +72,7 @@ def _limit_cpu(seconds: int) -> None:
 
 
 def answer(work: Callable[[str, Any], dict[str, Any]]) -> None:
-    """Do the work of a child process, within the CPU time of the command line, and end it.
+    """Run the work of a child process within the CPU time on its command line, and end the process.
 
     Parameters:
         work: Function ``work(path, request)`` that returns the reply, a dict for JSON; not empty.

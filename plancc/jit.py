@@ -1,4 +1,4 @@
-"""The cache of compiled kernels, and the choice of the process that compiles one.
+"""The cache of compiled kernels, and the rule which process compiles a kernel.
 
 Kernels are kept in the first of these folders that can be written:
 
@@ -7,17 +7,17 @@ Kernels are kept in the first of these folders that can be written:
 3. ``plancc`` in the user's cache folder (``XDG_CACHE_HOME``, else ``~/.cache``);
 4. a folder of this user among the temporary files; a warning says when it is made.
 
-Kernels are searched in all of these folders, because an image may have kernels in an environment
-that is read-only. A kernel fits if all of these are equal: the contents of its source and of the
-sources of kernels that it calls; the constants that it reads; the fields of the named tuples in its
-module; the processor; the versions of Python and numba; and numba's `SETTINGS`. Paths and times of
-files do not matter. numba's own cache compares less (numba#10821), and unpickles before it
-compares.
+Kernels are looked up in all of these folders, because a container image may have kernels in a
+read-only environment. A kept kernel is used only if all of these are equal: the contents of its
+source and of the sources of kernels that it calls; the constants that it reads; the fields of the
+named tuples in its module; the processor; the versions of Python and numba; and numba's `SETTINGS`.
+Paths and times of files do not matter. numba's own cache compares fewer things (numba#10821), and
+unpickles a file before it compares.
 
-A kernel is code. So its file is used only if it belongs to this user, to root or to the owner of
-the environment, and if not everybody can write to the file or to its folder. Files that plancc
-makes can be written by their maker alone. A kernel whose source is no file (a notebook, a zip) is
-not kept.
+A kernel is code, so others must not be able to plant one. A file is used only if it belongs to this
+user, to root or to the owner of the environment, and if neither the file nor its folder is writable
+for everybody. Only its maker can write to a file that plancc makes. A kernel is not kept if its
+source is not a file (but a notebook or a zip).
 
 If the processor's own kernel is missing, a kernel for its level of the architecture is used: it
 gives the same bits, at nearly the same speed. `plancc warm-up --portable` compiles such kernels,
@@ -75,8 +75,8 @@ except ValueError as error:
 
 TESTED = ("0.68.",)
 """Beginnings of the versions of numba whose internals `plancc.jit_compiler` knows. With other
-versions numba compiles in its own way, which takes longer: `plancc warm-up --first` takes 190 CPU
-seconds instead of 99."""
+versions, numba's own compiler is used, which takes longer: `plancc warm-up --first` then takes 190
+CPU seconds instead of 99."""
 COMPILER = Path(__file__).with_name("jit_compiler.py")
 SETTINGS = {
     "OPT": 3,
@@ -87,15 +87,15 @@ SETTINGS = {
 }
 """Settings of numba, with defaults, that its own cache does not compare (numba#10821)."""
 PATIENCE = 300.0
-"""Most seconds to wait for another process that compiles the same kernel."""
+"""Largest number of seconds to wait for another process that compiles the same kernel."""
 INTERVAL = 0.02
 """Seconds between two attempts to take its lock."""
 
 
 def dispatcher(function: Any, options: dict[str, Any]) -> Any:
-    """Return the dispatcher of `numba.njit` with options; ``cache=True`` is the cache above.
+    """Return a dispatcher as `numba.njit` does; ``cache=True`` means this module's cache.
 
-    The dispatcher is plancc's own with versions of numba that it is tested with, else numba's.
+    The dispatcher is plancc's own for tested versions of numba, and numba's for other versions.
     """
     if numba.config.DISABLE_JIT:
         return function
@@ -114,7 +114,7 @@ def dispatcher(function: Any, options: dict[str, Any]) -> Any:
 
 
 def cfunc(signature: str) -> Any:
-    """Return `numba.cfunc` with the cache above; it compiles at once."""
+    """Return a decorator like `numba.cfunc`, with this module's cache; it compiles at once."""
 
     def decorate(function: Any) -> Any:
         made: Any = CFunc(function, sigutils.normalize_signature(signature), locals={}, options={})
@@ -130,7 +130,7 @@ def cfunc(signature: str) -> Any:
 
 
 def candidates() -> list[Path]:
-    """Return the folders that last, best first; they may be missing."""
+    """Return the permanent folders for kernels, the best first; a folder may be missing."""
     if numba.config.CACHE_DIR:
         return [Path(numba.config.CACHE_DIR)]
     found = [Path(sys.prefix, "var", "cache", "plancc")]
@@ -161,7 +161,9 @@ def folder() -> Path:
 
 
 def is_writable(place: Path) -> bool:
-    """Return whether this process, but not everybody, can write to a folder; make it if missing."""
+    """Return whether this process can write to a folder, but not everybody; a missing folder is
+    made.
+    """
     try:
         for each in reversed([place, *place.parents]):
             if not each.exists():
@@ -209,12 +211,13 @@ LEVELS: dict[str, tuple[str, set[str]]] = {
     "x86-64-v2": ("x86_64", {"+cx16", "+popcnt", "+sahf", "+sse3", "+sse4.1", "+sse4.2", "+ssse3"}),
     "generic": ("aarch64", set()),
 }
-"""Levels of an architecture, best first: the beginning of a processor's triple, and features that
-it must have, all by LLVM's names (https://gitlab.com/x86-psABIs/x86-64-ABI)."""
+"""Levels of an architecture, the best first. Each has the beginning of a processor's triple, and
+the features that the processor must have, by LLVM's names
+(https://gitlab.com/x86-psABIs/x86-64-ABI)."""
 PORTABLE = "PLANCC_PORTABLE"
 """The environment variable that is 0 if kernels of a level must not be used."""
 VERSIONS = 4
-"""Number of versions of a kernel's sources that are kept."""
+"""Number of versions of a kernel's sources for which compiled files are kept."""
 _DIGEST = sha256().digest_size
 
 
@@ -239,7 +242,7 @@ def levels(processor: Processor) -> list[str]:
 
 
 def _trusted(path: Path) -> bytes:
-    """Return the content of a file; PermissionError if somebody else may have written it."""
+    """Return the content of a file; PermissionError if another user may have written the file."""
     with path.open("rb") as file:
         found = os.fstat(file.fileno())
         owners = {0, os.geteuid(), os.stat(sys.prefix).st_uid}
@@ -252,8 +255,8 @@ def _trusted(path: Path) -> bytes:
 class KernelCache:
     """Compiled versions of one kernel, in all folders; one file each.
 
-    A file begins with the SHA-256 digest of its rest and of everything that the kernel depends on.
-    If the digest differs, nothing of the file is used.
+    A file begins with a SHA-256 digest of the rest of the file and of everything that the kernel
+    depends on. If the digest differs, the file is ignored.
 
     Parameters:
         function (function): The Python function of the kernel.
@@ -266,10 +269,10 @@ class KernelCache:
         self._stamp, self._is_portable = _stamp(function), is_portable
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return a kept version, for which numba asks first; None: compile one, under the lock.
+        """Return a kept version, or None if this process must compile one and holds the lock.
 
-        numba's own cache first loads what the compiler knows of NumPy, for 0.2 s; a compiled kernel
-        needs only the run-time library.
+        numba calls this first. numba's own cache would first load the compiler's data on NumPy,
+        which takes 0.2 s; a compiled kernel needs only the run-time library.
         """
         rtsys.initialize(target_context)
         found = self._find(sig, target_context)
@@ -324,7 +327,9 @@ class KernelCache:
             old.unlink(missing_ok=True)
 
     def _named(self, sig: Any, processor: Processor) -> tuple[str, bytes]:
-        """Return the name of a version's file, and a text of all that the version depends on."""
+        """Return the name of a version's file, and bytes of everything that the version depends
+        on.
+        """
         settings = {name: getattr(numba.config, name) for name in SETTINGS}
         python = sys.implementation.cache_tag + sys.abiflags
         told = [self.name, python, numba.__version__, settings, processor, _described(sig)]
@@ -334,15 +339,16 @@ class KernelCache:
 
 
 class _CompiledVersion(CompileResult):
-    """A compiled version that leaves out functions without constants, whose modules numba would
-    otherwise import to load it."""
+    """A compiled version without references to functions that have no constants; to load such
+    references, numba would import the functions' modules.
+    """
 
     def _find_referenced_environments(self) -> list[Any]:
         return [each for each in super()._find_referenced_environments() if each.consts]
 
 
 def _described(kind: Any) -> str:
-    """Return a signature or a type as text, with the fields of its named tuples."""
+    """Return a signature or a type as a string, including the fields of named tuples."""
     if isinstance(kind, tuple):
         return ", ".join(map(_described, kind))
     if isinstance(kind, numba.types.BaseTuple):
@@ -359,7 +365,9 @@ def _stamp(function: Any) -> str:
 
 
 def _compiled_in(function: Any, seen: set[Any]) -> Iterator[str]:
-    """Yield all that a compiled function depends on: sources, constants, named tuples' fields."""
+    """Yield everything that a compiled function depends on: sources, constants, fields of named
+    tuples.
+    """
     seen.add(function)
     yield _content(function.__code__.co_filename)
     for name in _names(function.__code__):
@@ -380,7 +388,7 @@ def _compiled_in(function: Any, seen: set[Any]) -> Iterator[str]:
 
 
 def _names(code: CodeType) -> set[str]:
-    """Return the names that a function reads, with those of functions within it."""
+    """Return the names that a function reads, including names in functions within it."""
     within = (each for each in code.co_consts if isinstance(each, CodeType))
     return set(code.co_names).union(*map(_names, within))
 
@@ -425,7 +433,7 @@ class _Lock(event.Listener):
         return held
 
     def release(self, owner: KernelCache) -> None:
-        """Release the lock of this kernel for others, if this process holds it."""
+        """Release the lock of this kernel, if this process holds the lock."""
         if self._owner is owner:
             self._owner = None
             os.close(self._descriptor)
@@ -440,7 +448,7 @@ class _Lock(event.Listener):
 
 
 def _locked(descriptor: int) -> bool:
-    """Wait for the lock. Return whether this process has it; False after `PATIENCE`."""
+    """Wait for the lock; return whether this process got it. False after `PATIENCE` seconds."""
     listener, end, waits = compilation(), time.monotonic() + PATIENCE, False
     try:
         while time.monotonic() < end:

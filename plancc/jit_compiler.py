@@ -1,16 +1,17 @@
-"""A compiler for kernels that lets numba compile only what one entry point needs, once.
+"""A compiler for kernels, which makes numba compile each function only once per entry point.
 
 numba makes every function that a kernel calls a separate entry point: optimised machine code, a
 wrapper for Python and a wrapper for C, for every combination of argument types, also for narrow
-integers and literal constants. Most of these functions are called by kernels only, and every kernel
-holds a copy. Here
+integers and literal constants. But most of these functions are called only by kernels, and every
+kernel holds a copy. Here
 
 - a function that Python calls is compiled without the wrapper for C;
 - a function that it calls is *inner*: typed and lowered once for integers of any width, and
   optimised and translated as part of the whole. So are numba's implementations of NumPy's
   functions;
-- inner functions that make no arrays count no references, because their callers hold the arrays;
-- types of calls are remembered, because the inference asks for the same types in every round.
+- inner functions that make no arrays do not count references, because their callers hold the
+  arrays;
+- types of calls are cached, because type inference asks for the same types in every round.
 
 Arithmetic and results are the same, bit by bit.
 """
@@ -81,7 +82,9 @@ class Kernel(CPUDispatcher):
         return self._inner[tuple(args)].entry_point
 
     def _passed(self, kind: Any) -> Any:
-        """Return the type that an argument is passed as: no literal, no narrow signed integer."""
+        """Return the type for passing an argument: not a literal, and not a narrow signed
+        integer.
+        """
         kind = types.unliteral(kind)
         is_signed = isinstance(kind, types.Integer) and kind.signed
         return types.int64 if is_signed else kind
@@ -113,7 +116,9 @@ def _first_cause(error: BaseException) -> BaseException:
 
 
 class _Overload(Kernel):
-    """numba's implementation of a function of NumPy or Python, for exactly the types asked for."""
+    """numba's implementation of a function of NumPy or Python, compiled for exactly the given
+    types.
+    """
 
     def _passed(self, kind: Any) -> Any:
         return kind
@@ -128,10 +133,10 @@ class _Key:
 
 @contextlib.contextmanager
 def _lean_overloads() -> Iterator[None]:
-    """In the block, numba's implementations of functions become inner functions.
+    """Make numba's implementations of functions inner functions in a ``with`` block.
 
-    numba finds implementations by the flags of their caller, so that implementations
-    made in the block are not found outside.
+    numba finds implementations by the flags of their caller. So implementations made in the block
+    are not found outside it.
     """
     cpu = target_registry["cpu"]
     usual = jit_registry.pop(cpu)  # a registry accepts no key twice
@@ -153,7 +158,7 @@ def _lean_overloads() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Switch off garbage collection: a compilation makes millions of objects that live on."""
+    """Switch off garbage collection: a compilation makes millions of objects, which stay alive."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -198,7 +203,9 @@ def _inner_flags(flags: Any) -> _Flags:
 
 
 class _Compiler(compiler.CompilerBase):
-    """numba's compiler of functions that call nothing of Python, as described above."""
+    """numba's compiler for functions that do not call Python, with the changes described in the
+    module.
+    """
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -249,7 +256,9 @@ class _Memory:
 
 @register_pass(mutates_CFG=False, analysis_only=False)
 class _Borrowing(FunctionPass):
-    """A pass that stops counting references if only arrays of the caller are read and written."""
+    """A step of the compiler that stops counting references if only the caller's arrays are
+    used.
+    """
 
     _name = "plancc_borrowing"
 
@@ -257,7 +266,7 @@ class _Borrowing(FunctionPass):
         FunctionPass.__init__(self)
 
     def run_pass(self, state: Any) -> bool:
-        """Replace the target by one that counts no references, if no operation needs a count."""
+        """Replace the target by one without reference counts, if no operation needs a count."""
         models = state.targetctx.data_model_manager
 
         def may_make(at: Any, call: Any) -> bool:
@@ -296,9 +305,10 @@ class _Library(JITCodeLibrary):
         self._finalize_final_module()
 
     def serialize_using_object_code(self) -> tuple[str, str, tuple[bytes, bytes]]:
-        """Return what is kept: the machine code, and the names of its functions for numba.
+        """Return the data to keep: the machine code, and the names of its functions for numba.
 
-        Nothing links it, because kernels call inner functions."""
+        No other code is linked with it, because kernels call inner functions.
+        """
         names = [each.name for each in self._final_module.functions if not each.is_declaration]
         stubs = "\n".join(f'define void @"{name}"() {{ unreachable }}' for name in names)
         return (
@@ -308,7 +318,7 @@ class _Library(JITCodeLibrary):
         )
 
     def _optimize_functions(self, ll_module: Any) -> None:
-        """Do nothing yet: the module is optimised when it is whole."""
+        """Do nothing: the module is optimised later, when it is complete."""
         ll_module.data_layout = self._codegen._data_layout
 
     def _link_into(self, module: Any) -> None:
@@ -337,11 +347,13 @@ class _InnerLibrary(_Library):
         self._finalized = True
 
     def alone(self) -> Any:
-        """Return its module, without the functions that it calls."""
+        """Return the module of this function, without the functions that it calls."""
         return super()._get_module_for_linking()
 
     def _get_module_for_linking(self) -> Any:
-        """Return its module with all functions that it calls, for libraries of numba's compiler."""
+        """Return the module of this function with all functions that it calls, for numba's
+        libraries.
+        """
         whole = self.alone().clone()
         self._link_into(whole)
         return whole

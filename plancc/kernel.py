@@ -9,8 +9,9 @@ from functools import update_wrapper
 from typing import Any
 
 PLAIN = 50_000
-"""Most elements of arguments for which a plain kernel runs in Python if numba is not imported yet:
-about 0.1 s, whereas numba and the kernel take 0.4 s to load, and seconds to compile."""
+"""Largest number of elements in the arguments for which a plain kernel runs in Python, if numba
+is not imported yet. This takes about 0.1 s; loading numba and the kernel takes 0.4 s, and
+compiling takes seconds."""
 _LOADING = threading.RLock()
 
 
@@ -41,7 +42,7 @@ class LazyKernel:
         return self.load()(*arguments, **named)
 
     def in_python(self, *arguments: Any, **named: Any) -> Any:
-        """Run the Python function; numbers wrap around as in a kernel."""
+        """Run the Python function; integers overflow silently, as in a kernel."""
         import numpy as np
 
         with np.errstate(over="ignore"):
@@ -49,7 +50,7 @@ class LazyKernel:
 
     @property
     def _numba_type_(self) -> Any:
-        """The type by which numba knows the kernel in other kernels: that of its dispatcher."""
+        """The type that numba uses for the kernel in other kernels: the type of its dispatcher."""
         return self.load()._numba_type_
 
     def load(self) -> Any:
@@ -63,9 +64,10 @@ class LazyKernel:
 
 
 def njit(*functions: Any, plain: bool = False, **options: Any) -> Any:
-    """Return a `LazyKernel`, as `numba.njit` would; ``cache=True`` is the cache of `plancc.jit`.
+    """Decorate a function like `numba.njit`, but return a `LazyKernel`.
 
-    Kernels release the interpreter, so that other threads run and signals are handled.
+    ``cache=True`` means the cache of `plancc.jit`. Kernels release the interpreter lock, so other
+    threads run and signals are handled.
     """
     options = {"nogil": True} | options
     if functions:

@@ -1,4 +1,4 @@
-"""Memory of this computer: what is available to a process, and checks of it."""
+"""Memory of this computer: how much a process may take, and checks before it is taken."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from plancc.errors import InputError
 
 ROOT = Path("/")
 M_MMAP_THRESHOLD = -3
-"""Number of the option of glibc's ``mallopt``: bytes above which memory is mapped separately."""
+"""Number of an option of glibc's ``mallopt``: the size above which memory is mapped separately."""
 LARGE = 1 << 20
 UNLIMITED = 1 << 60
 """Bytes that no computer has; limits above it count as no limit."""
 
 
 def available_memory(root: Path = ROOT) -> int | None:
-    """Return the bytes left in the system and in every control group of this process.
+    """Return how many bytes this process may still take, by the system and its control groups.
 
     Parameters:
         root: Folder with ``proc`` and ``sys``.
 
     Returns:
-        The least of these, or None if the system does not tell it, as systems other than Linux.
+        The smallest of these limits; None if the system does not report it (systems other than
+        Linux).
     """
     found = [*_bytes(root / "proc/meminfo", "MemAvailable:"), *_group_limits(root)]
     return max(0, min(found)) if found else None
@@ -33,23 +34,23 @@ def available_memory(root: Path = ROOT) -> int | None:
 def give_back_at_once() -> None:
     """Make the C library return freed arrays to the system at once.
 
-    The GNU library keeps freed memory once arrays of its size (up to 32 MiB) come and go, and never
-    returns memory below a block in use. With other libraries this function does nothing.
+    By default, the GNU library keeps freed memory of arrays up to 32 MiB for reuse, and never
+    returns memory below a block in use. For other C libraries, this function does nothing.
     """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE)
 
 
 def check_memory(wanted: int, what: str) -> None:
-    """Refuse memory that a source needs and this computer lacks.
+    """Raise InputError if a source needs more memory than this computer has left.
 
     Parameters:
-        wanted: Bytes that are going to be taken.
-        what: Name of the source, and of its part that takes the memory.
+        wanted: Number of bytes needed.
+        what: Name of the source, and of the data in it that take the memory.
 
     Raises:
-        InputError: If fewer bytes are left. If the system does not tell how many are left, nothing
-            is refused.
+        InputError: If fewer bytes are left. There is no error if the system does not report how
+            many are left.
     """
     left = available_memory()
     if left is not None and wanted > left:
@@ -58,7 +59,9 @@ def check_memory(wanted: int, what: str) -> None:
 
 
 def held_memory() -> int:
-    """Return the bytes that this process holds, without mapped files; 0 if the system is silent."""
+    """Return the bytes that this process uses, without mapped files; 0 if the system does not
+    report it.
+    """
     return next(_bytes(ROOT / "proc/self/status", "RssAnon:"), 0)
 
 
@@ -73,7 +76,7 @@ def _bytes(file: Path, name: str) -> Iterator[int]:
 def _group_limits(root: Path) -> Iterator[int]:
     """Yield the bytes left below the limits of control groups, version 1 or 2.
 
-    Memory that only caches files counts as left.
+    Memory that only caches files counts as free.
     """
     with suppress(OSError):
         for line in (root / "proc/self/cgroup").read_text().splitlines():
@@ -99,7 +102,9 @@ def _left(group: Path, limit: str, usage: str) -> Iterator[int]:
 
 
 def _cached(group: Path) -> int:
-    """Return the bytes of files that the system caches, also mapped, and would drop if needed."""
+    """Return the bytes of cached files (also mapped files), which the system would drop if
+    needed.
+    """
     cached = 0
     with suppress(OSError, ValueError):
         for line in (group / "memory.stat").read_text().splitlines():

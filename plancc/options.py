@@ -1,4 +1,4 @@
-"""The options of a compilation as values, checked once, and the combinations that are refused."""
+"""The options of a compilation, as values that are checked once, and forbidden combinations."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 of_links = partial(option, section="Links")
 EFFORTS = ("fast", "balanced", "best")
 WITH = " with speeds "
-"""Text in the name of a machine before its capacities."""
+"""String in the name of a machine before its capacities."""
 MAX_SPEEDS = 8
-"""Most capacities in the name of a machine."""
+"""Largest number of capacities in the name of a machine."""
 BATCHES = "Mini-batches (model stochastic-hp)"
-"""Title of a section of the help."""
+"""Title of a section of the command line's help."""
 EFFORT = "balanced"
 """Default effort of a search."""
 WISHES = ("effort", "budget")
@@ -67,7 +67,9 @@ def models_that(able: str) -> str:
 
 
 def _objective_of_others(asked: Any) -> tuple[str, str] | None:
-    """Return the models that have the objective, and the asked model's objectives; None if fine."""
+    """Return the models that have the objective, and the given model's objectives; None if it has
+    it.
+    """
     known, name = asked.objectives, asked.options.objective
     owners = [n for n, each in MODELS.loaded().items() if name in each.own_objectives]
     return None if name in known or not owners else (" and ".join(owners), ", ".join(known))
@@ -273,7 +275,8 @@ class SearchOptions(PartitionOptions):
         object.__setattr__(self, "machine", machine)
 
     def of_parts(self, num_parts: int) -> Self:
-        """Return a copy with one capacity per part: the given ones, else the machine's speeds.
+        """Return a copy with one capacity per part: the given capacities, else the machine's
+        speeds.
 
         Raises:
             InputError: If there are capacities, or speeds, for another number of parts.
@@ -286,7 +289,9 @@ class SearchOptions(PartitionOptions):
 
     @property
     def named(self) -> tuple[str, str] | None:
-        """Name and value of a given partitioner or preset, which replaces the search; or None."""
+        """Name and value of the option partitioner or preset, which replaces the search; None if
+        not given.
+        """
         own, usual = vars(self), vars(PartitionOptions)
         given = [name for name in ("partitioner", "preset") if own[name] != usual[name]]
         return (given[0], own[given[0]]) if given else None
@@ -305,20 +310,20 @@ class SearchOptions(PartitionOptions):
 
     @property
     def predictor(self) -> Predictor:
-        """The predictor that judges owners, with defaults for options that are not given."""
+        """The predictor of an epoch's time, with defaults for options that are not given."""
         from plancc.predict.predictor import default_predictor
 
         assert not isinstance(self.machine, str)
         return default_predictor(self.dims, self.machine)
 
     def time(self, matrix: Graph, num_parts: int) -> EpochTime | None:
-        """Return the predicted epoch for objective "time"; None for another objective."""
+        """Return the function of owners for the objective "time"; None for other objectives."""
         if self.objective != "time":
             return None
         return self.predictor.time(matrix, num_parts, self.grid)
 
     def for_search(self) -> tuple[str, str]:
-        """Return effort and objective of a search, checked; the default objective is "volume"."""
+        """Check and return effort and objective of a search; the default objective is "volume"."""
         objective = self.objective or "volume"
         check_choice("objective", objective, OBJECTIVES)
         return self.effort or EFFORT, objective
@@ -512,7 +517,7 @@ class RefineOptions:
 @described
 @dataclass(frozen=True)
 class PatchOptions:
-    """Options with which the plan of a changed graph is made from the plan before.
+    """Options for making the plan of a changed graph from the previous plan.
 
     Raises:
         InputError: If a number is out of range.

@@ -1,4 +1,4 @@
-"""`patch`: the plan of a changed graph, made from the plan before. See also `plancc.refinement`.
+"""`patch` makes the plan of a changed graph from the previous plan. See also `plancc.refinement`.
 
 plan -> graph -> changed graph -> matrix -> old owners, new rows placed -> few rows move -> plan
 """
@@ -51,7 +51,7 @@ from plancc.search.record import Judge, Record
 from plancc.text import shown
 
 NO_PART = -1
-"""The part in a list of moves of a vertex that does not exist."""
+"""Part number, in a list of moves, for a vertex that does not exist before or after the change."""
 
 
 @taking(PatchOptions)
@@ -66,10 +66,11 @@ def patch(
     observer: Observer = nullcontext,
     **options: Any,
 ) -> Plan:
-    """Make the plan of a changed graph, with the owners of the plan before.
+    """Make the plan of a changed graph, starting from the owners of the previous plan.
 
-    The ids of the source identify vertices. New vertices go where they cost the fewest rows. Then
-    at most a share of the rows gets another owner; rows that save most move first.
+    Vertices are identified by the ids of the source. A new vertex gets the part where it costs the
+    fewest rows. Then at most a share of the rows gets another owner; the rows that save most move
+    first.
 
     Parameters:
         graph: The whole changed graph, in any form that `plancc.compile` accepts, in place of `add`
@@ -82,11 +83,10 @@ def patch(
             plan's data; then no vertex may be new.
         command: Text for the provenance.
         observer: Function of the name of each stage that returns a context manager around it.
-        observer: Called with the name of each stage; returns a context manager around it.
         **options
 
     Returns:
-        The plan; its provenance has ``patched_from``, the content hash of the plan before.
+        The plan; its provenance has ``patched_from``, the content hash of the previous plan.
 
     Raises:
         InputError: If changes are wrong, if types or relations differ from the plan's, if there are
@@ -146,7 +146,7 @@ def patch(
 def _patched(
     revision: Revision, old: Int64Array, before: Int32Array, asked: PatchOptions
 ) -> tuple[Owners, Record]:
-    """Return owners of the changed matrix, few of them new, and the record of the search.
+    """Return owners for the changed matrix, with few changed rows, and the record of the search.
 
     Parameters:
         old: See `_before`.
@@ -168,7 +168,7 @@ def _patched(
 def _changed(
     plan: Plan, graph: Any, lists: tuple[Any, Any], data: Any
 ) -> tuple[Graph, VertexData | None]:
-    """Return the changed graph, and its data if given; `lists`: added and removed edges."""
+    """Return the changed graph, and its data if given. `lists` are the added and removed edges."""
     if (graph is None) == all(each is None for each in lists):
         raise InputError("give the changed graph (`graph`), or its changes (`add`, `remove`)")
     types = plan.header.types
@@ -195,7 +195,7 @@ def _changed(
 
 
 def _edges(types: Types | None, name: str, given: Any, turned: bool) -> dict[Any, EdgeChanges]:
-    """Return a parameter's edges by relation; without types, by None."""
+    """Return a parameter's edges by relation; in a graph without types, the only key is None."""
     if given is not None and isinstance(given, Mapping) != (types is not None):
         has = "no types" if types is None else "types; give edges by relation"
         raise InputError(f"`{name}`: the plan has {has}")
@@ -255,7 +255,7 @@ def _now(old: Int64Array, size: int) -> Int64Array:
 
 
 def _with_columns(plan: Plan, graph: Graph, old: Int64Array) -> Graph:
-    """Return the changed graph with all columns, its own and the plan's; `old`: see `_before`."""
+    """Return the changed graph with its own columns and the plan's; for `old`, see `_before`."""
     missing = plan.columns.keys() - graph.columns.keys()
     if not missing:
         return graph
@@ -308,7 +308,7 @@ def _edge_owners(
 
 
 def _ends_of_links(plan: Plan, old: Int64Array) -> Int32Array | None:
-    """Return ends of the links in the changed graph, int32[2, links]; `old`: see `_before`."""
+    """Return the links' ends in the changed graph, int32[2, links]; for `old`, see `_before`."""
     if plan.links is None:
         return None
     ends = _now(old, plan.num_vertices)[ends_of_links(plan)]
@@ -350,7 +350,9 @@ def _data(
 
 
 def _ignored_data(graph: Any, new: Graph, kept: VertexData) -> list[str]:
-    """Return a note if the changed source holds other vertex data than the plan."""
+    """Return a note if the changed source has vertex data that differ from the plan's and are
+    ignored.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PlanccWarning)
@@ -370,7 +372,7 @@ def _ignored_data(graph: Any, new: Graph, kept: VertexData) -> list[str]:
 
 
 def moves_of(before: Plan, after: Plan) -> npt.NDArray[Any]:
-    """Return the vertices whose owner in a plan differs from the owner in the plan before.
+    """Return the vertices that have different owners in two plans, before and after a change.
 
     Returns:
         int64[rows, 3]: The source's id, the part before and the part after, by ascending ids;
@@ -394,7 +396,7 @@ def moves_of(before: Plan, after: Plan) -> npt.NDArray[Any]:
 
 
 def write_moves(moves: npt.NDArray[Any], path: str | os.PathLike[str]) -> None:
-    """Write the result of `moves_of` as CSV with heads row, from and to; whole or not at all.
+    """Write the result of `moves_of` as a CSV file with the heads row, from and to.
 
     For plans with types the first head is "type".
 

@@ -1,4 +1,4 @@
-"""The whole compiler on one page: every stage takes a value and returns a value.
+"""The stages of the compiler: every stage takes a value and returns a value.
 
 graph -> matrix (normalised) -> owners (search, partitioner or model) -> plan -> figures
 """
@@ -51,26 +51,26 @@ def compile(
 
     Parameters:
         graph (Graph, path, scipy sparse matrix, networkx graph, (n, edge_index), or an object of
-            PyTorch Geometric, DGL or igraph): See `plancc.graph.convert.as_graph`. Or a
-            `ReadGraph`, to which options of data and edges have been applied.
+            PyTorch Geometric, DGL or igraph): See `plancc.graph.convert.as_graph`. A `ReadGraph` is
+            also allowed; options of data and edges must have been applied to it.
         model: A name in `plancc.models.MODELS`; ``plancc list models`` lists them. None: "hp".
-        num_parts: Number of parts, 1..n. For process grids and feature parallelism, the number of
-            ranks: a grid has a block of rows for every process row in every layer, or for every
-            group. Options of the search then belong to the model of the blocks.
+        num_parts: Number of parts, 1..n. For process grids and feature parallelism, it is the
+            number of ranks. Parts are then blocks of rows: one for every process row in every
+            layer, or one for every group. Options of the search apply to the model that assigns
+            rows to blocks.
         command: Text for the provenance.
         observer: Function of the name of each stage that returns a context manager around it.
         report: Function of a `plancc.search.Trial`, called after every step of the search.
-        **options
-        **model_options: The fields of the model's class (`Model.option_fields`), such as ``part``
-            for model file.
+            **options **model_options: The fields of the model's class (`Model.option_fields`), such
+            as ``part`` for model file.
 
     Raises:
-        InputError, BackendUnavailable, BackendError: An InputError also if memory is too small,
-            before the search.
+        InputError, BackendUnavailable, BackendError: InputError is also raised, before the search,
+            if memory is too small.
 
     Warns:
-        PlanccWarning: For fallbacks, a missed balance, a partition that another run may not
-            repeat, and for vertex data that are seldom meant (`plancc.graph.remarks`).
+        PlanccWarning: For fallbacks, for a missed balance, for a partition that another run may not
+            repeat, and for vertex data that are probably a mistake (`plancc.graph.remarks`).
     """
     request = Request.of(DEFAULT_MODEL if model is None else model, num_parts, options)
     give_back_at_once()
@@ -127,10 +127,11 @@ class PreparedGraph:
 
     Attributes:
         request: The request, with task and balance completed from the graph.
-        graph: The graph as read, without edges of links that carry no messages; later normalised.
-        matrix: The graph with its relations united, for searches.
+        graph: The graph as read, without edges that are held out for link prediction; later
+            normalised.
+        matrix: The graph with parallel relations joined to one nonzero, for searches.
         memory: Bytes that the compilation is predicted to need.
-        remarks: Remarks on graph and vertex data that are seldom meant.
+        remarks: Remarks on graph and vertex data that are probably a mistake.
         notes: Facts that the user should know before the search, also for the provenance.
     """
 
@@ -145,7 +146,7 @@ class PreparedGraph:
 
 
 def read(request: Request, graph: Any, observer: Observer) -> PreparedGraph:
-    """Read the graph, and check it with the request; InputError if memory is too small."""
+    """Read the graph, and check it and the request; InputError if memory is too small."""
     from plancc.owners.memory import allowed_memory, needed_memory
 
     options, allowed = request.plan_options, allowed_memory(request.plan_options.memory)
@@ -175,7 +176,9 @@ def read(request: Request, graph: Any, observer: Observer) -> PreparedGraph:
 
 
 def _without_links(source: ReadGraph, request: Request) -> tuple[Graph, SplitLinks | None]:
-    """Return the graph without edges of links that carry no messages, and the links or None."""
+    """Return the graph without edges that are held out for link prediction, and the links or
+    None.
+    """
     options = request.plan_options
     if not options.learns_pairs:
         return source.apart(None), None
@@ -185,7 +188,7 @@ def _without_links(source: ReadGraph, request: Request) -> tuple[Graph, SplitLin
 
 
 def _remarks_on_weights(request: Request, graph: Graph) -> list[str]:
-    """Return remarks on edge weights that are lost, and on vertex weights that are unused."""
+    """Return remarks on edge weights that normalising drops, and on unused vertex weights."""
     options, task = request.plan_options, request.task
     found = lost_value_remarks(*lost_values(graph.values, options.normalize, options.value_dtype))
     usual = options.balance is None and options.weights is None
@@ -246,7 +249,9 @@ def own(work: PreparedGraph, observer: Observer, report: Report | None) -> Owner
 
 
 def lowered(work: PreparedGraph, found: Ownership) -> tuple[Plan, dict[str, str], list[str]]:
-    """Return the plan with hops and links, how relays were chosen, and notes on hops."""
+    """Return the plan with hops and links, entries on relays for the provenance, and notes on
+    hops.
+    """
     request, options = work.request, work.request.plan_options
     grid = found.grid or request.assigner.grid
     num_parts = request.task.num_parts if grid is None else grid.num_parts

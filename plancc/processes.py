@@ -1,7 +1,7 @@
-"""Processes: ending with the parent, how a process ended, and temporary files.
+"""Processes: children that end with their parent, reasons why a process ended, temporary files.
 
-A process that is ended in the middle of native code cannot clean up. So the command line removes
-the temporary files that are noted here (`plancc_cli.signals`).
+A process that is killed in native code cannot clean up. So the command line removes the temporary
+files that are recorded here (`plancc_cli.signals`).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from collections.abc import Iterator
 temporary: set[str] = set()
 """Temporary files and folders that may exist."""
 written: dict[str, None] | None = None
-"""Complete files, in the order of writing; None if nobody asks for them."""
+"""Complete files, in the order of writing; None if they are not recorded."""
 
 
 @contextlib.contextmanager
 def unfinished(path: str) -> Iterator[None]:
-    """A block in which a temporary file or folder may exist."""
+    """Context manager for statements during which a temporary file or folder may exist."""
     temporary.add(path)
     try:
         yield
@@ -29,13 +29,13 @@ def unfinished(path: str) -> Iterator[None]:
 
 
 def note_written(path: str) -> None:
-    """Note that a file is complete, unless it lies in a temporary folder and goes with it."""
+    """Record that a file is complete, unless it is in a temporary folder, which will be removed."""
     if written is not None and not any(path.startswith(each + os.sep) for each in (*temporary,)):
         written[path] = None
 
 
 def fate(code: int) -> str:
-    """Return how a process ended, from its exit status, or from minus the number of a signal."""
+    """Say how a process ended; `code` is its exit status, or minus the number of a signal."""
     if code >= 0:
         return f"failed (exit status {code})"
     try:
@@ -63,7 +63,7 @@ def die_with_parent(parent: int) -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of processes whose parents, descendants of this one, end (Linux only)."""
+    """Become the parent of descendant processes when their own parent ends (Linux only)."""
     pr_set_child_subreaper = 36
     _prctl(pr_set_child_subreaper, 1)
 

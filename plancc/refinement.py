@@ -1,4 +1,4 @@
-"""`refine`: a plan with the same matrix and better owners, on one page, like `plancc.pipeline`.
+"""`refine` makes a plan with the same matrix and better owners.
 
 plan -> matrix, owners -> better owners (pass, numbers for the topology) -> plan
 """
@@ -70,8 +70,9 @@ def refine(
 ) -> Plan:
     """Look for better owners of a plan's rows, starting from its present owners.
 
-    The result is never worse than the given plan: parts above the allowed imbalance are first
-    brought below it, then the objective counts. If nothing better is found, the owners stay.
+    The result is never worse than the given plan. First, parts above the allowed imbalance are
+    brought below it. Then the objective is lowered. If no better owners are found, the owners stay
+    the same.
 
     Parameters:
         part (path or int[num_vertices], optional): Owners to start from, in place of the plan's;
@@ -84,9 +85,9 @@ def refine(
 
     Returns:
         The plan, with the same matrix, grid, vertex data, original ids and baseline. New owners are
-        numbered for the topology that the plan was compiled for. Only entries of the provenance
-        that refining changed differ. ``refined_from`` is the content hash of the given plan (with
-        `part`, of the plan with these owners), and ``tried`` the figures that were reached.
+        numbered for the topology that the plan was compiled for. In the provenance, only entries
+        that refining changes differ. ``refined_from`` is the content hash of the given plan (or of
+        the plan with the owners `part`). ``tried`` has the figures that were reached.
 
     Raises:
         InputError: If an option is out of range, the plan has no data for the balance, or it is an
@@ -130,7 +131,7 @@ def refine(
 
 
 def _better(revision: Revision, asked: RefineOptions, record: Record) -> Owners:
-    """Return the refined owners, or the plan's owners, numbered for the machine."""
+    """Return the refined owners, or the plan's owners, with parts numbered for the machine."""
     plan, matrix, search = revision.plan, revision.matrix, revision.search
     from plancc.passes.refine import refiner
 
@@ -181,13 +182,13 @@ def with_part(plan: Plan, part: str | os.PathLike[str] | npt.ArrayLike) -> Plan:
 
     Parameters:
         part (path or int[num_vertices]): Part of every vertex, counted from 0, as for model "file".
-            -1: the part where the vertex costs the fewest rows, within the default imbalance of
-            nonzeros.
+            If the number is -1, the vertex gets the part where it costs the fewest rows, within the
+            default imbalance of nonzeros.
 
     Returns:
         The plan. Its provenance keeps the entries of source, balance and machine, and names model
-        "file" (for a grid plan, as model of the blocks). Parts have the numbers of the vector, also
-        if there was a topology.
+        "file" (for a grid plan, as model of the blocks). Parts keep the numbers in the vector, even
+        if the plan has a topology.
 
     Raises:
         InputError: If the part vector is wrong; the error names file, line and value.
@@ -213,7 +214,7 @@ def with_part(plan: Plan, part: str | os.PathLike[str] | npt.ArrayLike) -> Plan:
 
 
 def _with_owners(plan: Plan, matrix: Graph, owners: Owners) -> Plan:
-    """Return the plan of other owners, with all other data of `plan`; `matrix` is the plan's."""
+    """Return `plan` with other owners and all its other data; `matrix` is the plan's matrix."""
     new = lowered_like(plan, matrix, owners)
     return replace(
         new,
@@ -231,11 +232,12 @@ def directed_matrix_of(plan: Plan) -> Graph:
 
 @dataclass(frozen=True, eq=False)
 class Revision:
-    """A matrix whose owners replace the owners of a plan.
+    """A matrix for which new owners are found, and the plan whose owners they replace.
 
     Attributes:
-        plan: The plan before.
-        whole, matrix: The normalised matrix, and this matrix with its relations united.
+        plan: The previous plan.
+        whole, matrix: The normalised matrix, and this matrix with parallel relations joined to one
+            nonzero.
         search: Options of the search, with a capacity for every part if ranks differ in speed.
         balance: The weights that parts share evenly.
         limits: Limits of the rows of every part, or of its nonzeros in an edge plan.
@@ -258,7 +260,7 @@ class Revision:
         return cls(plan, whole, matrix, search, balance, limits)
 
     def notes(self, owners: Owners) -> list[str]:
-        """Return warnings of empty parts, and of a missed balance."""
+        """Return warnings about empty parts and about a missed balance."""
         empty = empty_parts(owners.rows, self.plan.num_parts)
         return empty + balance_notes(owners.sharers, self.limits, REFINED)
 
@@ -275,7 +277,7 @@ class Revision:
         """Return the provenance of the new plan.
 
         Parameters:
-            first: Entries that the plan before leaves; see `kept_of`.
+            first: Entries that are kept from the previous plan; see `kept_of`.
             about: Entries about refining or patching.
         """
         before = search_seconds(self.plan.provenance) or 0.0
@@ -293,7 +295,7 @@ class Revision:
 def revised_options(
     plan: Plan, data: VertexData, asked: RefineOptions, places: Any = slice(None)
 ) -> tuple[SearchOptions, Balance]:
-    """Return options of the search and the balance, as asked for or as the plan records them.
+    """Return options of the search, and the balance: as given, or else as recorded in the plan.
 
     Parameters:
         places (int64[n]): Place of each vertex in `data`, in vertex order.
@@ -352,7 +354,9 @@ def with_rows_placed(
 
 
 def kept_of(recorded: Mapping[str, Any], *stale: str) -> dict[str, Any]:
-    """Return the entries of a provenance that hold for other owners too, without `stale` names."""
+    """Return the entries of a provenance that stay valid for other owners, without the names
+    `stale`.
+    """
     stale = (*stale, *EXPECTATION_ENTRIES, *RECORDED)
     return {
         name: value
@@ -364,9 +368,9 @@ def kept_of(recorded: Mapping[str, Any], *stale: str) -> dict[str, Any]:
 def _asked_balance(
     plan: Plan, balance: str | None, epsilon: float | None, dims: Sequence[int]
 ) -> tuple[Balance, float]:
-    """Return the balance and the imbalance that are asked for or recorded.
+    """Return the balance and the imbalance: as given, or else as recorded.
 
-    An imbalance without a balance replaces all recorded imbalances.
+    If an imbalance is given but no balance, it replaces all recorded imbalances.
     """
     recorded = str(plan.provenance.get("balance", "nnz"))
     try:

@@ -24,8 +24,8 @@ class Registry:
         kind: Noun for an entry in an error message ("model", "partitioner").
         group: Entry-point group for third parties.
         targets: The built-in entries, in the order in which users see them.
-        instance_of, subclass_of: Target of a class. Entries of third parties must be its instances,
-            or its subclasses without abstract methods.
+        instance_of, subclass_of: Target of a class. Entries of third parties must be instances of
+            this class, or subclasses of it without abstract methods.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Registry:
         return [*self._targets, *self._read_plugins()]
 
     def loaded(self) -> dict[str, Any]:
-        """Return all entries by name, without third parties' entries that cannot be loaded."""
+        """Return all entries by name, except third parties' entries that cannot be loaded."""
         found = {name: self[name] for name in self._targets}
         for name in self._read_plugins():
             if name not in self._broken:
@@ -80,8 +80,8 @@ class Registry:
 
         Raises:
             InputError: If there is no such entry; the message lists all entries.
-            BackendUnavailable: If the entry is a third party's and cannot be loaded, or is of
-                another type than the registry's; the message names its package.
+            BackendUnavailable: If the entry is a third party's, and cannot be loaded or has a wrong
+                type; the message names its package.
         """
         if name in self._targets:
             return load(self._targets[name])
@@ -104,7 +104,7 @@ class Registry:
         return self._targets.get(name, "").startswith("plancc")
 
     def words_of(self, name: str) -> str:
-        """Return kind and name of an entry, and the package if it is a third party's."""
+        """Return a phrase: kind and name of an entry, and the package if it is a third party's."""
         point = self._read_plugins().get(name)
         package = f" of package {point.dist.name}" if point is not None and point.dist else ""
         return f"{self.kind} '{name}'{package}"
@@ -114,7 +114,7 @@ class Registry:
         return next((name for name, each in self.loaded().items() if each is entry), "")
 
     def _wrong_with(self, found: object) -> str:
-        """Return why a third party's object cannot be an entry, in words; "" if it can."""
+        """Say why a third party's object cannot be an entry; "" if it can."""
         if self._instance_of and not isinstance(found, load(self._instance_of)):
             return f"is not an instance of {self._instance_of.replace(':', '.')}"
         if self._subclass_of:

@@ -1,7 +1,7 @@
-"""Text from outside, made fit for display.
+"""Make strings from outside safe for display.
 
-Texts of files, options and other libraries may have any length and hold control characters. Every
-error and every warning passes `message`; text that is printed passes `printable`.
+Strings from files, options and other libraries may have any length, and may hold control
+characters. Every error and every warning passes `message`; text that is printed passes `printable`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from inspect import cleandoc
 from unicodedata import category
 
 MOST_SHOWN = 200
-"""Most characters of one value in a message."""
+"""Largest number of characters of one value in a message."""
 MOST_MESSAGE = 2000
-"""Most characters of a message."""
+"""Largest number of characters of a message."""
 _CUT = "..."
 _END = 60
 """Characters at the end of a cut word that are kept, such as the end of a file's name."""
@@ -32,7 +32,8 @@ def printable(text: object) -> str:
     """Return the text in one line: line ends, tabs and wide blanks become blanks, and characters
     that print nothing become U+FFFD.
 
-    These are control characters, and invisible characters that turn or hide text.
+    Characters that print nothing are control characters, and invisible characters that reverse or
+    hide text.
     """
     words = str(text)
     if words.isprintable():
@@ -48,7 +49,7 @@ def _replacement(c: str) -> str:
 def shown(value: object, most: int = MOST_SHOWN) -> str:
     """Return a value from outside for a message: printable, at most `most` characters.
 
-    Bytes are read as UTF-8. A text that is cut ends with three dots.
+    Bytes are read as UTF-8. A string that is cut ends with three dots.
     """
     if isinstance(value, bytes | bytearray | memoryview):
         text = bytes(value[: 4 * most + 4]).decode("utf-8", "replace")
@@ -64,7 +65,9 @@ def first_sentence(text: str) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of an error, or its type if it has no text."""
+    """Return the first line of an error's message, or the name of its type if the message is
+    empty.
+    """
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
@@ -72,8 +75,8 @@ def message(sentence: object) -> str:
     """Return a sentence that names values from outside, made fit for display.
 
     Returns:
-        One printable line of at most `MOST_MESSAGE` characters. Words and quoted texts of more than
-        `MOST_SHOWN` characters are cut in the middle.
+        One printable line of at most `MOST_MESSAGE` characters. Words and quoted strings of more
+        than `MOST_SHOWN` characters are cut in the middle.
     """
     text = str(sentence)
     if len(text) > 2 * MOST_MESSAGE:
@@ -95,5 +98,5 @@ def _middle_cut(text: str, most: int) -> str:
 
 
 def four_digits(value: float) -> str:
-    """Return a number with four significant digits, also zeros, so that figures compare."""
+    """Format a number with four significant digits, including zeros at the end."""
     return f"{value:,.0f}" if not value or abs(value) >= 999.5 else f"{value:#.4g}".rstrip(".")

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from plancc.errors import InputError
 
 MOST_THREADS = 1024
-"""Most threads of one process; more could end it."""
+"""Largest number of threads of one process; with more, the system could kill the process."""
 MAX_THREADS = 8
 CHUNKS_PER_THREAD = 4  # evens out ranges of equal load that take different times
 LEAST_LOAD = 1 << 12  # below this load threads take longer to start than to work
@@ -34,10 +34,10 @@ def usable_cores() -> set[int]:
 
 
 def in_chunks(work: Callable[[int, int], Result], load_ptr: npt.NDArray[np.int64]) -> list[Result]:
-    """Call ``work(first, last)`` for ranges of items, in threads. Return results in order.
+    """Call ``work(first, last)`` for ranges of items, in threads; return the results in order.
 
     Parameters:
-        work: Function that does items ``first..last-1``; it must release the GIL.
+        work: Function that processes items ``first..last-1``; it must release the GIL.
         load_ptr (int64[items + 1]): Load of all items before each item; ranges have about equal
             loads.
     """

@@ -1,7 +1,8 @@
 """Clusters of a graph whose links are divided among ranks, and the graph between them on rank 0.
 
-This follows `plancc.passes.clusters`, but vertices choose in turns. In one turn all vertices see
-the labels before the turn; then they take their labels one by one, in the same order on every rank.
+This follows `plancc.passes.clusters`, but vertices choose in turns. In one turn all vertices choose
+by the labels before the turn. Then they change their labels one by one, in the same order on every
+rank.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class ClusterLevel:
     """A graph, with this rank's share of its links.
 
     Attributes:
-        links: Links of this rank's vertices, which begin with `first`.
+        links: Links of this rank's vertices.
+        first: The first of this rank's vertices.
         weight (int64[n, c]): Weights of all vertices.
         total: Number of links of all ranks.
     """
@@ -63,8 +65,8 @@ def find_clusters(ranks: Ranks, level: ClusterLevel, limits: Limits, seed: int) 
         limits: Limits of the parts.
 
     Returns:
-        Clusters with their graph on rank 0, and an empty graph on other ranks. In a graph with few
-        links every vertex is a cluster. None if clusters save few links.
+        Clusters with the graph between them on rank 0, and an empty graph on other ranks. In a
+        graph with few links every vertex is a cluster. None if clusters would save few links.
     """
     share = limits.total * limits.relative.min() / limits.num_parts
     heaviest = np.maximum(1, share // PROPAGATION.per_part).astype(np.int64)
@@ -94,7 +96,7 @@ def find_clusters(ranks: Ranks, level: ClusterLevel, limits: Limits, seed: int) 
 def _propagated(
     ranks: Ranks, level: ClusterLevel, heaviest: Int64Array, key: int
 ) -> tuple[Int32Array, int]:
-    """Return clusters 0..m-1 of the vertices, and m."""
+    """Return the cluster of every vertex, numbered 0..m-1, and m."""
     n = len(level.weight)
     label, load = np.arange(n, dtype=np.int32), level.weight.copy()
     score = np.zeros(n, dtype=np.int64)
@@ -117,7 +119,7 @@ def _propagated(
 
 
 class _Between:
-    """The graph between clusters, made on demand; every rank has some of its links already."""
+    """The graph between clusters, built on demand from the links on all ranks."""
 
     def __init__(self, ranks: Ranks, level: ClusterLevel, label: Int32Array, num: int) -> None:
         self.ranks, self.level, self.label, self.num = ranks, level, label, num
@@ -125,7 +127,9 @@ class _Between:
         self.ptr = count_between(self.start, self.members, level.links, label)
 
     def share_of_links(self, key: int) -> float:
-        """Return the graph's links over the level's links, estimated from a sample of clusters."""
+        """Return this graph's links as a share of the level's links, estimated from sampled
+        clusters.
+        """
         sample = np.flatnonzero(turns(0, self.num, key, ON_RANKS.sample) == 0)
         load = np.cumsum(self.ranks.sums(self.ptr[sample + 1] - self.ptr[sample]))
         shares = np.arange(1, self.ranks.size) / self.ranks.size
@@ -134,7 +138,9 @@ class _Between:
         return self.ranks.total(made.nnz) * ON_RANKS.sample / max(1, self.level.total)
 
     def made(self) -> ClusterLevel:
-        """Return the graph; every rank has about as many links, of consecutive clusters."""
+        """Return the graph; every rank gets about the same number of links, of consecutive
+        clusters.
+        """
         size, steps = self.ranks.size, np.arange(self.ranks.size * ON_RANKS.steps + 1)
         load = offsets(self.ranks.sums(np.diff(self.ptr)))
         bounds = np.searchsorted(load, load[-1] * steps // (size * ON_RANKS.steps))
@@ -153,7 +159,7 @@ class _Between:
         return ClusterLevel(links, first, weight, self.ranks.total(len(ends)))
 
     def _gathered(self, chosen: list[Int64Array]) -> Any:
-        """Return all links of the clusters ``chosen[this rank]`` as a matrix, a row for each."""
+        """Return all links of the clusters ``chosen[this rank]`` as a matrix, a row per cluster."""
         found = [
             links_between(each, self.start, self.members, self.ptr, self.level.links, self.label)
             for each in chosen

@@ -1,9 +1,9 @@
-"""Compiling on several ranks, on one page.
+"""Compiling on several ranks: the steps of `compile_folder`.
 
 folder -> shares (normalised) -> owners (searched or assigned) -> parts -> one plan file
 
-Every rank has arrays with an entry per vertex, and its share of arrays with an entry per nonzero:
-first consecutive rows, later the rows of its parts.
+Every rank has all arrays with an entry per vertex. Arrays with an entry per nonzero are divided: a
+rank first has consecutive rows, later the rows of its parts.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from plancc.search.starts import is_uneven
 FORMAT = "csr"
 """The graph format from which ranks read their shares."""
 LINK = 24
-"""Bytes per nonzero on rank 0 while links are compared with all edges."""
+"""Bytes per nonzero that rank 0 needs to compare links with all edges."""
 
 TAKEN = {
     *("objective", "effort", "seed", "epsilon", "capacities", "dims", "machine", "topology"),
@@ -61,11 +61,13 @@ TAKEN = {
     *("normalize", "self_loops", "value_dtype", "data", "split", "keys", "format", "allow_large"),
     *("links", "link_split", "disjoint_train_ratio"),
 }
-"""Options of search, plan and graph file that several ranks allow; others must be defaults."""
+"""Options that several ranks support; all other options must have their defaults."""
 
 
 def _unsupported_option(options: Any) -> str:
-    """Return the first option that ranks do not allow and whose value is not the default; or ""."""
+    """Return the first option that several ranks do not support and that is not its default, or
+    "".
+    """
     for one in options_of(options):
         value = getattr(options, one.name)
         default = isinstance(value, int | float) and value == one.default
@@ -98,11 +100,11 @@ COMPILES_ON_RANKS: Rows = {
 
 @dataclass(frozen=True)
 class Compiled:
-    """The plan that several ranks have written.
+    """Facts of a plan file that several ranks have written.
 
     Attributes:
         metrics, baseline: Figures of the plan, and of a random partition.
-        links: Number of links by kind, on rank 0; empty without links.
+        links: Number of links for link prediction by kind, on rank 0; empty if there are none.
     """
 
     content_sha256: str
@@ -134,21 +136,23 @@ def compile_folder(
         transport: A transport of `plancc_runtime`.
         folder: The graph: compressed rows in ``.npy`` files (`plancc.graph.csr`), which all ranks
             read. Ranks may have different paths; all other parameters are the same on all ranks.
-        output: The plan file. Ranks that cannot reach rank 0's file send their parts to rank 0.
-        model: A model whose class is `on_ranks`.
+        output: Path of the plan file. Ranks that cannot reach this file on rank 0 send their parts
+            to rank 0.
+        model: A model with the class attribute `on_ranks`.
         num_parts: Number of parts, at least one for every rank.
-        command: Text for the provenance.
+        command: String for the provenance.
         **options
-        **model_options: Options of `plancc.compile` or `plancc.graph.formats.ReadOptions`; all but
-            `TAKEN` must have their defaults. ``memory`` is the memory of every rank; None: its
-            share of what its computer has left, less a margin.
+        **model_options: Options of `plancc.compile` or `plancc.graph.formats.ReadOptions`; all
+            options except `TAKEN` must have their defaults. ``memory`` is the memory of every rank.
+            None: the rank's share of the free memory of its computer, minus a margin.
 
     Raises:
-        InputError: On all ranks, if several ranks cannot compile this, or the graph is wrong.
-        PlanccError: On all ranks, if one rank cannot go on.
+        InputError: On all ranks, if several ranks do not support these options, or if the graph is
+            wrong.
+        PlanccError: On all ranks, if one rank fails.
 
     Warns:
-        PlanccWarning: On rank 0, for vertex data that are seldom meant.
+        PlanccWarning: On rank 0, for vertex data that are probably a mistake.
     """
     ranks = Ranks(transport)
     give_back_at_once()
@@ -198,13 +202,13 @@ def compile_folder(
 
 @dataclass(frozen=True, eq=False)
 class PreparedFolder:
-    """A graph that all ranks read in shares, and the request for its plan.
+    """A graph of which every rank reads a share, and the request for its plan.
 
     Attributes:
         request: The request, with task and balance completed from the graph.
-        graph: The graph; all ranks know its sizes, and its nonzeros stay in the files.
+        graph: The graph: its sizes are in memory on all ranks, its nonzeros stay in the files.
         memory: Bytes that a rank is predicted to need.
-        remarks: Remarks on vertex data that are seldom meant.
+        remarks: Remarks on vertex data that are probably a mistake.
     """
 
     request: Request
@@ -215,7 +219,7 @@ class PreparedFolder:
     remarks: list[str]
 
     def header(self, whole: Share) -> Header:
-        """Return the header of the plan of a normalised matrix, without links."""
+        """Return the header of the plan for a normalised matrix; links are not included yet."""
         options, types = self.request.plan_options, self.graph.types
         return Header(
             layout="row",
@@ -232,10 +236,10 @@ class PreparedFolder:
 def _read(
     ranks: Ranks, folder: str | PathLike[str], asked: dict[str, Any], options: dict[str, Any]
 ) -> PreparedFolder:
-    """Read the graph and its vertex data, and check them with the request. Collective.
+    """Read the graph's files and vertex data, and check them and the request. Collective.
 
     Parameters:
-        asked: Model, number of parts and output; these and `options` are the same on all ranks.
+        asked: Model, number of parts and output. These and `options` must be equal on all ranks.
     """
     of_file, others = divided(options, ReadOptions)
     of_search, of_plan, own = divided(others, SearchOptions, PlanOptions)
@@ -270,7 +274,9 @@ def _read(
 def _shares(
     ranks: Ranks, work: PreparedFolder, observer: Observer
 ) -> tuple[Share, Share, SplitLinks | None, npt.NDArray[np.int64]]:
-    """Return this rank's rows (`read_share`), links on rank 0, and counts. Collective."""
+    """Return the results of `read_share`, with the links on rank 0 before the counts.
+    Collective.
+    """
     options, links, away = work.request.plan_options, None, None
     if options.learns_pairs:
         away = np.zeros((2, 0), np.int32)
@@ -286,7 +292,9 @@ def _shares(
 def _owners(
     ranks: Ranks, work: PreparedFolder, share: Share, observer: Observer
 ) -> tuple[Int32Array, list[float], dict[str, Any], list[str]]:
-    """Return owners of all rows, their imbalance, how they were found, and notes. Collective."""
+    """Return owners of all rows, their imbalance, entries for the provenance, and notes.
+    Collective.
+    """
     task, balance = work.request.task, work.request.balance
     with observer("partition"):
         found = find_owners(ranks, share, task, balance, work.graph)
@@ -301,7 +309,7 @@ def _owners(
 
 
 def _take_rows(data: VertexData, rows: npt.NDArray[np.int32]) -> VertexData:
-    """Return the data of some vertices; features of a file are not read here."""
+    """Return the data of some vertices; features that stay in a file are not read."""
     features = data.features
     found = replace(data, features=None).take(rows)
     if isinstance(features, MappedRows):
@@ -312,9 +320,9 @@ def _take_rows(data: VertexData, rows: npt.NDArray[np.int32]) -> VertexData:
 def _check_memory(
     files: MappedGraph, constraints: int, held: int, num_ranks: int, allowed: int
 ) -> int:
-    """Return the bytes that a rank needs; InputError if more than `allowed` (0: no limit).
+    """Return the bytes that a rank needs; InputError if they exceed `allowed` (0: no limit).
 
-    `held`: bytes of links.
+    `held`: bytes for links, on rank 0.
     """
     rows, nonzeros = len(files.indptr) - 1, len(files.indices)
     mirrored = 1.0 if files.directed is False else 0.0
@@ -338,9 +346,10 @@ def _check_memory(
 
 
 def _same_source(ranks: Ranks, folder: str) -> str:
-    """Return the hash of the graph's bytes; InputError if ranks' files differ. Collective.
+    """Return the hash of the graph's bytes; InputError if the ranks' files differ.
 
-    If ranks of one computer have the same files, only the first rank reads them.
+    Collective. If several ranks of one computer have the same files, only the first of these ranks
+    reads them.
     """
     with ranks.agreement():
         with input_errors(folder):
@@ -366,7 +375,7 @@ def _same_source(ranks: Ranks, folder: str) -> str:
 
 
 def _opened(folder: str | PathLike[str], format: str | None) -> tuple[MappedGraph, Source]:
-    """Return the graph's files, and their source."""
+    """Open the graph's files; return the files and their source."""
     path = os.fspath(folder)
     if not os.path.exists(path):
         raise InputError(f"{path}: no such file")

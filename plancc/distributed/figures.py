@@ -1,4 +1,4 @@
-"""Figures of a plan whose parts are on several ranks, and its predicted epoch."""
+"""Figures and predicted epoch of a plan that has its parts on several ranks."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ from plancc.predict.schedule import Pairs
 from plancc.predict.schedules import Tables, pairs_of, tables_of
 
 NETS_AT_ONCE = 1 << 18
-"""Nets whose messages are counted together."""
+"""Number of nets for which messages are counted at once."""
 
 
 def pair_volumes(ranks: Ranks, share: Share, owner: Int32Array, num_parts: int) -> sp.csr_array:
-    """Count the rows that parts send to each other, for a block of senders per rank. Collective.
+    """Count the rows that parts send to each other. Collective.
 
-    As in `plancc.cost.pairs.pair_volumes`: csr_array int64[num_parts, num_parts].
+    Returns csr_array int64[num_parts, num_parts] as `plancc.cost.pairs.pair_volumes` does, but on
+    each rank only for its block of sending parts.
     """
     ptr, entry = parts_of_nets(share.first, share.net_ptr, share.pins, owner, num_parts)
     shape, lengths = (num_parts, num_parts), np.diff(ptr)
@@ -51,14 +52,14 @@ def pair_volumes(ranks: Ranks, share: Share, owner: Int32Array, num_parts: int) 
 
 
 def at_root(ranks: Ranks, volumes: sp.csr_array) -> sp.csr_array:
-    """Return all ranks' pairs on rank 0; ranks have different blocks of senders. Collective."""
+    """Collect the results of `pair_volumes` of all ranks on rank 0. Collective."""
     entries = volumes.tocoo()
     sender, receiver, rows = (ranks.at_root(each) for each in (*entries.coords, entries.data))
     return sp.csr_array((rows, (sender, receiver)), volumes.shape)
 
 
 def metrics_of(ranks: Ranks, parts: Plan) -> Metrics:
-    """Return the figures of the plan that consists of all ranks' parts. Collective."""
+    """Return the figures of the whole plan; `parts` are this rank's parts. Collective."""
     own = parts.traffic()
     rows, nonzeros = ranks.concatenated(own.rows), ranks.concatenated(own.nonzeros)
     step = StepTraffic(*map(ranks.concatenated, StepTraffic.of(parts.exchanges.expand)))
@@ -66,7 +67,7 @@ def metrics_of(ranks: Ranks, parts: Plan) -> Metrics:
 
 
 def _tables(ranks: Ranks, parts: Plan, num_parts: int) -> Tables:
-    """Return the tables of this plan; its messages are on rank 0. Collective."""
+    """Return the tables of the whole plan; only rank 0 gets the messages. Collective."""
     own, first = tables_of(parts), ranks.before(parts.num_parts)
     pairs = own.expand.source + np.int32(first), own.expand.target, own.expand.rows
     source, target, rows = map(ranks.at_root, pairs)
@@ -83,9 +84,9 @@ def _tables(ranks: Ranks, parts: Plan, num_parts: int) -> Tables:
 def mapped(
     ranks: Ranks, share: Share, owner: Int32Array, topology: Topology, capacities: Capacities
 ) -> Int32Array:
-    """Renumber parts so that rows travel inside nodes. Return the owners. Collective.
+    """Return the owners with parts renumbered so that few rows are sent between nodes. Collective.
 
-    As in `plancc.owners.numbering.mapped`.
+    The result is the same as from `plancc.owners.numbering.mapped`.
     """
     num_parts, number = topology.num_ranks, None
     volumes = at_root(ranks, pair_volumes(ranks, share, owner, num_parts))
@@ -99,9 +100,10 @@ def mapped(
 def random_figures(
     ranks: Ranks, share: Share, num_parts: int, capacities: Capacities = None
 ) -> tuple[Metrics, Tables]:
-    """Return figures and tables of an even random partition; messages on rank 0. Collective.
+    """Return figures and tables of an even random partition. Collective.
 
-    Without capacities it is the baseline (`plancc.cost.owners.random_traffic`).
+    Only rank 0 gets the messages in the tables. If `capacities` is None, the partition is the
+    baseline (`plancc.cost.owners.random_traffic`).
     """
     owner = random_owner(len(share.degree), num_parts, BASELINE_SEED, capacities)
     volumes = pair_volumes(ranks, share, owner, num_parts)
@@ -114,7 +116,9 @@ def random_figures(
 
 
 def forecast_of(ranks: Ranks, predictor: Predictor, parts: Plan, random: Tables) -> Forecast:
-    """Return the predicted epochs of the plan and of random tables, on every rank. Collective."""
+    """Return the predicted epochs of the plan and of the tables `random`, on every rank.
+    Collective.
+    """
     tables, seconds = _tables(ranks, parts, random.num_ranks), (0.0, 0.0, 0.0)
     with ranks.agreement():
         if ranks.rank == 0:

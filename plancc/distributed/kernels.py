@@ -1,4 +1,4 @@
-"""Kernels of a rank: choices of its vertices, and parts of its nets; see the modules that call."""
+"""Kernels of compiling on several ranks: choices of a rank's vertices, and parts of its nets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_SHORT = 1 << 16
 
 @njit(cache=True, nogil=True)
 def turns(first: int, last: int, key: int, num_turns: int) -> Any:
-    """Return the turn in which every vertex chooses, by a hash: uint8[last - first]."""
+    """Return the turn in which every vertex chooses, found by a hash: uint8[last - first]."""
     found = np.empty(last - first, dtype=np.uint8)
     for v in range(first, last):
         # a hash of vertex and round, so that every rank finds the same turns
@@ -31,15 +31,16 @@ def wanted_labels(
     rows: Any, base: int, links: ClusterLinks, weight: Any, load: Any, heaviest: Any, label: Any,
     score: Any,
 ) -> Any:  # fmt: skip
-    """Return the label to which most of a vertex' links lead, if it has room; -1: its own label.
+    """Return the label that most links of a vertex lead to, if the label has room; -1: its own
+    label.
 
     Parameters:
         rows (int64[k]): Rows of this rank's links; row r is vertex `base` + r.
         links: Links of this rank's vertices.
         weight, load (int64[n, c]): Weights of all vertices, and loads of all labels.
-        heaviest (int64[c]): Largest load of a label.
-        label: int32[n].
-        score (int64[n]): All 0, before and after.
+        heaviest (int64[c]): Largest allowed load of a label.
+        label (int32[n]): Label of every vertex.
+        score (int64[n]): Scratch memory; all 0 before and after the call.
 
     Returns:
         int32[k]
@@ -58,7 +59,9 @@ def wanted_labels(
 def take_labels(
     vertices: Any, wanted: Any, weight: Any, load: Any, heaviest: Any, label: Any
 ) -> int:
-    """Give vertices the labels that they want, one by one, while there is room; return how many."""
+    """Give vertices the labels that they chose, one by one, while labels have room; return how
+    many.
+    """
     moved = 0
     for i in range(len(vertices)):
         v, there = vertices[i], wanted[i]
@@ -77,17 +80,18 @@ def take_labels(
 def parts_of_nets(
     base: int, net_ptr: Any, pins: Any, owner: Any, num_parts: int
 ) -> tuple[Any, Any]:
-    """Return the parts in which every net of a rank has pins; a net's own vertex is always a pin.
+    """Return, for every net of a rank, the parts with pins of the net.
+
+    A net's own vertex always counts as a pin.
 
     Parameters:
         base: Vertex of the first net.
-        net_ptr, pins: int64[m + 1], int32.
-        owner: int32[n].
-
+        net_ptr, pins (int64[m + 1], int32): Offsets and pins of the nets.
+        owner (int32[n]): Part of every vertex.
     Returns:
-        ptr: int64[m + 1]
+        ptr (int64[m + 1]): Offsets of the nets' entries.
         entry (uint16 or uint32[entries]): Twice the part, plus 1 if the net has one pin in it.
-            Ascending if the net has all parts.
+            Entries of a net ascend if the net has pins in all parts.
     """
     dtype = np.uint16 if 2 * num_parts <= MOST_SHORT else np.uint32
     room = np.empty(len(pins) + len(net_ptr), dtype=dtype)  # untouched pages cost nothing
@@ -135,7 +139,7 @@ def mark_columns(rows: Any, base: int, indptr: Any, indices: Any, marked: Any) -
 
 @njit(cache=True, nogil=True)
 def picked(ptr: Any, entry: Any, which: Any) -> Any:
-    """Return some lists: their lengths int32[k], and their entries."""
+    """Return the lists `which`: their lengths, int32[k], and their entries."""
     lengths = np.empty(len(which), dtype=np.int32)
     total = 0
     for i in range(len(which)):
@@ -151,7 +155,9 @@ def picked(ptr: Any, entry: Any, which: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def relief(v: int, here: int, there: int, weight: Any, load: Any, bounds: Bounds) -> float:
-    """Return how much less overweight costs if v moves; -infinity if there is no room."""
+    """Return by how much the penalty of overweight falls if v moves; -infinity if there is no
+    room.
+    """
     found = 0.0
     for c in range(load.shape[1]):
         w = weight[v, c]
@@ -177,7 +183,7 @@ def wanted_parts(
 
     Parameters:
         rows (int64[k]): Rows of this rank; row r is vertex `base` + r.
-        indptr, indices: This rank's rows.
+        indptr, indices: CSR pattern of this rank's rows.
         place (int32[n]): Place of every net in `ptr`.
         ptr, entry: Parts of the nets of these rows; see `parts_of_nets`.
         owner: int32[n].
@@ -187,7 +193,7 @@ def wanted_parts(
     Returns:
         part (int32[k]): The best part; -1: the row stays.
         saved (int32[k]): Number of moved rows that this saves.
-        gain (float64[k]): `saved`, plus how much less overweight costs.
+        gain (float64[k]): `saved`, plus the fall of the penalty of overweight.
     """
     num_parts = len(load)
     has, seen = np.zeros(num_parts, dtype=np.int32), np.empty(num_parts, dtype=np.int32)
@@ -258,7 +264,7 @@ def move_rows(
     order: Any, vertices: Any, part: Any, saved: Any, weight: Any, load: Any, bounds: Bounds,
     size: Any, owner: Any,
 ) -> Any:  # fmt: skip
-    """Move rows to the parts that they want, in this order, if the move still pays.
+    """Move rows to the parts that they chose, in this order, if the move still has a gain.
 
     `size`: rows of every part, int64[num_parts]; no part loses its last row. Returns whether any
     row moved.
@@ -285,7 +291,9 @@ def move_rows(
 
 @njit(cache=True, nogil=True)
 def unpack_rows(position: Any, row_ptr: Any, numbers: Any, out: Any) -> None:
-    """Put the entries of rows in place: entries of row r begin at ``row_ptr[r]``."""
+    """Copy the entries of the rows `position` to their places: those of row r begin at
+    ``row_ptr[r]``.
+    """
     at = 0
     for r in position:
         for k in range(row_ptr[r], row_ptr[r + 1]):

@@ -1,7 +1,8 @@
 """Lowering on several ranks: every rank makes the tables of consecutive parts.
 
-This follows `plancc.plan.lowering`. Rows go to the rank of their part, which numbers their columns
-and lists the rows that its parts receive. These lists go to the ranks of the senders.
+This follows `plancc.plan.lowering`. Rows are sent to the rank of their part. This rank numbers
+their columns, and lists the rows that its parts receive. These lists are sent to the ranks of the
+sending parts.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from plancc.plan.values import LINKS, Exchanges, Header
 
 
 def lower_share(ranks: Ranks, share: Share, owner: Int32Array, header: Header) -> Plan:
-    """Return this rank's consecutive parts as a plan. Collective.
+    """Return this rank's consecutive parts as a plan.
 
-    Peers of its messages are parts of the whole plan.
+    Collective. Peers in messages are numbers of parts in the whole plan.
 
     Parameters:
-        ranks: At most as many ranks as parts.
+        ranks: The ranks; at most as many as parts.
         share: The share with the nonzeros of all relations.
         owner: int32[n].
         header: Header of the whole plan.
@@ -65,9 +66,9 @@ def lower_share(ranks: Ranks, share: Share, owner: Int32Array, header: Header) -
 
 
 def share_links(ranks: Ranks, parts: Plan, links: SplitLinks | None) -> Plan:
-    """Return the parts with the links whose sources they own. Collective.
+    """Return the parts with their links for link prediction. Collective.
 
-    As in `plancc.plan.lowering.with_links`.
+    A part gets the links with sources that it owns, as in `plancc.plan.lowering.with_links`.
 
     Parameters:
         parts: The parts that `lower_share` returned.
@@ -106,10 +107,10 @@ def _own_rows(
     """Return rows of this rank's parts in plan order; columns are places in plan order.
 
     Returns:
-        row_ptr (int64[n + 1]): Offsets of entries, only of these rows, from 0.
+        row_ptr (int64[n + 1]): Offsets of the entries of these rows, from 0; other rows are
+            undefined or empty.
         column: int32[nonzeros]
-        value: float32 or float64[nonzeros]
-        The columns of the share.
+        value: float32 or float64[nonzeros] The columns of the share.
     """
     own = position[share.first : share.last]
     order = np.argsort(own, kind="stable")
@@ -139,7 +140,7 @@ def _expand(
     column: Int32Array,
     value: npt.NDArray[Any],
 ) -> Exchange:
-    """Number the columns of this rank's parts. Return the messages of their rows. Collective."""
+    """Number the columns of this rank's parts locally; return the parts' messages. Collective."""
     first, last = (int(each) for each in bounds[ranks.rank : ranks.rank + 2])
     rows, *messages = lowered_parts(part_ptr, row_ptr, first, last, column, value)
     lengths, receiver, sender = messages

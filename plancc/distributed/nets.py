@@ -1,7 +1,7 @@
 """Nets between clusters of vertices, on rank 0, for the passes of one process.
 
-Labels decide which vertices are merged: clusters of a coarse graph, or on the finest level all of a
-part except its *corridor*, the vertices near the boundary.
+Vertices with the same label are merged. Labels are clusters, or they merge all vertices of a part
+except its *corridor*, which are the vertices near the boundary.
 
     part 0  . . . o o | o o . . . . part 1        o  in the corridor: a separate vertex
             . . . o o | o o . . . .               .  merged into one vertex for each part
@@ -59,9 +59,7 @@ def _merged(sizes: Int64Array, pins: Int32Array, cost: Int64Array) -> Any:
 
 
 def corridor(ranks: Ranks, share: Share, owner: Int32Array) -> Int32Array | None:
-    """Return labels of the vertices near the boundary, and one for the rest of every part.
-
-    Collective.
+    """Label each vertex near the boundary separately, and all others of a part alike. Collective.
 
     Returns:
         int32[n], or None if the boundary alone has too many links.

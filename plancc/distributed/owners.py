@@ -1,4 +1,4 @@
-"""Owners of rows that are divided among ranks: assigned, or found by a search."""
+"""Find owners of rows when rows are divided among ranks: by a model, or by a search."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from plancc.search.starts import beginnings, has_hubs, kind_of, tightest
 def find_owners(
     ranks: Ranks, share: Share, task: Task, balance: Balance, graph: Graph
 ) -> Ownership:
-    """Return owners of all rows, the same on every rank. Collective.
+    """Return owners of all rows, equal on every rank. Collective.
 
-    A search makes clusters until few links are left, and partitions the graph between clusters on
-    rank 0. For graphs with hubs all ranks then sweep, by the exact volume. For other graphs rank 0
-    improves the partition of the clusters, and then the corridor along its boundary
-    (`plancc.distributed.nets`).
+    A search joins vertices to clusters until few links are left between clusters, and partitions
+    this graph on rank 0. For graphs with hubs, all ranks then run sweeps on the exact volume. For
+    other graphs, rank 0 improves the partition of the clusters, and then the corridor along its
+    boundary (`plancc.distributed.nets`).
 
     Parameters:
-        task: A task whose model is `on_ranks`.
+        task: A task with a model that has `on_ranks`.
         graph: The graph, for its source (in messages) and its types.
     """
     num_parts, seed, begin = task.num_parts, task.options.seed, wall_seconds()
@@ -102,7 +102,9 @@ def _started(
     limits: Limits,
     degree: Int64Array,
 ) -> tuple[Int32Array, str, list[str]]:
-    """Return owners by a search among clusters on rank 0, the partitioner's name, and warnings."""
+    """Search for owners of clusters on rank 0; return owners, the partitioner's name, and
+    warnings.
+    """
     owner, told = None, ("", [""])
     with ranks.agreement():
         if ranks.rank == 0:
@@ -121,7 +123,9 @@ def _started(
 def _partitions(
     graph: WeightedGraph, task: Task, limits: Limits, degree: Int64Array
 ) -> list[PartitionResult]:
-    """Return partitions of the graph between clusters, by the quick partitioner of its kind."""
+    """Return partitions of the graph between clusters, by the quick partitioner for its kind of
+    graph.
+    """
     options, num_parts, kind = task.options, task.num_parts, kind_of(degree)
     name, preset = options.partitioner, options.preset
     several = len(limits.names) > 1

@@ -1,4 +1,4 @@
-"""Ranks that compile together: collective operations on arrays."""
+"""Collective operations on arrays, for ranks that compile together."""
 
 from __future__ import annotations
 
@@ -56,14 +56,17 @@ class Ranks:
         self.here = transport.ranks_here()
 
     def agreement(self) -> AbstractContextManager[None]:
-        """A block in which one rank alone may fail; all ranks then raise its error at the end.
+        """Return a context manager for statements in which a single rank may fail.
 
-        The block must not call anything collective.
+        If a rank fails, all ranks raise its error at the end. The statements must not be
+        collective.
         """
         return self._transport.agreement()
 
     def check_alike(self, asked: Mapping[str, Any]) -> None:
-        """Raise InputError on all ranks unless they have the same values of options, by name."""
+        """Raise InputError on all ranks if the values of an option differ; `asked` has values by
+        name.
+        """
         self._transport.check_alike(asked)
 
     def broadcast(self, value: Any) -> Any:
@@ -83,12 +86,14 @@ class Ranks:
         return int(self.concatenated(np.array([number], np.int64))[: self.rank].sum())
 
     def sums(self, array: Array) -> Array:
-        """Replace the array by the sum of all ranks' arrays, and return it; shapes are equal."""
+        """Replace the array by the sum over all ranks, and return it; shapes must be equal."""
         self._group.allreduce_sum(array)
         return array
 
     def concatenated(self, array: Array) -> Array:
-        """Return all ranks' arrays, concatenated, on every rank; dtypes and widths are equal."""
+        """Return the concatenated arrays of all ranks on every rank; dtypes and widths must be
+        equal.
+        """
         lengths = self._transport.alltoall(np.full(self.size, len(array), np.int64))
         every = np.empty((int(lengths.sum()), *array.shape[1:]), array.dtype)
         pieces = np.split(every, np.cumsum(lengths)[:-1])
@@ -97,7 +102,9 @@ class Ranks:
         return every
 
     def swapped(self, pieces: Sequence[Array]) -> list[Array]:
-        """Send ``pieces[k]`` to rank k. Return the pieces for this rank, by rank; one dtype."""
+        """Send ``pieces[k]`` to rank k; return the received pieces by rank. Dtypes must be
+        equal.
+        """
         lengths = self._transport.alltoall(np.array([len(each) for each in pieces], np.int64))
         every = np.empty((int(lengths.sum()), *pieces[0].shape[1:]), pieces[0].dtype)
         received = np.split(every, np.cumsum(lengths)[:-1])
@@ -105,19 +112,21 @@ class Ranks:
         return received
 
     def collected(self, pieces: Sequence[Array]) -> Array:
-        """Do what `swapped` does, and return the pieces as one array."""
+        """Exchange pieces as `swapped` does, and return the received pieces as one array."""
         received = self.swapped(pieces)
         return received[0] if received[0].base is None else received[0].base
 
     def sent(self, array: Array, to: Array) -> Array:
-        """Send row k to rank ``to[k]``. Return the rows for this rank, by rank."""
+        """Send row k to rank ``to[k]``; return the received rows, sorted by sending rank."""
         return self.collected([array[to == rank] for rank in range(self.size)])
 
     def at_root(self, array: Array) -> Array:
-        """Return all ranks' arrays, concatenated, on rank 0; an empty array on other ranks."""
+        """Return the concatenated arrays of all ranks on rank 0, and an empty array on other
+        ranks.
+        """
         return self.collected([array, *[array[:0]] * (self.size - 1)])
 
     def from_root(self, array: Array | None, dtype: npt.DTypeLike) -> Array:
-        """Return rank 0's array, of this dtype, on every rank."""
+        """Return rank 0's array, converted to `dtype`, on every rank."""
         mine = np.empty(0, dtype) if array is None or self.rank else np.asarray(array, dtype)
         return self.concatenated(mine)

@@ -1,4 +1,4 @@
-"""A rank's share of a graph: its rows, normalised, and the nets of its vertices."""
+"""A rank's share of a graph: its normalised rows, and the nets of its vertices."""
 
 from __future__ import annotations
 
@@ -52,18 +52,20 @@ class Share(WithColumns):
 
     @property
     def last(self) -> int:
-        """Vertex after the last one of the share."""
+        """Number of the share's last vertex, plus 1."""
         return int(self.bounds[self.rank + 1])
 
     def sizes(self, graph: Graph) -> Graph:
-        """Return what every rank knows of the matrix: the sizes of its rows, but no columns."""
+        """Return a graph with the row sizes of the whole matrix, and meaningless columns."""
         indptr = offsets(self.degree)
         nobody = np.broadcast_to(np.int32(0), int(indptr[-1]))  # takes no memory
         return Graph(indptr, nobody, source=graph.source, types=graph.types)
 
     @property
     def links(self) -> ClusterLinks:
-        """Links of the vertices: columns of their rows and, if directed, rows of their nets."""
+        """Links of the vertices: columns of their rows and, in a directed graph, rows of their
+        nets.
+        """
         none = np.empty(0, np.int64)
         other = np.empty(0, np.int32)
         if self.pins is not self.indices:
@@ -83,19 +85,21 @@ def read_share(
 ) -> tuple[Share, Share, Int64Array]:
     """Read and normalise this rank's rows. Collective.
 
-    Sums of nonzeros and rows are about the same on all ranks.
+    Rows are divided so that nonzeros plus rows are about equal on all ranks.
 
     Parameters:
-        away (int32[2, links]): Links without messages (`plancc.graph.links.without`), on rank 0;
-            None or no links on other ranks.
+        away (int32[2, links]): Edges that are held out for link prediction
+            (`plancc.graph.links.without`), on rank 0; no edges on other ranks. None: no edges are
+            held out.
 
     Returns:
-        The rows with distinct columns, for searches; the rows with all relations' columns; and
-        sums over ranks, int64[3]: self loops that the identity raises, and the two `lost_values`.
+        The rows with distinct columns, for searches; the rows with the columns of all relations;
+        and sums over ranks, int64[3]: number of self loops that adding the identity changed, and
+        the two numbers of `lost_values`.
 
     Raises:
-        InputError: On all ranks: errors of `MappedGraph.rows`, if values cannot be normalised, or
-            if a pattern is not symmetric although its file says so.
+        InputError: On all ranks: for errors of `MappedGraph.rows`, if values cannot be normalised,
+            or if a pattern is not symmetric although its file says that it is.
     """
     indptr = files.indptr
     with ranks.agreement():
@@ -160,7 +164,7 @@ def _normalised(
 def _normalised_by_relation(
     ranks: Ranks, rows: Graph, first: int, normalization: str, dtype: npt.DTypeLike
 ) -> Graph:
-    """Return normalised rows of a graph of types; sums are added rank by rank. Collective."""
+    """Return the normalised rows of a graph with types; sums are added rank by rank. Collective."""
     with ranks.agreement():
         given = RowsOfTypes(rows, first, normalization)
         sums = given.no_sums
@@ -175,7 +179,7 @@ def _normalised_by_relation(
 def _nets(
     ranks: Ranks, bounds: Int64Array, indptr: Int64Array, indices: Int32Array
 ) -> tuple[Int64Array, Int32Array]:
-    """Return the rows, of all ranks, that use each vertex of this rank, ascending."""
+    """Return, for each vertex of this rank, the rows of all ranks that use it, ascending."""
     ptr, rows, _ = transpose(indptr, indices, indices[:0], int(bounds[-1]))
     rows += np.int32(bounds[ranks.rank])
     ends = ptr[bounds]
@@ -187,12 +191,13 @@ def _nets(
 
 
 def joined(counts: list[Int32Array], ends: Int32Array, cost: npt.NDArray[Any], columns: int) -> Any:
-    """Return lists of several ranks as one matrix, with ascending columns in every row.
+    """Join lists from several ranks to one matrix, with ascending columns in every row.
 
     Parameters:
         counts (list of int32[rows]): Entries of every row from every rank.
-        ends (int32[entries]): Columns: first rank 0's, row by row, then rank 1's, and so on.
-        cost ([entries]): Values; values of the same entry from several ranks are added.
+        ends (int32[entries]): Columns: first all columns from rank 0, row by row, then from rank 1,
+            and so on.
+        cost ([entries]): Values. If several ranks have the same entry, the values are added.
     """
     from scipy.sparse import coo_array
 

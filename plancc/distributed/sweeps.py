@@ -2,8 +2,8 @@
 
 In every turn each rank fetches the parts in which the nets of its rows have pins, and finds the
 best part for each of its rows. All ranks then make the same moves, the best first, within the
-limits. Moves of one turn do not see each other. If all moves together raise the cost, only
-some are made.
+limits. A move is chosen without regard to the other moves of its turn. If all moves together raise
+the cost, only some of the moves are made.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def sweep(
     seed: int,
     within: bool = False,
 ) -> Int32Array:
-    """Move rows until hardly any move saves volume. Return owners, equal on all ranks. Collective.
+    """Move rows until few moves lower the volume; return owners, equal on all ranks. Collective.
 
     Parameters:
         owner (int32[n]): Owners to begin with; not changed.
         limits: Limits of the parts.
-        within: Whether no sweep may exceed the limits, unless the start exceeds them.
+        within: Whether sweeps must stay within the limits, if the start is within the limits.
     """
     work = _Work(ranks, share, owner.copy(), limits, seed)
     unit = work.price_unit()
@@ -100,7 +100,7 @@ class _Work:
         return self.limits.overload(self.loads)
 
     def restore(self) -> None:
-        """Bring parts that sweeps left above their limit below it, at any price."""
+        """Bring the parts that are still above their limit below the limit, at any cost."""
         if self.overload() == 0:
             return
         without_nets = Hypergraph(np.zeros(1, np.int64), np.empty(0, np.int32), self.weight)
@@ -163,7 +163,9 @@ class _Work:
         return nets, self.ranks.total(len(nets[1]) - (len(nets[0]) - 1))
 
     def _fetched(self, rows: Int64Array) -> tuple[Int32Array, tuple[Int64Array, Int32Array]]:
-        """Return where each net's parts begin, int32[n], and the parts of the nets of some rows."""
+        """Fetch the parts of the nets of some rows; return each net's place, int32[n], and the
+        parts.
+        """
         share = self.share
         marked = np.zeros(len(share.degree), dtype=np.bool_)
         mark_columns(rows, share.first, share.indptr, share.indices, marked)

@@ -1,4 +1,4 @@
-"""Writing one plan file from several ranks: rank 0 reserves space for slices, all ranks fill it.
+"""Write one plan file from several ranks: rank 0 reserves space for slices, and all ranks fill it.
 
 A rank on another file system, which cannot reach the file, sends its slices to rank 0. No rank
 holds more than its own slices and a block.
@@ -26,7 +26,7 @@ from plancc.plan.values import Header
 from plancc.plan.writer import Reserved, reserve_file
 
 BLOCK_BYTES = 1 << 25
-"""Bytes of a slice that are written, or sent to rank 0, at a time."""
+"""Number of bytes of a slice that are written, or sent to rank 0, at once."""
 
 
 class RowBlock(NamedTuple):
@@ -49,7 +49,7 @@ def write_plan(
     parts: Plan,
     attributes: Mapping[str, Mapping[str, Any]],
 ) -> str:
-    """Write the plan. Return its content hash, the same as from one process. Collective.
+    """Write the plan; return its content hash, which is the same as from one process. Collective.
 
     Parameters:
         header: Header of the whole plan.
@@ -57,7 +57,7 @@ def write_plan(
         attributes: See `plancc.plan.writer.write_file`; on rank 0.
 
     Raises:
-        OutputError: On all ranks, if one rank cannot write. An earlier plan of this name stays.
+        OutputError: On all ranks, if one rank cannot write. An earlier file of this name is kept.
     """
     arrays = parts.arrays()
     nodes = {name: dataset_of(name) for name in arrays}
@@ -115,13 +115,13 @@ def _blocks(place: int, array: Any, first: int, length: int) -> list[RowBlock]:
 
 @contextmanager
 def _opened(path: str, size: int, is_far: bool) -> Iterator[int]:
-    """Yield rank 0's file, open for writing; -1 if this rank cannot reach it.
+    """Open rank 0's file for writing; yield its descriptor, or -1 if this rank cannot reach it.
 
-    Its name has a random token, so that no other file has this name.
+    The file's name has a random token, so no other file has this name.
 
     Parameters:
-        is_far: Whether computers share the file. A client of NFS must then not write whole pages,
-            which may have bytes of other ranks.
+        is_far: Whether several computers share the file. If so, a client of NFS must not write
+            whole pages, since a page may have bytes of other ranks.
     """
     file = -1
     with suppress(OSError):
@@ -134,7 +134,7 @@ def _opened(path: str, size: int, is_far: bool) -> Iterator[int]:
 
 
 def _fill(ranks: Ranks, output: str | PathLike[str], file: int, blocks: list[RowBlock]) -> None:
-    """Write all ranks' blocks; rank 0 writes for ranks without the file, in order. Collective."""
+    """Write all ranks' blocks; rank 0 writes for ranks that cannot reach the file. Collective."""
     with ranks.agreement(), _output_errors(output):
         for block in blocks if file >= 0 else ():
             _write_at(file, block.place, block.content())
@@ -158,7 +158,7 @@ def _write_at(file: int, place: int, content: memoryview) -> None:
 
 @contextmanager
 def _output_errors(path: str | PathLike[str]) -> Iterator[None]:
-    """Turn the system's errors into OutputErrors that name the plan."""
+    """Turn errors of the system into OutputErrors that name the plan."""
     try:
         yield
     except OSError as error:

@@ -450,7 +450,7 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
 
     Returns:
         data, table: The text, in which a line of column names has become a comment, and its layout;
-        None if the text has no line of edges.
+            None if the text has no line of edges.
     """
     where, names, below = os.fspath(path), list[str](), 0
     line = _line_from(path, data, 0, wanted)

@@ -70,7 +70,7 @@ def _read_head(
 
     Returns:
         counts, files, data, features: Number of vertices of every type; file of every relation;
-        files of vertex data by type and name; file of edge features by relation.
+            files of vertex data by type and name; file of edge features by relation.
     """
     path = os.path.join(folder, HEAD)
     head = read_toml(path)
@@ -195,7 +195,7 @@ def _matrix(
 
     Returns:
         graph, row, column: The graph of the file, and both ends of its nonzeros, int[nonzeros]:
-        numbers within the destination type and within the source type.
+            numbers within the destination type and within the source type.
     """
     source, _, destination = relation
     sizes, where = [counts[destination], counts[source]], f"{path}: {in_words(relation)}"

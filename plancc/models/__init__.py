@@ -1,7 +1,8 @@
 """The registry of models. A model turns a normalised matrix into a `Problem` to partition.
 
 Every model is a `plancc.models.base.Model`: a frozen dataclass whose fields are its options, and
-whose class attributes describe it. Models know no partitioner's library, plan or file format.
+whose class attributes describe it. Models do not depend on partitioner libraries, plans or file
+formats.
 """
 
 from __future__ import annotations
@@ -44,13 +45,15 @@ MODELS = Registry(
     subclass_of="plancc.models.base:Model",
 )
 PROBLEMS = (Assignment, Hypergraph, WeightedGraph)
-"""Types of problems that models of row plans build."""
+"""Types of problems that models of row plans may build."""
 DEFAULT_MODEL = "hp"
-"""Name of the model if the user names none."""
+"""The default model."""
 
 
 def make_model(name: str, options: Mapping[str, Any]) -> Model:
-    """Make the model `name`; InputError for an unknown or a missing option."""
+    """Make the model `name`; InputError if an option is unknown, or if a required option is
+    missing.
+    """
     model_class: type[Model] = MODELS[name]
     known = model_class.option_fields()
     for option in options:
@@ -82,10 +85,10 @@ def build_problem(
     Parameters:
         model: The model, which may be a third party's.
         matrix, num_parts, balance, seed: See `Model.build`.
-        takes: Types of problems that the caller can use.
+        takes: Types of problems that the caller accepts.
 
     Raises:
-        InputError: If the model refuses the matrix or the parameters.
+        InputError: If the model cannot use the matrix or the parameters.
         BackendError: If the problem has another type; the message names the model, its package,
             file and line.
     """

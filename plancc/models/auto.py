@@ -16,7 +16,7 @@ CANDIDATES = (
     *("hp", "medium-grain", "libra"),
     *("cagnet-1d", "cagnet-1.5d", "cagnet-2d", "cagnet-3d", "mop"),
 )
-"""Models that compete by default; the first is the model of row plans."""
+"""Models that compete by default; the first is the default model of row plans."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class AutoModel(Model):
     """The best of several models by the objective.
 
     Attributes:
-        candidates: Names of models, each tried in its `forms`. None: `CANDIDATES`; then only the
-            most promising of them are searched.
+        candidates: Names of models; each is tried with all its `forms`. None: `CANDIDATES`, of
+            which only the most promising are searched.
     """
 
     layout: ClassVar[str] = "any"

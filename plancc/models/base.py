@@ -1,4 +1,4 @@
-"""The base classes of models, whose class attributes describe a model to the rest of plancc."""
+"""The base classes of models. Their class attributes describe a model to the rest of plancc."""
 
 from __future__ import annotations
 
@@ -30,26 +30,28 @@ class Model(ABC):
             layout "edge" wrap it in an `EdgeProblem`. None: the model assigns owners itself.
         searched: Whether `plancc.search` searches for owners, unless the user names a partitioner.
         default_objective: The objective if the user names none; None: nothing is minimised.
-        own_objectives: Further objectives, which the search lacks and the model's partitioner
-            minimises (`with_objective`). If the default objective is among them, the model is
-            searched on request only.
-        minimised: Objectives that the problem states exactly, so that a partitioner's result needs
-            no refinement.
-        starts_from_cut: Whether a search starts from few cut edges of the graph, found by the
-            fastest partitioner. False: from a partition of the model's own problem.
+        own_objectives: Further objectives, which only the model's partitioner can minimise
+            (`with_objective`). If the default objective is one of these, a search runs only on
+            request.
+        minimised: Objectives that equal the cost of the model's problem. A partitioner's result
+            then needs no refinement for them.
+        starts_from_cut: Whether a search starts from a partition of the graph with few cut edges,
+            made by the fastest partitioner. False: it starts from a partition of the model's own
+            problem.
         of_batches: Whether the objective is the expected volume of mini-batches (classes derived
             from `StochasticModel` only).
         competes: Whether model auto may try the model.
-        swept: Whether the model gives owners for any number of ranks, so that a sweep can predict
-            its plans.
+        swept: Whether the model can assign owners for any number of ranks, so that a sweep over
+            numbers of ranks can include it.
         assigns_blocks: Whether a row model can assign rows to the blocks of a process grid.
         even_random: Whether owners are random and parts have equal numbers of rows. The number of
             halo rows then follows from sizes alone.
-        follows_capacities: Whether a model that assigns owners itself makes parts in proportion to
-            the capacities of its balance, or leaves sizes to the user. Models that are searched or
-            partitioned always follow capacities.
-        on_ranks: Whether several ranks can compile the model together (`plancc.distributed`). The
-            model is then searched by the volume of row plans, or `build` reads no column.
+        follows_capacities: Whether a model that assigns owners itself respects capacities: it makes
+            parts in proportion to them, or the user has chosen the sizes. Models that are searched
+            or partitioned always follow capacities.
+        on_ranks: Whether several ranks can compile the model together (`plancc.distributed`). This
+            needs a model that is searched by the volume of row plans, or a `build` that does not
+            read columns.
     """
 
     layout: ClassVar[str] = "row"
@@ -89,7 +91,7 @@ class Model(ABC):
 
     @classmethod
     def option_fields(cls) -> dict[str, Field[Any]]:
-        """Fields of the options that `from_options` takes, by name."""
+        """Fields of the options that `from_options` accepts, by name."""
         return {each.name: each for each in options_of(cls)}
 
     @classmethod
@@ -99,35 +101,39 @@ class Model(ABC):
 
     @classmethod
     def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
-        """Options of every form of the model that model auto tries on `num_ranks` ranks."""
+        """The sets of options with which model auto tries this model on `num_ranks` ranks."""
         return [{}]
 
     def with_objective(self, objective: str) -> Self:
-        """The model whose partitioner minimises `objective`, one of `own_objectives`."""
+        """Return the model for `objective`, a name in `own_objectives`."""
         return self
 
     def with_data(self, vertex_data: VertexData) -> Self:
-        """The same model with masks and clusters, if the model needs them; by default, itself."""
+        """Return the model with the masks and clusters that it needs; by default, the model
+        itself.
+        """
         return self
 
     def taken(self, matrix: Graph, num_parts: int) -> dict[str, Any]:
-        """Values that the model chose for options that the user left out, for the provenance."""
+        """Values that the model chose for options without a value, for the provenance."""
         return {}
 
     def check(self, graph: Graph, num_parts: int) -> None:  # noqa: B027  most have nothing to do
-        """Refuse options that do not fit the graph's vertices, before the graph is normalised."""
+        """Raise InputError if options do not fit the graph's vertices; called before
+        normalisation.
+        """
 
     def unfit(self, matrix: Graph, num_parts: int) -> str:
-        """Say why the model does not suit such a matrix, and what to choose; "" if it suits."""
+        """Say why the model does not suit the matrix, and which model to choose; "" if it suits."""
         return ""
 
 
 class EdgeModel(Model):
-    """A model that gives owners to rows and to single nonzeros; its plans have expand and fold.
+    """A model that assigns owners to rows and to single nonzeros; its plans have expand and fold.
 
     Attributes:
         partitioned_first: Whether a search starts from a partition of the model's own problem.
-            False: from a search by rows.
+            False: it starts from a search for owners of rows.
     """
 
     layout: ClassVar[str] = "edge"

@@ -20,13 +20,14 @@ def block_owner(
 ) -> npt.NDArray[np.int32]:
     """Cut ``0..n-1`` into `num_parts` nonempty runs of about the same weight.
 
-    Cut k is where the running weight is closest to ``k / num_parts`` of the total, or to the share
-    of the first k `capacities`. Cuts move as little as needed for every run to have a vertex.
+    Cut k is at the place where the running weight is closest to ``k / num_parts`` of the total, or
+    to the share of the first k `capacities`. Cuts are then moved as little as possible so that
+    every run has a vertex.
 
     Parameters:
         weights (int64[n]): Weights of the vertices. If all are 0, every vertex weighs 1.
         num_parts: Number of runs, at most n.
-        capacities: Relative weights of the runs; None: all runs are alike.
+        capacities: Relative weights of the runs; None: equal.
 
     Returns:
         Part of every vertex, int32[n], nondecreasing.

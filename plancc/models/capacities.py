@@ -13,7 +13,7 @@ from plancc.errors import InputError
 from plancc.graph.textfile import data_lines, fail, read_bytes, read_number
 
 Capacities = tuple[float, ...] | None
-"""A number above 0 for every part; a part's even share is proportional to it. None: all alike."""
+"""A number above 0 for every part; a part's even share is proportional to it. None: all equal."""
 
 
 def check_capacities(
@@ -46,7 +46,7 @@ def check_capacities(
 
 
 def relative_capacities(num_parts: int, capacities: Capacities) -> npt.NDArray[np.float64]:
-    """Capacities divided by their mean, float64[num_parts]; exactly 1 if all are alike.
+    """Capacities divided by their mean, float64[num_parts]; exactly 1 if all are equal.
 
     Raises:
         InputError: If the number of capacities is not `num_parts`.
@@ -61,7 +61,7 @@ def read_capacities(path: str | os.PathLike[str]) -> tuple[float, ...]:
     """Read capacities from a text file: numbers with blanks, commas or line ends between them.
 
     Raises:
-        InputError: If the file cannot be read or has no numbers, or if a word is not a finite
+        InputError: If the file cannot be read or has no numbers, or if an entry is not a finite
             number above 0; the message names the line.
     """
     found = []

@@ -11,10 +11,10 @@ from plancc.kernel import njit
 
 @njit(cache=True, nogil=True)
 def lighter_side(indptr: Any, indices: Any, in_row: Any, in_column: Any) -> Any:
-    """Whether the column of every nonzero is lighter than its row: bool[num_nonzeros].
+    """For every nonzero, whether its column has fewer nonzeros than its row: bool[num_nonzeros].
 
-    If both weigh the same, the lower number counts as lighter, so that a symmetric pattern is split
-    symmetrically. A nonzero of the diagonal goes with its row.
+    If both have the same number, the lower index counts as lighter, so that a symmetric pattern is
+    split symmetrically. A nonzero on the diagonal goes with its row.
 
     Parameters:
         indptr (int64[n + 1]), indices (int32[num_nonzeros]): CSR pattern.
@@ -30,7 +30,7 @@ def lighter_side(indptr: Any, indices: Any, in_row: Any, in_column: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def split_nets(indptr: Any, indices: Any, with_column: Any) -> Any:
-    """Build the expand nets of columns, then the fold nets of rows, without nets of one pin.
+    """Build the expand nets of columns, then the fold nets of rows; nets of one pin are left out.
 
     Parameters:
         indptr (int64[n + 1]), indices (int32[num_nonzeros]): CSR pattern, columns unique in a row.

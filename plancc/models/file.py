@@ -21,7 +21,7 @@ from plancc.models.weights import Balance, check_num_parts
 
 @dataclass(frozen=True, eq=False)
 class FileModel(Model):
-    """Owners from a part vector in a file or an array.
+    """Owners that the user gives, as a part vector in a file or an array.
 
     Attributes:
         part (path or int[num_vertices]): Part of every vertex, counted from 0.
@@ -61,7 +61,7 @@ def part_vector(
     Parameters:
         part: The file's path, or the array.
         num_vertices: Expected length.
-        num_parts: Part numbers are below it.
+        num_parts: Number of parts; part numbers must be below it.
         least: Smallest allowed number; -1 if a vertex may have no part.
 
     Raises:

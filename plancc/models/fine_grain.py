@@ -16,7 +16,7 @@ from plancc.models.problem import EdgeProblem, Hypergraph
 from plancc.models.weights import Balance, check_num_parts
 
 MAX_NUM_VERTICES = 2**31 - 1
-"""Most vertices of the hypergraph, since pins are int32."""
+"""Largest number of vertices of the hypergraph, since pins are int32."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,9 @@ class FineGrainModel(EdgeModel):
     partitioned_first: ClassVar[bool] = True
 
     def unfit(self, matrix: Graph, num_parts: int) -> str:
-        """Refuse matrices with full rows and columns, where a partitioner gains little."""
+        """Say why the matrix does not suit: for full rows and columns, a partitioner gains
+        little.
+        """
         full = FullRows.of(matrix, num_parts)
         if full is None:
             return ""
@@ -57,7 +59,8 @@ class FineGrainModel(EdgeModel):
         """Build the problem; `seed` is not used.
 
         Vertex k is nonzero k of the CSR; missing diagonals follow. Nets of columns come before nets
-        of rows; nets of one pin are left out. The source of a net is the diagonal's vertex.
+        of rows. Nets of one pin are left out. The source of a net is the vertex of its diagonal
+        nonzero.
 
         Raises:
             InputError: If `num_parts` is not in 1..num_vertices, if `balance` is not "nnz", or if

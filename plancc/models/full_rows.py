@@ -1,4 +1,4 @@
-"""Detect matrices with most nonzeros in rows and columns that are more than half full."""
+"""Detect matrices that have most of their nonzeros in rows and columns that are over half full."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ import numpy as np
 from plancc.graph.graph import Graph
 
 HUB = 2.0
-"""A row or column with more nonzeros than this multiple of a part's even share is too heavy."""
+"""A row or column with more nonzeros than this multiple of a part's even share is a hub."""
 MAX_GAINS = 2**29
-"""Nonzeros times parts; full rows cost a search little time up to this product."""
+"""Largest product of nonzeros and parts for which full rows cost a search little time."""
 
 
 @dataclass(frozen=True)
 class FullRows:
-    """The rows and columns of a matrix that are more than half full, with most of its nonzeros.
+    """Figures of a matrix that has most of its nonzeros in rows and columns over half full.
 
-    With any owners, nearly every part has a nonzero in each of these rows and columns. So no
-    owners are much better than others, while the gain of a move depends on all parts.
+    For any owners, nearly every part has a nonzero in each of these rows and columns. So no
+    owners are much better than others. But a search is slow, since the gain of a move depends on
+    all parts.
 
     Attributes:
         rows, columns: Number of rows, and of columns, that are more than half full.
         share: Share of the nonzeros in these rows and columns.
         num_nonzeros: Nonzeros of the matrix.
-        hubs: Whether a row or column has more nonzeros than two parts should hold. Otherwise full
-            rows are many and alike, as in a clique.
+        hubs: Whether a row or column has more nonzeros than `HUB` parts should hold. Otherwise
+            there are many similar full rows, as in a clique.
     """
 
     rows: int
@@ -43,8 +44,9 @@ class FullRows:
 
     @classmethod
     def of(cls, matrix: Graph, num_parts: int) -> FullRows | None:
-        """Find the full rows; None if they have less than half of the nonzeros, or if the matrix
-        is small."""
+        """Find the full rows; None if they hold half of the nonzeros or less, or in a small
+        matrix.
+        """
         n, total = matrix.num_vertices, matrix.num_nonzeros
         if total * num_parts <= MAX_GAINS:
             return None

@@ -20,12 +20,11 @@ OBJECTIVES = ("cut", "volume")
 
 @dataclass(frozen=True)
 class GraphModel(Model):
-    """The undirected graph with an edge {i, j} if A has (i, j) or (j, i), split by few cut edges.
+    """The undirected graph with an edge {i, j} if A has (i, j) or (j, i); few edges should be cut.
 
-    Every edge costs 1, even if A has only one direction: the paper charges each undirected edge a
-    constant for rows i and j in both directions, ``w(v_i, v_j) = 1``. So the cut overestimates the
-    number of rows moved. With ``objective="volume"`` the cost is this number exactly if the pattern
-    is symmetric.
+    Every edge costs 1, even if A has only one direction, as in the paper: ``w(v_i, v_j) = 1``. So
+    the cut overestimates the number of rows moved. If ``objective="volume"`` and the pattern is
+    symmetric, the cost is exactly this number.
 
     Attributes:
         objective: "cut" or "volume".

@@ -1,6 +1,6 @@
 """Write hypergraphs as hMETIS ``.hgr`` files, for partitioners that plancc does not run.
 
-NETS VERTICES FMT           FMT: 10 vertex weights, 11 net costs too
+NETS VERTICES FMT           FMT: 10 if only vertices have weights, 11 if nets have costs too
 [cost] pin pin ...          one line per net, 1-based
 weight                      one line per vertex
 """
@@ -21,8 +21,8 @@ from plancc.models.problem import Hypergraph
 def write_hmetis(hypergraph: Hypergraph, path: StrPath) -> None:
     """Write a hypergraph for hMETIS, PaToH's converters, KaHyPar or Mt-KaHyPar.
 
-    Vertex weights are always written, net costs if the hypergraph has them. Nets without a pin are
-    left out: the format cannot hold them, and they never cost anything.
+    Vertex weights are always written, net costs only if the hypergraph has costs. Nets without a
+    pin are left out, since the format cannot hold such nets and they never cost anything.
 
     Raises:
         InputError: If no net has a pin, or if vertices have several weights, which the format

@@ -18,9 +18,9 @@ class HypergraphModel(Model):
     """The column-net hypergraph, whose connectivity-1 cut is the number of rows moved.
 
     ``pins(n_j) = {i : A[i, j] != 0} + {j}`` (equation 10). The paper's matrix always has its
-    diagonal. Here j is added if the diagonal is missing, since row j travels from its owner. A part
-    with a pin of n_j either owns row j or receives it once. So equation 11 with unit costs counts
-    the rows moved exactly, for directed matrices too::
+    diagonal. Here j is added if the diagonal is missing, since the owner of row j sends the row. A
+    part with a pin of n_j either owns row j or receives it once. So equation 11 with unit costs
+    counts exactly the rows moved, also for directed matrices::
 
             column j of A         net n_j, owners in brackets
             i=0  .                pins {1 [P0], 2 [P1], 3 [P1], j=4 [P2]}
@@ -49,6 +49,6 @@ class HypergraphModel(Model):
 
 
 def hypergraph_of(matrix: Graph, limits: Limits) -> Hypergraph:
-    """The column-net hypergraph of a matrix, with the vertex weights of the limits."""
+    """The column-net hypergraph of a matrix, with the vertex weights in `limits`."""
     problem = HypergraphModel().build(matrix, limits.num_parts, balance="nnz", seed=0)
     return replace(problem, vertex_weights=limits.vertex_weights)

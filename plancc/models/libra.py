@@ -15,7 +15,7 @@ from plancc.models.problem import Assignment
 from plancc.models.weights import Balance, check_num_parts
 
 SLACK = 0.01
-"""Relative excess of a part's nonzeros over the mean, above which the part takes no edge."""
+"""A part gets no more edges when its nonzeros exceed the mean by this relative amount."""
 
 
 @dataclass(frozen=True)
@@ -33,18 +33,18 @@ class LibraModel(EdgeModel):
     4. all parts.
 
     The edge goes to the least loaded part of the first list in which a part has room. Load counts
-    nonzeros; a vertex' diagonal counts for the first part that holds the vertex. Two rules differ
-    from Libra:
+    nonzeros; the diagonal of a vertex counts for the first part that holds the vertex. Two rules
+    differ from Libra:
 
-    - A part has room up to ``1 + SLACK`` times the mean. Libra has no bound. In an unlucky order,
-      such as row by row, Libra puts nearly all edges into one part.
+    - A part has room up to ``1 + SLACK`` times the mean. Libra has no bound, and can put nearly all
+      edges into one part if the order of edges is unlucky, such as row by row.
     - Edges come vertex by vertex, vertices with fewer nonzeros first; an edge comes with its first
-      end. Md et al. 2021 shuffle the edges. On graphs with skewed degrees a shuffle takes 15 to 25%
-      more copies, at the same balance.
+      end. Md et al. 2021 shuffle the edges. On graphs with skewed degrees, a shuffle needs 15 to
+      25% more copies at the same balance.
 
-    A part that holds a vertex owns the vertex' row. Vertices that fewer parts hold choose first,
-    and take the part with the fewest nonzeros and rows. Vertices without an edge come last, and
-    take the least loaded part.
+    A part that holds a vertex owns the vertex' row. Vertices choose their owner in ascending order
+    of the number of parts that hold them. Each takes the part with the fewest nonzeros and rows.
+    Vertices without an edge come last, and take the least loaded part.
     """
 
     def build(
@@ -52,12 +52,13 @@ class LibraModel(EdgeModel):
     ) -> Assignment:
         """Assign all nonzeros and rows; `seed` orders vertices with equal numbers of nonzeros.
 
-        The bits of holding parts take ``num_parts / 8`` bytes per vertex.
+        One bit per part and vertex, whether the part holds the vertex, takes ``num_parts / 8``
+        bytes per vertex.
 
         Returns:
             Owners, with notes as in table 4 of Md et al. 2021: ``replication_factor``, the mean
             number of parts that hold a vertex with an edge; ``edge_imbalance``, max / mean - 1 of
-            the nonzeros off the diagonal. Without an edge, there are no notes.
+            the nonzeros off the diagonal. If there is no edge, there are no notes.
         """
         check_num_parts(matrix.num_vertices, num_parts)
         check_nonzeros_balanced("libra", balance)

@@ -99,18 +99,19 @@ def assign_edges(
     """Assign every edge to a part by the rule of `LibraModel`; `assign_rest` completes the result.
 
     Parameters:
-        by_rank (int32[n]): The vertices in ascending number of nonzeros.
+        by_rank (int32[n]): The vertices, sorted by their number of nonzeros.
         rank (int32[n]): Rank of every vertex, the inverse of `by_rank`.
         indptr (int64[n + 1]), indices (int32[nnz]): CSR pattern, columns ascending in a row.
-        ahead (Ahead): In `pairs`, owners replace rows here.
+        ahead (Ahead): Owners are written over the rows in `pairs`.
         diagonal (bool[n]): Whether the diagonal entry is stored.
-        held (uint64[n, num_parts / 64, rounded up]): By rank, a bit for each part that holds the
-            vertex. Zeros at first, filled here.
-        room: Most nonzeros of a part that has room.
-        nonzero_owner (int32[nnz]): Filled here for nonzeros whose row has the lower rank.
+        held (uint64[n, num_parts / 64, rounded up]): By rank, a bit for each part, set if the part
+            holds the vertex. Zeros at the start; filled here.
+        room: Largest number of nonzeros of a part.
+        nonzero_owner (int32[nnz]): Filled here for the nonzeros with a row of lower rank than the
+            column.
 
     Returns:
-        int64[num_parts]: Nonzeros of every part off the diagonal.
+        int64[num_parts]: Number of nonzeros off the diagonal in every part.
     """
     pairs = ahead.pairs
     key = np.arange(num_parts)
@@ -180,7 +181,7 @@ def assign_rest(
 
     Parameters:
         indptr (int64[n + 1]), indices (int32[nnz]): CSR pattern, columns ascending in a row.
-        ahead (Ahead): With owners in `pairs`, as `assign_edges` leaves it.
+        ahead (Ahead): The result of `assign_edges`, which has written owners to `pairs`.
         diagonal (bool[n]): Whether the diagonal entry is stored.
         owner (int32[n]): Owner of every row.
         nonzero_owner (int32[nnz]): Completed here.
@@ -230,7 +231,7 @@ def choose_owners(order: Any, held: Any, load: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _least(key: Any, low: int, place: int) -> Any:
-    """Load and number of the first of the least loaded parts.
+    """Return the least load, and the number of the first part with this load.
 
     The caller passes the previous result as `low` and `place`. Loads only grow, so no load is below
     `low`, and no part before `place` has the load `low`. All calls together take at most as many

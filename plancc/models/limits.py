@@ -1,4 +1,4 @@
-"""`Limits`: the weights that parts share evenly, and the most weight of every part."""
+"""`Limits`: the weights that parts should share evenly, and the largest weight of every part."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy.typing as npt
 from plancc.models.capacities import Capacities, relative_capacities
 
 SLACK = 0.01
-"""Distance of the target below the limit, relative to an even share."""
+"""How far the target is below the limit, relative to an even share."""
 ROUNDING = 1e-12
-"""Relative error of shares that are not whole numbers."""
+"""Relative rounding error of shares that are not whole numbers."""
 
 
 class Bounds(NamedTuple):
@@ -22,9 +22,9 @@ class Bounds(NamedTuple):
 
     Attributes:
         target ([num_parts, c]): Weight up to which a part has no penalty.
-        price ([num_parts, c]): Price of overweight: the penalty of a part is
-            ``price / 2 * (weight - target)**2``.
-        cap ([num_parts, c]): No move may fill a part above this weight.
+        price ([num_parts, c]): Price of overweight: the penalty of a part is ``price / 2 * (weight
+            - target)**2``.
+        cap ([num_parts, c]): No move may increase a part's weight above this number.
         scale ([num_parts]): Mean capacity over the part's capacity. Kernels compare the weights of
             two parts after this scaling.
     """
@@ -37,18 +37,18 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Limits:
-    """The weights that parts share evenly, and the most weight of every part.
+    """The weights that parts should share evenly, and the largest weight of every part.
 
-    With c constraints, figures of single parts are [num_parts, c], figures of all parts together
-    are [c].
+    If there are c constraints, figures of single parts are [num_parts, c], figures of all parts
+    together are [c].
 
     Attributes:
         weights (int64[n, c]): Weights of the vertices (or nonzeros), not negative. int64[n] becomes
             one column.
         num_parts: Number of parts.
-        epsilon (float64[c]): Allowed imbalance, max / mean - 1. A single number holds for all
+        epsilon (float64[c]): Allowed imbalance, max / mean - 1. A single number applies to all
             constraints.
-        capacities: Relative sizes of the parts; None: all alike.
+        capacities: Relative sizes of the parts; None: all equal.
         names: Names of the constraints.
         relative (float64[num_parts]): Capacities divided by their mean; 1 if all parts are alike.
 
@@ -91,7 +91,7 @@ class Limits:
 
     @property
     def unequal(self) -> bool:
-        """Whether the even shares of some parts are larger than others."""
+        """Whether the parts have different even shares."""
         return bool((self.relative != 1).any())
 
     @property
@@ -128,11 +128,11 @@ class Limits:
 
     @cached_property
     def least(self) -> npt.NDArray[np.int64]:
-        """Least weights that can be allowed to the parts, int64[num_parts, c].
+        """Smallest useful limits of the parts, int64[num_parts, c].
 
-        In every partition, some part is at least this heavy. If all parts are alike, this is
-        `least_maximum`. Otherwise it is the even share times `least_factor`, but at least the
-        lightest vertex, since no part is empty.
+        In every partition, some part is at least as heavy as its value here. If all parts have
+        equal shares, this is `least_maximum`. Otherwise it is the even share times `least_factor`,
+        but at least the weight of the lightest vertex, since no part is empty.
         """
         columns = self.weights.T
         if not self.unequal:
@@ -162,21 +162,25 @@ class Limits:
 
     @cached_property
     def limit(self) -> npt.NDArray[np.float64]:
-        """Most weight of every part, the larger of `allowed` and `least`: float64[num_parts, c]."""
+        """Largest weight of every part, the larger of `allowed` and `least`: float64[num_parts,
+        c].
+        """
         return np.maximum(self.allowed, self.least)
 
     @cached_property
     def target(self) -> npt.NDArray[np.float64]:
-        """Weight above which passes price a part: float64[num_parts, c]."""
+        """Weight above which sweeps add a penalty to a part: float64[num_parts, c]."""
         return np.asarray(self.allowed - SLACK * self.even)
 
     def bounds(self, price: npt.NDArray[np.float64], cap: Any = None, target: Any = None) -> Bounds:
-        """Bounds of a sweep; None for `cap` is no cap, None for `target` is `Limits.target`."""
+        """Bounds of a sweep. If `cap` is None, there is no cap; if `target` is None,
+        `Limits.target`.
+        """
         cap = np.full(self.limit.shape, np.inf) if cap is None else cap
         return Bounds(self.target if target is None else target, price, cap, 1 / self.relative)
 
     def load(self, owner: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-        """Weights of the parts, int64[num_parts, c], for the owners int32[n]."""
+        """Weights of the parts, int64[num_parts, c]; `owner` is int32[n]."""
         return part_weights(owner, self.weights, self.num_parts)
 
     def overload(self, loads: npt.NDArray[np.int64]) -> float:
@@ -198,7 +202,7 @@ class Limits:
         return np.where(self.total > 0, fullest / np.maximum(self.total, 1) - 1.0, 0.0)
 
     def reached(self, owner: npt.NDArray[np.int32]) -> list[float]:
-        """`imbalance` of the partition with the owners int32[n], for every constraint."""
+        """`imbalance` of the partition `owner`, int32[n], for every constraint."""
         return self.imbalance(self.load(owner)).tolist()
 
 

@@ -17,7 +17,7 @@ from plancc.models.problem import EdgeProblem, Hypergraph
 from plancc.models.weights import Balance, check_num_parts
 
 INSTEAD_OF_SEARCH = "use a process grid if many rows are alike, or these owners (libra)"
-"""Advice of a model of single nonzeros if it does not suit a matrix (`FullRows`)."""
+"""Advice for a matrix that does not suit a model of edge plans (`FullRows`)."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class MediumGrainModel(EdgeModel):
     """A hypergraph in which every nonzero goes with the lighter of its row and its column.
 
     After Pelt and Bisseling, "A medium-grain method for fast 2D bipartitioning of sparse matrices"
-    (IPDPS 2014), made conformal: row i of H and row i of the product have the same owner. So vertex
-    i stands for both rows, and for the nonzeros that go with row i or with column i::
+    (IPDPS 2014). Unlike there, row i of H and row i of the product have the same owner. So vertex i
+    stands for both rows, and for the nonzeros that go with row i or with column i::
 
         a hub's row:     x x x x x x    its nonzeros go with their columns, and the row is folded
         a hub's column:                 its nonzeros go with their rows, and the column is expanded
@@ -49,7 +49,7 @@ class MediumGrainModel(EdgeModel):
         return split_problem(matrix, lighter_columns(matrix))
 
     def unfit(self, matrix: Graph, num_parts: int) -> str:
-        """Refuse cliques, whose nets have pins in nearly every part."""
+        """Say why cliques do not suit: their nets have pins in nearly every part."""
         full = FullRows.of(matrix, num_parts)
         if full is None or full.hubs:
             return ""
@@ -65,7 +65,7 @@ def check_nonzeros_balanced(model: str, balance: str | Balance) -> None:
 
 
 def lighter_columns(matrix: Graph) -> npt.NDArray[np.bool_]:
-    """Whether every nonzero goes with its column in `MediumGrainModel`, bool[nnz]."""
+    """For every nonzero, whether it goes with its column in `MediumGrainModel`: bool[nnz]."""
     in_column = np.bincount(matrix.indices, minlength=matrix.num_vertices)
     return lighter_side(matrix.indptr, matrix.indices, matrix.row_nonzeros(), in_column)
 

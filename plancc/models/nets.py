@@ -13,10 +13,9 @@ from plancc.sampling.counter import GAMMA, mix
 
 @njit(cache=True)
 def column_nets(indptr: Any, indices: Any) -> Any:
-    """Build the nets of a pattern's columns: rows with a nonzero, and the column's own row.
+    """Build a net for each column: its pins are the rows with a nonzero, and the column's own row.
 
-    Nets of one pin are left out. Rows are visited in ascending order, so the pins of a net ascend,
-    the own row included.
+    Nets of one pin are left out. The pins of a net ascend, including the own row.
 
     Parameters:
         indptr (int64[n + 1]), indices (int32[num_nonzeros]): CSR pattern, columns unique in a row.
@@ -71,7 +70,7 @@ def column_nets(indptr: Any, indices: Any) -> Any:
 
 
 def merge_equal_nets(net_ptr: Any, pins: Any, size: Any, cost: Any, source: Any) -> Any:
-    """Merge nets with equal pins, and with equal sizes and sources if given; add up their costs.
+    """Merge nets that have equal pins (and equal sizes and sources if given); add up their costs.
 
     Nets count as equal if they have the same number of pins and the same 64-bit hash of pins, sizes
     and source.
@@ -93,7 +92,7 @@ def merge_equal_nets(net_ptr: Any, pins: Any, size: Any, cost: Any, source: Any)
 
 @njit(cache=True, nogil=True)
 def _mixed(x: int) -> Any:
-    """A hash of a small number x: entry x of the sequence of splitmix64."""
+    """A hash of a small number x: entry x of the pseudorandom sequence splitmix64."""
     return mix(np.uint64(x) * GAMMA)
 
 
@@ -117,7 +116,9 @@ def _marks(net_ptr: Any, pins: Any, size: Any, source: Any) -> Any:
 def _merge_sorted(
     net_ptr: Any, pins: Any, size: Any, cost: Any, source: Any, mark: Any, order: Any
 ) -> Any:
-    """Merge nets with equal numbers of pins and equal marks; `order` makes them neighbours."""
+    """Merge nets that have equal numbers of pins and equal hashes; they are neighbours in
+    `order`.
+    """
     sourced, sized = len(source) > 0, len(size) > 0
     first = np.empty(len(order), dtype=np.int64)
     total = np.empty(len(order), dtype=np.int64)
@@ -150,19 +151,21 @@ def _merge_sorted(
 
 
 MAX_WAITING = 1024
-"""Most blocks whose nets are not merged yet."""
+"""Largest number of blocks that wait to be merged."""
 
 
 class NetUnion:
-    """Column nets of many blocks. Equal nets are merged, and their number is the net's cost.
+    """Column nets of many blocks.
+
+    Equal nets are merged to one; its cost is the number of merged nets.
 
     Parameters:
-        indptr, indices (int64[n + 1], int32[num_nonzeros]): Pattern of the whole matrix, to count
-            the vertices and nonzeros that occur in blocks.
+        indptr, indices (int64[n + 1], int32[num_nonzeros]): Pattern of the whole matrix. It is used
+            to count the vertices and nonzeros that occur in blocks.
 
     Attributes:
-        num_nets (int): Nets of all blocks before merging, with nets of one pin.
-        num_pins (int): Pins that are in memory now.
+        num_nets (int): Number of nets of all blocks before merging, including nets of one pin.
+        num_pins (int): Number of pins in memory.
     """
 
     def __init__(self, indptr: Any, indices: Any) -> None:
@@ -217,7 +220,7 @@ class NetUnion:
 
     @property
     def nonzeros_seen(self) -> float:
-        """Share of the nonzeros off the diagonal that occur in some block; 1 without nonzeros."""
+        """Share of the nonzeros off the diagonal that occur in some block; 1 if there are none."""
         rows = np.repeat(np.arange(len(self._indptr) - 1), np.diff(self._indptr))
         off = rows != self._indices
         return float(self._seen_nonzero[off].mean()) if off.any() else 1.0
@@ -234,7 +237,8 @@ def _block_nets(
     seen_vertex: Any,
     seen_nonzero: Any,
 ) -> Any:
-    """Build the nets of a block's columns, with own rows; mark the vertices and nonzeros seen.
+    """Build the nets of a block's columns, including own rows; mark its vertices and nonzeros as
+    seen.
 
     `place` is scratch; it is -1 everywhere before and after the call.
 

@@ -13,8 +13,8 @@ def symmetrised(matrix: Graph) -> Any:
     """Pattern of ``A + A^T`` without its diagonal.
 
     Returns:
-        scipy.sparse.csr_matrix of int8[num_vertices, num_vertices]: Columns are sorted and unique;
-            values, 1 or 2, have no meaning.
+        scipy.sparse.csr_matrix of int8[num_vertices, num_vertices]: Columns are sorted and unique.
+        The values (1 or 2) have no meaning.
     """
     from scipy.sparse import csr_matrix
 

@@ -1,7 +1,7 @@
-"""The problems that models build, the second intermediate representation of the compiler.
+"""The problems that models build: the compiler's second intermediate representation.
 
-A partitioner turns a `Hypergraph` or a `WeightedGraph` into owners. An `Assignment` has owners
-already.
+A partitioner turns a `Hypergraph` or a `WeightedGraph` into owners. An `Assignment` already has
+owners.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ class Hypergraph:
     Attributes:
         net_ptr (int64[num_nets + 1]): Pins of net j are ``pins[net_ptr[j]:net_ptr[j + 1]]``.
         pins (int32[num_pins]): Vertices, unique in every net. A net of one pin never costs
-            anything, and a model may leave it out.
-        vertex_weights (int64[num_vertices] or int64[num_vertices, num_constraints], at least 0):
-            Weights that parts share evenly; every column is a constraint.
+            anything, and a model may leave it out. vertex_weights (int64[num_vertices] or
+            int64[num_vertices, num_constraints], at least 0): Weights that parts share evenly;
+            every column is a constraint.
         net_costs (int64[num_nets], at least 1, or None): Cost of every net; None: 1.
-        net_sources (int32[num_nets], or None): The pin of every net whose row travels to the parts
-            of the net. None: unknown; then passes can refine the volume, but not the traffic of
-            single parts.
+        net_sources (int32[num_nets], or None): For every net, the pin that owns the row which the
+            net's parts need. None: unknown; then passes can minimise the volume, but not the
+            traffic of single parts.
         fixed (int32[num_vertices], or None): The part in which a vertex must be; -1: any part.
-        pin_sizes (int32[num_pins], or None): Number of pins of a larger hypergraph that every pin
-            stands for; None: 1.
+        pin_sizes (int32[num_pins], or None): For every pin, the number of pins of a larger
+            hypergraph that it represents; None: 1.
     """
 
     net_ptr: npt.NDArray[np.int64]
@@ -52,13 +52,13 @@ class Hypergraph:
 
 @dataclass(frozen=True)
 class WeightedGraph:
-    """An undirected graph without self loops, both directions of every edge stored.
+    """An undirected graph without self loops; both directions of every edge are stored.
 
     Attributes:
         indptr (int64[num_vertices + 1]): Offsets of the vertices' neighbours.
-        indices (int32[2 * num_edges]): Neighbours.
-        vertex_weights (int64[num_vertices] or int64[num_vertices, num_constraints], at least 0):
-            Weights that parts share evenly; every column is a constraint.
+        indices (int32[2 * num_edges]): Neighbours. vertex_weights (int64[num_vertices] or
+            int64[num_vertices, num_constraints], at least 0): Weights that parts share evenly;
+            every column is a constraint.
         edge_weights (int64[2 * num_edges], at least 1, or None): Cost of every edge; None: 1.
         objective: "cut" (weight of cut edges) or "volume" (METIS' total communication volume).
     """
@@ -76,10 +76,10 @@ class WeightedGraph:
 
 @dataclass(frozen=True, eq=False)
 class Assignment(Owners):
-    """Owners that a model assigns itself: of rows, and of nonzeros in models of edge plans.
+    """Owners of rows that a model assigns itself; in models of edge plans, also owners of nonzeros.
 
     Attributes:
-        notes: Figures of the model for the plan's provenance (for example RCM's bandwidths).
+        notes: Figures that the model adds to the plan's provenance (for example RCM's bandwidths).
     """
 
     notes: dict[str, int | float | str] = field(default_factory=dict)

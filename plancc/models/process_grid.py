@@ -25,7 +25,7 @@ from plancc.models.problem import Problem
 from plancc.models.weights import Balance, check_num_parts, is_count
 
 MOST_SHAPES = 6
-"""Most grids that an error lists."""
+"""Largest number of grids that an error lists."""
 
 
 class Shape(NamedTuple):
@@ -95,13 +95,13 @@ class ProcessGridModel(Model):
         """The grid for a number of ranks.
 
         Raises:
-            InputError: If no grid with these options has this number of ranks. The message names
-                grids that have it, and similar numbers of ranks that fit.
+            InputError: If no grid with these options has `num_ranks` ranks. The message lists
+                possible grids, and similar numbers of ranks.
         """
 
     @property
     def sends_needed_rows(self) -> bool:
-        """Whether messages bring rows only to ranks that need them, instead of broadcasts."""
+        """Whether ranks send only needed rows, in messages, instead of broadcasts."""
         return getattr(self, "sparse", False)
 
     @property
@@ -129,7 +129,7 @@ class Cagnet1DModel(ProcessGridModel):
     Algorithm 1).
 
     Attributes:
-        sparse: Whether messages send needed rows only, instead of broadcasts.
+        sparse: Whether ranks send only needed rows, in messages, instead of broadcasts.
     """
 
     scheme: ClassVar[str] = "1d"
@@ -143,12 +143,13 @@ class Cagnet1DModel(ProcessGridModel):
 
 @dataclass(frozen=True, eq=False)
 class Cagnet15DModel(ProcessGridModel):
-    """Block rows on c ranks each; each of these multiplies with one chunk of H (Algorithm 2).
+    """Each block row is on c ranks; each of these ranks multiplies with one chunk of H (Algorithm
+    2).
 
     Attributes:
-        replication: The number c, which must divide the number of ranks. If c squared does not,
-            some ranks of a block multiply with one part of H more than others.
-        sparse: Whether messages send needed rows only, instead of broadcasts.
+        replication: The number c, which must divide the number of ranks. If c squared does not
+            divide it, some ranks of a block multiply with one more part of H than others.
+        sparse: Whether ranks send only needed rows, in messages, instead of broadcasts.
     """
 
     scheme: ClassVar[str] = "1.5d"
@@ -158,7 +159,9 @@ class Cagnet15DModel(ProcessGridModel):
 
     @classmethod
     def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
-        """Every replication, with random blocks, and with searched blocks and needed rows only."""
+        """Every replication twice: with random blocks; with searched blocks and only needed rows
+        sent.
+        """
         searched = {"sparse": True, "blocks": DEFAULT_MODEL}
         several = [{"replication": c} for c in _divisors(num_ranks)[1:]]
         return several + [each | searched for each in several[:-1]]
@@ -243,12 +246,12 @@ class Cagnet3DModel(ProcessGridModel):
 class MopModel(ProcessGridModel):
     """Every rank of a group aggregates a slice of the features (Wan et al. 2025, Algorithm 2).
 
-    With several groups, the groups share the rows of the matrix, and send each other the rows that
-    they need, like the ranks of a row plan (section 5.2).
+    If there are several groups, they share the rows of the matrix. Groups send each other needed
+    rows, like the ranks of a row plan (section 5.2).
 
     Attributes:
-        groups: Number of groups, a divisor of the number of ranks. With 1, every rank holds the
-            whole matrix.
+        groups: Number of groups, a divisor of the number of ranks. If 1, every rank holds the whole
+            matrix.
     """
 
     scheme: ClassVar[str] = "feature"
@@ -277,7 +280,7 @@ def _check_ranks(num_ranks: int) -> None:
 
 
 def _given(grid: str | tuple[int, ...], dimensions: int, num_ranks: int) -> tuple[int, ...]:
-    """Parse the sizes of a grid; InputError unless the grid has the given number of ranks."""
+    """Parse the sizes of a grid; InputError if the grid does not have `num_ranks` ranks."""
     sizes = _sizes(grid, dimensions)
     if math.prod(sizes) != num_ranks:
         grids = f"grids of {num_ranks} ranks are {_or(_shapes(num_ranks, dimensions))}"
@@ -296,7 +299,7 @@ def _sizes(grid: str | tuple[int, ...], dimensions: int) -> tuple[int, ...]:
 
 
 def _shapes(num_ranks: int, dimensions: int) -> list[str]:
-    """Texts of the grids with a number of ranks, the most even grids first."""
+    """Names of all grids with `num_ranks` ranks, the most even grids first."""
     divisors = _divisors(num_ranks)
     sizes = [(a, num_ranks // a) for a in divisors]
     if dimensions == 3:

@@ -1,4 +1,4 @@
-"""Model ``rp``: the random even partition of Demirci et al. 2022, also the baseline of figures."""
+"""Model ``rp``: the random even partition of Demirci et al. 2022, the baseline of all figures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def random_owner(
     Parameters:
         num_vertices, num_parts: Sizes.
         seed: Seed of ``numpy.random.default_rng``; the same seed gives the same owners.
-        capacities: The numbers of rows are proportional to these, rounded; None: all alike.
+        capacities: The numbers of rows are proportional to the capacities, rounded; None: equal
+            numbers.
 
     Returns:
         int32[num_vertices]
@@ -47,7 +48,7 @@ class RandomModel(Model):
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
     ) -> Assignment:
-        """Assign rows at random; of `balance` only the capacities are used."""
+        """Assign rows at random; only the capacities of `balance` are used."""
         check_num_parts(matrix.num_vertices, num_parts)
         capacities = capacities_of(balance)
         return Assignment(random_owner(matrix.num_vertices, num_parts, seed, capacities))

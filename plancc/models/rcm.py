@@ -17,7 +17,7 @@ from plancc.models.weights import Balance, capacities_of, check_num_parts, combi
 
 
 def bandwidth(matrix: Graph, position: npt.NDArray[np.integer] | None = None) -> int:
-    """``max |position[i] - position[j]|`` over the nonzeros (i, j); 0 without nonzeros.
+    """``max |position[i] - position[j]|`` over the nonzeros (i, j); 0 if there are none.
 
     Parameters:
         position (int[num_vertices], optional): Place of every vertex in an order; None: the given
@@ -60,8 +60,8 @@ class RcmModel(Model):
     ) -> Assignment:
         """Order the rows, and cut them into blocks of about the same weight; `seed` is not used.
 
-        The notes have ``bandwidth``, ``granularity`` and ``stages``, with the endings ``_before``
-        and ``_after`` for before and after the reordering.
+        The notes are ``bandwidth``, ``granularity`` and ``stages``, each with ``_before`` and
+        ``_after`` for the order before and after the reordering.
         """
         n = matrix.num_vertices
         check_num_parts(n, num_parts)

@@ -7,8 +7,9 @@ The model minimises the expected volume of a mini-batch. It builds its nets in o
     sampled   the column nets of many batches; equal nets are merged, and their costs added
               (Algorithm 3)
 
-A sample says little about further batches unless most nonzeros occur in it several times: the bound
-of equation 14 holds for one given partition, not for the best partition of the same sample.
+A sample says little about further batches unless most nonzeros occur in the sample several times.
+The bound of equation 14 holds for one given partition, but not for the partition that is best on
+the sample itself.
 """
 
 from __future__ import annotations
@@ -42,33 +43,36 @@ from plancc.sampling import (
 
 AUTO = "auto"
 EXPECTED_VOLUME = "expected volume"
-"""Name of the objective."""
+"""Name of this model's objective."""
 MAX_NETS = 2**53
-"""Largest bound of nets; theta and delta that need more are refused."""
+"""Largest number of nets; theta and delta that need more nets raise an error."""
 MAX_BATCHES = 4096
-"""Most batches of a sample by default."""
+"""Largest number of batches of a sample by default."""
 PINS_PER_NONZERO = 16
-"""Most pins of a sampled hypergraph per nonzero of the matrix."""
+"""Largest number of pins of a sampled hypergraph, per nonzero of the matrix."""
 FULL = 0.9
-"""Share of the most pins that merged nets may fill; above it every batch would need a merge."""
+"""A sample ends when its merged nets fill this share of the largest number of pins; otherwise
+every further batch would need a merge."""
 MAX_HUB_GAINS = 2**23
-"""Most gains per sweep (pins times parts) for columns that most of the rows need."""
+"""Largest number of gains that a sweep may compute for columns that most rows need (pins x
+parts)."""
 FITTED_COST = 1000
-"""Cost in `fitted` of a column net together with one of its two-pin nets; also the edge weight in
-`fitted_cut` of a lone nonzero."""
+"""Cost, in `fitted`, of a column net plus one of its two-pin nets. In `fitted_cut`: the weight
+of an edge that is the only nonzero of its column."""
 
 
 @dataclass(frozen=True, eq=False)
 class StochasticModel(Model):
-    """The expected volume of a mini-batch, from the sampler's probabilities or sampled batches.
+    """A model of the expected volume of a mini-batch, computed from probabilities or sampled
+    batches.
 
     Attributes:
         sampler: A name in `plancc.sampling.SAMPLERS`.
-        theta, delta: Error of the expected connectivity, and probability of a larger error
-            (equation 12).
-        batches ("auto" or int): Number of batches. "auto": exact probabilities if the sampler has
-            them, else the number of equation 14.
-        sampler_options: Options of the sampler; missing options have the sampler's defaults.
+        theta, delta: The error allowed for the expected connectivity, and the probability of a
+            larger error (equation 12).
+        batches ("auto" or int): Number of batches. "auto": exact probabilities if the sampler knows
+            them, else the number from equation 14.
+        sampler_options: Options of the sampler; missing options keep their defaults.
         vertex_data: Training mask and clusters, for samplers that need them.
     """
 
@@ -119,15 +123,19 @@ class StochasticModel(Model):
         return cls(sampler_options=of_sampler, **given)
 
     def check_layers(self, num_layers: int) -> None:
-        """Raise InputError unless batches have one block for all layers, or a block per layer."""
+        """Raise InputError unless batches have one block for all layers, or one block for each
+        layer.
+        """
         make_sampler(self.sampler, 1, **self.sampler_options).check_layers(num_layers)
 
     def with_data(self, vertex_data: VertexData) -> StochasticModel:
-        """The same model with the training mask and the clusters of `vertex_data`."""
+        """Return the model with the training mask and the clusters of `vertex_data`."""
         return replace(self, vertex_data=vertex_data)
 
     def unfit(self, matrix: Graph, num_parts: int) -> str:
-        """Refuse matrices with rows that most rows need, if parts are too many for cheap gains."""
+        """Say why the matrix does not suit: most rows need the same rows, and there are many
+        parts.
+        """
         needed = np.bincount(matrix.indices, minlength=matrix.num_vertices)
         vertex = int(needed.argmax())
         most = int(needed[vertex])
@@ -143,8 +151,8 @@ class StochasticModel(Model):
         """Make the sampler and the population for a matrix.
 
         Raises:
-            InputError: If the sampler does not know an option, lacks one, or if the matrix or the
-                vertex data do not allow an option.
+            InputError: If an option of the sampler is unknown or missing, or does not fit the
+                matrix or the vertex data.
         """
         n, mask, clusters = (
             matrix.num_vertices,
@@ -163,8 +171,8 @@ class StochasticModel(Model):
     ) -> Hypergraph:
         """Build the hypergraph for a partitioner.
 
-        With exact probabilities, the nets are `fitted`. Otherwise they are the nets of `batches`
-        batches, or of the number of batches that equation 14 gives.
+        If exact probabilities are known, the nets are made by `fitted`. Otherwise the nets are
+        those of `batches` batches, or of the number of batches from equation 14.
         """
         check_num_parts(matrix.num_vertices, num_parts)
         source = self.source(matrix)
@@ -177,7 +185,9 @@ class StochasticModel(Model):
         return replace(sample.hypergraph, vertex_weights=weights)
 
     def num_batches(self, source: BatchSource, num_parts: int, seed: int) -> int:
-        """The given number of batches, or the number of equation 14, at most `MAX_BATCHES`."""
+        """Return the given number of batches, or the number from equation 14, at most
+        `MAX_BATCHES`.
+        """
         if self.batches != AUTO:
             return int(self.batches)
         nets = hoeffding_nets(num_parts, self.theta, self.delta)
@@ -202,7 +212,7 @@ def hoeffding_nets(num_parts: int, theta: float, delta: float) -> int:
 
 
 def batches_of(nets: int, nets_per_batch: float) -> int:
-    """Number of batches that have this many nets, at least 1; 1 if batches have no nets."""
+    """Number of batches that are needed for `nets` nets, at least 1; 1 if batches have no nets."""
     return max(1, math.ceil(nets / nets_per_batch)) if nets_per_batch > 0 else 1
 
 
@@ -211,13 +221,13 @@ class NetSample:
     """The merged nets of some batches.
 
     Attributes:
-        hypergraph: The nets with sources, and as cost the number of batches that have the net;
-            vertex weights are 1.
-        num_batches: Number of batches; less than wanted if pins reached their bound, or if time was
-            up.
-        num_nets: Nets of all batches before merging, with nets of one pin.
-        vertices_seen: Share of the vertices that batches may have, and that occur in a batch.
-        nonzeros_seen: Share of the nonzeros off the diagonal that occur in a batch.
+        hypergraph: The nets with sources. The cost of a net is the number of batches that have the
+            net. Vertex weights are 1.
+        num_batches: Number of batches. It is less than requested if the pins reached their bound,
+            or if time was up.
+        num_nets: Number of nets of all batches before merging, including nets of one pin.
+        vertices_seen: Share of the available vertices that occur in some batch.
+        nonzeros_seen: Share of the nonzeros off the diagonal that occur in some batch.
         full: Whether the pins reached their bound.
     """
 
@@ -231,7 +241,7 @@ class NetSample:
 
 @dataclass(frozen=True, eq=False)
 class BatchSource:
-    """A sampler, the population for which it was checked, and a remark on its batches."""
+    """A sampler, the population that it was checked for, and a remark on its batches."""
 
     sampler: Sampler
     population: Population
@@ -246,7 +256,8 @@ class BatchSource:
         return sum(len(np.unique(batch.block(k).columns)) for k in range(batch.num_blocks))
 
     def exact(self, weights: npt.NDArray[np.int64]) -> tuple[Hypergraph, Inclusion] | None:
-        """Column nets among the vertices that batches may have, and the nets' probabilities.
+        """Return column nets of the vertices that batches can have, and the probabilities of the
+        nets.
 
         None if the sampler's probabilities are not known.
         """
@@ -261,7 +272,7 @@ class BatchSource:
         return Hypergraph(net_ptr, pins, weights, net_sources=column), inclusion
 
     def sample(self, num_batches: int, seed: int, stream: int = FITTED) -> NetSample:
-        """The nets of batches 0..num_batches - 1, at most `PINS_PER_NONZERO` pins per nonzero."""
+        """Return the merged nets of batches 0..num_batches - 1, with a bounded number of pins."""
         return GrowingSample(self, seed, stream).grown(num_batches)
 
     def pairs(self) -> npt.NDArray[np.int32]:
@@ -272,7 +283,9 @@ class BatchSource:
         return np.stack([indices[off], rows[off]], axis=1)
 
     def expected_nonzeros(self, seed: int, num_batches: int = 64) -> npt.NDArray[np.float64]:
-        """Expected nonzeros of every row in a batch, float64[n]: exact, or the mean of batches."""
+        """Expected number of nonzeros of every row in a batch, float64[n]: exact, or a mean over
+        batches.
+        """
         indptr, indices = self.population.pattern
         n = self.population.num_vertices
         rows = np.repeat(np.arange(n), np.diff(indptr))
@@ -293,10 +306,10 @@ class BatchSource:
 
 
 class GrowingSample:
-    """A sample to which batches of one stream are added; equal nets are merged.
+    """A sample that grows by batches of one random stream; equal nets are merged.
 
     Parameters:
-        source: Draws the batches.
+        source: Source of the batches.
         seed, stream: See `plancc.sampling.Sampler.batch`.
     """
 
@@ -339,27 +352,28 @@ class GrowingSample:
 
 
 def fitted(hypergraph: Hypergraph, inclusion: Inclusion) -> Hypergraph:
-    """Approximate an expected volume by nets with plain costs, for any partitioner.
+    """Approximate an expected volume by nets with constant costs, which any partitioner can
+    minimise.
 
-    A net's row travels to a part with c of the net's other pins with probability reach[c], which is
-    concave in c. The approximation is ``alpha * (c > 0) + beta * c``: a column net of cost alpha,
-    and a two-pin net of cost beta between the source and every other pin. It is exact for c = 1 and
-    for c = half of the pins. For batches of all vertices, only column nets remain; for tiny
-    batches, only two-pin nets (the edge cut).
+    Let c be the number of a net's pins in a part, without the net's source. The row of the net is
+    sent to the part with probability reach[c], a concave function of c. The approximation is
+    ``alpha * (c > 0) + beta * c``: a column net of cost alpha, and a two-pin net of cost beta
+    between the source and every other pin. It is exact for c = 1 and for c = half of the pins. For
+    batches of all vertices, only column nets remain. For tiny batches, only two-pin nets remain
+    (the edge cut).
 
     Parameters:
         hypergraph: Column nets with sources.
         inclusion: Probabilities of the nets.
-
     Returns:
-        Nets whose costs are scaled to `FITTED_COST` for one pin; nets of cost 0 after rounding are
-        left out.
+        The nets. Costs are scaled so that c = 1 costs `FITTED_COST`. Nets with a cost that is
+        rounded to 0 are left out.
     """
     assert hypergraph.net_sources is not None
     size = np.diff(hypergraph.net_ptr)
     half = np.maximum(size // 2, 2)
     reach = inclusion.reach
-    if reach[1] == 0:  # batches of one vertex move nothing: take reach proportional to pins
+    if reach[1] == 0:  # batches of one vertex send no rows: use the number of pins
         reach = np.arange(len(reach), dtype=np.float64)
     reach = reach / reach[1]
     beta = np.where(size > 2, (reach[np.minimum(half, len(reach) - 1)] - 1) / (half - 1), 0.0)
@@ -387,8 +401,8 @@ def fitted_cut(
     """Approximate an expected volume by the cut of weighted edges.
 
     The m other pins of a net are assumed to be spread evenly over the parts, c = m / num_parts pins
-    in each part, at least 1. Then every pin costs ``reach[c] / c``, in units of the cost of a lone
-    pin. So the edges of a hub weigh less than other edges.
+    in each part, at least 1. Then every pin costs ``reach[c] / c``, relative to a net with only one
+    other pin. So the edges of a hub weigh less than other edges.
 
     Parameters:
         graph: The graph, whose edge weights are replaced.
@@ -397,8 +411,8 @@ def fitted_cut(
         num_parts: Number of parts.
 
     Returns:
-        The graph in which the edge of a lone nonzero weighs `FITTED_COST`; an edge without a net
-        weighs 1.
+        The graph with weights. The edge of a net with one other pin weighs `FITTED_COST`; an edge
+        without a net weighs 1.
     """
     assert hypergraph.net_sources is not None
     reach, others = inclusion.reach, np.diff(hypergraph.net_ptr) - 1
@@ -415,7 +429,7 @@ def fitted_cut(
 def _among(
     indptr: npt.NDArray[np.int64], indices: npt.NDArray[np.int32], inside: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """CSR pattern of the nonzeros between vertices inside; the other rows become empty."""
+    """Return the CSR pattern of the nonzeros between vertices in `inside`; other rows are empty."""
     rows = np.repeat(np.arange(len(inside)), np.diff(indptr))
     kept = inside[rows] & inside[indices]
     counts = np.bincount(rows[kept], minlength=len(inside))

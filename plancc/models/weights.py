@@ -1,4 +1,4 @@
-"""`Balance`, the constraints that a partition keeps, and the vertex weights of each constraint."""
+"""`Balance` names the constraints of a partition; `constraints` computes their vertex weights."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from plancc.models.limits import Limits
 from plancc.registry import check_choice
 
 MAX_TOTAL = 2**53
-"""Largest sum of the weights of a constraint; up to here sums are exact in int64 and float64."""
+"""Largest sum of the weights of a constraint; up to this number, sums are exact in float64."""
 
 LOOSE = 0.1
 """Allowed imbalance of nonzeros in `DEFAULT_BALANCE`, unless the search allows a larger one."""
 DEFAULT_BALANCE = f"nnz:{LOOSE:g},rows"
-"""Default balance of a search by rows. The dense work of an epoch follows the rows; nonzeros may be
-less even without costing time (measurements: docs/results/quality.md)."""
+"""Default balance of a search for owners of rows. The dense work of an epoch is proportional to
+the rows. Nonzeros may be less even without costing time (measurements: docs/results/quality.md)."""
 
 WEIGHTS, BATCH = "weights", "batch"
 BATCH_SCALE = 1000
-"""Mean weight of a row with balance "batch"."""
+"""Mean weight of a row in the balance "batch"."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +51,9 @@ class Balance:
         train_mask (bool[num_vertices], or None): The training vertices; needed for "train".
         expected_nonzeros (float64[num_vertices], or None): Expected nonzeros of every row in a
             mini-batch; needed for "batch".
-        allowed: Allowed imbalance, max / mean - 1, by name; names without an entry take the
-            search's.
-        capacities: Relative sizes of the parts, for every constraint; None: all parts are alike.
+        allowed: Allowed imbalance, max / mean - 1, by name. Other names have the imbalance that the
+            search allows.
+        capacities: Relative sizes of the parts, for every constraint; None: equal sizes.
 
     Raises:
         InputError: If there is no name, an unknown name or a name twice; if there are fewer than
@@ -105,17 +105,20 @@ class Balance:
         return ",".join(name if own is None else f"{name}:{own!r}" for name, own in words)
 
     def check_given(self, graph: Graph) -> None:
-        """Raise InputError, before any work, unless the graph and the mask have the weights."""
+        """Raise InputError if the graph or the training mask lacks the weights; called before any
+        work.
+        """
         for name in self.names:
             if name in (WEIGHTS, "train"):
                 _WEIGHTS[name](graph, self)
 
     def epsilon(self, constraint: str, default: float) -> float:
-        """Allowed imbalance of a constraint, named as in `constraints`; else `default`."""
+        """Return the allowed imbalance of a constraint (a key of `constraints`), or `default`."""
         return self.allowed.get(constraint.split()[0], default)
 
     def limits(self, matrix: Graph, num_parts: int, epsilon: float) -> Limits:
-        """Limits of the parts of a matrix; `epsilon` is the default of the allowed imbalances.
+        """Return limits for the parts of a matrix; `epsilon` is the default of the allowed
+        imbalances.
 
         Raises:
             InputError: See `constraints`; or if the number of capacities is not `num_parts`.
@@ -125,7 +128,7 @@ class Balance:
         return Limits(_stacked(found), num_parts, allowed, self.capacities, tuple(found))
 
     def without_limits(self) -> Balance:
-        """The same balance without the allowed imbalances of single names."""
+        """Return the balance without the allowed imbalances of single names."""
         return replace(self, allowed={})
 
 
@@ -134,7 +137,7 @@ def constraints(matrix: Graph, balance: str | Balance) -> dict[str, npt.NDArray[
 
     Parameters:
         matrix: The normalised matrix.
-        balance: The balance, or its text.
+        balance: The balance, or a string for `Balance.parse`.
 
     Returns:
         dict of str to int64[num_vertices]: In the order of the balance. Several vertex weights are
@@ -166,7 +169,7 @@ def constraints(matrix: Graph, balance: str | Balance) -> dict[str, npt.NDArray[
 
 
 def capacities_of(balance: str | Balance) -> tuple[float, ...] | None:
-    """Capacities of a balance; None for a text, which cannot have capacities."""
+    """Return the capacities of a balance; None for a string, which cannot have capacities."""
     return balance.capacities if isinstance(balance, Balance) else None
 
 
@@ -185,14 +188,15 @@ def vertex_weights(matrix: Graph, balance: str | Balance) -> npt.NDArray[np.int6
 def combined(
     weights: npt.NDArray[np.int64], importance: npt.NDArray[np.float64] | None = None
 ) -> npt.NDArray[np.int64]:
-    """Combine the weights of every vertex into one weight, for methods that take only one.
+    """Combine the weights of every vertex into one weight, for methods that support only one
+    weight.
 
-    Every constraint is scaled so that its total is proportional to its importance; then the
+    Every constraint is scaled so that its total is proportional to its importance. Then the
     constraints are added.
 
     Parameters:
         weights (int64[n] or int64[n, c]): Not negative; no column sums to more than `MAX_TOTAL`.
-        importance (float64[c], optional): Above 0, with sum 1; None: all constraints count alike.
+        importance (float64[c], optional): Above 0, with sum 1; None: equal importance.
 
     Returns:
         int64[n]: `weights` itself if it has one dimension. Else 0 if all weights of a vertex are 0,
@@ -217,7 +221,7 @@ def check_dims(dims: Sequence[int]) -> None:
 def check_num_parts(num_vertices: int, num_parts: int, what: str = "part") -> None:
     """Raise InputError unless `num_parts` is an integer in ``1..num_vertices``.
 
-    `what`: the singular word for a part in messages.
+    `what`: the singular noun for a part in messages.
     """
     if not isinstance(num_parts, int | np.integer) or isinstance(num_parts, bool):
         raise InputError(f"{num_parts!r} {what}s: a whole number is needed")

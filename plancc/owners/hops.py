@@ -29,7 +29,7 @@ def with_hops(plan: Plan, task: Task, options: PlanOptions) -> tuple[Plan, list[
 
     Returns:
         plan, notes, how: The plan; notes for the user; and the choice of relays, for the
-        provenance, "" without relays.
+            provenance, "" without relays.
     """
     routed, notes = _on_nodes(plan, task, options.exchange)
     way, _, most = options.exchange.partition(":")

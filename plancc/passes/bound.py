@@ -10,11 +10,11 @@ from plancc.passes.presets import NEAR_LEAST
 
 
 def least_volume(nets: Nets, limits: Limits) -> int:
-    """Number of rows that every partition within the limits moves at least.
+    """Return a lower bound of the volume of every partition within the limits.
 
-    The pins of a net need as many parts as can hold their weight, at best the parts with the
-    highest limits. So only nets heavier than a part count, the nets of hubs. Without hubs the bound
-    is 0.
+    The pins of a net need so many parts that these can hold the weight of the pins, at best the
+    parts with the highest limits. So only nets that are heavier than a part count, which are the
+    nets of hubs. If there are no hubs, the bound is 0.
     """
     weight = net_weights(nets)
     room = np.sort(limits.limit, axis=0)[::-1].cumsum(axis=0)
@@ -25,5 +25,5 @@ def least_volume(nets: Nets, limits: Limits) -> int:
 
 
 def reaches(volume: int, overload: float, least: int) -> bool:
-    """Whether a partition is balanced, and its volume so close to `least` that a search can end."""
+    """Whether a partition is balanced and has a volume close to the lower bound `least`."""
     return overload == 0 and volume <= (1 + NEAR_LEAST) * least

@@ -1,10 +1,10 @@
 """Clusters of a graph and the graph between clusters, to partition graphs that are too large.
 
 Clusters come from size-constrained label propagation (Meyerhenke, Sanders and Schulz, 2014): a
-vertex joins the cluster that most of its links lead to, if the cluster has room. Besides the matrix
-this takes memory for vertices only, and a fraction of a partitioner's time. While the graph between
-clusters is large, clusters are clustered again. A partition of this graph is a partition of the
-vertices.
+vertex joins the cluster that most of its links lead to, if the cluster has room. Besides the
+matrix, this needs only memory proportional to the vertices, and a fraction of a partitioner's time.
+While the graph between clusters is too large, clusters are joined to larger clusters. A partition
+of this graph is a partition of the vertices.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class Clusters:
 
 
 def links_of(matrix: Graph, nets: Nets) -> ClusterLinks:
-    """The links of a matrix: columns of every row and, if it is directed, rows of every column.
+    """Return the links of a matrix: columns of every row and, if directed, rows of every column.
 
     Parameters:
         matrix: The matrix.
-        nets: The matrix' column nets, with sources.
+        nets: The column nets of the matrix, with sources.
     """
     n = matrix.num_vertices
     other = np.empty(0, dtype=np.int32)
@@ -81,13 +81,13 @@ def find_clusters(
         links: Links of the vertices.
         weight (int64[n, num_constraints]): Weights of the vertices.
         limits: Limits of the parts.
-        rng: Shuffles the vertices.
-        stopped: Called between rounds; rounds end if it returns True.
+        rng: Random numbers that shuffle the vertices.
+        stopped: Function that is called between rounds; if it returns True, no round follows.
         how: Tuned numbers.
 
     Returns:
-        None if clusters save few links, as in graphs without communities, or if clusters are too
-        few.
+        The clusters. None if there would be few links less between clusters (as in graphs without
+        communities), or too few clusters.
     """
     share = limits.total * limits.relative.min() / limits.num_parts
     heaviest = np.maximum(1, share // how.per_part).astype(np.int64)
@@ -120,7 +120,7 @@ def _propagated(
     stopped: Callable[[], bool],
     how: Propagation,
 ) -> tuple[npt.NDArray[np.int32], int]:
-    """Cluster 0..m-1 of every vertex, and m. In the first round, vertices with few links begin."""
+    """Return the cluster 0..m-1 of every vertex, and m; first, vertices with few links choose."""
     n = len(weight)
     label, load = np.arange(n, dtype=np.int32), weight.copy()
     score = np.zeros(n, dtype=np.int64)

@@ -14,19 +14,19 @@ from plancc.passes.deadline import Deadline
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """Parameters of a pass. `plancc.passes.presets` has a pass' tuned numbers.
+    """Parameters that every pass takes. `plancc.passes.presets` has the tuned numbers of each pass.
 
     Attributes:
         limits: Limits of the weights of vertices, or of nonzeros if nonzeros have owners.
         seed: Seed of random choices. The same seed gives the same owners, unless the deadline
             passes.
         threads: Number of threads. The owners do not depend on it, unless the deadline passes.
-        deadline: No sweep starts after it, except sweeps that restore the balance.
-        time: Prediction of the epoch, for objective "time" only, else None.
-        movable (bool[nnz], optional): Whether a nonzero may be in another part than its row; None:
-            all nonzeros may.
-        held (bool[n], optional): Whether a row of an edge partition keeps its owner; None: no row
-            does.
+        deadline: No sweep starts after the deadline, except sweeps that restore the balance.
+        time: Computes the time of an epoch, for the objective "time"; None for other objectives.
+        movable (bool[nnz], optional): Whether each nonzero may be in another part than its row.
+            None: all nonzeros may.
+        held (bool[n], optional): Whether each row of an edge partition must keep its owner. None:
+            no row must.
     """
 
     limits: Limits

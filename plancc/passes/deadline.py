@@ -10,16 +10,17 @@ import numpy as np
 from plancc.clock import wall_seconds
 
 Stop = Callable[[], object]
-"""A function that returns whether to end with the present result; any thread calls it often."""
+"""A function that returns whether to stop with the present result. It is called often, in any
+thread."""
 
 
 @dataclass
 class Deadline:
-    """A moment after which no further sweep starts. Everyone who shares the deadline may move it.
+    """A moment after which no further sweep starts. Code that shares the deadline may move it.
 
     Attributes:
         at: The moment, in seconds on the clock of `plancc.clock`.
-        stop: Returns whether to stop before the moment; None: never.
+        stop: Function that returns whether to stop before this moment; None: never.
     """
 
     at: float = np.inf
@@ -31,14 +32,14 @@ class Deadline:
         return cls(np.inf if seconds is None else wall_seconds() + seconds, stop)
 
     def earlier(self, seconds: float) -> Deadline:
-        """The deadline this many seconds earlier; infinite deadlines stay as they are."""
+        """Return a deadline that is `seconds` earlier; an infinite deadline does not change."""
         return replace(self, at=self.at - seconds) if np.isfinite(self.at) else self
 
     def seconds_left(self) -> float:
         return -np.inf if self.stopped() else self.at - wall_seconds()
 
     def stopped(self) -> bool:
-        """Whether everything must end at once, native partitioners too."""
+        """Whether everything must stop at once, including native partitioners."""
         return self.at == -np.inf or (self.stop is not None and bool(self.stop()))
 
     def passed(self) -> bool:

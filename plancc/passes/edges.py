@@ -1,7 +1,7 @@
 """The pass `RefineEdges`, which refines owners of rows and nonzeros for an exact objective.
 
-Owners are better if their overload is lower, then if the value of the objective is lower, then if
-the volume is lower.
+Owners are compared by their overload, then by the value of the objective, then by the volume;
+smaller is better.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class RefineEdges:
     """Move nonzeros and owners of rows to other parts, so that an edge plan costs less.
 
     A round consists of sweeps (`plancc.passes.kernels.edge_moves`). First, parts may grow beyond
-    the limit at a price that rises from sweep to sweep. Then sweeps restore the balance at the
-    least cost. Then sweeps stay within the limit. With an objective other than the volume, the rows
-    or messages of the busiest parts have a price too.
+    the limit at a price that rises from sweep to sweep. Next, sweeps restore the balance at the
+    least cost. Last, sweeps stay within the limit. If the objective is not the volume, the rows or
+    messages of the busiest parts also have a price.
 
     Attributes:
         objective: A name in `plancc.cost.objectives.OBJECTIVES`.
-        rounds: Most rounds after the first climb. If a part is above the limit, there is at least
-            one round.
+        rounds: Largest number of rounds after the first sweeps within the limit. If a part is above
+            the limit, there is at least one round.
         numbers: Tuned numbers.
     """
 
@@ -51,7 +51,8 @@ class RefineEdges:
         """Refine owners, without changing the given arrays.
 
         The owner of a row may change if all nonzeros of the row may move. A nonzero on the diagonal
-        moves with the row's owner only. The capacities of parts are also their speeds.
+        moves only together with the owner of its row. The capacities of parts are also used as
+        their speeds.
 
         Returns:
             Owners that are never worse than the given owners, by overload of the nonzeros, then by
@@ -89,7 +90,7 @@ class _Search:
         self.scale = 1 / self.limits.relative
 
     def start(self, owners: Owners) -> Merit:
-        """Begin with these owners; return their merit."""
+        """Set these owners as the start; return their merit."""
         self.owners = Owners(owners.rows, owners.of_nonzeros(self.matrix))
         self._back()
         self.best = self._merit()
@@ -155,7 +156,7 @@ class _Search:
                 return
 
     def _restore(self, strength: float) -> None:
-        """Bring parts below the limit, also after the deadline."""
+        """Bring parts below the limit, even after the deadline."""
         for price in self.numbers.restoring:
             if self.limits.overload(self.state.sums) == 0:
                 return
@@ -190,7 +191,9 @@ class _Search:
         return Prices(**(none | tariff | weight))
 
     def _tariff(self, strength: float) -> dict[str, Any]:
-        """The objective's prices of traffic, as in `plancc.passes.refine`; fields of `Prices`."""
+        """Return the objective's prices of traffic, as in `plancc.passes.refine`: fields of
+        `Prices`.
+        """
         state, best = self.state, self.best.value
         if self.charges_messages:
             return {"fees": message_fees(message_size(state, Fees.small), strength)}

@@ -19,8 +19,8 @@ def fill_empty_parts(
 
     Parameters:
         owner (int32[n]): Part of every vertex; not changed.
-        weights (int64[n] or int64[n, c]): Weights of the vertices; several constraints count alike
-            (`plancc.models.weights.combined`).
+        weights (int64[n] or int64[n, c]): Weights of the vertices; several constraints have equal
+            importance (`plancc.models.weights.combined`).
         num_parts: Number of parts.
 
     Returns:

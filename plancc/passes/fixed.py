@@ -1,8 +1,8 @@
 """Refinement around fixed vertices, which keep their parts.
 
 All fixed vertices of a part become one vertex of a smaller hypergraph. An extra constraint allows
-every part one of these vertices. So all passes work unchanged. At the end, every part takes the
-number of the fixed vertex that it holds.
+every part one of these vertices. So all passes work unchanged. At the end, parts are renumbered so
+that every part has the number of the fixed vertices that it holds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from plancc.passes.refine import RefineVolume
 
 @dataclass(frozen=True, eq=False)
 class Around:
-    """A smaller problem, with one vertex for all fixed vertices of a part, after the free vertices.
+    """A smaller problem: the free vertices, then one vertex for all fixed vertices of each part.
 
     Attributes:
         given: Limits of the given problem.
@@ -89,13 +89,15 @@ class Around:
         return self.problem.fixed[self.problem.fixed >= 0]
 
     def inside(self, owner: Owner) -> Owner:
-        """Owners of the smaller problem's vertices, from owners of the given vertices."""
+        """Return owners of the smaller problem's vertices, given owners of the original
+        vertices.
+        """
         found = np.empty(self.problem.num_vertices, np.int32)
         found[self.label] = owner
         return found
 
     def outside(self, owner: Owner) -> Owner:
-        """Owners of the given vertices, from owners of the smaller problem's vertices.
+        """Return owners of the original vertices, given owners of the smaller problem's vertices.
 
         Parts are renumbered so that fixed vertices are in their parts.
         """
@@ -107,7 +109,7 @@ class Around:
         return len(np.unique(owner[len(owner) - number :])) == number
 
     def within(self, context: Context) -> Context:
-        """The context of a pass on the smaller problem, from a context on the given problem."""
+        """Return a context for the smaller problem, given a context for the original problem."""
         time = context.time
         if time is not None:
             seconds = time.seconds
@@ -142,7 +144,7 @@ def refine_around(
 
 
 def numbered_by(parts: Owner, owner: Owner, num_parts: int) -> Owner:
-    """Renumber the parts of owners so that the last vertices are in `parts`."""
+    """Renumber parts so that the last ``len(parts)`` vertices are in `parts`."""
     last, number = slice(len(owner) - len(parts), None), np.full(num_parts, -1, np.int32)
     number[owner[last]] = parts
     number[number < 0] = np.setdiff1d(np.arange(num_parts), number)

@@ -1,6 +1,6 @@
 """Refine pairs of parts by minimum cuts, for graphs with short boundaries.
 
-On meshes and road networks hardly any single move lowers the volume. A minimum cut around the
+On meshes and road networks, few single moves lower the volume. A minimum cut around the
 boundary of two parts moves whole layers at once (`plancc.passes.kernels.flows`). Pairs are solved
 in rounds (active block scheduling: Sanders and Schulz, 2011). The first round takes all pairs of
 parts that share nets; later rounds take pairs in which a part has changed. A round consists of
@@ -38,16 +38,16 @@ from plancc.passes.presets import CUTS, Cuts
 class Flows:
     """Minimum cuts between neighbouring parts, repeated while they lower the volume.
 
-    A part above its limit gets no heavier; other parts stay below their limits.
+    A part above its limit does not get heavier; other parts stay below their limits.
 
     Attributes:
         limits: Limits of the parts.
-        deadline: No pair is begun after it.
+        deadline: No pair of parts is begun after the deadline.
         threads: Number of pairs that are solved at once. The owners do not depend on it, unless the
             deadline passes.
         numbers: Tuned numbers.
-        most: Most vertices that may move in all; None: any number. A pair that would move more
-            vertices than are left is not changed.
+        most: Largest total number of vertices that may move; None: any number. If a pair would
+            exceed this number, it is not changed.
     """
 
     limits: Limits
@@ -57,7 +57,8 @@ class Flows:
     most: int | None = None
 
     def refine(self, nets: Nets, state: State) -> int:
-        """Lower the volume of `state`; return the work: about the number of nodes and pins visited.
+        """Lower the volume of `state`; return the work, roughly the number of visited nodes and
+        pins.
 
         Neither the volume nor the overload ever rises. The state is unchanged, and the work 0, if
         most parts are neighbours of most other parts (`Cuts.max_neighbours`), or if some nets are
@@ -166,7 +167,7 @@ def _disjoint(pairs: npt.NDArray[np.int64], num_parts: int) -> Iterator[npt.NDAr
 def _cut_nets(
     pairs: list[npt.NDArray[np.int64]], max_spread: int, state: State
 ) -> list[npt.NDArray[np.int32]]:
-    """For each of some disjoint pairs, the nets with pins in both parts."""
+    """Return, for each of these disjoint pairs, the nets with pins in both parts."""
     partner = np.arange(len(state.sums))
     one, two = np.transpose(pairs)
     partner[one], partner[two] = two, one

@@ -1,4 +1,4 @@
-"""Find owners for a graph that has changed, with few rows that change their owner."""
+"""Find owners for a changed graph, so that few rows change their owner."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def place_all(owner: Owner, nets: Nets, context: Context) -> Owner:
     """Give every vertex without a part the part where it costs the fewest rows.
 
     Parameters:
-        owner (int32[num_vertices]): Part of every vertex, -1 without a part; not changed.
+        owner (int32[num_vertices]): Part of every vertex, -1 for a vertex without a part; not
+            changed.
         nets, context: The problem.
 
     Returns:
@@ -39,13 +40,13 @@ def place_all(owner: Owner, nets: Nets, context: Context) -> Owner:
 class Migrate:
     """Lower the volume of an epoch, while few rows change their owner.
 
-    First, vertices leave parts above the limit at the cost of the fewest rows. Then searches from
-    the whole boundary repeatedly make the move that saves most. Some moves pay only together with
-    later moves; all moves after the best moment are undone. On meshes and roads, minimum cuts move
-    layers of vertices too.
+    First, vertices leave parts above the limit, at the cost of the fewest rows. Then searches from
+    the whole boundary repeatedly make the move that saves most, even if it costs rows, since later
+    moves may save more. At the end of a search, all moves after its best moment are undone. On
+    meshes and roads, minimum cuts also move layers of vertices.
 
     Attributes:
-        most: Most vertices with an owner that may get another owner.
+        most: Largest number of old vertices that may get another owner.
         numbers: Tuned numbers.
     """
 
@@ -73,7 +74,7 @@ class Migrate:
         return state.owner
 
     def _search(self, owner: Owner, nets: Nets, state: State, sweeps: Sweeps) -> None:
-        """Search from the whole boundary while a search saves enough of the volume."""
+        """Run searches from the whole boundary until a search saves too little volume."""
         saved = rows = volume(nets, state)
         while saved > LEAST_MIGRATION * rows and not sweeps.deadline.passed():
             left = self.most - _moved(owner, state)

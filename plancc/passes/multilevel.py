@@ -1,4 +1,4 @@
-"""Sweeps and V-cycles. A V-cycle refines a partition on coarse hypergraphs first, by clusters.
+"""Sweeps and V-cycles. A V-cycle refines a partition first on coarse hypergraphs of clusters.
 
                   coarsen (clusters stay within parts)        refine on every level
     finest    o o o o o o o o o o o o o o o o                 o o o o o o o o o o o o
@@ -6,8 +6,8 @@
     coarsest       O    O    O    O               ->               O    O    O
 
 On every level, the price of overweight parts rises from sweep to sweep. At first, parts may grow
-while vertices find better places. Then the balance is restored at the least cost in volume. If
-parts have few neighbours, minimum cuts between parts follow (`plancc.passes.flows`).
+beyond the limit while vertices move to better parts. Then the balance is restored at the least cost
+in volume. If parts have few neighbours, minimum cuts between parts follow (`plancc.passes.flows`).
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Goal:
     """The objective of sweeps: the volume, or the expected volume of mini-batches.
 
     Attributes:
-        reach (float64[m + 1], or None): Probabilities, see `plancc.passes.kernels.expected`; needs
-            nets with sizes and sources. None: the volume. Gains below `plancc.passes.presets.TINY`
-            count as 0, so ``reach[1]`` should be about 1.
+        reach (float64[m + 1], or None): Probabilities (see `plancc.passes.kernels.expected`), for
+            nets with sizes and sources. None: the objective is the volume. Gains below
+            `plancc.passes.presets.TINY` count as 0, so ``reach[1]`` should be about 1.
         unit: Factor of the expectation in `value`.
     """
 
@@ -49,13 +49,15 @@ class Goal:
 
     @property
     def overlap(self) -> float:
-        """Share of a row's cost that two pins in one part save (`kernels.coarsening.cluster`)."""
+        """Share of a row's cost that is saved if two pins are in one part
+        (`kernels.coarsening.cluster`).
+        """
         if self.reach is None or len(self.reach) < 3 or self.reach[1] <= 0:
             return 1.0
         return float(np.clip(2 - self.reach[2] / self.reach[1], 0, 1))
 
     def value(self, nets: Nets, state: State) -> int | float:
-        """Number of rows moved; or its expectation, if the source of every net is in the batch."""
+        """Return the volume; or the expected volume, if the source of every net is in the batch."""
         if self.reach is None:
             return volume(nets, state)
         return self.unit * float(expected(nets, state, self.reach))
@@ -63,10 +65,10 @@ class Goal:
     def sweep(
         self, order: Any, nets: Nets, state: State, bounds: Bounds, threads: int = 1
     ) -> tuple[int, int]:
-        """Make one sweep (`plancc.passes.kernels.volume.sweep`).
+        """Run one sweep (`plancc.passes.kernels.volume.sweep`).
 
         Returns:
-            moved, evaluations: Vertices moved, and gains computed.
+            moved, evaluations: Number of vertices moved, and number of gains computed.
         """
         if self.reach is None:
             moved, _, evaluations = sweep(order, nets, state, bounds, threads)
@@ -84,13 +86,13 @@ class Sweeps:
 
     Attributes:
         limits: Limits of the parts.
-        rng: Shuffles the vertices.
-        deadline: No sweep and no coarser level starts after it, except sweeps that restore the
-            balance.
+        rng: Random numbers that shuffle the vertices.
+        deadline: No sweep and no coarser level starts after the deadline, except sweeps that
+            restore the balance.
         goal: Objective of the sweeps.
-        threads: Threads of sweeps and cuts; the result does not depend on their number.
+        threads: Number of threads of sweeps and cuts; it does not change the result.
         numbers: Tuned numbers.
-        evaluations: Pairs of vertex and part whose gain was computed so far.
+        evaluations: Number of gains computed so far, each for a pair of vertex and part.
     """
 
     limits: Limits
@@ -102,7 +104,7 @@ class Sweeps:
     evaluations: int = 0
 
     def _sweep(self, order: Any, nets: Nets, state: State, bounds: Bounds) -> int:
-        """Make one sweep; return the number of vertices that moved."""
+        """Run one sweep; return the number of vertices that moved."""
         moved, tried = self.goal.sweep(order, nets, state, bounds, self.threads)
         self.evaluations += tried
         return moved
@@ -110,8 +112,8 @@ class Sweeps:
     def anneal(self, nets: Nets, state: State, prices: tuple[float, ...] | None = None) -> None:
         """Sweep with rising prices of overweight.
 
-        If the boundary is small, sweeps are repeated, since weight travels one layer of vertices
-        per sweep.
+        If the boundary is small, sweeps are repeated, since a sweep moves weight by only one layer
+        of vertices.
         """
         order = boundary(nets, state)
         share = self._share_of_weight(order, nets)
@@ -151,14 +153,14 @@ class Sweeps:
         return np.clip(weight / np.maximum(self.limits.total, 1), least, 1)
 
     def refined(self, nets: Nets, owners: Sequence[Owner], cuts: Cuts, coarse: bool) -> Owner:
-        """Refine the owners of least volume by sweeps and minimum cuts within the limits.
+        """Choose the owners with the smallest volume, and refine them by sweeps and minimum cuts.
 
         `owners` are not changed. `coarse`: whether vertices are clusters; if so, a V-cycle follows.
         """
         limits = self.limits
         states = [state_of(nets, owner, limits.num_parts) for owner in owners]
         state = min(states, key=lambda each: volume(nets, each))
-        if limits.overload(state.sums) > 0:  # clusters carry weight through chains of parts
+        if limits.overload(state.sums) > 0:  # clusters move weight through chains of parts
             state = self.v_cycle(nets, state.owner, self.anneal)
         found = []
         for again in range(1 + coarse):
@@ -172,7 +174,7 @@ class Sweeps:
     def settle(self, nets: Nets, state: State) -> None:
         """Bring parts below the limit, and then improve them within the limit.
 
-        After the deadline, the balance is still restored, in the quickest way.
+        After the deadline, only the balance is restored, in the quickest way.
         """
         self.restore_balance(nets, state)
         self.improve(nets, state)
@@ -197,10 +199,10 @@ class Sweeps:
                 moved = self._sweep(order, nets, state, bounds)
 
     def eject(self, nets: Nets, state: State, most: int) -> None:
-        """Run ejection chains: moves into full parts, which eject other vertices.
+        """Run ejection chains: vertices move into full parts, and these parts eject other vertices.
 
-        See `plancc.passes.kernels.ejection`. No chain begins after `most` gains were computed. Does
-        nothing for goals other than the volume. Neither volume nor overload rises.
+        See `plancc.passes.kernels.ejection`. No chain begins after `most` gains were computed. If
+        the goal is not the volume, nothing is done. Neither volume nor overload rises.
         """
         how = self.numbers.ejection
         if self.goal.reach is not None or how is None:
@@ -231,9 +233,10 @@ class Sweeps:
         cuts: tuple[Cuts, ...] = (CUTS, WIDE_CUTS),
         most: int | None = None,
     ) -> int:
-        """Apply minimum cuts between neighbouring parts, if these are few; return the work.
+        """Apply minimum cuts between neighbouring parts, if parts have few neighbours; return the
+        work.
 
-        Neither volume nor overload rises. Does nothing for goals other than the volume. Each of
+        Neither volume nor overload rises. If the goal is not the volume, nothing is done. Each of
         `cuts` moves at most `most` vertices; None: any number.
         """
         if self.goal.reach is not None:
@@ -249,7 +252,7 @@ class Sweeps:
     def polish(self, nets: Nets, state: State) -> int:
         """Alternate minimum cuts and local searches, if parts have few neighbours.
 
-        Neither volume nor overload rises. Returns the work of the cuts, 0 if no cut was tried.
+        Neither volume nor overload rises. Returns the work of the cuts; 0 if no cut was tried.
         """
         work = self.cut(nets, state, (WIDE_CUTS,))
         for _ in range(self.numbers.polishes if work > 0 else 0):
@@ -259,9 +262,10 @@ class Sweeps:
         return work
 
     def search(self, nets: Nets, state: State) -> int:
-        """Run local searches from the whole boundary, within the limit; return the rows saved.
+        """Run local searches from the whole boundary, within the limit; return the number of rows
+        saved.
 
-        See `plancc.passes.kernels.local_search`. For the volume only.
+        See `plancc.passes.kernels.local_search`. The goal must be the volume.
         """
         order = boundary(nets, state)
         self.rng.shuffle(order)
@@ -279,7 +283,8 @@ class Sweeps:
     def search_from(
         self, order: Any, width: int, most: int, limit: Any, nets: Nets, state: State
     ) -> tuple[int, bool]:
-        """Run local searches from the vertices of an order, in groups of `width`.
+        """Run local searches from the vertices in `order`; each search starts from `width`
+        vertices.
 
         A search makes at most `most` moves.
 
@@ -307,11 +312,11 @@ class Sweeps:
     def restore_balance(self, nets: Nets, state: State) -> None:
         """Move vertices out of parts above the limit, at the cost of the fewest rows.
 
-        First, sweeps run at still higher prices, which also carry weight through full parts. Then
-        follow single moves to any part with room, the cheapest first, and exchanges between two
-        parts (`trade`). If several constraints are missed slightly, exchanges come first, since
-        they cost fewer rows than such sweeps. A part of few heavy vertices may stay above the
-        limit. After the deadline, only single moves are made.
+        First, sweeps run at even higher prices, which also move weight through full parts. Then
+        single vertices move to any part with room, the cheapest first, and pairs of parts exchange
+        vertices (`trade`). If several constraints are missed slightly, exchanges come first, since
+        they cost fewer rows than these sweeps. A part of few heavy vertices may stay above the
+        limit. After the deadline, only single vertices move.
         """
         how = self.numbers.restoring
         for price in how.prices:
@@ -335,7 +340,7 @@ class Sweeps:
         relieve(order[:most], nets, state, limit)
 
     def trade(self, nets: Nets, state: State) -> int:
-        """Exchange vertices between pairs of parts to lower the overload; return the exchanges.
+        """Exchange vertices between pairs of parts to lower the overload; return how often.
 
         Each part above its limit tries some parts with room. So the work grows with the number of
         parts above their limit, and not with the number of pairs of parts. The overload never
@@ -379,11 +384,11 @@ class Sweeps:
         Parameters:
             nets: The hypergraph.
             owner (int32[num_vertices]): The partition; not changed.
-            refine: ``refine(nets, state)`` changes the state, on every level from the coarsest to
-                the finest. None: `anneal`, then `cut`.
-            other (int32[num_vertices], optional): A second partition. Then only vertices that share
-                a part in both partitions are clustered, so that the cut of either can be kept (the
-                combine operator of evolutionary partitioners).
+            refine: Function ``refine(nets, state)`` that changes the state. It is called on every
+                level, from the coarsest to the finest. None: `anneal`, then `cut`.
+            other (int32[num_vertices], optional): A second partition. If given, only vertices that
+                share a part in both partitions are clustered. So the cut of either partition can be
+                kept (the combine operator of evolutionary partitioners).
 
         Returns:
             The state on the finest level.
@@ -421,7 +426,8 @@ def coarsen(
     overlap: float = 1.0,
     how: Coarsening = V_CYCLES.coarsening,
 ) -> Iterator[tuple[Nets, Owner, npt.NDArray[np.int32]]]:
-    """Yield coarser and coarser levels: nets, owners, and the cluster of every finer vertex.
+    """Yield coarser and coarser levels: nets, owners, and the cluster of every vertex of the finer
+    level.
 
     Only vertices with the same number in `together` are clustered. All vertices with the same
     number must have the same owner.
@@ -450,7 +456,7 @@ def _cluster_values(
 def price_unit(
     value: float, share: npt.NDArray[np.float64], limits: Limits
 ) -> npt.NDArray[np.float64]:
-    """See `Sweeps.price_unit`; from the volume and the boundary's share of every weight."""
+    """Return `Sweeps.price_unit`, given the volume and the boundary's share of every weight."""
     total = np.maximum(limits.total, 1)
     overweight = Annealing.overweight * np.maximum(total / limits.num_parts, 1)
     return np.asarray(value / total / overweight / share**2 / limits.relative[:, None])

@@ -16,17 +16,17 @@ from plancc.passes.presets import MEAN, Swaps
 
 @dataclass(frozen=True)
 class MapToMachine:
-    """Renumber parts so that exchanges take less time at the busiest rank.
+    """Renumber parts so that exchanges take less time on the slowest rank.
 
     Messages inside a node and between nodes cost latency and time per row. All rows that leave or
     enter a node share the node's link into the network (`LinkRates`). Swaps of two parts on
-    different nodes are tried in random order, and kept if the time falls. `MapToTopology` counts
-    only rows between nodes.
+    different nodes are tried in random order, and kept if the time falls. `MapToTopology` is
+    simpler: it counts only rows between nodes.
 
     Attributes:
         links: Prices, and the node of every rank.
-        speeds (float64[num_parts], optional): Speeds of the parts; only parts of equal speed change
-            places. None: all parts have the same speed.
+        speeds (float64[num_parts], optional): Speeds of the parts; only parts of equal speed are
+            swapped. None: all parts have the same speed.
         seed: Seed of the random order; the same seed gives the same numbers.
     """
 
@@ -57,7 +57,8 @@ class MapToMachine:
 
 @njit(cache=True, nogil=True)
 def _swap(rows, pairs, kind, links):  # type: ignore[no-untyped-def]
-    """Try the swaps in `pairs`, keep swaps that gain, and return the rank of every part, int32[p].
+    """Try the swaps in `pairs` and keep swaps that lower the time; return every part's rank,
+    int32[p].
 
     `rows` are float64[exchanges, p, p].
     """
@@ -99,7 +100,7 @@ def sums_of(rows, node):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _count(s, q, m, far, sign, rows, sums):  # type: ignore[no-untyped-def]
-    """Add (sign 1) or remove (-1) the message from part q to part m, near or far."""
+    """Add (`sign` 1) or subtract (-1) the message from part q to part m; `far`: 1 between nodes."""
     sums[s, 0, far, q] += sign * rows[s, q, m]
     sums[s, 1, far, m] += sign * rows[s, q, m]
     sums[s, 2, far, q] += sign
@@ -126,7 +127,7 @@ def _exchange(i, j, node, rows, sums):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def seconds(sums, rank, links):  # type: ignore[no-untyped-def]
-    """Sum over steps of the slowest rank's seconds, plus a small share of the mean seconds."""
+    """Return the sum over steps of the slowest rank's seconds, plus a small share of the mean."""
     steps, _, _, num_parts = sums.shape
     node = links.node[rank]
     total = 0.0

@@ -1,7 +1,7 @@
 """Tuned numbers of the passes, in a dataclass for each pass.
 
-Some docstrings quote a *loss* that `python -m benchmarks ablation` has measured: the ratio of the
-objective without the pass to the objective with it, a geometric mean over graphs.
+Some docstrings quote a *loss* that `python -m benchmarks ablation` has measured. It is the
+objective without the pass divided by the objective with the pass, as a geometric mean over graphs.
 
 A pass takes its numbers as a parameter; the defaults are below. `plancc.search.presets` has the
 numbers of the efforts. Kernels read the plain constants at the end.
@@ -13,15 +13,17 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 PRICES = (0.2, 0.5, 1.0, 3.0, 10.0)
-"""Prices from sweep to sweep. A price is the cost per unit of weight at an overweight of
-`Annealing.overweight`, relative to the partition's volume per unit of weight."""
+"""Price in each sweep, one after another. A price is the cost per unit of weight at an
+overweight of `Annealing.overweight`, relative to the partition's volume per unit of weight."""
 RESTORING_PRICES = (30.0, 100.0, 300.0)
-"""Further prices from sweep to sweep, until no part is above the limit."""
+"""Prices of further sweeps, one after another, until no part is above the limit."""
 
 
 @dataclass(frozen=True)
 class Annealing:
-    """Numbers of sweeps beyond the limit, at rising prices of overweight."""
+    """Tuned numbers of the sweeps in which parts may exceed the limit, at rising prices of
+    overweight.
+    """
 
     prices: tuple[float, ...] = PRICES
     # The overweight to which prices refer, over the even share of a part.
@@ -33,7 +35,7 @@ class Annealing:
 
 @dataclass(frozen=True)
 class Coarsening:
-    """Numbers of the levels of a V-cycle."""
+    """Tuned numbers of the levels of a V-cycle."""
 
     per_part: int = 10  # vertices per part, about, on the coarsest level
     similar: float = 0.95  # a level with more than this share of the finer vertices ends coarsening
@@ -43,10 +45,10 @@ class Coarsening:
 
 @dataclass(frozen=True)
 class Trading:
-    """Numbers of exchanges of vertices between parts above their limit and parts with room.
+    """Tuned numbers of exchanges of vertices between parts above their limit and parts with room.
 
-    Loss: 1.010 of the volume with 64 parts. With two tight limits, parts stay above their limits
-    without exchanges.
+    Loss without exchanges: 1.010 of the volume with 64 parts. If two limits are tight, parts stay
+    above their limits without exchanges.
     """
 
     # For every round: least share of a part's overload that an exchange must remove, and parts with
@@ -63,7 +65,9 @@ TRADING = Trading()
 
 @dataclass(frozen=True)
 class Restoring:
-    """Numbers of sweeps at still higher prices, and of exchanges, that restore the balance."""
+    """Tuned numbers of the sweeps at even higher prices, and of the exchanges, that restore the
+    balance.
+    """
 
     prices: tuple[float, ...] = RESTORING_PRICES
     # With several constraints, exchanges come before sweeps if the overload of an average part is
@@ -77,7 +81,7 @@ class Restoring:
 
 @dataclass(frozen=True)
 class Cuts:
-    """Numbers of minimum cuts between neighbouring parts.
+    """Tuned numbers of minimum cuts between neighbouring parts.
 
     Loss without the last cuts of a refinement: 1.057 of the volume, on a mesh in 8 parts.
     """
@@ -114,9 +118,9 @@ WIDE_CUTS = replace(CUTS, reach=3 * CUTS.reach)
 
 @dataclass(frozen=True)
 class LocalSearch:
-    """Numbers of local searches, which start from a few vertices of the boundary.
+    """Tuned numbers of local searches, which start from a few vertices of the boundary.
 
-    A search may pass through worse partitions.
+    During a search, the partition may become worse for some moves.
     """
 
     seeds: int = 25  # vertices from which a search starts
@@ -130,10 +134,10 @@ class LocalSearch:
 
 @dataclass(frozen=True)
 class Ejection:
-    """Numbers of ejection chains, which move vertices into full parts.
+    """Tuned numbers of ejection chains, which move vertices into full parts.
 
-    Loss: 1.013 of the volume with 64 parts, and 1.042 with 512 parts, where the search without
-    chains takes a fifth of the CPU time.
+    Loss without chains: 1.013 of the volume with 64 parts, and 1.042 with 512 parts. With 512
+    parts, the search without chains takes a fifth of the CPU time.
     """
 
     chain: int = 8  # most moves of a chain
@@ -153,7 +157,7 @@ class Ejection:
 
 @dataclass(frozen=True)
 class VCycles:
-    """Numbers of the sweeps on every level, and of the passes that follow the sweeps."""
+    """Tuned numbers of the sweeps on every level, and of the passes after the sweeps."""
 
     annealing: Annealing = Annealing()
     climbs: int = 2  # sweeps within the limit that end a refinement
@@ -169,9 +173,9 @@ class VCycles:
 
 V_CYCLES = VCycles()
 QUICK = replace(V_CYCLES, annealing=Annealing((0.3, 1.0, 6.0)), ejection=None)
-"""Fewer sweeps and no chains: three quarters of the time, for 0.7% more volume."""
+"""Fewer sweeps and no chains: this takes three quarters of the time, and gives 0.7% more volume."""
 MIGRATION = replace(V_CYCLES, local_search=LocalSearch(max_pins=50))
-"""Numbers for a changed graph, where a search starts from the whole boundary, without `seeds`."""
+"""Numbers for a changed graph, where a search starts from the whole boundary; `seeds` is unused."""
 MIGRATION_CUTS = replace(CUTS, reach=0.03, max_rounds=1)
 """Cuts near the boundary, in one round: a tenth of the time of `CUTS`, and most of the saving."""
 LEAST_MIGRATION = 0.001
@@ -180,7 +184,9 @@ LEAST_MIGRATION = 0.001
 
 @dataclass(frozen=True)
 class Fees:
-    """Numbers of the fees of messages, whose first rows cost most, and of the price of traffic."""
+    """Tuned numbers of the fees of messages (the first rows cost most), and of the price of
+    traffic.
+    """
 
     # A message with this share of the average rows pays 1 - 1/e of the highest total fee.
     small: float = 0.1
@@ -193,10 +199,10 @@ class Fees:
 
 @dataclass(frozen=True)
 class TrafficRounds:
-    """Numbers of the rounds of a pass that prices traffic.
+    """Tuned numbers of the rounds of a pass that puts a price on traffic.
 
-    To *hold* a value is to lower the volume while the value must not rise. To *shave* a value is to
-    hold a lower value.
+    To *hold* a value of the objective means to lower the volume while the value must not rise. To
+    *shave* a value means to hold a slightly lower value.
 
     Loss without rounds: 1.057 of the busiest part's rows and 1.083 of the messages, with 8 parts.
     Loss without holds: 1.021 of the busiest part's rows, with 64 parts. Loss without shaving: 1.006
@@ -233,7 +239,7 @@ TIME_ROUNDS = TrafficRounds(stronger=1.6, of_busiest=True)
 
 @dataclass(frozen=True)
 class EdgeRounds:
-    """Numbers of rounds of sweeps over nonzeros and owners of rows.
+    """Tuned numbers of rounds of sweeps over nonzeros and owners of rows.
 
     Loss without rounds: 1.007 of the volume, with 64 parts.
     """
@@ -257,7 +263,7 @@ EDGE_ROUNDS = EdgeRounds()
 
 @dataclass(frozen=True)
 class Propagation:
-    """Numbers of clustering by size-constrained label propagation."""
+    """Tuned numbers of clustering by size-constrained label propagation."""
 
     rounds: int = 6  # most rounds, in which every vertex chooses a cluster
     few: float = 0.02  # rounds end if less than this share of the vertices changes its cluster
@@ -274,27 +280,28 @@ PROPAGATION = Propagation()
 
 @dataclass(frozen=True)
 class Swaps:
-    """Numbers of swaps of parts between the nodes of a machine."""
+    """Tuned numbers of swaps of parts between the nodes of a machine."""
 
     per_part: int = 60  # swaps that are tried, per part
     most: int = 30_000  # most swaps in all, since the time of a swap grows with the number of parts
 
 
 NEAR_LEAST = 0.01
-"""A search ends if the volume is at most this share above the lower bound."""
+"""A search ends when the volume exceeds the lower bound by at most this share."""
 
 MEAN = 1e-3
-"""Weight of the mean rank's time, added to the slowest rank's time to decide among equals."""
+"""Weight of the mean time of the ranks, which is added to the slowest rank's time to break ties."""
 TINY = 1e-9
-"""Gains, and shares of an overload, up to this count as rounding errors."""
+"""Gains, and shares of an overload, up to this number count as rounding errors."""
 BOUND_ROUNDING = 1e-6
-"""A bound of an expected gain must be below 0 by this, since sums are rounded."""
+"""An upper bound of an expected gain rules out a move if it is below 0 by this number, since
+sums are rounded."""
 PENALTY_ROUNDING = 1e-13
 """Upper bound of the relative error of sums of penalties."""
 LISTED = 4
-"""The parts that a vertex touches are listed only if they are at most one in this many."""
+"""The parts that a vertex touches are listed only if they are at most 1 / `LISTED` of all parts."""
 STRIDE = 32
-"""Number of parts that are skipped together if none of them gains enough."""
+"""Number of parts that are skipped together if none of them has enough gain."""
 BLOCKED_PINS, BLOCKS = 500_000, 64
 """A sweep over at least `BLOCKED_PINS` pins is divided into `BLOCKS` blocks; all vertices of a
 block choose their parts at once."""
@@ -303,11 +310,13 @@ SHORT = 32
 own parts are visited. If a net has at least `SHORT` nonzeros in a part, a quick test comes first
 whether the net can leave the part."""
 MAX_FEES_READ = 1 << 12
-"""Most fees that are read to choose a part for one vertex, so that hubs try only some parts."""
+"""Largest number of fees that are read to choose a part for one vertex; so hubs try only some
+parts."""
 SAMPLE = 64
-"""Most vertices of a part that are candidates for an exchange. A larger part is cut into this many
-groups by weight, and each group's candidate is the vertex whose move costs the fewest rows."""
+"""Largest number of vertices of a part that are candidates for an exchange. A larger part is cut
+into this many groups by weight, and each group's candidate is the vertex whose move costs the
+fewest rows."""
 GROUP = 4
-"""Vertices of a group, about, that are rated."""
+"""Approximate number of vertices of a group that are rated."""
 MAX_STEPS = 32
-"""Most exchanges of a part in one call."""
+"""Largest number of exchanges of a part in one call."""

@@ -13,8 +13,8 @@ from plancc.passes.multilevel import Sweeps
 def rebalance(owner: Owner, problem: Hypergraph, context: Context) -> Owner:
     """Lower the overload of a partition, at the cost of the fewest rows.
 
-    This repairs partitions of back ends that balance only one weight, or none. If vertices are too
-    heavy for a balanced partition, moves and exchanges bring the parts as close as they can.
+    This repairs partitions from partitioners that balance only one weight, or none. If vertices are
+    too heavy for a balanced partition, moves and exchanges bring the parts as close as they can.
 
     Parameters:
         owner (int32[num_vertices]): The partition; not changed.

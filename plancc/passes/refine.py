@@ -1,7 +1,7 @@
 """Passes that refine the owners of rows for an exact objective, which partitioners cannot minimise.
 
-Every pass returns the best owners that it has met, or the given owners. Owners are better if their
-overload is lower, then if the value of the objective is lower.
+Every pass returns the best owners that it has found, or the given owners. Owners are compared by
+their overload, then by the value of the objective; smaller is better.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ class Merit(NamedTuple):
     """Lexicographic score of owners; lower is better.
 
     Attributes:
-        overload: Weight of all parts above the limit, over the weight of an average part.
+        overload: Excess weight above the limit, summed over the parts and divided by the mean
+            weight of a part.
         value: Value of the pass's objective (`plancc.cost.objectives`).
-        volume: Rows moved.
+        volume: Number of rows sent in a product.
     """
 
     overload: float
@@ -58,8 +59,8 @@ class Refined:
         owners: The best owners.
         before, after: Merit of the given owners, and of the best owners.
         cycles: Number of V-cycles.
-        evaluations: Pairs of vertex and part whose gain was computed.
-        least: Lower bound of the volume within the limits, if it can end the search; else 0.
+        evaluations: Number of gains computed, each for a pair of vertex and part.
+        least: Lower bound of the volume within the limits, if the search uses it; else 0.
     """
 
     owners: Owners
@@ -97,7 +98,7 @@ class _Run:
         self.state = state_of(self.nets, self.owner, self.context.num_parts)
 
     def merit(self, value: float) -> Merit:
-        """Merit of the present state, for this value of the objective."""
+        """Return the merit of the present state, given the value of the objective."""
         overload = self.sweeps.limits.overload(self.state.sums)
         return Merit(overload, value, volume(self.nets, self.state))
 
@@ -110,14 +111,15 @@ class _Run:
 class RefineVolume:
     """Lower the volume by sweeps over boundary vertices, minimum cuts, and then V-cycles.
 
-    Sweeps stay within the limit first, and then go beyond. If parts have few neighbours, minimum
-    cuts between two parts follow (`plancc.passes.flows`). The passes for other objectives derive
-    from this class.
+    First, sweeps stay within the limit. Then parts may exceed it. If parts have few neighbours,
+    minimum cuts between two parts follow (`plancc.passes.flows`). The passes for other objectives
+    derive from this class.
 
     Attributes:
-        cycles: Most V-cycles after the first round, which sweeps over the finest level only.
-        polishes: Whether the pass ends with wide minimum cuts and local searches, and makes minimum
-            cuts before the first V-cycle.
+        cycles: Largest number of V-cycles after the first round, which has sweeps only on the
+            finest level.
+        polishes: Whether the pass also runs minimum cuts before the first V-cycle, and ends with
+            wide minimum cuts and local searches.
         numbers: Tuned numbers.
     """
 
@@ -153,7 +155,7 @@ class RefineVolume:
         return Refined(Owners(run.owner), before, run.best, cycles, tried, run.least)
 
     def _goal(self, problem: Hypergraph, context: Context) -> Goal:
-        """The objective of sweeps; InputError if the pass cannot refine the problem."""
+        """Return the objective of sweeps; InputError if the pass cannot refine the problem."""
         return VOLUME
 
     def _merit(self, run: _Run) -> Merit:
@@ -203,12 +205,13 @@ class RefineVolume:
 
 @dataclass(frozen=True, eq=False)
 class RefineExpected(RefineVolume):
-    """Lower the expected number of rows that a mini-batch moves: `RefineVolume` with another goal.
+    """Lower the expected number of rows sent in a mini-batch: `RefineVolume` with another
+    objective.
 
     Attributes:
-        reach (float64[m + 1]): Probability that a part needs a row, if 0, 1, 2, ... of the part's
-            rows use it (`plancc.sampling.batch.Inclusion`); m is at least the most pins of a net.
-            If reach[1] is 0, as for batches of one vertex, the pass lowers the edge cut.
+        reach (float64[m + 1]): Probability that a part needs a row that 0, 1, 2, ... of the part's
+            rows use (`plancc.sampling.batch.Inclusion`); m is at least the largest number of pins
+            of a net. If reach[1] is 0, as for batches of one vertex, the pass lowers the edge cut.
     """
 
     objective: ClassVar[str] = "expected volume"
@@ -231,12 +234,13 @@ class RefineExpected(RefineVolume):
 class _RefineTraffic(RefineVolume, ABC):
     """Base class of passes that run rounds of V-cycles with prices on traffic.
 
-    If a round lowers the objective, but has too much volume, the next round starts from its result,
-    at lower prices, so that closed messages stay closed. Otherwise the next round starts from the
-    best owners so far.
+    If a round lowers the objective, but its volume is too high, the next round starts from the
+    round's result, at lower prices. So messages that the round has removed stay removed. Otherwise
+    the next round starts from the best owners so far.
 
     Attributes:
-        max_extra_volume: Share by which the volume may rise above the volume of the given owners.
+        max_extra_volume: Relative amount by which the volume may exceed the volume of the given
+            owners.
     """
 
     cycles: int = 8
@@ -246,14 +250,15 @@ class _RefineTraffic(RefineVolume, ABC):
 
     @abstractmethod
     def _value(self, run: _Run, flow: PairTraffic) -> float:
-        """Value of the objective for the present state of the run."""
+        """Return the value of the objective for the present state of the run."""
 
     @abstractmethod
     def _tariff(self, strength: float, run: _Run, flow: PairTraffic) -> Tariff:
-        """Prices of traffic, in proportion to `strength`."""
+        """Return prices of traffic in proportion to `strength`."""
 
     def _held(self, value: float) -> Tariff | None:
-        """Prices at which sweeps lower the volume, with the objective at `value` or below.
+        """Return prices at which sweeps lower the volume and keep the objective at `value` or
+        below.
 
         None if the pass does not hold its objective.
         """
@@ -292,7 +297,9 @@ class _Rounds:
         self.allowed = max(self.allowed, int(volume * (1 + self.options.max_extra_volume)))
 
     def push(self) -> int:
-        """Run rounds with prices on traffic, the first on the finest level; return the V-cycles."""
+        """Run rounds with prices on traffic (the first on the finest level); return the V-cycles
+        run.
+        """
         run, schedule = self.run, self.options.schedule
         fruitless, cycle, reached = 0, 0, run.best
         for cycle in range(self.options.cycles + 1):
@@ -354,7 +361,9 @@ class _Rounds:
         return self.options._tariff(self.strength * price, self.run, flow)
 
     def _refine_level(self, level: Nets, state: State) -> None:
-        """Sweep on one level, beyond the limit at rising prices of overweight, or within it."""
+        """Run sweeps on one level: beyond the limit at rising prices of overweight, or within the
+        limit.
+        """
         flow, prices = self.options._flow(level, state), self.options.schedule.prices
         if self.within:
             ladder = [(self.free, self._tariff(price, flow)) for price in (1.0, prices[-1])]
@@ -368,7 +377,7 @@ class _Rounds:
         self._sweep(level, state, flow, ladder)
 
     def _settled(self) -> Merit:
-        """Restore the balance on the finest level, make the last sweeps, and return the merit."""
+        """Restore the balance on the finest level, run the last sweeps, and return the merit."""
         run, schedule, limits = self.run, self.options.schedule, self.sweeps.limits
         if schedule.of_busiest:
             flow = self.options._flow(run.nets, run.state)
@@ -390,7 +399,7 @@ class _Rounds:
         return reached
 
     def _hold(self, value: float, times: int) -> Merit:
-        """Sweep within the limit at the prices that hold a value; return the merit."""
+        """Run sweeps within the limit, at the prices that hold a value; return the merit."""
         run, tariff = self.run, self.options._held(value)
         flow = self.options._flow(run.nets, run.state)
         ladder = [(self.free, tariff)] * times
@@ -400,7 +409,7 @@ class _Rounds:
     def _sweep(
         self, level: Nets, state: State, flow: PairTraffic, ladder: Any, cap: Any = None
     ) -> None:
-        """Make one sweep for every pair (price of overweight, tariff) in `ladder`."""
+        """Run one sweep for every pair (price of overweight, tariff) in `ladder`."""
         sweeps = self.sweeps
         for price, tariff in ladder:
             if sweeps.deadline.passed():
@@ -413,12 +422,16 @@ class _Rounds:
 
 
 def message_size(traffic: Any, share: float) -> float:
-    """`share` of an average message's rows, at least 1; `traffic` has fields of `PairTraffic`."""
+    """Return `share` times the mean rows of a message, at least 1; `traffic` is like
+    `PairTraffic`.
+    """
     return max(share * traffic.sent.sum() / max(traffic.messages_sent.sum(), 1), 1.0)
 
 
 def message_fees(size: float, first: float) -> npt.NDArray[np.float64]:
-    """Fees of a message's rows, float64[m]: `first` * exp(-row / `size`), and 0 in the end."""
+    """Return the fees of a message's rows, float64[m]: `first` * exp(-row / `size`), and 0 at the
+    end.
+    """
     size = min(size, Fees.max_size)
     fees = first * np.exp(-np.arange(int(8 * size) + 2) / size)
     fees[-1] = 0.0
@@ -455,8 +468,9 @@ class RefineMaxVolume(_RefineTraffic):
 class RefineMessages(_RefineTraffic):
     """Lower the number of messages: the first two rows of a message have fees.
 
-    On coarse levels a cluster carries many rows, so that whole messages close at once. Closed
-    messages stay closed, while the fees of later rounds fall until the volume is allowed.
+    On coarse levels a cluster has many rows, so one move can remove whole messages. Removed
+    messages stay removed. The fees of later rounds fall until the volume is within the allowed
+    bound.
     """
 
     objective: ClassVar[str] = "messages"
@@ -524,7 +538,7 @@ _PASSES: dict[str, type[Any]] = {
 def refiner(
     objective: str, cycles: int | None = None, max_extra_volume: float | None = None
 ) -> RefineVolume:
-    """The pass for an objective of `plancc.cost.objectives`; None means the pass' default.
+    """Return the pass for an objective of `plancc.cost.objectives`; None: the default of the pass.
 
     `max_extra_volume` is ignored if the pass has no such field.
     """

@@ -1,4 +1,4 @@
-"""Split nonzeros between rows and columns, with the least volume for given owners."""
+"""`resplit`: split nonzeros between rows and columns, with the least volume for given owners."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from plancc.passes.kernels import split as kernels
 def resplit(owner: npt.NDArray[np.int32], matrix: Graph, context: Context) -> npt.NDArray[np.bool_]:
     """Split the nonzeros of a matrix, with the least volume for the given owners of rows.
 
-    Nonzero (i, j) goes to the owner of row i, which then needs row j of H, or to the owner of row
-    j, which then folds row i. For the nonzeros of every pair of parts, the least volume is a
-    minimum vertex cover (the s2D partitions of Kayaaslan, Aykanat and Ucar, "1.5D parallel sparse
-    matrix-vector multiply", SIAM J. Sci. Comput. 2018). It is exact, by Hopcroft and Karp's
-    matching and Koenig's theorem. Among several minimum covers, the one that relieves the heavier
-    part is taken. Nonzeros within a part go with the lighter of row and column, as in
-    `MediumGrainModel`. Nonzeros of the diagonal never go with their columns.
+    Nonzero (i, j) goes to the owner of row i, which then needs row j of H. Or it goes to the owner
+    of row j, which then folds row i. For the nonzeros of every pair of parts, the least volume is
+    the size of a minimum vertex cover (the s2D partitions of Kayaaslan, Aykanat and Ucar, "1.5D
+    parallel sparse matrix-vector multiply", SIAM J. Sci. Comput. 2018). The cover is exact, by
+    Hopcroft and Karp's matching and Koenig's theorem. Among several minimum covers, the function
+    takes a cover that relieves the heavier part. Nonzeros within a part go with the lighter of row
+    and column, as in `MediumGrainModel`. Nonzeros of the diagonal never go with their columns.
 
     Parameters:
         owner (int32[n]): Owner of every row.

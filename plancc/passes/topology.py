@@ -1,4 +1,4 @@
-"""Number the parts so that parts with many rows between them share a node.
+"""Number the parts so that parts which exchange many rows share a node.
 
 `plancc.cost.topology` computes the cost of a numbering.
 """
@@ -18,7 +18,7 @@ from plancc.plan.topology import Topology
 
 @dataclass(frozen=True)
 class MapToTopology:
-    """Renumber parts so that few rows travel between nodes; the rows of every part stay together.
+    """Renumber parts so that few rows are sent between nodes; the rows of every part stay together.
 
     ::
 
@@ -27,17 +27,19 @@ class MapToTopology:
         before   node 0: 0 1    node 1: 2 3        after   node 0: 0 2    node 1: 1 3
                                                    renamed         0 1            2 3
 
-    There are two starts: the given numbering, and a numbering grown greedily node by node. Each is
-    improved by swaps of a part with its best partner, until no swap gains. The better result is
-    taken. The result is the same in every run, and never worse than the given numbering. No swap of
-    two parts would improve it, unless `sweeps` ran out. A sweep takes O(p^2) time and memory.
+    There are two starts: the given numbering, and a numbering grown greedily node by node. Each
+    numbering is improved by swaps of a part with its best partner, until no swap helps. The better
+    result is returned. The result is the same in every run, and never worse than the given
+    numbering. No swap of two parts would improve the result, unless the number of sweeps has
+    reached `sweeps`. A sweep takes O(p^2) time and memory.
 
     Attributes:
         topology: The nodes and their ranks.
-        sweeps: Most sweeps over all parts; a sweep finds the best partner of every part.
-        capacities: Capacities of the parts. Only parts of equal capacity change places, so that
-            rank r keeps a part of its capacity, and the given numbering is the only start. None:
-            all parts are alike.
+        sweeps: Largest number of sweeps over all parts; a sweep finds the best partner of every
+            part.
+        capacities: Capacities of the parts. Only parts of equal capacity are swapped, so that rank
+            r keeps a part of its capacity. The given numbering is then the only start. None: equal
+            capacities.
     """
 
     topology: Topology
@@ -96,14 +98,14 @@ class MapToTopology:
 
 
 def _between(pairs: sp.csr_array, node: npt.NDArray[np.int32]) -> int:
-    """Rows that travel between nodes, if part m is on ``node[m]``."""
+    """Number of rows sent between nodes, if part m is on ``node[m]``."""
     sender = np.repeat(node, np.diff(pairs.indptr))
     return int(pairs.data[sender != node[pairs.indices]].sum())
 
 
 @njit(cache=True, nogil=True)
 def _grow(weight, ranks):  # type: ignore[no-untyped-def]
-    """Fill one node after the other, with the part that exchanges most rows with the node's parts.
+    """Fill one node after another: add the part that exchanges most rows with the node's parts.
 
     The first part of a node is the part that exchanges most rows with all free parts. The same rule
     decides among equal parts. `weight` is int64[p, p], symmetric; `ranks` is int64[nodes]. Returns
@@ -129,11 +131,12 @@ def _grow(weight, ranks):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _swap(weight, start, kind, nodes, sweeps):  # type: ignore[no-untyped-def]
-    """Swap every part with the best part of its kind on another node, while swaps gain.
+    """Swap every part with the best part of its kind on another node, while swaps help.
 
-    A swap of part i on node a and part j on node b gains the rows that each exchanges with the
-    other's node, minus the rows that each exchanges with its own node, minus twice the rows between
-    i and j, which stay between nodes. Returns the node of every part, int32[p].
+    Consider a swap of part i on node a and part j on node b. Its gain is the number of rows that
+    each part exchanges with the other part's node, minus the rows that each exchanges with its own
+    node, minus twice the rows between i and j (these stay between nodes). Returns the node of every
+    part, int32[p].
     """
     num_parts = len(weight)
     node = start.copy()

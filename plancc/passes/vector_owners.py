@@ -1,4 +1,4 @@
-"""Choose owners of rows for given owners of nonzeros: least volume, then balanced traffic."""
+"""`VectorOwners`: choose owners of rows for given owners of nonzeros."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ class VectorOwners:
         parts with nonzeros of row v     1 3 4
 
     Row v of H and row v of the product have the same owner. So an owner on both lists saves two
-    moved rows, an owner on one list saves one. The owner is always a part that saves most. Among
-    such parts, the rows that parts send and receive decide; vertices with most parts choose first
-    (the idea of Bisseling and Meesen, *Communication balancing in parallel sparse matrix-vector
-    multiplication*, ETNA 2005, here for one owner of both vectors). Then sweeps revise the owners
-    one by one.
+    rows, and an owner on one list saves one row. The owner is always a part that saves most. Among
+    several such parts, the rows that parts send and receive decide. Vertices with the most parts
+    choose first (the idea of Bisseling and Meesen, *Communication balancing in parallel sparse
+    matrix-vector multiplication*, ETNA 2005, here for one owner of both vectors). Then sweeps
+    revise the owners one by one.
 
     Attributes:
-        sweeps: Most sweeps over all owners.
+        sweeps: Largest number of sweeps over all owners.
     """
 
     sweeps: int = 8
 
     def refine(self, owners: Owners, matrix: Graph, context: Context) -> Owners:
-        """Return new owners of rows; only nonzeros on the diagonal change owners too.
+        """Return new owners of rows; apart from rows, only nonzeros on the diagonal change owners.
 
         The volume never rises; at the same volume, the rows that the busiest part sends or receives
         do not rise. A vertex without nonzeros off the diagonal in its row and column keeps its
-        owner. The nonzeros of the diagonal that follow their owners bring no part above the limit
-        of nonzeros.
+        owner. Nonzeros on the diagonal move with their row, but no part gets above the limit of
+        nonzeros by this.
 
         Raises:
             InputError: See `Owners.check`.
@@ -108,7 +108,7 @@ def _needs(indptr, indices, nonzero_owner, num_parts):  # type: ignore[no-untype
 
 @njit(cache=True, nogil=True)
 def _trade(ptr, part, kind, v, q, sign, sent, received):  # type: ignore[no-untyped-def]
-    """Add (sign 1) or subtract (-1) the rows moved for vertex v if part q owns it."""
+    """Add (`sign` 1) or subtract (-1) the rows that are sent for vertex v if part q owns it."""
     for a in range(ptr[v], ptr[v + 1]):
         m = part[a]
         if m != q:
@@ -124,10 +124,11 @@ def _trade(ptr, part, kind, v, q, sign, sent, received):  # type: ignore[no-unty
 def _assign(  # type: ignore[no-untyped-def]
     ptr, part, kind, diagonal, owner, nonzero_owner, num_parts, limit, order, sweeps, anew
 ):
-    """Choose owners, from scratch if `anew`, else starting from the present owners.
+    """Choose owners: from scratch if `anew`, else starting from the present owners.
 
-    Among the parts that save most rows, the owner is the part whose larger load, sent or received,
-    is smallest afterwards. Returns the volume, and the largest load of all parts.
+    The load of a part is the larger of its sent and received rows. Among the parts that save most
+    rows, the owner is the part with the smallest load afterwards. Returns the volume, and the
+    largest load of all parts.
     """
     sent = np.zeros(num_parts, dtype=np.int64)
     received = np.zeros(num_parts, dtype=np.int64)

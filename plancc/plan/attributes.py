@@ -1,7 +1,7 @@
 """Write and read attributes of HDF5 groups, and compute their digest.
 
-Texts have a fixed length. HDF5 would put texts of variable length into its global heap, where one
-damaged byte can make a reader loop for ever.
+Strings have a fixed length. HDF5 would put strings of variable length into its global heap, where
+one damaged byte can make a reader loop for ever.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from plancc.plan.blake3_hash import blake3_digest
 
 @dataclass(frozen=True)
 class Stored:
-    """An attribute as the file has it.
+    """An attribute with its value, type and bytes in the file.
 
     Attributes:
         value (Any): The attribute as a plain Python value.
@@ -34,7 +34,7 @@ class Stored:
 
 
 def write_attributes(group: h5py.Group, values: Mapping[str, Any]) -> None:
-    """Write attributes: texts have a fixed length, integers and booleans become int64."""
+    """Write attributes: strings with a fixed length, integers and booleans as int64."""
     for name, value in values.items():
         if isinstance(value, bool | int):
             value = np.int64(value)
@@ -48,7 +48,9 @@ def write_attributes(group: h5py.Group, values: Mapping[str, Any]) -> None:
 
 
 def is_plain(attribute: h5py.h5a.AttrID) -> bool:
-    """Whether an attribute holds numbers or texts of fixed length, so not from the global heap."""
+    """Whether an attribute holds numbers or strings of fixed length, which HDF5 keeps outside its
+    heap.
+    """
     kind = attribute.get_type()
     if isinstance(kind, h5py.h5t.TypeStringID):
         return not kind.is_variable_str()
@@ -69,7 +71,7 @@ def stored(group: h5py.Group, name: str) -> Stored:
 
 
 def digest_of_attributes(found: Iterable[Stored]) -> npt.NDArray[np.uint8]:
-    """BLAKE3 digest, uint8[1, 32], of the sorted lines ``name dtype shape bytes`` of attributes."""
+    """BLAKE3 digest, uint8[1, 32], of one line ``name dtype shape bytes`` per attribute, sorted."""
     lines = sorted(f"{one.name} {one.kind} {one.content.hex()}\n" for one in found)
     digest = blake3_digest("".join(lines).encode(errors="surrogateescape"))
     return np.frombuffer(digest, np.uint8).reshape(1, -1)

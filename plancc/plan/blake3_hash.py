@@ -1,6 +1,7 @@
-"""BLAKE3 digests of bytes, and the late import of the library blake3.
+"""BLAKE3 digests of bytes.
 
-A process that compiles a plan and trains with it, without a file, needs no hash and no library.
+The library blake3 is imported at the first digest. So a process that never reads or writes a plan
+file runs without the library.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from plancc.errors import BackendUnavailable
 
 @cache
 def hasher() -> Any:
-    """The class `blake3.blake3`.
+    """Return the class `blake3.blake3`.
 
     Raises:
         BackendUnavailable: If the library is not installed.

@@ -108,8 +108,9 @@ class Container:
         return h5py.Dataset(h5py.h5d.open(self.file.id, name.encode()))
 
     def checked(self, name: str, expected: FileDataset) -> h5py.Dataset:
-        """Return a dataset, of any size; PlanError unless its type is expected and its data are in
-        the file."""
+        """Return a dataset of any size; raise PlanError for an unexpected type or data in other
+        files.
+        """
         dataset = self.dataset(name)
         creation = dataset.id.get_create_plist()
         if creation.get_layout() == h5py.h5d.VIRTUAL or creation.get_external_count():
@@ -126,7 +127,7 @@ class Container:
         return dataset
 
     def check_stored(self, name: str, dataset: h5py.Dataset) -> None:
-        """Raise PlanError unless the file has as many bytes as a dataset claims."""
+        """Raise PlanError if the file holds fewer bytes than the dataset claims."""
         creation = dataset.id.get_create_plist()
         filters = [creation.get_filter(k)[0] for k in range(creation.get_nfilters())]
         deflation = MAX_DEFLATION if h5py.h5z.FILTER_DEFLATE in filters else 1
@@ -136,7 +137,7 @@ class Container:
 
 
 def has_checksums(path: str) -> bool:
-    """Whether HDF5 may open a file: all structures have checksums, or the file is not HDF5.
+    """Whether HDF5 may open a file: its structures have checksums, or it is not an HDF5 file.
 
     Older libraries write files without checksums, where a damaged byte can keep HDF5 busy for ever.
     """
@@ -161,7 +162,7 @@ def _open(path: str) -> h5py.File:
 
 
 def _not_opened(path: str, error: OSError) -> str:
-    """Say why a file cannot be opened as HDF5, in the user's words."""
+    """Say, for users, why a file cannot be opened as HDF5."""
     text = str(error)
     if "signature not found" in text:
         kind = "not an HDF5 file" if os.path.getsize(path) else "the file is empty"
@@ -172,7 +173,7 @@ def _not_opened(path: str, error: OSError) -> str:
 
 
 def lock_advice(error: Exception) -> str:
-    """Say what to do if a file cannot be locked; plancc needs no lock. "" for other errors."""
+    """Return the advice for a file that HDF5 cannot lock; "" for other errors."""
     if "unable to lock file" not in str(error):
         return ""
     variable = "HDF5_USE_FILE_LOCKING"
@@ -183,7 +184,7 @@ def lock_advice(error: Exception) -> str:
 
 
 def _other_kind(path: str, error: OSError) -> str:
-    """Say what a file that is not HDF5 is by its name, and what to do with it; "" if unknown."""
+    """Say which kind of file the name shows, and what to do with it; "" for an unknown kind."""
     if "signature not found" not in str(error) or not os.path.getsize(path):
         return ""
     if re.search(r"\.part(\.\d+)?$", path):
@@ -198,7 +199,7 @@ def _other_kind(path: str, error: OSError) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """Say why reading fails; HDF5's own words are kept only for errors of the system."""
+    """Say why reading fails; HDF5's own message is kept only for errors of the system."""
     text = " ".join(str(error).split()) or type(error).__name__
     if "checksum" in text or "filter returned failure" in text:
         return "its checksum does not match"

@@ -46,10 +46,10 @@ class ConvOptions:
     """Options that every convolution has. A convolution with other options defines a subclass.
 
     Attributes:
-        parametrization: Which parameters a layer has and how they are initialised. "pyg": like the
+        parametrization: Which parameters a layer has and how they are initialised. "pyg": the
             defaults of PyTorch Geometric's layer of the same name (torch_geometric 2.8.1). "paper":
-            like the equations of the model's paper, initialised after Glorot and Bengio (2010).
-        bias: Whether linear maps have a bias; None: the parametrization decides.
+            the equations of the model's paper, initialised after Glorot and Bengio (2010).
+        bias: Whether linear maps have a bias. None: `parametrization` decides.
         paper_bias: Whether the equations of the model's paper have biases.
         printed: Names of the options that predictions print.
     """
@@ -73,12 +73,11 @@ class ConvOptions:
 
     @classmethod
     def read(cls, choices: Mapping[str, Any], of: str) -> Self:
-        """Return the options with these values; text is parsed if an option is no text.
+        """Return the options with these values; strings are parsed for options of other types.
 
         Parameters:
-            choices: Values, or their text, by the names of options.
-            of: What has these options, for messages.
-
+            choices: Values or strings, by the names of options.
+            of: Name of the convolution, for messages.
         Raises:
             InputError: If an option does not exist or has an unknown value.
         """
@@ -107,7 +106,7 @@ class ConvOptions:
         """Return the steps of a layer's forward pass.
 
         Parameters:
-            d_in, d_out: Width of input and output.
+            d_in, d_out: Widths of input and output.
             last: Whether this is the last layer.
 
         Raises:
@@ -118,20 +117,23 @@ class ConvOptions:
     def both_ways(
         self, widths: tuple[int, int], last: bool, first: bool, fixed: bool, after: Steps = ()
     ) -> BothWays:
-        """Return the steps of a layer in an epoch, forward and back.
+        """Return the steps of a layer's forward and backward pass in an epoch.
 
         Parameters:
             widths: Width of input and output.
-            last, first: Whether this is the last layer, or the first.
-            fixed: Whether pass "constant" computes once what depends on the input alone.
-            after: Steps of the network on the layer's outputs.
+            last, first: Whether this is the last layer; whether this is the first layer.
+            fixed: Whether the pass "constant" computes results that need no weights once, before
+            training.
+            after: Steps that the network adds after the layer.
         """
         steps = [*self._checked_steps(*widths, last), *after]
         forward = placed(input_at_hand(steps) if fixed else steps)
         return BothWays(forward, adjoint(self._transposed(forward), first))
 
     def _checked_steps(self, d_in: int, d_out: int, last: bool) -> Steps:
-        """Return `steps`; BackendError with file and line if the call fails or a step is wrong."""
+        """Return `steps`; raise BackendError with file and line if the call fails or a step is
+        wrong.
+        """
         where = f"steps of {type(self).__name__} ({place_of(type(self).steps)})"
         try:
             found = self.steps(d_in, d_out, last)
@@ -144,18 +146,20 @@ class ConvOptions:
         return found
 
     def _transposed(self, forward: Steps) -> Steps:
-        """Return the steps whose adjoints make the backward pass."""
+        """Return the forward steps that the backward pass reverses; subclasses may reorder them."""
         return forward
 
     def with_order(self, order: str) -> Self:
-        """Return these options with another order of the product, if they have one."""
+        """Return these options with another order of the product; unchanged if they have no
+        order.
+        """
         return self
 
     def _with_bias(self, columns: int) -> Steps:
         return [Bias(columns)] if self.has_bias else []
 
     def title(self, name: str) -> str:
-        """Return the name of a model as texts show it."""
+        """Return the name of a model for tables and messages."""
         return name.upper() if CONVOLUTIONS.get(name) is type(self) else name
 
 
@@ -205,7 +209,7 @@ class SAGEOptions(ProductOptions):
 
     @property
     def coefficients(self) -> str:
-        """A name in `COEFFICIENTS` for the values of A; "max" reads no values."""
+        """Name in `COEFFICIENTS` of the values of A; aggregator "max" reads no values."""
         return "closed-mean" if self.aggregator == "gcn" else self.aggregator
 
     def steps(self, d_in: int, d_out: int, last: bool) -> Steps:
@@ -238,8 +242,8 @@ class GINOptions(ProductOptions):
     def width(self, d_in: int, d_out: int, last: bool) -> int:
         """Return the number of columns between the two linear maps of the MLP.
 
-        The last layer keeps its wider side there: with one or two columns, a ReLU soon passes
-        nothing.
+        In the last layer the number is the larger width. With one or two columns, the ReLU could
+        soon set everything to zero.
         """
         return max(d_in, d_out) if last else d_out
 
@@ -277,7 +281,9 @@ class GATOptions(ConvOptions):
     printed: ClassVar[tuple[str, ...]] = ("heads",)
 
     def head_width(self, d_out: int, last: bool, option: str = "the width") -> int:
-        """Return the columns of a head; InputError, naming `option`, if heads do not divide it."""
+        """Return the columns of a head; InputError (naming `option`) if `heads` does not divide
+        `d_out`.
+        """
         if not last and d_out % self.heads:
             raise InputError(
                 f"`heads` {self.heads}: must divide the width {d_out} of a layer, which the heads "
@@ -315,8 +321,8 @@ class Convolution:
     Attributes:
         name: A model of `plancc-run`.
         options: The options of the convolution.
-        weights: Numbers that all layers train; None: the steps of the layers say how many, for a
-            graph without types.
+        weights: Number of trained numbers in all layers. None: it is counted from the steps of the
+            layers, which is possible only for a graph without types.
     """
 
     name: str = "gcn"
@@ -333,7 +339,7 @@ class Convolution:
 
 
 def _is_of_kind(value: Any, kind: str) -> bool:
-    """Whether a value has an option's type: a type in `KINDS`, or such a type and None."""
+    """Whether a value has an option's type `kind`: "int", for example, or "int | None"."""
     plain = kind.removesuffix(" | None")
     if plain not in KINDS or (value is None and kind != plain):
         return True

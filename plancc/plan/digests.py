@@ -1,9 +1,9 @@
-"""The tree of digests over a plan: a leaf for each part of a dataset, and a root for the plan.
+"""Digests of a plan: a leaf for each part of each dataset, and one root, the content hash.
 
-A leaf is the BLAKE3 digest of one part's entries in one dataset. So a reader of a part can check
-the entries that it has read, without the entries of other parts. The file has the leaves of every
-dataset in ``/digests``. The root, the content hash, is made of all leaves
-(docs/reference/plan-format.md, "Digests" and "Content hash").
+A leaf is the BLAKE3 digest of one part's entries in one dataset. So a reader of one part can check
+the entries that it reads, without the entries of other parts. The file holds the leaves of every
+dataset in ``/digests``. The root is computed from all leaves (docs/reference/plan-format.md,
+"Digests" and "Content hash").
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from plancc.plan.values import Header
 
 DIGEST_BYTES = 32
 Digests = npt.NDArray[np.uint8]
-"""The leaves of a dataset: uint8[parts or 1, 32]."""
+"""The leaves of a dataset: uint8[num_parts, 32], or uint8[1, 32] if it is not cut into parts."""
 
 
 def cut_points(cut: str, table: Callable[[str], npt.NDArray[Any]]) -> Int64Array:
-    """Offsets of the parts' entries in a dataset, and the end of the last part's entries.
+    """Offsets of the parts' entries in a dataset; the last offset is the end of the last part.
 
     Parameters:
         cut: `FileDataset.cut` of the dataset; not empty.
@@ -74,7 +74,7 @@ def digests_of(
     Parameters:
         array: array[entries, ...].
         points (int64[k + 1]): Slice i has the entries ``points[i]:points[i + 1]``.
-        shared: Whether every slice also has the first entry of the next slice.
+        shared: Whether every slice also includes the first entry of the next slice.
 
     Returns:
         uint8[k, 32]
@@ -94,13 +94,15 @@ def digests_of(
 
 
 def points_of(arrays: Arrays) -> dict[str, Int64Array]:
-    """`cut_points` for all `FileDataset.cut` of these datasets, by the cut."""
+    """Return a dict: for each `FileDataset.cut` of these datasets, the offsets from
+    `cut_points`.
+    """
     cuts = dict.fromkeys(dataset_of(name).cut for name in arrays)  # the same order on all ranks
     return {cut: cut_points(cut, arrays.__getitem__) for cut in cuts if cut}
 
 
 def leaves_of(arrays: Arrays, points: Mapping[str, Int64Array]) -> dict[str, Digests]:
-    """The leaves of datasets by their names; `points` are returned by `points_of`."""
+    """Return the leaves of datasets by name; `points` is the result of `points_of`."""
 
     def leaves(name: str) -> Digests:
         array, dataset = arrays[name], dataset_of(name)
@@ -118,9 +120,9 @@ def digests_of_plan(arrays: Arrays) -> dict[str, Digests]:
 
 
 def content_sha256(header: Header, arrays: Arrays) -> str:
-    """The content hash of a plan: SHA-256 of all that determines what a run computes and sends.
+    """The content hash of a plan: SHA-256 of all data that determine what a run computes and sends.
 
-    The hash leaves out provenance, metrics and storage (chunks, compression).
+    Provenance, metrics and storage (chunks, compression) do not change the hash.
     """
     return root_of(header_attributes(header), digests_of_plan(arrays), arrays)
 

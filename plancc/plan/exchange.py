@@ -1,13 +1,13 @@
-"""Exchanges: who sends which rows to whom, in a plan, on a rank, in a batch or a sample.
+"""Exchanges: which parts or ranks send which rows to which others.
 
-An exchange is a 0/1 matrix for every pair of ranks: row i of the receiver is row j of the sender.
-Every method is one identity of these matrices:
+An exchange is a 0/1 matrix for every pair of ranks. A one at (i, j) says that row i of the receiver
+is row j of the sender. Every method is an operation on these matrices:
 
-    reversed      transpose: the fold for an expand, and the adjoint
+    reversed      transpose: turns an expand into a fold, and gives the adjoint
     keep          keep some of the ones: live rows, boundary samples, mini-batches
-    renumbered    permute rows and columns: row orders, rows that are left
-    merged        join blocks of ranks to one rank, equal rows once: fewer ranks than parts
-    of_parts      take some of the ranks: a slice
+    renumbered    permute or drop rows and columns: a new row order, or only the rows that are kept
+    merged        join several parts to one rank, equal rows once: fewer ranks than parts
+    of_parts      take some of the parts: a slice
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Side:
         row_ptr (int64[num_messages + 1]): Rows of message k are ``row[row_ptr[k]:row_ptr[k + 1]]``;
             no message is empty.
         row (int32[volume], or int64 for places in plan order): Number of every row at this end, in
-            the order of the message. At the owner's end, the numbers ascend within every message
+        the order of the messages. At the owner's end, the numbers ascend within every message
             of a plan; in the expand they are the send mask X_mn (Demirci et al. 2022, Eq. 8). At
             the other end, a *plan* has the owner's numbers too, the receive set. A *rank* has
             places among the rows that arrive there: 0, 1, 2, ...
@@ -49,7 +49,9 @@ class Side:
 
     @classmethod
     def of_rank(cls, peer: IntArray, row_ptr: Int64Array, row: IntArray | None = None) -> Side:
-        """The side of one rank; without `row`, rows are numbered 0, 1, 2, ... through messages."""
+        """The side of one rank; if `row` is None, rows are numbered 0, 1, 2, ... over all
+        messages.
+        """
         if row is None:
             row = np.arange(row_ptr[-1])
         peer, row = (each.astype(np.int32, copy=False) for each in (peer, row))
@@ -57,7 +59,7 @@ class Side:
 
     @property
     def arrays(self) -> tuple[Any, ...]:
-        """The attributes (ptr, peer, row_ptr, row), for kernels."""
+        """The arrays (ptr, peer, row_ptr, row), for kernels."""
         return self.ptr, self.peer, self.row_ptr, self.row
 
     @property
@@ -66,7 +68,7 @@ class Side:
 
     @property
     def volume(self) -> int:
-        """Rows of all messages."""
+        """Number of rows in all messages."""
         return len(self.row)
 
     def messages_per_part(self) -> Int64Array:
@@ -84,7 +86,7 @@ class Side:
         return np.repeat(np.arange(len(self.ptr) - 1), self.rows_per_part())
 
     def message(self, peer: int) -> Int32Array:
-        """The rows of a rank's message with `peer`; empty if there is no such message."""
+        """The rows of a rank's message to or from `peer`; empty if there is no such message."""
         at = np.searchsorted(self.peer, [peer, peer + 1])
         return self.row[slice(*self.row_ptr[at])]
 
@@ -101,7 +103,9 @@ class Side:
         return [(n, values[ptr[k] : ptr[k + 1]]) for k, n in enumerate(self.peer.tolist())]
 
     def of_parts(self, first: int, last: int) -> Side:
-        """The messages of parts ``first..last-1``; the returned side numbers part `first` as 0."""
+        """Return the messages of parts ``first..last-1``; part `first` has number 0 in the
+        result.
+        """
         ptr = self.ptr[first : last + 1]
         row_ptr = self.row_ptr[ptr[0] : ptr[-1] + 1]
         return Side(
@@ -127,7 +131,7 @@ class Side:
         return Side(offsets(filled)[self.ptr], self.peer[filled], left, self.row[wanted])
 
     def called(self, row: IntArray) -> Side:
-        """The same messages with other numbers of rows, int[volume]."""
+        """The same messages with the row numbers `row`, int[volume]."""
         return replace(self, row=row)
 
     def consecutive(self) -> Side:
@@ -145,7 +149,7 @@ class Side:
 
 @dataclass(frozen=True, eq=False)
 class Exchange:
-    """All messages of a step.
+    """All messages of one step of a product.
 
     Attributes:
         send: The messages sorted by sender.
@@ -170,11 +174,13 @@ class Exchange:
         return Exchange(self.receive, self.send)
 
     def of_parts(self, first: int, last: int) -> Exchange:
-        """The messages of parts ``first..last-1``; the returned sides number part `first` as 0."""
+        """Return the messages of parts ``first..last-1``; part `first` has number 0 in the
+        result.
+        """
         return Exchange(self.send.of_parts(first, last), self.receive.of_parts(first, last))
 
     def keep(self, sent: BoolArray | Int64Array, received: BoolArray | Int64Array) -> Exchange:
-        """Keep some rows at both ends, see `Side.keep`; the ends must keep the same rows."""
+        """Keep some rows at both ends (see `Side.keep`); both ends must keep the same rows."""
         return Exchange(self.send.keep(sent), self.receive.keep(received))
 
     def renumbered(
@@ -202,21 +208,25 @@ class Exchange:
 
 
 def offsets(sizes: npt.NDArray[Any]) -> Int64Array:
-    """Offsets of lists of these sizes, int64[len(sizes) + 1]: every begin, and the last end."""
+    """Offsets of consecutive lists of these sizes, int64[len(sizes) + 1]; the last is the total."""
     ptr = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=ptr[1:])
     return ptr
 
 
 def nonzeros_of(row_ptr: Int64Array, rows: IntArray) -> tuple[Int64Array, Int64Array]:
-    """Take rows of a CSR matrix: offsets of the taken rows, and places of their nonzeros."""
+    """Select rows of a CSR matrix: return the selected rows' offsets, and places of their
+    nonzeros.
+    """
     degree = np.diff(row_ptr)[rows]
     ptr = offsets(degree)
     return ptr, np.arange(ptr[-1]) + np.repeat(row_ptr[rows] - ptr[:-1], degree)
 
 
 def places(kept: BoolArray) -> Int32Array:
-    """Number of every kept row among the kept rows, int32[rows]; other rows get any number."""
+    """Number of every kept row among the kept rows, int32[rows]; entries of other rows are
+    undefined.
+    """
     return np.cumsum(kept, dtype=np.int32) - np.int32(1)
 
 

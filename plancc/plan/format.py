@@ -1,7 +1,8 @@
-"""The one table of the plan file's datasets: names, types, sizes, cuts into parts, and checks.
+"""The table `DATASETS` of the plan file's datasets: names, types, sizes, cuts into parts, and
+checks.
 
-Reader, writer, digests and verifier follow `DATASETS`, and so do the tables of the normative text,
-``docs/reference/plan-format.md``.
+Reader, writer, digests and verifier follow this table. The tables of the normative document,
+``docs/reference/plan-format.md``, show the same facts.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ OLDEST = 5
 """The oldest minor version that a release has written."""
 LAYOUTS = ("row", "edge", "grid", "feature")
 
-# Attributes of the root group that describe the product, with their types.
+# Attributes of the root group that describe the product, and the type of each.
 HEADER_TYPES: dict[str, type] = {
     "layout": str,
     "num_vertices": int,
@@ -47,7 +48,8 @@ TEXTS: dict[str, tuple[Callable[[str], Any], int]] = {
     "grid": (Grid.parse, 64),  # sizes of ten digits
     "topology": (Topology.parse, 60_000),  # HDF5 keeps attributes of 64 KiB
 }
-"""Attributes of the root group that hold a text: the text's parser, and its longest length."""
+"""Attributes of the root group that are parsed: the parser, and the longest length of the
+string."""
 TYPES_ATTRIBUTES = ("types", "relations")
 """Attributes of the root group of a plan with types; they hold `Types.texts`."""
 LINKS_ATTRIBUTE = "links"
@@ -74,7 +76,7 @@ TYPE_PTR = "rows/type_ptr"
 FOLDED = "fold/send_row_ptr"
 """Offsets of the rows that parts fold, in edge plans."""
 LOCAL_ROWS = "local rows"
-"""A `FileDataset.cut`: by the local rows of parts, which are own rows and then folded rows."""
+"""Value of `FileDataset.cut` for data with an entry per local row: own rows, then folded rows."""
 OF_TYPE = " of type "
 """Separates `TYPE_PTR` and the number of a type in the `FileDataset.cut` of vertex data by type."""
 TYPES, PARALLEL = "types", "parallel relations"
@@ -94,18 +96,17 @@ class FileDataset:
         shape: Names of the dimensions, some with "+1". The header fixes ``n``, ``p`` and ``nnz``;
             ``rows`` counts the local rows of all parts, n own rows and the folded rows. Other
             names are free, but equal names mean equal sizes.
-        when: Which plans have the dataset: plans with this exchange (of `EXCHANGES`), `TYPES`,
-            `PARALLEL`; "": all plans.
-        optional: Whether such a plan may lack the dataset.
-        cut: The offsets that cut the dataset into the slices of parts; each slice has a digest.
-            The offsets are a dataset, which may itself be cut, or `LOCAL_ROWS`, or the row of a
-            type in `TYPE_PTR`. "": the dataset is one slice, and every rank reads the whole.
-        ends: For offsets, which rise from 0: the dimension that is the last offset. Readers check
-            it.
-        below: For numbers that are not negative: the dimension that is larger than all of them.
-            Readers check it.
-        rule: For vertex data: a rule for all entries, in words and as a function of the array and
-            n.
+        when: Which plans have the dataset: plans with this exchange (a name in `EXCHANGES`), plans
+            with types (`TYPES`) or with parallel relations (`PARALLEL`); "": all plans.
+        optional: Whether the dataset may be missing from these plans.
+        cut: Name of the offsets that cut the dataset into the parts' slices; each slice has a
+            digest. It is the name of a dataset, which may itself be cut, or `LOCAL_ROWS`, or a
+            type's row of `TYPE_PTR`. "": the dataset is one slice, and every rank reads all of it.
+        ends: For a dataset of offsets, which rise from 0: the dimension that the last offset must
+            equal. Readers check it.
+        below: For numbers from 0: the dimension that all numbers must be below. Readers check it.
+        rule: For vertex data: a rule for all entries, as a phrase and as a function of the array
+            and n.
     """
 
     dtypes: tuple[str, ...]
@@ -123,7 +124,9 @@ class FileDataset:
         return bool(self.ends and self.cut)
 
     def is_of(self, header: Header) -> bool:
-        """Whether a plan with this header has the dataset, or may have an optional dataset."""
+        """Whether a plan with this header has the dataset, or may have it if the dataset is
+        optional.
+        """
         if self.when in (TYPES, PARALLEL):
             types = header.types
             return types is not None and (self.when == TYPES or types.are_parallel)
@@ -131,7 +134,7 @@ class FileDataset:
 
 
 def _exchange_datasets(step: str) -> dict[str, FileDataset]:
-    """The datasets of a step or a hop: one table grouped by sender, one by receiver."""
+    """The datasets of a step or a hop: a table sorted by sender, and a table sorted by receiver."""
     messages, volume = f"{step} messages", f"{step} volume"
     found: dict[str, FileDataset] = {}
     for table in (f"{step}/send", f"{step}/recv"):
@@ -197,9 +200,9 @@ GROUPS = tuple(dict.fromkeys(name.partition("/")[0] for name in DATASETS))
 
 
 def dataset_of(name: str) -> FileDataset:
-    """A dataset of the format; KeyError for another name.
+    """Return a dataset of the format by its name; KeyError for an unknown name.
 
-    Vertex data of type k have the name of the data of all vertices, followed by "_of_k".
+    Data of vertices of type k have the usual name, followed by "_of_k".
     """
     name, _, number = name.partition("_of_")
     found = DATASETS[name]
@@ -222,7 +225,7 @@ DIGESTS = "digests"
 ATTRIBUTE_GROUPS = ("provenance", "metrics")
 
 EXCHANGE_ARRAYS = ("ptr", "peer", "row_ptr", "row")
-"""Fields of a `Side`, which end the names of the datasets of a table."""
+"""Fields of a `Side`; the names of a table's datasets end with these names."""
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -242,7 +245,9 @@ def header_attributes(header: Header) -> dict[str, str | int | bool]:
 
 
 def header_of(attributes: Mapping[str, Any]) -> Header:
-    """The inverse of `header_attributes`; other attributes are ignored.
+    """Return the header that these attributes describe, the inverse of `header_attributes`.
+
+    Other attributes are ignored.
 
     Raises:
         InputError: If an attribute is missing or wrong, or if no plan can have such a header.
@@ -278,7 +283,7 @@ def header_of(attributes: Mapping[str, Any]) -> Header:
 
 
 def _parsed(name: str, text: str) -> Any:
-    """Parse the text of an attribute in `TEXTS`."""
+    """Parse the string of an attribute in `TEXTS`."""
     parse, longest = TEXTS[name]
     if len(text) > longest or not text.isprintable():
         raise InputError(f"header attribute '{name}' is not a {name}: {shown(text, 40)}")
@@ -303,7 +308,7 @@ def _types_of(attributes: Mapping[str, Any]) -> Types | None:
 
 
 def exchange_arrays(step: str, exchange: Exchange) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of a step's or a hop's messages, by their names in the file."""
+    """Return the arrays of an exchange (of a step, a hop or links), by their names in the file."""
     return {
         f"{step}/{prefix}_{name}": getattr(side, name)
         for prefix, side in (("send", exchange.send), ("recv", exchange.receive))
@@ -328,7 +333,7 @@ LINK_DATASETS = tuple(
 
 
 def links_of(header: Header, arrays: Arrays) -> PartLinks | None:
-    """The links that the datasets hold; None if the plan has no links."""
+    """Return the pairs for link prediction from the datasets; None if the plan has no links."""
     if header.links is None:
         return None
     return PartLinks(*(arrays[name] for name in LINK_DATASETS))
@@ -351,9 +356,9 @@ def vertex_data_arrays(data: VertexData) -> dict[str, npt.NDArray[Any]]:
 def vertex_data_from_arrays(
     arrays: Arrays, types: Types | None = None, vertices: npt.NDArray[np.integer] | None = None
 ) -> VertexData:
-    """The inverse of `vertex_data_arrays`; data that are missing stay None.
+    """The inverse of `vertex_data_arrays`; missing arrays become None.
 
-    Data by type need `types` and `vertices`, the vertex of every row.
+    To read data by type, give `types` and `vertices`, the vertex of every row.
     """
 
     def data_of(end: str) -> VertexData:
@@ -372,15 +377,15 @@ def vertex_data_from_arrays(
 
 
 def most_classes(num_vertices: int) -> int:
-    """Return the most classes that labels may name if the user gives no number of classes.
+    """Return the largest allowed number of classes if the user gives no number.
 
-    The bound is above all that `plancc.graph.bounds.check_classes` accepts from a file.
+    The bound is above every number that `plancc.graph.bounds.check_classes` accepts from a file.
     """
     return CLASSES + CLASSES_PER_CLASS * num_vertices
 
 
 def too_many_classes(classes: int, num_vertices: int) -> str:
-    """Return what is wrong with labels of this many classes; "" if nothing is."""
+    """Say why labels may not have this many classes; "" if they may."""
     if classes <= most_classes(num_vertices):
         return ""
     return (
@@ -390,7 +395,7 @@ def too_many_classes(classes: int, num_vertices: int) -> str:
 
 
 def vertex_data_problem(name: str, array: npt.NDArray[Any], num_vertices: int) -> tuple[str, str]:
-    """The rule for a dataset of vertex data, in words, and the entry that breaks the rule or ""."""
+    """Return a vertex dataset's rule as a phrase, and the first entry that breaks it (or "")."""
     rule = dataset_of(name).rule
     assert rule is not None
     invariant, holds = rule

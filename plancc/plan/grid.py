@@ -1,8 +1,8 @@
 """Process grids: how the ranks of a grid or feature plan share its parts.
 
 A grid plan holds the same tables as a row plan: its *parts* are blocks of rows. Its grid says which
-ranks share each part, and how (Tripathy et al. 2020, Table II; Wan et al. 2025, Section 3.1 for
-"feature"):
+ranks share each part, and which rows and columns of H and A each rank holds (Tripathy et al. 2020,
+Table II; Wan et al. 2025, Section 3.1 for "feature"):
 
     scheme    parts      ranks of a part   a rank holds of H                 a rank holds of A
     1d        P          1                 the part's rows                   the part's rows
@@ -12,8 +12,8 @@ ranks share each part, and how (Tripathy et al. 2020, Table II; Wan et al. 2025,
     feature   groups     P / groups        a share of the part's rows        all rows of the part
 
 The rank in process row i, process column j and layer k has the number
-``(i * layers + k) * columns + j``. So the ranks of a part have consecutive numbers, and so have the
-parts of a process row.
+``(i * layers + k) * columns + j``. So the ranks of a part have consecutive numbers. The parts of a
+process row also have consecutive numbers.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Position(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Rows of H, and columns of A, that one broadcast sends in a layer of the grid.
+    """A range of rows of H and of columns of A that one broadcast sends, in a layer of the grid.
 
     Attributes:
-        first, last: The piece has the rows ``first:last`` in plan order.
+        first, last: The piece is the range ``first:last`` in plan order.
         row: The process row that holds these rows of H.
         column: The process column that holds these columns of A.
     """
@@ -73,10 +73,11 @@ class Grid:
         columns: Process columns; in "1.5d" the replication factor c, in "feature" the ranks of a
             group.
         layers: Layers of the grid; 1 except in "3d".
-        sparse: Whether messages send needed rows only, instead of broadcasts ("1d" and "1.5d").
+        sparse: Whether ranks send only needed rows, in messages, instead of broadcasts ("1d" and
+            "1.5d").
 
     Raises:
-        InputError: If the scheme has no grid with these numbers.
+        InputError: If the scheme allows no grid of these sizes.
     """
 
     scheme: str
@@ -104,7 +105,7 @@ class Grid:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse the text of a grid, as `str` writes it; InputError for any other text."""
+        """Parse the string that `str` of a grid returns; InputError for any other string."""
         words = text.split(" ")
         try:
             names = ("rows", "columns", "layers")
@@ -158,25 +159,27 @@ class Grid:
         return rank // self.columns
 
     def ranks_of_row(self, rank: int) -> list[int]:
-        """Ranks of one part: of the same process row and layer, in the order of their columns."""
+        """The ranks that share a part with `rank` (same process row and layer), ordered by
+        column.
+        """
         first = self.part(rank) * self.columns
         return list(range(first, first + self.columns))
 
     def ranks_of_column(self, rank: int) -> list[int]:
-        """Ranks of the same process column and layer, in the order of their rows."""
+        """The ranks of the same process column and layer as `rank`, ordered by row."""
         _, column, layer = self.position(rank)
         return [self.rank(row, column, layer) for row in range(self.rows)]
 
     def ranks_of_fiber(self, rank: int) -> list[int]:
-        """Ranks of the same process row and column, in the order of their layers."""
+        """The ranks of the same process row and column as `rank`, ordered by layer."""
         row, column, _ = self.position(rank)
         return [self.rank(row, column, layer) for layer in range(self.layers)]
 
     def chunk(self, part: int) -> int:
-        """Process column of "1.5d" that multiplies with the part's rows of H (Equation 3).
+        """The process column of "1.5d" that multiplies with the part's rows of H (Equation 3).
 
         Every column has floor(rows / columns) parts or one more. Tripathy et al. 2020 give all
-        parts that are left over to the last column, for which the other columns wait.
+        left-over parts to the last column instead, and the other columns wait for it.
         """
         return part * self.columns // self.rows
 
@@ -187,7 +190,7 @@ class Grid:
     def check_width(self, width: int) -> None:
         """Raise InputError if a matrix of this width has too few columns for the grid.
 
-        Any width fits "feature": a rank without a column only waits for the other ranks.
+        Any width is allowed in "feature": a rank without a column only waits for the other ranks.
         """
         if self.splits_columns and width < self.columns:
             raise InputError(
@@ -197,7 +200,9 @@ class Grid:
             )
 
     def share_of_rows(self, first: int, last: int, column: int) -> tuple[int, int]:
-        """Rows of a part ``first:last`` that one of its ranks updates in "feature"."""
+        """The rows that rank `column` of a part updates in "feature"; the part has rows
+        ``first:last``.
+        """
         start, stop = self.slice_of_columns(last - first, column)
         return first + start, first + stop
 
@@ -215,11 +220,11 @@ class Grid:
         return first, first + self.layers
 
     def pieces(self, part_ptr: Int64Array, layer: int = 0) -> list[Piece]:
-        """The pieces that the ranks of a layer broadcast in turn (Algorithms 1 and 3).
+        """The pieces that the ranks of a layer broadcast one after another (Algorithms 1 and 3).
 
-        Square grids have a piece per process row. Other grids have lcm(rows, columns) pieces, so
-        that one process column holds a piece's columns of A and one process row its rows of H. In
-        "1.5d" every part is a piece, and `Piece.column` is the part's chunk.
+        Square grids have a piece per process row. Other grids have lcm(rows, columns) pieces. So
+        one process column holds all columns of A of a piece, and one process row holds all its rows
+        of H. In "1.5d" every part is a piece, and `Piece.column` is the part's chunk.
 
         Parameters:
             part_ptr (int64[num_parts + 1]): First row of every part in plan order.

@@ -1,6 +1,7 @@
 """The share of a plan that a rank of a process grid reads.
 
-The file holds a row plan, so every grid with the same number of parts reads the same tables:
+The file holds a row plan, so all grids with the same number of parts read the same tables. What a
+rank reads depends on the scheme (`plancc.plan.grid`):
 
     needed rows, feature    the rank's part of the row plan, with its messages
     broadcasts              the rows of the process row, and their nonzeros in the columns of the
@@ -25,7 +26,7 @@ from plancc.plan.rank_parts import RankParts
 
 
 def with_grid(plan: Plan, grid: Grid) -> Plan:
-    """Make a grid plan of a row plan.
+    """Return a grid plan with the tables of a row plan.
 
     Parameters:
         plan: A row plan with as many parts as the grid.
@@ -42,17 +43,17 @@ def with_grid(plan: Plan, grid: Grid) -> Plan:
 
 
 def keeps_part(grid: Grid) -> bool:
-    """Whether a rank uses its part of the row plan, with its messages."""
+    """Whether a rank uses one part of the row plan, with the messages of this part."""
     return grid.sparse or grid.scheme == "feature"
 
 
 def share_of_rank(
     held: RankParts, block: PartRange, part: Part | None, vertex_data: VertexData
 ) -> Part:
-    """Return the share of a rank of the grid.
+    """Return a rank's share of a grid plan.
 
     Parameters:
-        held: The parts of the rank, in a plan with a grid.
+        held: The parts of the rank.
         block: The parts of `RankParts.parts_to_read`, without vertex data.
         part: The rank's own part of the row plan if the grid `keeps_part`, else None.
         vertex_data: Data of `RankParts.rows`.
@@ -89,7 +90,7 @@ def _is_held(
 
 
 def column_in_pieces(place: npt.NDArray[np.integer], pieces: Sequence[Piece]) -> Int64Array:
-    """Number of every place among the columns of ascending pieces; -1 if no piece has the place."""
+    """Index of every place when the pieces are put one after another; -1 outside all pieces."""
     nowhere = (0, 0)  # an empty piece, for places before the first piece
     first, last = np.array([nowhere, *((p.first, p.last) for p in pieces)], np.int64).T
     start = np.cumsum(last - first) - (last - first)

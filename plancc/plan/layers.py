@@ -1,7 +1,7 @@
 """The steps of a layer: which rows travel and what is computed, for figures and predictions.
 
 A layer lists the steps of its forward pass. Its backward pass is the reversed list of their
-adjoints. Passes of the runtime that avoid work edit the list.
+adjoints. Those passes of the runtime that avoid work change the list.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class LayerStep:
     """One step of a layer.
 
     Attributes:
-        back: Whether the step is an adjoint, a step of the backward pass.
+        back: Whether the step is an adjoint, which runs in the backward pass.
         at_hand: Whether the result is computed once, before the first epoch.
     """
 
@@ -31,11 +31,11 @@ class LayerStep:
 
     @property
     def direction(self) -> str:
-        """The direction of the step: "back" or "forward"."""
+        """ "back" for a step of the backward pass, else "forward"."""
         return "back" if self.back else "forward"
 
     def adjoint(self) -> Self:
-        """Return the step from gradients of the result to gradients of the input."""
+        """Return the step that turns gradients of the result into gradients of the input."""
         return replace(self, back=not self.back)
 
 
@@ -48,7 +48,7 @@ class RowStep(LayerStep):
 
 @dataclass(frozen=True)
 class Aggregate(RowStep):
-    """The product A x: needed rows of x travel, and partial sums too in an edge plan.
+    """The product A x. Needed rows of x are sent, and in an edge plan also partial sums.
 
     Attributes:
         coefficients: A name in `COEFFICIENTS` for the values of A.
@@ -59,17 +59,19 @@ class Aggregate(RowStep):
 
 @dataclass(frozen=True)
 class GatherNeighbours(RowStep):
-    """Bring halo rows, and append them to own rows, so that rows are the columns of A."""
+    """Receive halo rows and append them to own rows; the result has one row per local column of
+    A.
+    """
 
 
 @dataclass(frozen=True)
 class Maximum(RowStep):
-    """The element-wise maximum of gathered rows; in an edge plan, partial maxima travel."""
+    """The element-wise maximum of gathered rows; in an edge plan, partial maxima are sent too."""
 
 
 @dataclass(frozen=True)
 class Attention(RowStep):
-    """A sum of gathered rows for every head, weighted by scores of both ends of an edge."""
+    """For every head, a weighted sum of gathered rows; weights depend on both ends of the edge."""
 
     heads: int = 1
 
@@ -84,8 +86,9 @@ class Linear(LayerStep):
 
     Attributes:
         inner, columns: Shape of W.
-        rows: Rows of x: "inputs" of the layer, "columns" of A or "outputs"; "": `placed` fills it.
-        of_weights: Whether the adjoint computes the gradient of W only.
+        rows: Which rows x has: "inputs" of the layer, "columns" of A or "outputs". "": `placed`
+            will set it.
+        of_weights: Whether the adjoint computes only the gradient of W, not of x.
     """
 
     inner: int
@@ -103,7 +106,7 @@ class OwnLinear(Linear):
     """The product of the layer's input and W for own rows, added to the result so far.
 
     Attributes:
-        shared: Whether W is the weights of the `Linear` before.
+        shared: Whether W is the same matrix as in the previous `Linear`.
     """
 
     rows: str = "outputs"
@@ -130,7 +133,7 @@ class Activation(RowStep):
 
 @dataclass(frozen=True)
 class WholeRows(RowStep):
-    """Bring all columns of every row to ranks that hold a slice of the columns."""
+    """Send all columns of every row to ranks that hold only a slice of the columns."""
 
 
 Steps = Sequence[LayerStep]
@@ -141,7 +144,7 @@ COEFFICIENTS = ("plan", "mean", "sum", "closed-mean")
 
 
 def steps_problem(steps: object, d_in: int) -> str:
-    """Return what is wrong with a layer's steps for inputs of width `d_in`; "" if nothing is."""
+    """Say what is wrong with a layer's steps for inputs of width `d_in`; "" if they are right."""
     if not isinstance(steps, list | tuple) or not steps:
         return f"give a list of steps of plancc.plan.layers, not {steps!r}"
     width, before = d_in, None
@@ -173,7 +176,7 @@ class BothWays(NamedTuple):
 
 
 def adjoint(steps: Steps, first: bool) -> Steps:
-    """Return the adjoints in reversed order; a `first` layer needs no gradient of its input."""
+    """Return the adjoints in reversed order; the `first` layer needs no gradient of its input."""
     found: list[LayerStep] = []
     trained = not first
     for step in steps:
@@ -196,8 +199,7 @@ def project_first(steps: Steps) -> Steps:
 
 
 def moved_first(steps: Steps) -> list[LayerStep]:
-    """Turn A (x W) into (A x) W: move a first linear map behind the product, or the gathered rows,
-    that follow it."""
+    """Turn A (x W) into (A x) W: move a linear map at the start behind the step that sends rows."""
     match steps[:2]:
         case [Linear(inner=inner) as linear, (Aggregate() | GatherNeighbours()) as moving] if (
             type(linear) is Linear
@@ -207,7 +209,9 @@ def moved_first(steps: Steps) -> list[LayerStep]:
 
 
 def input_at_hand(steps: Steps) -> Steps:
-    """Return the steps, marked `at_hand` up to the first trained step; rows travel first."""
+    """Return the steps in an order that sends rows first; steps before any weights are
+    `at_hand`.
+    """
     found = moved_first(steps)
     for k, step in enumerate(found):
         if step.weights:
@@ -232,7 +236,7 @@ def placed(steps: Steps) -> Steps:
 
 
 def moved_columns(steps: Steps) -> int:
-    """Return the sum of the columns of all steps in which rows travel in every epoch."""
+    """Return the sum of the columns of all steps that send rows in every epoch."""
     moving = (
         step
         for step in steps

@@ -1,7 +1,8 @@
-"""Links of a plan: pairs of vertices for link prediction, held by the owners of their sources.
+"""Links of a plan: pairs (source, target) of vertices for link prediction.
 
-Targets are numbered like columns of the matrix: own rows first, then the rows that the exchange
-``links`` brings, in arrival order. So the links are a second sparse matrix with the same owners.
+The owner of a link's source holds the link. Targets are numbered like columns of the matrix: own
+rows first, then the rows received in the exchange ``links``, in arrival order. So the links are a
+second sparse matrix with the same owners.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side, interva
 from plancc.plan.receive_sets import exchange_of_messages
 
 OF_SPLITS = {"train": (0,), "val": (1, 3), "test": (2, 4)}
-"""For every split, the number of the kind of its links, and of the kind of its fixed negatives."""
+"""For every split, the kind of its links, and of its fixed negatives, as places in `KINDS`."""
 NUM_KINDS = 5
 
 
@@ -32,7 +33,7 @@ class PartLinks:
         source (int32[links]): Local row of every source.
         target (int32[links]): Local column of every target: own rows, then rows received for
             links.
-        kind (uint8[links]): Place in `plancc.graph.links.KINDS`.
+        kind (uint8[links]): Kind of every link, as its place in `plancc.graph.links.KINDS`.
         number (int64[links]): Place of every link among all links of its kind in the user's data.
     """
 
@@ -63,7 +64,7 @@ class PartLinks:
 def lower_links(
     ends: Int64Array, kind: npt.NDArray[np.uint8], number: Int64Array, part_ptr: Int64Array
 ) -> tuple[PartLinks, tuple[Int64Array, Int64Array, Int64Array]]:
-    """Give links to parts; return the links, and the rows that travel for them.
+    """Assign links to parts; return the links, and the rows that parts need to receive for them.
 
     Parameters:
         ends (int64[2, links]): Sources and targets as places in plan order.
@@ -71,7 +72,7 @@ def lower_links(
         part_ptr (int64[num_parts + 1]): First row of every part in plan order.
 
     Returns:
-        The links of all parts; receiver, owner and row, the parameters of `exchange_of_rows`.
+        The links of all parts, and the triple (receiver, owner, row) for `exchange_of_rows`.
     """
     parts = len(part_ptr) - 1
     part, other = interval(ends[0], part_ptr), interval(ends[1], part_ptr)
@@ -98,7 +99,7 @@ def lower_links(
 def exchange_of_rows(
     receiver: Int64Array, owner: Int64Array, row: Int64Array, parts: int
 ) -> Exchange:
-    """The exchange of all parts in which these rows travel.
+    """Return the exchange, over all parts, that sends these rows.
 
     Parameters:
         receiver, owner, row (int64[volume]): The receiving part, the owner, and the owner's number
@@ -188,10 +189,10 @@ def link_problems(
 
 
 def numbers_problem(links: PartLinks, per_link: int) -> str:
-    """Say which number of a kind is missing or there twice, or which split has a wrong number of
-    negatives; "" if all is right.
+    """Check the links of all parts; return the first problem, or "".
 
-    `per_link` is `Header.links`.
+    Every kind must have the numbers 0, 1, 2, ... once. Every split must have `per_link`
+    (`Header.links`) negatives for each link.
     """
     sizes = np.bincount(links.kind, minlength=NUM_KINDS)
     order = np.lexsort((links.number, links.kind))
@@ -208,9 +209,10 @@ def numbers_problem(links: PartLinks, per_link: int) -> str:
 
 
 def sources_problem(links: PartLinks, per_link: int) -> tuple[str, str]:
-    """Check that the negatives of every link have the link's source, on some parts.
+    """Check, on some parts, that the negatives of every link have the same source as the link.
 
-    Returns: (invariant, what breaks it or "").
+    Returns:
+        (invariant, what breaks it or "").
     """
     wrong = np.zeros(len(links.kind), np.bool_)
     ends = np.stack([links.part(), links.source])

@@ -1,18 +1,18 @@
 """Lowering: make the tables of a plan from a matrix and the owners of its rows or nonzeros.
 
-Memory is linear in nonzeros plus volume. Time is too, plus one pass of every part over a bitmap of
-n / 64 words. Parts are independent and run in threads; the number of threads does not change the
-result.
+Memory is linear in nonzeros plus volume. Time is linear too, except that every part also scans a
+bitmap of n / 64 machine words. Parts are independent and run in threads; the number of threads does
+not change the result.
 
     owners -> rows in plan order (part by part, interior rows first)
-    for each part: its foreign columns, marked in a bitmap over plan order
+    for each part: mark its foreign columns in a bitmap over plan order
                    -> receive set and messages (read the bitmap in order)
                    -> local CSR (a received column's number is the count of marked bits before it)
-    receive tables -> send tables (the mirror)
+    receive tables -> send tables (the same messages, sorted by sender)
 
 An edge partition runs these steps twice. A part receives the foreign columns of its nonzeros
-(expand), and sends partial sums of the foreign rows of its nonzeros (fold). Row partitions have
-faster kernels of their own.
+(expand), and sends partial sums of the foreign rows of its nonzeros (fold). Row partitions use
+other, faster kernels.
 
     nonzeros of part m     own columns | received columns
                          +-------------+------------------+
@@ -43,7 +43,7 @@ from plancc.plan.values import LINKS, Exchanges, Header
 from plancc.threads import in_chunks
 
 _Chunks = list[tuple[Int32Array, ...]]
-"""Messages of ranges of parts, the parameter of `_exchange`."""
+"""Messages for consecutive ranges of parts, as `_exchange` takes them."""
 
 
 def lower(
@@ -60,12 +60,13 @@ def lower(
 
     Parameters:
         matrix: The normalised matrix, with values.
-        owners: Parts in ``0..num_parts-1``. Owners of nonzeros are those of the matrix
+        owners: Owning parts, ``0..num_parts-1``, of rows and perhaps of nonzeros. Parallel
+            relations between the same two vertices have one owner: nonzeros are counted as in
             `plancc.graph.union.without_relations`.
         normalization, self_loops: The options that made `matrix`, for the header.
 
     Returns:
-        The plan without provenance, vertex data and baseline of metrics.
+        The plan, without provenance, vertex data and the baseline of its metrics.
     """
     assert matrix.values is not None
     indptr, indices = matrix.indptr, matrix.indices
@@ -124,7 +125,7 @@ def with_links(
     number: Int64Array,
     per_link: int,
 ) -> Plan:
-    """The same plan with links, and with the exchange of the rows that links need.
+    """Return the plan with links, and with the exchange that sends the rows needed for them.
 
     Parameters:
         ends (int[2, links]): Sources and targets, as vertices.
@@ -143,7 +144,9 @@ def with_links(
 
 
 class _RowOrder(NamedTuple):
-    """Plan order: the rows in this order, the place of every row, the first place of every part."""
+    """Plan order: `rows` in this order, `position` of every row, first row `part_ptr` of every
+    part.
+    """
 
     rows: Int32Array
     position: Int32Array
@@ -173,10 +176,11 @@ def _lower_rows(
 def lowered_parts(
     part_ptr: Int64Array, row_ptr: Int64Array, first: int, last: int, column: Any, value: Any
 ) -> tuple[Int32Array, ...]:
-    """Number the columns of parts first..last-1 locally, and list the messages that they receive.
+    """Number the columns of parts first..last-1 locally, and list the messages to these parts.
 
-    Returns: Received rows, numbered by their sender; length, receiver and sender of every message,
-        sorted by receiver.
+    Returns:
+        Received rows, numbered by their sender; and the length, receiver and sender of every
+        message, sorted by receiver.
     """
     scratch = np.empty(part_ptr[-1], dtype=np.int32)
     # room for an upper bound of the received rows; untouched pages cost nothing
@@ -189,7 +193,7 @@ def lowered_parts(
 
 @njit(cache=True, nogil=True)
 def mark_boundary(first: Any, indptr: Any, indices: Any, owner: Any) -> Any:
-    """Mark the rows first..first+m-1 that have a column of another part: uint8[m]."""
+    """Mark the rows first..first+m-1 that have a column owned by another part: uint8[m]."""
     found = np.zeros(len(indptr) - 1, dtype=np.uint8)
     for i in range(len(found)):
         for k in range(indptr[i], indptr[i + 1]):
@@ -211,9 +215,9 @@ def _permute(indptr, indices, values, position, row_ptr, first, last, column, va
 
 @njit(cache=True, nogil=True)
 def _lower_parts_of_rows(part_ptr, row_ptr, first, last, local, halo_row, column, value):  # type: ignore[no-untyped-def]
-    """Number the columns of parts first..last-1 locally, and list the messages that they receive.
+    """Number the columns of parts first..last-1 locally, and list the messages to these parts.
 
-    `local` (int32[n]) is scratch. Fills `halo_row` with all received rows, numbered by their
+    `local` (int32[n]) is scratch memory. Fills `halo_row` with all received rows, numbered by their
     sender. Returns the length, receiver and sender of every message.
     """
     bitmap = np.zeros(len(local) // 64 + 1, dtype=np.uint64)
@@ -270,7 +274,7 @@ def _lower_edges(
     column: Int32Array,
     value: npt.NDArray[np.floating],
 ) -> tuple[Int64Array, _Chunks, _Chunks]:
-    """Fill `column` and `value`; return the plan's `row_ptr`, the received and the folded rows."""
+    """Fill `column` and `value`; return the plan's `row_ptr`, received rows and folded rows."""
     num_parts = len(order.part_ptr) - 1
     nonzeros = group_by_part(matrix, nonzero_owner, num_parts, order.rows, order.position)
 
@@ -286,7 +290,9 @@ def _lower_edges(
 
 @njit(cache=True, nogil=True)
 def _edge_keys(indptr: Any, indices: Any, owner: Any, nonzero_owner: Any) -> Any:
-    """Keys of rows, int64[n]: twice the owner, plus 1 if its nonzeros use foreign columns."""
+    """Keys of rows, int64[n]: twice the owner, plus 1 if the owner's nonzeros use foreign
+    columns.
+    """
     key = np.empty(len(owner), dtype=np.int64)
     for i in range(len(owner)):
         key[i] = 2 * owner[i]
@@ -356,7 +362,9 @@ def _lower_edge_parts(  # type: ignore[no-untyped-def]
 def _fill(  # type: ignore[no-untyped-def]
     start, row, column_of, at, values, local_row, local_column, num_own, degree, column, value
 ):
-    """Fill the local CSR of one part from entry `start` on, own columns first; fill `degree`."""
+    """Fill one part's local CSR from entry `start` on, with own columns first; also fill
+    `degree`.
+    """
     for e in range(len(row)):
         degree[local_row[row[e]]] += 1
     free = np.empty(len(degree), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The matrix that a plan distributes, read back from its parts."""
+"""Recover the matrix or the graph of a plan from its parts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from plancc.plan.values import LINKS
 
 
 def matrix_of(plan: Plan) -> sp.csr_array:
-    """The whole matrix, shape (n, n), with rows and columns numbered by vertex, columns ascending.
+    """Return the whole matrix, shape (n, n), with rows and columns numbered by vertex.
 
     Duplicate entries of parallel relations are added.
     """
@@ -28,14 +28,14 @@ def matrix_of(plan: Plan) -> sp.csr_array:
 
 
 def graph_of(plan: Plan) -> Graph:
-    """The matrix of `matrix_of` as a Graph, for metrics of owners; relations are added."""
+    """Return the matrix as a Graph, for metrics; values of parallel relations are added."""
     matrix = matrix_of(plan)
     rows, columns = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
     return Graph(rows, columns, matrix.data, types=plan.header.types)
 
 
 def typed_graph_of(plan: Plan) -> Graph:
-    """The graph that the plan was made of, with parallel relations and all columns."""
+    """Return the normalised graph that the plan was made from, with relations and all columns."""
     if not plan.columns:
         return graph_of(plan)
     rows, columns = ends_of(plan)
@@ -49,11 +49,11 @@ def typed_graph_of(plan: Plan) -> Graph:
 def source_graph_of(plan: Plan) -> Graph:
     """Recover the graph before normalisation, with the source's ids.
 
-    Loops that leave no trace in the matrix, and edge features, are missing.
+    Edge features are left out, and so are loops that do not change the matrix.
 
     Raises:
-        InputError: If the matrix does not determine the graph: the edges have weights, or
-            normalising has dropped edges into empty rows.
+        InputError: If the matrix does not determine the graph, because edges have weights, or
+            because normalising has dropped edges into empty rows.
     """
     header, matrix = plan.header, typed_graph_of(plan).without_read_columns()
     values = matrix.values
@@ -102,7 +102,7 @@ def source_graph_of(plan: Plan) -> Graph:
 
 
 def relations_of(plan: Plan) -> npt.NDArray[np.integer]:
-    """Relation of every nonzero in the order of the plan, int[nnz]; -1 without a relation."""
+    """Relation of every nonzero in the order of the plan, int[nnz]; -1 if it has no relation."""
     if plan.relation is not None:
         return plan.relation
     assert plan.header.types is not None
@@ -110,7 +110,9 @@ def relations_of(plan: Plan) -> npt.NDArray[np.integer]:
 
 
 def owners_of(plan: Plan) -> Owners:
-    """Owners of the rows and, in an edge plan, of the nonzeros of `graph_of`."""
+    """Owners of the rows and, in an edge plan, of the nonzeros; nonzeros are ordered as in
+    `graph_of`.
+    """
     if plan.fold is None:
         return Owners(plan.owner())
     parts = plan.all_parts.with_distinct_columns()

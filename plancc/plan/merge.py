@@ -1,14 +1,14 @@
 """Merge several parts of a plan on one rank.
 
-The rank has the rows of all its parts. Messages between its parts are dropped, and a row that
-several of its parts receive travels once. Both ends of a message sort its rows in plan order
+The rank has the rows of all its parts. Messages between its parts are dropped. A row that several
+of its parts receive is sent once. Both ends of a message sort its rows in plan order
 (`plancc.plan.plan`), so no rank needs to ask another rank what it sends.
 
 In an edge plan, the nonzeros of a folded row go to the row itself if its owner is on the same
 rank. Otherwise the parts' folded rows for the same row become one folded row.
 
-The messages of a node-aware exchange are merged alike. If a rank would have parts of several nodes,
-the merged plan sends directly instead.
+The messages of a node-aware exchange are merged in the same way. If a rank would have parts of
+several nodes, the merged plan sends directly instead.
 
     part 0   part 1 | part 2   part 3          rank 0 | rank 1
        <--------------- row 7                     <------ row 7 (once)
@@ -47,7 +47,7 @@ def merge(block: PartRange, held: RankParts, vertex_data: VertexData) -> Part:
     row_place = np.repeat(block.place_of_rows(), np.diff(block.row_ptr))
     column_place, halo = block.place_of_columns(), block.place_of_halo()
 
-    # keep each foreign row once; order own rows, interior first; number own columns first
+    # Keep each foreign row once, sort own rows (interior rows first), and number own columns first.
     foreign = (column_place < row0) | (column_place >= row1)
     partial = (row_place < row0) | (row_place >= row1)
     halo = np.unique(halo[(halo < row0) | (halo >= row1)])
@@ -80,7 +80,7 @@ def merge(block: PartRange, held: RankParts, vertex_data: VertexData) -> Part:
         links, arrives = links_of_rank(block.links, ends, (row0, row1), own)
         linked = Exchange(owned(of_links.send), foreign_side(arrives))
     fold = block.exchanges.fold
-    if fold is not None:  # a fold goes to the owners
+    if fold is not None:  # a fold sends to the owners
         fold = Exchange(foreign_side(folded), owned(fold.receive))
     expand = Exchange(owned(block.exchanges.expand.send), foreign_side(halo))
     rows = RankRows(held, row0, own)
@@ -112,9 +112,10 @@ def _renumbered(
     row0: int,
     others: Int64Array,
 ) -> Int64Array:
-    """Local numbers of places in plan order, int64[places].
+    """Turn places in plan order into local numbers, int64[places].
 
-    Own places have the numbers in `local`. Foreign places follow, in the order of `others`.
+    Own places get the numbers in `local`. The numbers of foreign places follow, in the order of
+    `others`.
     """
     found = np.empty(len(place), dtype=np.int64)
     found[~foreign] = local[place[~foreign] - row0]

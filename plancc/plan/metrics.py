@@ -46,7 +46,7 @@ class StepTraffic(NamedTuple):
         return StepTraffic(self.received, self.sent, self.messages_received, self.messages_sent)
 
     def times(self, width: int | Int64Array) -> StepTraffic:
-        """Words and messages if rows have `width` columns (a number, or one for every part).
+        """Words and messages if rows have `width` columns: one number, or one number per part.
 
         A part with width 0 sends no message.
         """
@@ -161,13 +161,15 @@ class Metrics:
         return asdict(self)
 
     def figures(self) -> dict[str, int | float]:
-        """Return all figures by name, derived ones too: for tables and JSON."""
+        """Return all figures by name, also the derived figures, for tables and JSON."""
         derived = ("max_volume", "expand_volume", "expand_messages")
         return self.as_dict() | {name: getattr(self, name) for name in derived}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], prefix: str = "") -> Metrics | None:
-        """The inverse of `as_dict`; names have a `prefix`. None if a value is not a number."""
+        """The inverse of `as_dict`, for names with a prefix; None if a value is missing or no
+        number.
+        """
         found: dict[str, Any] = {f.name: values.get(prefix + f.name) for f in fields(cls)}
         return cls(**found) if all(isinstance(v, int | float) for v in found.values()) else None
 
@@ -199,6 +201,8 @@ def summarize(parts: Traffic) -> Metrics:
 
 
 def imbalance(load: Int64Array, relative: float | npt.NDArray[np.float64] = 1.0) -> float:
-    """max / mean - 1 of the parts' load, divided by their `relative` capacities; 0 without load."""
+    """max / mean - 1 of the parts' loads over their `relative` capacities; 0 if there is no
+    load.
+    """
     total = int(load.sum())
     return float((load / relative).max()) * len(load) / total - 1.0 if total else 0.0

@@ -1,4 +1,4 @@
-"""Check the parts that a rank reads, and make the rank's claims about other ranks' parts.
+"""Check the parts that a rank reads, and make claims that ranks compare with each other.
 
 Every reader runs these checks, in time linear in nonzeros and volume.
 """
@@ -33,7 +33,8 @@ MATRIX_FAULTS = {
     6: ("every folded row has a nonzero", "{row} has no nonzero"),
     7: ("owners of rows have the nonzeros of the diagonal", "{row} is folded and has one"),
 }
-"""Invariant and problem for faults of `_matrix_fault`; from `OF_FOLDS` on, in edge plans only."""
+"""Invariant and problem for the faults of `_matrix_fault`. Faults from `OF_FOLDS` on can only
+occur in edge plans."""
 OF_FOLDS = 6
 MESSAGE_FAULTS = {
     1: "message {message} has a peer that is out of range or the part itself",
@@ -76,7 +77,9 @@ def part_invariants(parts: PartRange, header: Header) -> Iterator[tuple[str, str
 
 
 def check(invariants: Iterable[tuple[str, str]], path: str = "") -> list[str]:
-    """Return the names of the invariants; PlanError, naming `path`, for the first broken one."""
+    """Return the names of the invariants; raise PlanError, with `path`, for the first broken
+    one.
+    """
     done: dict[str, None] = {}
     for name, problem in invariants:
         if problem:
@@ -88,7 +91,7 @@ def check(invariants: Iterable[tuple[str, str]], path: str = "") -> list[str]:
 def data_invariants(data: VertexData, num_vertices: int) -> Iterator[tuple[str, str]]:
     """Yield (rule, what breaks it or "") for every array of vertex data.
 
-    `data` may have some rows only; `num_vertices` counts all vertices of the plan.
+    `data` may have only some of the rows; `num_vertices` is the number of all vertices of the plan.
     """
     if data.by_type is not None:
         yield "data by type have a row for every vertex", data.by_type.problem()
@@ -133,7 +136,9 @@ def _matrix(parts: PartRange, own: Int64Array) -> Iterator[tuple[str, str]]:
 
 
 def _falling(parts: PartRange, relation: npt.NDArray[np.uint16]) -> str:
-    """Say which nonzero's relation does not ascend in its row and column; "" if all ascend."""
+    """Say which nonzero's relation is not above the previous relation of its row and column, or
+    "".
+    """
     again = np.flatnonzero(~first_of_columns(parts.row_ptr, parts.column))
     wrong = again[relation[again] <= relation[again - 1]]
     return f"nonzero {wrong[0]} does not ascend" if len(wrong) else ""
@@ -141,7 +146,9 @@ def _falling(parts: PartRange, relation: npt.NDArray[np.uint16]) -> str:
 
 @njit(cache=True, nogil=True, plain=True)
 def _message_fault(ptr, peer, row_ptr, row, rows, first, of_part):  # type: ignore[no-untyped-def]
-    """(key of `MESSAGE_FAULTS`, part, message) of the first fault; zeros if there is none."""
+    """Return (key of `MESSAGE_FAULTS`, part, message) for the first fault; zeros if there is
+    none.
+    """
     for i in range(len(ptr) - 1):
         part = first + i
         for k in range(ptr[i], ptr[i + 1]):
@@ -163,7 +170,7 @@ def _message_fault(ptr, peer, row_ptr, row, rows, first, of_part):  # type: igno
 
 @njit(cache=True, nogil=True, plain=True)
 def _matrix_fault(of_parts, csr, halo_ptr, place_of_row, place_of_halo):  # type: ignore[no-untyped-def]
-    """(key of `MATRIX_FAULTS`, part, local row, column) of the first fault; zeros if there is none.
+    """Return (key of `MATRIX_FAULTS`, part, local row, column) for the first fault, or four zeros.
 
     `of_parts` is (rows, local_ptr, num_interior), `csr` is (row_ptr, column). `stamp` has the last
     row that used each column of the part.
@@ -205,7 +212,7 @@ def _matrix_fault(of_parts, csr, halo_ptr, place_of_row, place_of_halo):  # type
 
 
 def all_finite(values: npt.NDArray[np.floating]) -> bool:
-    """Whether all numbers are finite; makes no temporary array of booleans."""
+    """Whether all numbers are finite; computed without a temporary array of booleans."""
     if isinstance(values, MappedRows):
         whole = values.dtype.kind != "f"
         return whole or all(map(all_finite, values.pieces(0, len(values))))
@@ -218,7 +225,9 @@ def all_finite(values: npt.NDArray[np.floating]) -> bool:
 
 @njit(cache=True, nogil=True, plain=True)
 def _has_all_bits(words, bits):  # type: ignore[no-untyped-def]
-    """Whether some word has all these bits. Tests the result every 4,096 words, to vectorise."""
+    """Whether some word has all these bits. The result is tested every 4,096 words, so loops
+    vectorise.
+    """
     for start in range(0, len(words), 4096):
         found = False
         for k in range(start, min(start + 4096, len(words))):
@@ -229,7 +238,7 @@ def _has_all_bits(words, bits):  # type: ignore[no-untyped-def]
 
 
 def claims_of(parts: PartRange, held: RankParts) -> Claims:
-    """Make a rank's claims about messages with other ranks, and about vertices and nonzeros.
+    """Make a rank's claims about its messages to and from other ranks, its vertices and nonzeros.
 
     Parameters:
         parts: The parts that the rank reads.

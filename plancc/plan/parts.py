@@ -1,4 +1,4 @@
-"""Parts of a plan: a `Part`, which a rank runs, and a `PartRange`, several parts as in the file."""
+"""Parts of a plan: `Part`, which one rank runs, and `PartRange`, consecutive parts in the file."""
 
 from __future__ import annotations
 
@@ -27,17 +27,16 @@ def taken(array: Any, places: Any) -> Any:
 
 @dataclass(frozen=True)
 class Claims:
-    """A rank's claims about the slices of other ranks, which the ranks compare.
+    """Figures of a rank's slice that must match the figures of the other ranks' slices.
 
     Attributes:
         sent, expected (int64[steps, num_ranks]): Digest of the messages to, and from, the parts of
             every rank, for each step: the expand, the fold of an edge plan, and the hops of a
             node-aware exchange. Messages between parts of the same rank count too.
         vertices: Sum of `mix` over the ids of this rank's vertices, minus its sum over this rank's
-            share of 0..n-1, modulo 2^64. Over all ranks the claims add up to 0 if every vertex is
-            there once.
+            share of 0..n-1, modulo 2^64. Over all ranks the sum is 0 if every vertex occurs once.
         nonzeros: Nonzeros of this rank minus its share of the nonzeros in the header. Over all
-            ranks the claims add up to 0.
+            ranks the sum is 0.
         folds: Whether the second step is the fold.
     """
 
@@ -50,15 +49,16 @@ class Claims:
 
 @dataclass(frozen=True)
 class GridShare:
-    """A rank's share of a process grid, beside the rows of a `Part`.
+    """A rank's share of a grid plan, in addition to the rows of a `Part`.
 
     Attributes:
         grid, rank: The grid, and this rank's number in the grid.
         part_ptr (int64[num_parts + 1]): First row of every part in plan order.
         row_ptr, place, value (int64[rows of the process row + 1], int32[m], float[m]): CSR of the
             block of A that this rank multiplies with or broadcasts. Its rows are the rows of the
-            process row, which are more than the rank's own rows in "3d". Its columns are those
-            of the process column, as places in plan order. Without nonzeros if `block` is given.
+            process row, which are more than the rank's own rows in "3d". Its columns are the
+            columns of the process column, as places in plan order. There are no nonzeros if `block`
+            is given.
         block: This rank's part of the row plan, with messages between parts and without vertex
             data. None except in "feature" and in schemes that send needed rows only.
     """
@@ -95,10 +95,10 @@ class Part(WithColumns):
         grid: Layouts "grid" and "feature" only (`plancc.plan.grid_slices`), else None. With a grid,
             `index` and `num_parts` count ranks, own rows are the rows of H that this rank holds
             between products, and the local matrix and the messages are empty.
-        claims: This rank's claims about other ranks; None for slices that are made by hand.
-        links: Links whose sources are own rows. Targets are local columns: own rows, then the rows
-            that `link_exchange` brings.
-        link_exchange: Messages that bring the targets of links; None without links.
+        claims: This rank's claims; None for slices that are not read from a file.
+        links: Pairs for link prediction whose sources are own rows. Targets are local columns: own
+            rows, then the rows received in `link_exchange`.
+        link_exchange: Messages that send the targets of links; None if the plan has no links.
     """
 
     index: int
@@ -128,7 +128,9 @@ class Part(WithColumns):
         grid: GridShare | None = None,
         dtype: npt.DTypeLike = np.float32,
     ) -> Part:
-        """A part with rows but without nonzeros and messages; `dtype` is the type of `value`."""
+        """Return a part that has rows, but no nonzeros or messages; `dtype` is the type of
+        `value`.
+        """
         return cls(
             index=index,
             num_parts=num_parts,
@@ -152,7 +154,7 @@ class Part(WithColumns):
         return self.expand.receive.volume
 
     def send_mask(self, peer: int) -> Int32Array:
-        """Local rows that go to `peer`, in the order of the message; empty without a message."""
+        """Local rows sent to `peer`, in the order of the message; empty if there is no message."""
         return self.expand.send.message(peer)
 
 
@@ -166,7 +168,7 @@ class PartRange(WithColumns):
         global_id, num_interior, row_ptr, column, value, columns: See `plancc.plan.plan.Plan`; here
             for these parts only.
         exchanges: Messages of these parts; the exchanges number part `first` as 0.
-        links: Links of these parts; None without links.
+        links: Links of these parts; None if the plan has no links.
     """
 
     first: int
@@ -195,7 +197,7 @@ class PartRange(WithColumns):
         return rows + folded.row_ptr[folded.ptr]
 
     def only_part(self, held: RankParts) -> Part:
-        """Turn a range of one part into a `Part`; `held` are the parts of the rank that runs it."""
+        """Turn a range of one part into a `Part`; `held` belongs to the rank that runs the part."""
         assert self.last == self.first + 1
         rows = RankRows(held, self.first_row, np.arange(len(self.global_id), dtype=np.int32))
         expand = self.exchanges.expand
@@ -225,7 +227,9 @@ class PartRange(WithColumns):
         )
 
     def of_parts(self, first: int, last: int) -> PartRange:
-        """Parts ``first..last-1`` of this range, counted from its first part; arrays are views."""
+        """Return parts ``first..last-1``, counted from the first part of this range; arrays are
+        views.
+        """
         at = self.local_ptr[first : last + 1]
         begin, end = self.row_ptr[at[[0, -1]]]
         rows = self.part_ptr[[self.first + first, self.first + last]] - self.first_row
@@ -244,7 +248,9 @@ class PartRange(WithColumns):
         )
 
     def with_distinct_columns(self) -> PartRange:
-        """The same pattern, where parallel nonzeros are one nonzero; `value` must not be used."""
+        """Return the pattern with parallel nonzeros joined to one nonzero; do not use its
+        `value`.
+        """
         if self.relation is None:
             return self
         first, row_ptr = distinct_columns(self.row_ptr, self.column)

@@ -1,8 +1,8 @@
 """`Plan`: the compiled plan of a distributed sparse product, with all parts.
 
 *Plan order* numbers all rows part by part: row ``r`` of part ``m`` is row ``part_ptr[m] + r`` in
-plan order. Every table below is flat, with offsets per part or per message. So 4,096 parts cost no
-more than four, and a rank reads one contiguous slice of each table.
+plan order. Every table below is flat, with offsets per part or per message. So 4,096 parts need no
+more arrays than four parts, and a rank reads one contiguous slice of each table.
 
     local columns of part m:   0 ......... rows(m) | rows(m) ...... rows(m) + halo(m)
                                own rows            | received rows, in arrival order
@@ -50,13 +50,15 @@ from plancc.plan.values import Exchanges, Header
 from plancc.registry import Registry
 
 VIEWS = Registry("view", "plancc.views", {"html": "plancc_lab.report.notebook:as_html"})
-"""Functions that show a plan, by the format that they return."""
+"""Functions that return a plan in a format for display, by the name of the format."""
 
 
 def attributes_of(
     provenance: Mapping[str, Any], metrics: Metrics, baseline: Metrics | None
 ) -> dict[str, dict[str, Any]]:
-    """Attributes of the groups ``/provenance`` and ``/metrics``, by the name of the group."""
+    """Return the attributes of the groups ``/provenance`` and ``/metrics``, by the name of the
+    group.
+    """
     figures = metrics.as_dict()
     if baseline is not None:
         figures |= {f"random_{name}": value for name, value in baseline.as_dict().items()}
@@ -64,7 +66,7 @@ def attributes_of(
 
 
 def fields_of(header: Header, arrays: Arrays) -> dict[str, Any]:
-    """Values, from datasets, of the fields that `Plan` and `PartRange` both have."""
+    """Make from datasets the fields that `Plan` and `PartRange` have in common."""
     matrix: dict[str, Any] = {n: arrays[f"matrix/{n}"] for n in ("row_ptr", "column", "value")}
     return matrix | {
         "columns": columns_of(**{name: arrays.get(f"matrix/{name}") for name in COLUMNS}),
@@ -89,14 +91,15 @@ class Plan(WithColumns):
         column (int32[num_nonzeros]): Local column number, in the part that holds the nonzero. In a
             row, own columns come first, and columns are distinct except for parallel relations.
         value (float32 or float64[num_nonzeros]): Values of the matrix.
-        columns: Arrays with an entry for every nonzero, beside the values.
-        exchanges: The messages of every step; with the messages of hops if the header has a route.
+        columns: Further arrays with an entry for every nonzero.
+        exchanges: The messages of every step, and of its hops if the header has a route.
         vertex_data: Data of all rows, in plan order.
         original_id (int64 or bytes[num_vertices], or None): The source's ids of the vertices
             0..n-1; names are UTF-8 (`plancc.graph.named_ids`). None: the source has the ids 0..n-1.
         provenance: How the plan was made: str, int, float or bool values.
         baseline: Figures of an even random partition of the same matrix, for comparison.
-        links: Links of all parts, whose messages are the exchange "links"; None without links.
+        links: Pairs for link prediction of all parts; their messages are the exchange "links". None
+            if the plan has no links.
     """
 
     header: Header
@@ -149,7 +152,7 @@ class Plan(WithColumns):
 
     @cached_property
     def all_parts(self) -> PartRange:
-        """All parts as a range; the arrays are the plan's arrays, not copies."""
+        """All parts as one range; the arrays are not copied."""
         return PartRange(
             first=0,
             last=self.num_parts,
@@ -219,7 +222,7 @@ class Plan(WithColumns):
         )
 
     def content_sha256(self) -> str:
-        """The content hash: plans with equal hashes compute and send the same."""
+        """The content hash: runs of plans with equal hashes compute and send the same numbers."""
         return content_sha256(self.header, self.arrays())
 
     def owner(self) -> Int32Array:
@@ -255,7 +258,7 @@ class Plan(WithColumns):
         return summarize(self.traffic())
 
     def save(self, path: str | PathLike[str], *, compress: bool = False) -> str:
-        """Write the plan file; the file gets its name only after it is complete.
+        """Write the plan file, first under a temporary name, until the file is complete.
 
         Parameters:
             compress: Whether to deflate the datasets (smaller and slower; every HDF5 library reads

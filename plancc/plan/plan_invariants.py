@@ -79,7 +79,7 @@ def _permutation(plan: Plan) -> str:
 
 @njit(cache=True, nogil=True, plain=True)
 def _repeated_or_outside(ids, bound):  # type: ignore[no-untyped-def]
-    """First place of a number that is repeated or not in ``0..bound-1``; -1 if there is none."""
+    """First place of a number that is repeated or outside ``0..bound-1``; -1 if there is none."""
     seen = np.zeros(bound, np.bool_)
     for k in range(len(ids)):
         if ids[k] < 0 or ids[k] >= bound or seen[ids[k]]:
@@ -97,7 +97,7 @@ def _mirrors(exchange: Exchange) -> str:
 
 @njit(cache=True, nogil=True, plain=True)
 def _difference(send, receive):  # type: ignore[no-untyped-def]
-    """A pair (receiver, sender) whose messages differ in the tables of a step; (-1, -1) if none.
+    """Return a pair (receiver, sender) with different messages in the two tables, or (-1, -1).
 
     Tables are (ptr, peer, row_ptr, row), well formed. The loop takes receivers in ascending order,
     and every sender lists its receivers in this order. So the message to compare is always the
@@ -139,7 +139,7 @@ def _repetition(plan: Plan, parts: PartRange) -> str:
 
 @njit(cache=True, nogil=True, plain=True)
 def _repeated_nonzero(of_parts, csr, part_ptr, place_of_row, place_of_halo):  # type: ignore[no-untyped-def]
-    """Places (row, column) of a nonzero that two parts have; (-1, -1) if there is none.
+    """Return the places (row, column) of a nonzero that is in two parts; (-1, -1) if there is none.
 
     `of_parts` is (rows, local_ptr, halo_ptr), `csr` is (row_ptr, column). A counting sort brings
     together the local rows of each place; only places with folded rows have several local rows.

@@ -20,7 +20,7 @@ from plancc.sampling import Population, Sampler
 
 
 def num_training(file: PlanFile, target: str | None = None) -> int | None:
-    """Number of training vertices of an open plan; None if the plan carries no training mask.
+    """Number of training vertices of an open plan; None if the plan has no training mask.
 
     Parameters:
         target: See `read_population`.
@@ -43,7 +43,8 @@ def read_population(
         sampler: The sampler. If it needs no data, the population is a number of vertices only.
             Otherwise the population also has the plan's training mask, since some samplers prefer
             training vertices without needing them.
-        with_pattern: Whether to read the pattern if the sampler needs it; reading calls kernels.
+        with_pattern: Whether to read the pattern if the sampler needs it; reading calls compiled
+            functions.
         target: In a plan with types, the type whose vertices are trained on. Without a training
             mask, all vertices of the type are training vertices.
 
@@ -107,7 +108,7 @@ def read_population(
 
 
 def population_of(plan: Plan) -> Population:
-    """The population for any sampler: the whole pattern, and the plan's vertex data."""
+    """Return a population for any sampler: the whole pattern, and the plan's masks and clusters."""
     graph, data, place = graph_of(plan), plan.vertex_data, plan.places()
     return Population(
         plan.num_vertices,
@@ -121,7 +122,7 @@ def population_of(plan: Plan) -> Population:
 def _read_pattern(
     file: PlanFile, part_ptr: Int64Array, global_id: Int32Array
 ) -> tuple[Int64Array, Int32Array]:
-    """The pattern as ``indptr, indices``, numbered by vertex, with ascending columns."""
+    """Read the pattern as ``indptr, indices``, numbered by vertex, with ascending columns."""
     row_ptr = file.read("matrix/row_ptr")
     received = file.read_side("expand/recv")
     row, sender = received.row, received.peer_of_row()

@@ -12,13 +12,13 @@ partial rows for other ranks, and the blocks are:
   "folded" |  folded   | folded_halo |
            +-----------+-------------+
 
-A program knows no rank and no size. Its readers bind the names of its steps. To execute the
-program, the runtime binds messages, groups of ranks and matrices. To count words,
+A program does not depend on a rank or a size. Its readers bind the names of its steps: the runtime
+binds messages, groups of ranks and matrices, and executes the program. To count words,
 `plancc.plan.words.transfers` binds the traffic of messages and groups.
 
-The runtime executes the steps between two collective steps in this order: it starts messages first,
-waits for a message before a step reads its rows, and adds scattered rows last. If rows arrive in
-pieces, their product takes piece by piece. Programs that need another order are refused.
+Between two collective steps, the runtime works in this order: it starts messages first, waits for a
+message before a step reads its rows, and adds scattered rows last. If rows arrive in pieces, their
+product processes one piece after another. A program that needs another order raises an error.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Step:
     """One step of a product, on all ranks.
 
     Attributes:
-        name: Name of the messages or the group of ranks, or of the matrix block.
+        name: Name of the messages, of the group of ranks, or of the matrix block.
         source, target: Space that the step reads, and space that the step writes.
-        moves: Whether rows of H travel, or pieces of a matrix block that several ranks share.
-        reverse: Whether rows travel from the receivers to the senders of the bound messages.
-        late: Whether the rows arrive epochs later, as constants for the backward pass.
+        moves: Whether rows of H are sent, or pieces of a matrix block that several ranks share.
+        reverse: Whether rows are sent from the receivers to the senders of the bound messages.
+        late: Whether the rows arrive some epochs later; they are constants in the backward pass.
     """
 
     name: str
@@ -50,13 +50,13 @@ class Step:
     reverse: ClassVar[bool] = False
 
     def adjoint(self) -> Step:
-        """Return the step from gradients of the target to gradients of the source."""
+        """Return the step that turns gradients of the target into gradients of the source."""
         return ADJOINTS[type(self)](self.name, self.target, self.source)
 
 
 @dataclass(frozen=True)
 class Gather(Step):
-    """Send rows of the source in the messages of an exchange; the received rows are the target."""
+    """Send rows of the source in an exchange; the target is the received rows."""
 
 
 @dataclass(frozen=True)
@@ -82,12 +82,16 @@ class Multiply(Step):
 
 @dataclass(frozen=True)
 class Broadcast(Step):
-    """Send every piece of the source in turn from the rank that has it to its whole group."""
+    """Broadcast the pieces of the source one after another, each from the rank that has the
+    piece.
+    """
 
 
 @dataclass(frozen=True)
 class Reduce(Step):
-    """Sum every piece of the source in turn over a group, at the rank that has the piece."""
+    """Sum the pieces of the source one after another over a group, each on the rank that has the
+    piece.
+    """
 
     reverse = True
 
@@ -106,10 +110,11 @@ class ReduceScatter(Step):
 
 @dataclass(frozen=True)
 class AllToAll(Step):
-    """Turn all columns of own rows into a slice of columns of the whole group's rows.
+    """Exchange data in a group: from all columns of own rows to some columns of the group's rows.
 
     Attributes:
-        to_rows: Whether the step does the inverse: a slice of columns becomes own rows.
+        to_rows: Whether the step does the inverse: from some columns of the group's rows to own
+            rows.
     """
 
     to_rows: bool = False
@@ -126,7 +131,7 @@ class AllToAll(Step):
 class AllReduce(Step):
     """Sum the rows over a group; every rank of the group gets the sum.
 
-    In the adjoint, every rank uses its copy of the gradient.
+    In the adjoint, every rank already has the gradient and uses it.
     """
 
 
@@ -140,7 +145,7 @@ class Replicate(Step):
 
 @dataclass(frozen=True)
 class UseCopy(Step):
-    """Use the copies of rows that ranks have; nothing travels.
+    """Use the copies of rows that ranks already have; nothing is sent.
 
     Attributes:
         of_one: Whether only one rank of a group uses its copy.
@@ -159,7 +164,7 @@ ADJOINTS: dict[type[Step], type[Step]] = {
     **{Broadcast: Reduce, Reduce: Broadcast},
     **{AllGather: ReduceScatter, ReduceScatter: AllGather, AllReduce: UseCopy},
 }
-"""The class of the adjoint for steps that have a name and spaces only."""
+"""The class of the adjoint, for steps without further attributes."""
 Program = tuple[Step, ...]
 
 ROW: Program = (
@@ -173,8 +178,8 @@ ROW: Program = (
 def edge_program(expand_is_longer: bool) -> Program:
     """The program of edge plans: expand, multiply, fold (the vertex cuts of Md et al. 2021).
 
-    `expand_is_longer`: whether own rows are multiplied while the expand travels; otherwise while
-    the fold travels.
+    `expand_is_longer`: whether own rows are multiplied during the expand; otherwise during the
+    fold.
     """
     own = (Multiply("own", "x", "y"),)
     early, late = (own, ()) if expand_is_longer else ((), own)
@@ -194,11 +199,9 @@ GRID: Program = (
     Multiply("matrix", "piece", "sums"),
     ReduceScatter("layers", "sums", "y"),
 )
-"""1D, 2D and Split-3D (Tripathy et al. 2020, Algorithms 1 and 3).
-
-"pieces" are broadcast in the process column, pieces of the matrix in the process row. "sums" has
-the rows of the process row, which are more than own rows in a layer of "3d".
-"""
+"""1D, 2D and Split-3D (Tripathy et al. 2020, Algorithms 1 and 3). "pieces" are broadcast in the
+process column, and pieces of the matrix in the process row. "sums" has the rows of the process row.
+In "3d" these are more rows than the rank owns. """
 
 
 def replicated(needed_only: bool) -> Program:
@@ -228,17 +231,15 @@ FEATURE: Program = (
     Multiply("halo", "halo", "sums"),
     AllToAll("slices", "sums", "y", to_rows=True),
 )
-"""Feature slices, in one group and between groups (Wan et al. 2025, Algorithm 2, Section 5.2.1).
-
-With a pipeline, every step is done for one batch of rows after another.
-"""
+"""Layout "feature", within and between groups (Wan et al. 2025, Algorithm 2, Section 5.2.1). If the
+pipeline is on, every step handles one batch of rows after another. """
 
 
 def clone_program(late: bool, returns: bool = True) -> Program:
-    """The program of edge plans with no fold, or a `late` one (Md et al. 2021, 0c and cd-r).
+    """The program of edge plans without a fold, or with a `late` fold (Md et al. 2021, 0c and
+    cd-r). "y" has own rows, then "leaves": rows of vertices that other ranks own.
 
-    "y" has own rows and then "leaves", rows of vertices that other ranks own. `returns`: whether
-    sums go back to the leaves.
+    `returns`: whether sums are sent back to the leaves.
     """
     own = Multiply("partial", "x", "y"), Multiply("itself", "x", "y")
     if not late:
@@ -258,10 +259,14 @@ def grid_program(grid: Grid) -> Program:
 
 
 def adjoint(program: Sequence[Step]) -> Program:
-    """The program of A^T G for that of A H, without late steps: constants have no gradient."""
+    """Return the program of A^T G, given the program of A H. Late steps bring constants, which have
+    no gradient, so the result leaves them out.
+    """
     return tuple(step.adjoint() for step in reversed(program) if not step.late)
 
 
 def without_messages(program: Sequence[Step]) -> Program:
-    """The products of a program, to run if the rows that would travel are known."""
+    """Return only the products of a program, for ranks that already have the rows of other
+    ranks.
+    """
     return tuple(step for step in program if isinstance(step, Multiply))

@@ -32,27 +32,29 @@ class RankParts:
 
     @cached_property
     def _ends(self) -> Int64Array:
-        """The part after the last part of every rank, int64[num_ranks]."""
+        """For every rank, the number of its last part plus 1, int64[num_ranks]."""
         return np.maximum(self.ranks[:-1] + 1, self.ranks[1:])
 
     @property
     def parts(self) -> tuple[int, int]:
-        """The parts ``first:last`` that have the rank's rows."""
+        """The range ``first:last`` of the parts that have the rank's rows."""
         return int(self.ranks[self.rank]), int(self._ends[self.rank])
 
     @property
     def parts_to_read(self) -> tuple[int, int]:
-        """The parts ``first:last`` whose nonzeros the rank reads; more than `parts` in "3d"."""
+        """The range ``first:last`` of the parts that the rank reads; in "3d", more than `parts`."""
         grid = self.header.grid
         return self.parts if grid is None else grid.parts_of_block(self.rank)
 
     @property
     def speaker(self) -> Int64Array:
-        """The first rank that has each part, and so makes the part's claims: int64[num_parts]."""
+        """For each part, the rank that makes the part's claims, int64[num_parts]: the first that
+        has it.
+        """
         return np.searchsorted(self._ends, np.arange(self.header.num_parts), side="right")
 
     def rows(self, part_ptr: Int64Array) -> tuple[int, int]:
-        """The rank's rows ``first:last`` in plan order, from the first row of every part."""
+        """The range ``first:last`` of the rank's rows in plan order."""
         if self.header.grid is not None:
             return self.header.grid.rows_of_rank(part_ptr, self.rank)
         first, last = part_ptr[list(self.parts)].tolist()
@@ -60,12 +62,12 @@ class RankParts:
 
 
 def block_of_parts(num_parts: int, num_ranks: int) -> Int64Array:
-    """First part of every rank if ranks have consecutive parts, int64[num_ranks + 1]."""
+    """Divide parts evenly over ranks; return the first part of every rank, int64[num_ranks + 1]."""
     return np.arange(num_ranks + 1, dtype=np.int64) * num_parts // num_ranks
 
 
 def parts_of_rank(path: str, header: Header, rank: int, num_ranks: int) -> RankParts:
-    """The parts of rank `rank` of `num_ranks`; InputError if the plan at `path` cannot run so."""
+    """Return the parts of a rank; InputError if the plan at `path` cannot run on `num_ranks`."""
     if not 0 <= rank < num_ranks:
         raise InputError(f"rank {rank} of {num_ranks}: ranks are numbered from 0")
     check_num_ranks(path, header, num_ranks)
@@ -73,9 +75,10 @@ def parts_of_rank(path: str, header: Header, rank: int, num_ranks: int) -> RankP
 
 
 def check_num_ranks(path: str, header: Header, num_ranks: int) -> None:
-    """Raise InputError unless a plan runs on this many ranks.
+    """Raise InputError if a plan cannot run on this many ranks.
 
-    A plan runs on at most as many ranks as parts, a grid plan on exactly the ranks of its grid.
+    A plan runs on at most as many ranks as it has parts. A grid plan runs on exactly the ranks of
+    its grid.
     """
     grid, num_parts = header.grid, header.num_parts
     if grid is not None and num_ranks != grid.num_ranks:

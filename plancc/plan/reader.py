@@ -1,4 +1,4 @@
-"""Read a plan file, whole or in slices, without trust in the file.
+"""Read a plan file, whole or in slices. Everything in the file is checked before use.
 
 The method `PlanFile.node` opens every dataset. It refuses links that leave the file, storage
 outside the file, unknown filters, and dtypes and sizes that the header does not allow. The method
@@ -133,7 +133,7 @@ class PlanFile:
         self._container.close()
 
     def check_row_plan(self, what: str) -> None:
-        """Raise InputError, which says that `what` is for row plans, unless this is a row plan."""
+        """Raise InputError unless this is a row plan; the message says that `what` needs one."""
         if self.header.layout != "row":
             kind = "an edge plan"
             if self.header.grid is not None:
@@ -141,9 +141,9 @@ class PlanFile:
             raise InputError(f"{self.path}: is {kind}, but {what} needs a row plan")
 
     def checked_ranks(self, num_ranks: int | None) -> int:
-        """Return the number of parts for figures on `num_ranks` ranks; None means all parts.
+        """Return how many parts figures for `num_ranks` ranks have; None means one rank per part.
 
-        A grid plan runs on the ranks of its grid only, and its figures count its blocks of rows.
+        For a grid plan this is always its number of parts, the blocks of rows.
 
         Raises:
             InputError: If the plan does not run on this many ranks.
@@ -196,7 +196,9 @@ class PlanFile:
             return self._container.is_there(name, h5py.Dataset)
 
     def metrics(self, prefix: str = "") -> Metrics | None:
-        """The stored figures whose names have a prefix; None if one is missing or not a number."""
+        """Read the metrics stored with a prefix of their names; None if a value is missing or no
+        number.
+        """
         return Metrics.from_dict(self.attributes("metrics"), prefix)
 
     def vertex_data_names(self) -> list[str]:
@@ -216,8 +218,8 @@ class PlanFile:
     def read(self, name: str, first: int = 0, last: int | None = None) -> npt.NDArray[Any]:
         """Read the entries of parts ``first..last-1`` of a dataset, and compare their digests.
 
-        A dataset that is not cut into parts is read whole. Offsets end with the offset at which the
-        next part begins.
+        A dataset that is not cut into parts is read whole. A slice of offsets also has the next
+        part's first offset.
 
         Parameters:
             name: Name of the dataset.
@@ -246,7 +248,9 @@ class PlanFile:
         return array
 
     def _compare(self, name: str, found: Digests, first: int) -> None:
-        """Raise PlanError unless `found` are the stored digests of the parts from `first` on."""
+        """Compare digests with the stored digests of the parts from `first` on; PlanError if they
+        differ.
+        """
         expected = self._digests[name][first : first + len(found)]
         wrong = np.flatnonzero((found != expected).any(axis=1)) if len(found) else found
         if len(wrong):
@@ -268,7 +272,9 @@ class PlanFile:
         return (points[int(number)] if number else points)[first - begin : last - begin + 1]
 
     def _check_offsets(self, name: str, offsets: Int64Array, first: int, last: int) -> None:
-        """Raise PlanError unless the offsets rise, from 0 to the length of what they cut."""
+        """Raise PlanError unless the offsets rise, from 0 to the length of the array that they
+        divide.
+        """
         begin, end, total = offsets[..., 0], offsets[..., -1], self._sizes[dataset_of(name).ends]
         starts = begin == 0 if first == 0 else begin >= 0
         ends = end == total if last == self.header.num_parts else end <= total
@@ -276,12 +282,12 @@ class PlanFile:
         self.check(name, np.all(starts) and np.all(ends) and np.all(rises))
 
     def check(self, name: str, holds: bool | np.bool_) -> None:
-        """Raise PlanError that a number in dataset `name` is out of range, unless `holds`."""
+        """Raise PlanError unless `holds`: a number in dataset `name` is out of range."""
         if not holds:
             raise self._error(f"/{name} is damaged: a number is out of range")
 
     def read_side(self, table: str) -> Side:
-        """The messages of all parts in a table, such as "expand/send"; see `read`."""
+        """Read one side of an exchange, such as "expand/send", for all parts; see `read`."""
         return Side(*(self.read(f"{table}_{name}") for name in EXCHANGE_ARRAYS))
 
     def read_parts(
@@ -289,7 +295,8 @@ class PlanFile:
     ) -> dict[str, npt.NDArray[Any]]:
         """Read datasets for parts ``first..last-1``; offsets begin at 0. See `read`.
 
-        `names`: Names of the datasets; by default all except ids of the source and vertex data.
+        `names`: Names of the datasets; by default all datasets except the source's ids and vertex
+        data.
         """
         others = ("rows/original_id", TYPE_PTR, "vertex_data/")
         found = {}
@@ -303,7 +310,8 @@ class PlanFile:
         return found
 
     def rows_on_disk(self, name: str, first: int, last: int) -> MappedRows:
-        """Map the rows of parts ``first..last-1`` of a matrix from the file; see `read`.
+        """Map the rows of parts ``first..last-1`` of a two-dimensional dataset into memory; see
+        `read`.
 
         Raises:
             InputError: If the rows are compressed, or if they do not begin at a multiple of the
@@ -331,7 +339,7 @@ class PlanFile:
     def read_vertex_data(self, first: int, last: int, on_disk: bool = False) -> VertexData:
         """Read the vertex data of the rows of parts ``first..last-1``; see `read`.
 
-        With `on_disk`, `rows_on_disk` maps the features.
+        If `on_disk` is True, features are mapped by `rows_on_disk`.
         """
         types, vertices = self.header.types, None
         arrays: dict[str, Any] = {
@@ -385,7 +393,9 @@ class PlanFile:
         return plan
 
     def read_unchecked(self) -> Plan:
-        """Read the whole plan, and check sizes and digests only; the verifier checks the rest."""
+        """Read the whole plan, and check only sizes and digests; the verifier checks everything
+        else.
+        """
         arrays = {}
         for name in self.datasets:
             node = self.node(name)
@@ -400,7 +410,7 @@ class PlanFile:
         return replace(plan, provenance=provenance, baseline=baseline)
 
     def check_figures(self, of_tables: Callable[[], Metrics]) -> None:
-        """Raise PlanError if the figures in the file differ from its tables."""
+        """Raise PlanError if the figures in the file differ from those computed from its tables."""
         if not self._container.is_there("metrics", h5py.Group):
             return
         found = self.metrics()
@@ -414,7 +424,7 @@ class PlanFile:
     def check_content(self) -> None:
         """Compare all datasets and attributes that this version knows with their digests.
 
-        The comparison takes 0.3 s for a gigabyte.
+        This takes about 0.3 s per gigabyte.
 
         Raises:
             PlanError: If a dataset or attribute does not match its digest.
@@ -436,7 +446,7 @@ class PlanFile:
     def _read_digests(self) -> None:
         """Read the digests of all datasets, and compare the content hash with them.
 
-        In a file of a higher minor version, this includes datasets that this version does not know.
+        In a file of a higher minor version, digests of unknown datasets are included.
         """
         nodes = {name: self.node(name) for name in self.datasets}
         if any(OF_TYPE in each.cut for each in self.datasets.values()):
@@ -473,7 +483,7 @@ class PlanFile:
         return leaves
 
     def _digest_names(self) -> set[str]:
-        """Names of all datasets with digests, also of datasets that this version does not know."""
+        """Names of all datasets with digests, including datasets unknown to this version."""
         digests = self._container.file[DIGESTS]
         groups = [name for name in digests if digests.get(name, getclass=True) is h5py.Group]
         return {
@@ -490,13 +500,13 @@ class PlanFile:
         return {name: each for name, each in known if not each.optional or self.has(name)}
 
     def _check_no_steps(self) -> None:
-        """Refuse messages of a step that the header does not name."""
+        """Raise PlanError if the file has messages of a step that is not in the header."""
         for step in EXCHANGES:
             if step not in self.header.steps() and self._container.is_there(step, h5py.Group):
                 raise self._error(f"/{step} in a plan {self.header.lacks(step)}")
 
     def _add_sizes(self, step: str) -> None:
-        """Add the numbers of messages and rows of a step, a hop or links to `_sizes`."""
+        """Add an exchange's numbers of messages and rows to `_sizes`."""
         if step == LINKS:
             self._sizes[LINKS] = self._length(f"{LINKS}/source")
         messages, volume = self._length(f"{step}/recv_peer"), self._length(f"{step}/recv_row")
@@ -541,7 +551,7 @@ class PlanFile:
         return header
 
     def _check_names(self) -> None:
-        """Refuse unknown names, which only a file of a higher minor version may have."""
+        """Raise PlanError for unknown names, unless the file has a higher minor version."""
         if self.minor > MINOR:
             return
         names = self.attributes("")
@@ -561,7 +571,9 @@ class PlanFile:
 
 
 def within(numbers: npt.NDArray[np.integer], bound: int | npt.NDArray[np.integer]) -> bool:
-    """Whether every number is in ``0..bound-1``; every number may have a bound of its own."""
+    """Whether every number is in ``0..bound-1``; `bound` is one number, or an array with one per
+    number.
+    """
     if isinstance(bound, np.ndarray):
         return bool(((numbers >= 0) & (numbers < bound)).all())
     return len(numbers) == 0 or (int(numbers.min()) >= 0 and int(numbers.max()) < bound)

@@ -1,8 +1,8 @@
-"""Kernels that find the rows that every part receives and folds, from a matrix and its owners.
+"""Kernels that find, from a matrix and its owners, which rows every part receives and folds.
 
-Lowering and the traffic of owners both use these kernels, without a plan. A set of rows is a bitmap
-over an order that keeps the rows of a part together. Marking a nonzero's column sets a bit. Reading
-the bits in order lists the set, sorted and cut into messages.
+They need no plan: lowering uses them, and so does the count of the traffic. A set of rows is a
+bitmap over an order of all rows in which the rows of a part are together. Marking a nonzero's
+column sets a bit. Reading the bits in order lists the set, sorted and cut into messages.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class NonzerosByPart(NamedTuple):
     Attributes:
         ptr (int64[num_parts + 1]): Nonzeros of part m are ``ptr[m]:ptr[m + 1]``.
         row, column (int32[num_nonzeros]): Places of row and column in the caller's order of rows.
-        at (int64[num_nonzeros]): Place of the nonzero in the matrix' CSR.
+        at (int64[num_nonzeros]): Place of the nonzero in the CSR arrays of the matrix.
     """
 
     ptr: Int64Array
@@ -97,7 +97,9 @@ def _group_by_part(indptr, indices, nonzero_owner, num_parts, rows, position):  
 def exchange_of_messages(
     receiver: Int32Array, sender: Int32Array, row_ptr: Int64Array, row: Int32Array, num_parts: int
 ) -> Exchange:
-    """The exchange of all parts with these messages, which are sorted by receiver, then sender.
+    """Return the exchange with these messages.
+
+    The given messages are sorted by receiver, then sender.
 
     Parameters:
         receiver, sender (int32[num_messages]): Parts at both ends of every message.
@@ -134,7 +136,7 @@ def sort_by_sender(receiver, sender, row_ptr, row, num_senders):  # type: ignore
 
 @njit(cache=True, nogil=True)
 def mark(place, row0, row1, bitmap):  # type: ignore[no-untyped-def]
-    """Set the bits of all places in `bitmap`, except of the part's own rows row0..row1-1."""
+    """Set the bits of all places in `bitmap`, then clear the bits of the own rows row0..row1-1."""
     for k in range(len(place)):
         at = np.uint64(place[k])
         bitmap[at >> SIX] |= ONE << (at & LOW_SIX)
@@ -149,9 +151,10 @@ def list_marked(  # type: ignore[no-untyped-def]
 ):
     """Clear a bitmap over plan order, and list the marked rows as messages, one for each owner.
 
-    From entry `size` on, `row` gets the marked rows, numbered by their owner. From entry `messages`
-    on, `lengths` (zeros before) and `owner` get the number of rows and the owner of each message.
-    ``local[r]`` gets the local number of a marked row r; these numbers begin at `first_local`.
+    The marked rows, numbered by their owner, are written to `row` from entry `size` on. The number
+    of rows and the owner of each message are written to `lengths` (which has zeros there) and
+    `owner`, from entry `messages` on. ``local[r]`` becomes the local number of a marked row r;
+    these numbers begin at `first_local`.
 
     Returns the new `size` and `messages`.
     """
@@ -178,7 +181,8 @@ def list_marked(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def count_marked(bitmap, part_ptr, rows, messages):  # type: ignore[no-untyped-def]
-    """Clear a bitmap over plan order; add the marked rows to `rows` and `messages` of their owners.
+    """Clear a bitmap over plan order; count marked rows per owner in `rows`, and owners in
+    `messages`.
 
     Returns the number of marked rows, and the number of parts that own marked rows.
     """

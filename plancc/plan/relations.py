@@ -17,11 +17,11 @@ from plancc.plan.plan import Plan
 
 @dataclass(frozen=True)
 class RelationTraffic:
-    """A relation, and the traffic of the product with this relation alone.
+    """A relation, and the traffic of a product that uses only its nonzeros.
 
     Attributes:
         nonzeros: Nonzeros of the relation.
-        steps: Traffic of "expand" and, in an edge plan, "fold", if messages are sent directly.
+        steps: Traffic of "expand" and, in an edge plan, "fold". Hops are not counted.
     """
 
     relation: Relation
@@ -52,7 +52,8 @@ class TypeTraffic:
         vertices: Number of vertices of the type.
         row_imbalance: max / mean - 1 of the parts' rows of the type.
         volume: Rows of the type that travel. A row counts once for every part that needs it, and
-            once for every part that has a partial row, however many relations use it.
+            once for every part that has a partial row of it. The number of relations that use the
+            row does not matter.
     """
 
     name: str
@@ -101,7 +102,7 @@ def type_traffic(plan: Plan) -> list[TypeTraffic]:
 
 
 def _step(side: Side, used: npt.NDArray[np.int64], num_parts: int) -> StepTraffic:
-    """The traffic of the used rows only; `side` is the end at which rows arrive."""
+    """The traffic of only the rows `used`; `side` is the receiving side of the exchange."""
     rows = np.unique(used)
     to, start = side.part_of_row()[rows], side.peer_of_row()[rows].astype(np.int64)
     pairs = np.unique(to * num_parts + start)

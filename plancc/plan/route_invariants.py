@@ -1,4 +1,4 @@
-"""Check hops: they bring every row that a part needs, and bring it to a node once."""
+"""Check the hops of an exchange: every part receives each needed row, and every node once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OF_NODES = (1, 2)
 
 
 def route_invariants(parts: PartRange, route: Route | None) -> Iterator[tuple[str, str]]:
-    """Yield (invariant, what breaks it or "") for the hops of these parts; nothing without hops."""
+    """Yield (invariant, what breaks it or "") for the hops of these parts, if the plan has hops."""
     if route is None:
         return
     node = route.node_of_part()
@@ -64,7 +64,8 @@ def route_invariants(parts: PartRange, route: Route | None) -> Iterator[tuple[st
 
 @njit(cache=True, nogil=True, plain=True)
 def _route_fault(ends, needed_ptr, needed, node, part_ptr, first):  # type: ignore[no-untyped-def]
-    """(key of `ROUTE_FAULTS`, part, place or peer) of the first fault; zeros if there is none.
+    """Return (key of `ROUTE_FAULTS`, part, place or peer) for the first fault; zeros if there is
+    none.
 
     `ends` are the well-formed tables of collect, cross and spread, each by sender and by receiver.
     `node` is empty if relays may be any parts.
@@ -115,8 +116,9 @@ def _route_fault(ends, needed_ptr, needed, node, part_ptr, first):  # type: igno
 
 
 def _crossing(exchanges: Exchanges, node: Int64Array) -> Iterator[tuple[str, str]]:
-    """Check, over all parts, that a node sends at most one message to another node; yields as
-    `route_invariants` does."""
+    """Check that a node sends at most one message to another node; yields like
+    `route_invariants`.
+    """
     for step in filter(exchanges.hops, STEPS):
         cross, problem = exchanges.hops(step)[1].send, ""
         sender = np.repeat(node, np.diff(cross.ptr))

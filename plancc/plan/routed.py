@@ -29,8 +29,8 @@ class PartRoute:
             are the first rows of the stage.
         hops: Collect, cross and spread. Collect sends own rows; cross and spread send rows of the
             stage. The rows that arrive in a hop are the hop's share of the stage.
-        at (int32[needed rows]): Place in the stage of every row that this rank needs, in the order
-            of the rank's halo rows or folded rows.
+        at (int32[needed rows]): Place in the stage of every row that this rank needs. The order is
+            that of the rank's halo rows or folded rows.
     """
 
     own: IntArray
@@ -49,23 +49,23 @@ class PartRoute:
 
 @dataclass(frozen=True, eq=False)
 class Routed(Exchange):
-    """A rank's exchange whose rows travel in hops; `keep` returns an exchange that sends directly.
+    """A rank's exchange that sends rows in hops; `keep` returns an exchange without hops.
 
     Attributes:
         route: The rank's share of the hops.
-        from_owners: Whether rows travel from their owners, in the direction of the hops. A fold
-            travels in the reverse direction.
+        from_owners: Whether rows are sent by their owners, in the direction of the hops. A fold
+            uses the reverse direction.
     """
 
     route: PartRoute
     from_owners: bool = True
 
     def reversed(self) -> Routed:
-        """The exchange from the receivers to the senders, over the same hops."""
+        """Return the exchange from the receivers to the senders, over the same hops."""
         return Routed(self.receive, self.send, self.route, not self.from_owners)
 
     def renumbered(self, sent: IntArray | None = None, received: IntArray | None = None) -> Routed:
-        """Renumber rows, see `Exchange.renumbered`; the owner's rows in the hops too."""
+        """Renumber rows (see `Exchange.renumbered`), also the own rows that the hops send."""
         new, own = super().renumbered(sent, received), sent if self.from_owners else received
         route = self.route if own is None else self.route.renumbered(own)
         return Routed(new.send, new.receive, route, self.from_owners)
@@ -89,16 +89,17 @@ class RankRows:
 def exchange_of_rank(
     step: str, exchange: Exchange, parts: Exchanges, needed: IntArray, rows: RankRows
 ) -> Exchange:
-    """Return a rank's exchange with the rank's share of the hops.
+    """Add a rank's share of the hops to the rank's exchange.
 
-    Returns `exchange` itself if the plan has no hops, or if a rank has parts of several nodes.
+    `exchange` is returned unchanged if the plan has no hops, or if some rank has parts of several
+    nodes.
 
     Parameters:
         step: "expand" or "fold".
         exchange: The rank's exchange without hops.
         parts: Messages of this rank's parts.
-        needed (int[needed rows]): Places in plan order of the rows that the rank needs, in the
-            order of the rank's numbers for these rows.
+        needed (int[needed rows]): Places in plan order of the rows that the rank needs, sorted by
+            the rank's local numbers of these rows.
         rows: The rank's own rows.
     """
     held, header = rows.held, rows.held.header
@@ -124,6 +125,6 @@ def exchange_of_rank(
 
 
 def _find(there: Int64Array, wanted: npt.NDArray[np.integer]) -> Int32Array:
-    """Place of every wanted number in `there`, which has all wanted numbers."""
+    """Place of every wanted number in `there`; all wanted numbers occur there."""
     order = np.argsort(there, kind="stable").astype(np.int32)
     return order[np.searchsorted(there, wanted, sorter=order)] if len(wanted) else order[:0]

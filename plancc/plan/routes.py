@@ -1,13 +1,13 @@
-"""Turn messages between parts into hops, so that a row travels to a node, or a group, once.
+"""Turn messages between parts into hops, so that a row is sent to each node, or group, only once.
 
 Three hops make a node-aware exchange (Bienz, Gropp, Olson 2019, "Node aware sparse matrix-vector
 multiplication"). For every ordered pair of nodes, one part of the first node sends all rows and one
 part of the second node receives all rows. This module chooses these two parts so that all parts of
 a node carry about the same number of rows.
 
-With two hops, owners send their rows themselves, to one relay in every other group (Selvitopi,
-Aykanat 2019, "Regularizing irregularly sparse point-to-point communications"). Here the relay is
-chosen by load, not by position.
+If there are only two hops, owners send their rows directly to one relay in every other group
+(Selvitopi, Aykanat 2019, "Regularizing irregularly sparse point-to-point communications"). Here the
+relay is chosen by load, not by position.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from plancc.plan.topology import HOPS, Route, Topology
 from plancc.plan.values import STEPS, Exchanges
 
 MANY = 64
-"""Number of parts from which the search tries relays by default; fewer parts have few peers."""
+"""Smallest number of parts for which the search tries relays by default."""
 
 
 def hops_of(
@@ -41,7 +41,7 @@ def hops_of(
         send: Messages by owner of the rows: `Plan.send`, or ``Plan.fold.receive`` for a fold.
         part_ptr (int64[num_parts + 1]): First row of every part in plan order.
         topology: The nodes or groups, with a rank for every part.
-        most: Most messages that a row takes, 3 or 2; with 2, collect is empty.
+        most: Largest number of hops of a row, 3 or 2; if 2, the hop collect is empty.
 
     Raises:
         InputError: If the topology does not have one rank for every part.
@@ -81,14 +81,14 @@ def hops_of(
 
 
 def with_routes(plan: Plan, groups: Topology, relays: int | None = None) -> Plan:
-    """The same plan with hops between nodes, or with hops over relays, which suit any nodes.
+    """Return the plan with hops between nodes, or with hops over relays, which work on any nodes.
 
     Parameters:
         groups: The nodes, or the groups of parts for relays.
-        relays: Most messages that a row takes over relays, 2 or 3; None: hops between nodes.
+        relays: Largest number of hops of a row over relays, 2 or 3. None: hops between nodes.
 
     Raises:
-        InputError: If the groups do not have one rank for every part, or if ranks share parts.
+        InputError: If the groups do not have one rank for every part, or if the plan has a grid.
     """
     route = Route(groups if relays is None else None)
     groups.check(plan.num_parts)
@@ -104,7 +104,7 @@ def with_routes(plan: Plan, groups: Topology, relays: int | None = None) -> Plan
 
 
 def routed_like(plan: Plan, old: Plan) -> Plan:
-    """Give a plan the kind of hops that `old` has: between nodes, over relays, or none."""
+    """Return the plan with the same kind of hops as `old`: between nodes, over relays, or none."""
     if old.header.topology is not None:
         return with_routes(plan, old.header.topology)
     recorded = re.fullmatch(r"(\S+) in ([23]) hops", str(old.provenance.get("relays")))
@@ -118,7 +118,7 @@ _Messages: TypeAlias = tuple[Int32Array, Int32Array, Int64Array]
 
 
 class _Once(NamedTuple):
-    """Rows that travel between nodes, each row once per node, grouped by owner and then by node.
+    """Rows sent between nodes, each row once per receiving node, grouped by owner and then by node.
 
     Attributes:
         owner, node (int32[k]): Owner of a group's rows, and the node that needs them; no group is
@@ -134,7 +134,7 @@ class _Once(NamedTuple):
 
 
 def _group_of(once: _Once, owner: Int32Array, node: Int32Array, nodes: int) -> Int64Array:
-    """Index of the group of each owner's rows for each node, int64[len(owner)]."""
+    """Index in `once` of the group of each pair (owner, node), int64[len(owner)]."""
     keys = once.owner.astype(np.int64) * nodes + once.node
     return np.searchsorted(keys, owner.astype(np.int64) * nodes + node)
 
@@ -142,7 +142,7 @@ def _group_of(once: _Once, owner: Int32Array, node: Int32Array, nodes: int) -> I
 def _carriers(
     messages: _Messages, once: _Once, topology: Topology
 ) -> tuple[Int32Array, Int32Array]:
-    """The part that sends and the part that receives the rows of every group, int32[k] each."""
+    """Choose the sending and the receiving part for the rows of every group, int32[k] each."""
     node = topology.node_of_rank()
     pair, pair_of = np.unique(
         node[once.owner].astype(np.int64) * topology.nodes + once.node, return_inverse=True
@@ -168,7 +168,7 @@ def _carriers(
 
 
 def _relays(messages: _Messages, once: _Once, topology: Topology) -> Int32Array:
-    """The relay that receives the rows of every group, int32[k]."""
+    """Choose the relay that receives the rows of every group, int32[k]."""
     node, (sender, peer, rows) = topology.node_of_rank(), messages
     far = node[sender] != node[peer]
     group = _group_of(once, sender[far], node[peer[far]], topology.nodes)
@@ -240,10 +240,11 @@ def _once_per_node(ptr, peer, row_ptr, row, node, part_ptr):  # type: ignore[no-
 def _choose(nodes, crossing, owned, needed, first, load):  # type: ignore[no-untyped-def]
     """Choose the sending and the receiving part of every ordered pair of nodes: int32[2, pairs].
 
-    `nodes` are the two nodes of every pair, `crossing` the number of its rows. `owned` and `needed`
-    are (pair, part, rows): how many of a pair's rows a part owns, and how many it needs. `load` has
-    the rows that every part sends and receives inside its node, and is changed. The pair with the
-    most rows chooses first. Every pair takes the parts that would then have the least load.
+    `nodes` are the two nodes of every pair, `crossing` is the number of its rows. `owned` and
+    `needed` are lists (pair, part, rows): how many of a pair's rows a part owns, and how many it
+    needs. `load` is the number of rows that every part sends and receives inside its node; it is
+    updated here. Pairs choose in descending order of rows. Every pair chooses the parts that would
+    then have the least load.
     """
     pairs = len(crossing)
     width = (first[1:] - first[:-1]).max()
@@ -257,7 +258,7 @@ def _choose(nodes, crossing, owned, needed, first, load):  # type: ignore[no-unt
     chosen = np.empty((2, pairs), np.int32)
     for i in np.argsort(-crossing, kind="mergesort"):
         for end in range(2):
-            # rows that the part lacks come in, and rows that other parts need go out
+            # the part receives the rows that it lacks, and sends the rows that other parts need
             here = own[i] if end == 0 else need[i]
             all_needed = crossing[i] if end == 0 else need[i].sum()
             start, stop = first[nodes[end][i]], first[nodes[end][i] + 1]
@@ -273,12 +274,12 @@ def _choose(nodes, crossing, owned, needed, first, load):  # type: ignore[no-unt
 
 @njit(cache=True, nogil=True)
 def _choose_relays(sizes, node, needed, first, load):  # type: ignore[no-untyped-def]
-    """Choose the part, in the node that needs a group of rows, that receives it: int32[groups].
+    """Choose, for every group of rows, the relay in the node that needs the rows: int32[groups].
 
     `needed` is (ptr, part, rows) by group: how many of the group's rows each part needs. `load` has
-    the rows that every part sends, and receives, without relaying, and is changed. The largest
-    group chooses first. Every group takes the part whose larger load, sent or received, would then
-    be smallest.
+    the rows that every part sends and receives before relaying; it is updated here. Groups choose
+    in descending order of size. The load of a part is the larger of its sent and received rows.
+    Every group chooses the part with the smallest load after the choice.
     """
     ptr, part, rows = needed
     sent, received = load
@@ -292,7 +293,7 @@ def _choose_relays(sizes, node, needed, first, load):  # type: ignore[no-untyped
         onward = here.sum()
         best, least = start, -1
         for candidate in range(start, stop):
-            # rows that the relay needs itself come in anyway, and are not sent on
+            # rows that the relay itself needs arrive in any case, and are not sent on
             own = here[candidate - start]
             after = max(sent[candidate] + onward - own, received[candidate] + sizes[i] - own)
             if least < 0 or after < least:

@@ -1,7 +1,7 @@
 """Read a rank's slice of a plan file.
 
-Rank k of r has the parts ``k * p // r .. (k + 1) * p // r - 1``; `plancc.plan.merge` makes one part
-of them. Offsets are checked before they are used, and `plancc.plan.part_invariants` checks the
+Rank k of r has the parts ``k * p // r .. (k + 1) * p // r - 1``; `plancc.plan.merge` merges these
+parts to one. Offsets are checked before they are used, and `plancc.plan.part_invariants` checks the
 rest. So a damaged file causes an error and never a wrong memory access.
 """
 
@@ -27,11 +27,11 @@ from plancc.plan.reader import PlanFile
 from plancc.plan.values import Header
 
 NONZEROS_AT_ONCE = 1 << 26
-"""Most nonzeros of the parts that `check_tables` reads at once."""
+"""Largest number of nonzeros that `check_tables` reads at once."""
 
 
 def read_rank_slice(path: str | PathLike[str], rank: int, num_ranks: int) -> tuple[Header, Part]:
-    """Read the slice of rank `rank` of `num_ranks`, and nothing else of the plan file.
+    """Read only the slice of rank `rank` of `num_ranks` from the plan file.
 
     Parameters:
         rank, num_ranks: ``0 <= rank < num_ranks <= num_parts``; a grid plan needs exactly the ranks
@@ -49,11 +49,12 @@ def read_rank_slice(path: str | PathLike[str], rank: int, num_ranks: int) -> tup
 
 
 def read_rows(file: PlanFile, rank: int, num_ranks: int, on_disk: bool = False) -> Part:
-    """Read the rows of rank `rank` in plan order, with vertex data, without nonzeros and messages.
+    """Read the rows of rank `rank` in plan order, with vertex data, but without nonzeros and
+    messages.
 
-    The links of the rank's parts come as the file has them. No kernel is called. All vertex data
-    except features are checked. With `on_disk`, features stay in the file
-    (`PlanFile.rows_on_disk`).
+    The links of the rank's parts are returned as they are in the file. No compiled function is
+    called. All vertex data except features are checked. If `on_disk` is True, features stay in the
+    file (`PlanFile.rows_on_disk`).
 
     Parameters and errors: see `read_part`.
     """
@@ -80,8 +81,8 @@ def read_part(
 ) -> Part:
     """Read the slice of rank `rank` from an open plan; see `read_rank_slice`.
 
-    If `vertex_data` of the rank's rows, as `read_rows` returns them, are given, they are not read
-    again. Their features may be reordered in place (`VertexData.reordered`).
+    `vertex_data` are the vertex data that `read_rows` has returned. None: they are read here.
+    Features may be reordered in place (`VertexData.reordered`).
     """
     held = parts_of_rank(file.path, file.header, rank, num_ranks)
     parts = _read_parts(file, *held.parts_to_read)
@@ -98,7 +99,9 @@ def read_part(
 
 
 def _runs_alone(held: RankParts) -> bool:
-    """Whether the rank runs one part of the row or edge plan, with the part's own messages."""
+    """Whether the rank runs exactly one part of the row or edge plan, with the messages of this
+    part.
+    """
     grid = held.header.grid
     return held.num_ranks == held.header.num_parts if grid is None else keeps_part(grid)
 
@@ -124,7 +127,7 @@ def _read_parts(file: PlanFile, first: int, last: int) -> PartRange:
 
 
 def check_tables(file: PlanFile) -> None:
-    """Check all that `PlanFile.read_plan` checks except the figures, some parts at a time.
+    """Make the checks of `PlanFile.read_plan` except for the figures, some parts at a time.
 
     Memory is bounded by the largest part or by `NONZEROS_AT_ONCE` nonzeros. An edge plan is read
     whole.

@@ -25,11 +25,11 @@ MOST_STAGES = 20
 
 @dataclass(frozen=True)
 class Batches:
-    """The rows of every batch, and the share of every rank.
+    """The rows of every batch of a part, and each rank's share of these rows.
 
     Attributes:
-        num_rows: Rows of the part.
-        columns: Ranks that share the part.
+        num_rows: Number of rows of the part.
+        columns: Number of ranks that share the part.
         stages: Number of batches.
     """
 
@@ -48,18 +48,20 @@ class Batches:
         return first + size * column // self.columns, first + size * (column + 1) // self.columns
 
     def rows_of(self, column: int) -> Int64Array:
-        """All rows of one rank, ascending and so batch by batch; this is their local order."""
+        """All rows of one rank in ascending order, batch by batch. This is the rank's local
+        order.
+        """
         shares = [self.share(stage, column) for stage in range(self.stages)]
         return np.concatenate([np.arange(first, last) for first, last in shares])
 
     def local(self, column: int) -> list[slice]:
-        """For every batch, the slice of `rows_of` a rank that holds the rank's share."""
+        """For every batch, the slice of ``rows_of(column)`` with the rank's rows of the batch."""
         shares = (self.share(stage, column) for stage in range(self.stages))
         ends = np.cumsum([0, *(last - first for first, last in shares)]).tolist()
         return [slice(a, b) for a, b in pairwise(ends)]
 
     def needs(self, row_ptr: Int64Array, column: np.ndarray) -> list[int]:
-        """For every stage, the last batch of the input that this or an earlier stage reads.
+        """For every stage, the last input batch that this or an earlier stage reads.
 
         Parameters:
             row_ptr, column (int[num_rows + 1], int[nonzeros]): CSR of the matrix.
@@ -80,7 +82,7 @@ class Batches:
 def wanted_stages(num_rows: int, bandwidth: int) -> int:
     """The fewest stages without idle time, ceil(2n / (n - b)); 2 if this is above `MOST_STAGES`.
 
-    In that case every batch waits for nearly all of the input, with any number of stages.
+    Above `MOST_STAGES`, every batch would wait for nearly all of the input in any case.
     """
     wanted = -(-2 * num_rows // max(num_rows - bandwidth, 1))
     return wanted if wanted <= MOST_STAGES else 2

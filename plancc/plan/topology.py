@@ -1,4 +1,4 @@
-"""`Topology`, which parts share a node, and `Route`, whether rows travel between nodes or relays.
+"""`Topology` says which parts share a node, `Route` whether hops lead over nodes or over relays.
 
 Parts are numbered node by node, as MPI places ranks by default: node 0 runs the first parts, node 1
 the next parts.
@@ -18,21 +18,21 @@ import numpy.typing as npt
 from plancc.errors import InputError
 
 MOST = 2**31 - 1
-"""Largest number of nodes, and of ranks of a node."""
+"""Largest number of nodes, and of ranks per node."""
 HOPS = ("collect", "cross", "spread")
 """The hops of a step, in their order."""
 RELAYS = "relays"
-"""Attribute of the root group, with value 1, of a plan whose hops may lead over any parts."""
+"""Attribute of the root group, with value 1, of a plan with hops that may lead over any parts."""
 
 
 @dataclass(frozen=True)
 class Topology:
-    """Nodes and their ranks; `parse` reads the text that `str` returns.
+    """Nodes and their ranks; `parse` reads the string that `str` returns.
 
     Attributes:
-        groups: Pairs (number of consecutive nodes, ranks of each of these nodes): ((4, 8), (1, 2))
-            is four nodes of 8 ranks and then one node of 2. Consecutive pairs have different
-            numbers of ranks.
+        groups: Pairs (number of consecutive nodes, ranks of each of these nodes). For example, ((4,
+            8), (1, 2)) means four nodes of 8 ranks, then one node of 2 ranks. Consecutive pairs
+            have different numbers of ranks.
     """
 
     groups: tuple[tuple[int, int], ...]
@@ -42,7 +42,7 @@ class Topology:
         """Parse ``4x8``, 4 nodes of 8 ranks each, or ``4x8+1x2``, with one more node of 2 ranks.
 
         Raises:
-            InputError: For any other text.
+            InputError: For any other string.
         """
         text = str(text)
         group = r"([1-9][0-9]{0,9})x([1-9][0-9]{0,9})"
@@ -58,7 +58,9 @@ class Topology:
 
     @classmethod
     def recorded(cls, provenance: Mapping[str, Any], num_ranks: int) -> Self | None:
-        """The topology that a plan was compiled for; None if it has another number of ranks."""
+        """Return the topology that a plan was compiled for; None if it does not have `num_ranks`
+        ranks.
+        """
         try:
             found = cls.parse(str(provenance.get("topology", "")))
             found.check(num_ranks)
@@ -106,10 +108,10 @@ class Topology:
 
 @dataclass(frozen=True)
 class Route:
-    """How rows travel in hops: between nodes of a topology, or over relays, which are any parts.
+    """How rows are sent in hops: between the nodes of a topology, or over relays (any parts).
 
     Attributes:
-        topology: Which parts share a node; None if rows travel over relays.
+        topology: Which parts share a node; None if rows are sent over relays.
     """
 
     topology: Topology | None = None
@@ -119,9 +121,10 @@ class Route:
 
     @classmethod
     def read(cls, attributes: Mapping[str, Any], topology: Topology | None) -> Self:
-        """Read the route from attributes of the root group; `topology` is parsed already.
+        """Read the route from attributes of the root group; `topology` is already parsed.
 
-        InputError if `RELAYS` is not 1, or if there are both relays and a topology.
+        Raises:
+            InputError: If `RELAYS` is not 1, or if there are both relays and a topology.
         """
         if RELAYS not in attributes:
             return cls(topology)
@@ -145,7 +148,8 @@ class Route:
         return f"{self}, of {ranks} ranks, in a plan of {num_parts} parts"
 
     def keeps_groups(self, ranks: npt.NDArray[np.int64]) -> bool:
-        """Whether every rank has parts of one node only or, with relays, one part only.
+        """Whether every rank has parts of only one node or, if hops lead over relays, only one
+        part.
 
         `ranks`: int64[num_ranks + 1], the first part of every rank.
         """
@@ -154,5 +158,5 @@ class Route:
         return bool(np.isin(first, ranks).all())
 
     def node_of_part(self) -> npt.NDArray[np.int32]:
-        """Node of every part, int32[num_parts]; empty if rows travel over relays."""
+        """Node of every part, int32[num_parts]; empty if rows are sent over relays."""
         return np.zeros(0, np.int32) if self.topology is None else self.topology.node_of_rank()

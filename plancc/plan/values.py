@@ -1,4 +1,4 @@
-"""`Header`, the sizes and the kind of a plan, and `Exchanges`, its messages by step."""
+"""`Header` has the sizes and the kind of a plan, `Exchanges` its messages by step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plancc.plan.topology import HOPS, Route, Topology
 STEPS = ("expand", "fold")
 """The steps of a product; row plans have no fold."""
 LINKS = "links"
-"""The exchange that brings the targets of links; rows are numbered by owners, as in the expand."""
+"""Name of the exchange that sends the targets of links; rows are numbered as in the expand."""
 OF_ROWS = (*STEPS, LINKS)
 """Exchanges whose rows are numbered by their owners; hops have places in plan order instead."""
 
@@ -29,10 +29,10 @@ class Header:
         self_loops: Whether the identity was added before normalising.
         grid: Which ranks share a part, in layouts "grid" and "feature"; None: every part has one
             rank.
-        route: How rows travel in hops; None: parts send to each other directly.
+        route: How rows are sent in hops. None: parts send to each other directly.
         types: The vertex types and relations; None: all vertices have one type.
-        links: Number of negatives of every validation and test link; 0: links share their
-            negatives; None: the plan has no links.
+        links: Number of negatives of every validation and test link. 0: all links share the same
+            negatives. None: the plan has no links for link prediction.
     """
 
     layout: str
@@ -94,7 +94,7 @@ class Header:
         return ""
 
     def types_problem(self) -> str:
-        """Say why the types do not fit the vertices; "" if they fit, or without types."""
+        """Say why the types do not fit the vertices; "" if they fit, or if there are no types."""
         types = self.types
         if types is None:
             return ""
@@ -105,7 +105,7 @@ class Header:
         return ""
 
     def links_problem(self) -> str:
-        """Say why links do not fit the layout; "" if they fit, or without links."""
+        """Say why links do not fit the layout; "" if they fit, or if there are no links."""
         if self.links is None:
             return ""
         if self.grid is not None or self.types is not None:
@@ -113,7 +113,7 @@ class Header:
         return f"{self.links} negatives of a link" if self.links < 0 else ""
 
     def lacks(self, step: str) -> str:
-        """Say why a plan has no messages of a step outside `steps`; completes "in a plan ..."."""
+        """Say why the plan has no messages of a step, as the end of a phrase "in a plan ..."."""
         if step == LINKS:
             return "without the attribute 'links'"
         if step in STEPS or self.route is not None:
@@ -121,7 +121,9 @@ class Header:
         return "without the attribute 'topology'"
 
     def steps(self) -> tuple[str, ...]:
-        """Names, in the file, of the plan's exchanges: steps, their hops, and links."""
+        """Names, in the file, of the plan's exchanges: the steps, the hops of steps, and
+        "links".
+        """
         steps = STEPS if self.layout == "edge" else STEPS[:1]
         hops = () if self.route is None else HOPS
         links = () if self.links is None else (LINKS,)
@@ -131,17 +133,17 @@ class Header:
 class Exchanges(dict[str, Exchange]):
     """The messages of all steps and hops of a plan, by their names in the file (`Header.steps`).
 
-    The *hops* of a step bring its rows from their owners to the parts that need them. In hops, row
+    The *hops* of a step send its rows from their owners to the parts that need them. In hops, row
     numbers are places in plan order, strictly ascending. A part sends rows that it owns or that
-    arrived in an earlier hop. Hops between nodes bring each row to a node once:
+    arrived in an earlier hop. Hops between nodes send each row to a node only once:
 
         owner --collect--> sender of its node --cross--> receiver of a node --spread--> part
               --collect--> part of the same node
 
     The adjoint sends gradients through the reversed hops, and every sender of a row adds the
-    gradients that come back. Partial rows of a fold also travel through reversed hops, from parts
-    to owners. A node sends at most one message to another node. With *relays*, any part may pass
-    rows on in any hop.
+    gradients that it receives. Partial rows of a fold also use the reversed hops, from parts to
+    owners. A node sends at most one message to another node. If hops lead over *relays*, any part
+    may send rows on in any hop.
     """
 
     @property
@@ -162,9 +164,11 @@ class Exchanges(dict[str, Exchange]):
         return tuple(self[name] for hop in HOPS if (name := f"{step}_{hop}") in self)
 
     def needed(self, step: str) -> Side:
-        """The end of a step at the parts that need the owners' rows, or have partial rows."""
+        """The side of a step at the parts that need rows (expand) or have partial rows (fold)."""
         return self[step].receive if step == "expand" else self[step].send
 
     def of_parts(self, first: int, last: int) -> Exchanges:
-        """The messages of parts ``first..last-1``; the returned exchanges number `first` as 0."""
+        """Return the messages of parts ``first..last-1``; part `first` has number 0 in the
+        result.
+        """
         return Exchanges({name: each.of_parts(first, last) for name, each in self.items()})

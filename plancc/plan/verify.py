@@ -25,13 +25,13 @@ def verify_file(path: str | PathLike[str], against: Graph | None = None) -> list
     Parameters:
         path: The plan file.
         against: The graph that the plan was compiled from. The union of the parts must be its
-            normalised matrix, without the edges that the plan's links remove.
+            normalised matrix, without the edges that are held out for link prediction.
 
     Returns:
-        The names of the checks.
+        The names of the checks that were made.
 
     Raises:
-        PlanError: Names the first invariant that does not hold, and the place.
+        PlanError: If an invariant does not hold; the message names the first one, and the place.
     """
     path = fspath(path)
     with PlanFile(path) as file:
@@ -52,10 +52,10 @@ def verify(plan: Plan, against: Graph | None = None, *, path: str = "") -> list[
 
 
 def _difference_of_links(plan: Plan, graph: Graph) -> str:
-    """See `_difference`; compare with the graph without the edges that are links only.
+    """Compare like `_difference`, but without the graph's edges that are only links.
 
-    These edges are validation and test links. Training links are among them if a share of the
-    training links was set apart (``disjoint_train_ratio``).
+    These edges are the validation and test links. They include training links if a share of the
+    training links was held out too (``disjoint_train_ratio``).
     """
     if plan.links is None or graph.num_vertices != plan.num_vertices:
         return _difference(plan, graph)

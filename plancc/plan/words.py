@@ -1,8 +1,8 @@
 """Count the words and messages of an epoch, for predictions and for the runtime's figures.
 
-A reader of a program says what the names of the program's steps move: its *transfers*. `count` adds
-the transfers up. Tests check that the runtime's transports send exactly these counts. A word is one
-number of any type.
+For every step name of a program, the caller gives the *transfers*: the exchanges or collectives
+that the step causes. `count` adds up their words and messages. Tests check that the runtime's
+transports send exactly these counts. A word is one number of any type.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from plancc.plan.products import Step
 
 @dataclass(eq=False)
 class Counts:
-    """Words, messages and reductions of every rank, int64[num_ranks] each; the runtime's names."""
+    """Words, messages and reductions of every rank, int64[num_ranks] each, named as in the
+    runtime.
+    """
 
     words_sent: Int64Array
     words_received: Int64Array
@@ -50,8 +52,8 @@ class Transfer(ABC):
     """One exchange or collective of all ranks; empty messages do not count.
 
     Attributes:
-        reverse: Whether data travel back: messages go from receivers to senders, a broadcast is a
-            reduction to its root, an all-gather is a reduce-scatter.
+        reverse: Whether data are sent in reverse: messages from receivers to senders, a reduction
+            to the root instead of a broadcast, a reduce-scatter instead of an all-gather.
     """
 
     reverse: bool = field(default=False, kw_only=True)
@@ -72,8 +74,8 @@ def transfers(
 
     Parameters:
         program: The steps.
-        moved: Transfers by the name of the step, in the direction of the forward program. A step
-            with another name moves nothing.
+        moved: Transfers by the name of the step, in the direction of the forward program. Steps
+            with other names send nothing.
     """
     for step in program:
         for each in moved.get(step.name, ()) if step.moves else ():
@@ -94,8 +96,8 @@ class RowMessages(Transfer):
 
     Attributes:
         step: Rows and messages of all ranks, or of one rank only (int64[1]).
-        width (int or int64[num_ranks]): Columns of a row; if given for every rank, the width must
-            be equal at both ends of every message.
+        width (int or int64[num_ranks]): Columns of a row. If it is given per rank, sender and
+            receiver of every message must have the same width.
     """
 
     step: StepTraffic
@@ -109,7 +111,7 @@ class RowMessages(Transfer):
 
 @dataclass(frozen=True, eq=False)
 class Collective:
-    """A collective operation of disjoint groups of ranks, which have the same size.
+    """A collective operation in disjoint groups of ranks; all groups have the same size.
 
     Attributes:
         ranks (int64[groups, members]): The ranks of every group, ascending.
@@ -130,7 +132,7 @@ class BroadcastWords(Collective, Transfer):
     Attributes:
         words (int64[rounds, groups]): Words that the root sends.
         root (int64[rounds, groups]): Place of the root in the group.
-        buffers (int64[rounds, groups] or int): Number of messages in which the words travel.
+        buffers (int64[rounds, groups] or int): Number of messages that the words are split into.
     """
 
     words: Int64Array
@@ -157,10 +159,10 @@ class BroadcastWords(Collective, Transfer):
 
 @dataclass(frozen=True, eq=False)
 class AllReduceWords(Collective, Transfer):
-    """A sum over each group, which every member gets.
+    """A sum over each group; every member receives the sum.
 
     Attributes:
-        words (int64[groups]): Words of the sum.
+        words (int64[groups]): Number of words in the sum.
     """
 
     words: Int64Array
@@ -177,7 +179,7 @@ class AllGatherWords(Collective, Transfer):
     """Every member sends its piece to all other members; reversed, a reduce-scatter.
 
     Attributes:
-        words (int64[groups, members]): Words of the members' pieces.
+        words (int64[groups, members]): Number of words in the piece of every member.
     """
 
     words: Int64Array
@@ -221,5 +223,5 @@ class AllToAllWords(Collective, Transfer):
 
 
 def _sums(place: npt.NDArray[np.integer], amount: Int64Array, size: int) -> Int64Array:
-    """Sum of the amounts of every place, int64[size]; exact below 2^53."""
+    """For every place, the sum of its amounts, int64[size]; exact below 2^53."""
     return np.bincount(place, weights=amount, minlength=size).astype(np.int64)

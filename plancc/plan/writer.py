@@ -21,7 +21,7 @@ from plancc.plan.values import Header
 CHUNK_BYTES = 1 << 19
 """Size of an HDF5 chunk, in compressed files."""
 CHUNKS_PER_WRITE = 64
-"""Chunks that are written between two checks for an interrupt."""
+"""Number of chunks written between two checks for an interrupt."""
 LIBVER = "v110"
 """HDF5 1.10, from 2016: the first version with checksums in all structures of a file."""
 ALIGNED = {"alignment_threshold": 1, "alignment_interval": 8}
@@ -74,7 +74,7 @@ def reserve_file(
     leaves: Mapping[str, Digests],
     content: str,
 ) -> dict[str, int]:
-    """Write a plan file with room for every reserved dataset, whose entries are written later.
+    """Write a plan file, and leave room for the entries of reserved datasets.
 
     Parameters:
         path: An empty file.
@@ -133,7 +133,7 @@ def _write(
     compress: bool,
     hashed: Callable[[], tuple[Mapping[str, Digests], str]],
 ) -> dict[str, int]:
-    """Write all but the entries of reserved datasets; return the offsets of reserved datasets."""
+    """Write everything except the entries of reserved datasets; return these datasets' offsets."""
     places = {}
     try:
         with h5py.File(stream, "w", libver=(LIBVER, LIBVER), **ALIGNED) as file:
@@ -171,7 +171,7 @@ def _reserve(file: h5py.File, name: str, kind: Reserved) -> int:
 
 
 def _stored_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of a dataset in the file; texts are UTF-8."""
+    """The dtype of a dataset in the file; strings are UTF-8."""
     return h5py.string_dtype("utf-8", dtype.itemsize) if dtype.kind == "S" else dtype
 
 

@@ -1,6 +1,6 @@
-"""Costs of plans on fresh mini-batches as plain values, for inspect and compare.
+"""Volumes and messages of plans on fresh mini-batches, as plain values for inspect and compare.
 
-It reads whole plans, and draws every batch once for all plans.
+Whole plans are read, and every batch is drawn once for all plans.
 """
 
 from __future__ import annotations
@@ -32,15 +32,17 @@ MOST_BATCHES = 2**31 - 1
 
 @dataclass(frozen=True, eq=False)
 class BatchReport:
-    """Figures of a plan on batches that no compiler has seen.
+    """Figures of a plan on batches that were not used to compile it.
 
     Attributes:
-        sampler: Sampler with its options, as in a provenance.
-        num_blocks: Number of blocks of a batch; volume and messages count one exchange of each.
+        sampler: The sampler and its options, as a string like in the provenance.
+        num_blocks: Number of blocks of a batch. Volume and messages count one exchange for each
+            block.
         figures: Figures of every batch.
         expected_volume: Exact expected volume; None if the sampler's probabilities are unknown.
-        difference, ratio: Volume compared with the first plan's volume on the same batches. None if
-            there is only one plan; no ratio if the first plan moves nothing.
+        difference, ratio: The volume minus, and divided by, the first plan's volume on the same
+            batches. Both are None if there is only one plan; `ratio` is None if the first plan's
+            volume is 0.
     """
 
     path: str
@@ -91,13 +93,13 @@ def batch_reports(
     seed: int = 1,
     **options: Any,
 ) -> list[BatchReport]:
-    """Return figures of plans of one matrix on the same fresh batches, 0..number - 1.
+    """Return figures of several plans of the same matrix, all on the batches 0..number - 1.
 
     Parameters:
-        paths: Plan files. Batches are drawn from the first plan's population, with its training
+        paths: Plan files. Batches are drawn from the first plan's population, using its training
             mask and clusters.
         number: Number of batches, at least 1.
-        num_ranks: Number of ranks onto which the parts are merged first.
+        num_ranks: Number of ranks to which the parts are merged first.
         sampler: Name of a sampler; by default the first sampler that a plan was compiled for, or
             "uniform".
         seed: See `plancc.cost.batches.batch_figures`.

@@ -1,4 +1,4 @@
-"""Costs in a report: of training, of a topology, of products on process grids."""
+"""Costs in a report: of training epochs, and of products on process grids."""
 
 from __future__ import annotations
 
@@ -28,22 +28,23 @@ from plancc.report.grid_traffic import ProductTraffic, product_traffic
 from plancc.report.passes import PassCost, added_passes
 
 WIDTH = 128
-"""Width of the product that is counted on a process grid if a plan has no features."""
+"""Number of columns of H, for the words of a grid plan that has no features."""
 
 
 @dataclass(frozen=True)
 class TrainingCost:
-    """The cost of one epoch of a GCN with given dims.
+    """The cost of one training epoch of a GCN; `dims` are the widths of its layers.
 
     Attributes:
-        words, max_words_sent, messages, max_messages_sent: Words and messages sent without passes
-            (`plancc.predict.passes`): by all parts, and by the part that sends most.
-        in_hops: Whether rows travel in hops between nodes and are counted in every hop.
-        max_memory: Bytes of the part with the most memory, with all passes, by term and in total
-            (`plancc.predict.memory`).
-        recomputed_memory: Total bytes of this part if activations are computed again.
-        passes: Costs without passes, and then with one more pass each time
-            (`plancc.report.passes`). Edge plans have no pass that leaves out dead rows.
+        words, max_words_sent, messages, max_messages_sent: Words and messages that are sent if all
+            passes (`plancc.predict.passes`) are off: by all parts, and by the part that sends most.
+        in_hops: Whether rows are sent in hops between nodes, and counted in every hop.
+        max_memory: Bytes of the part that needs the most memory, with all passes on, by term and in
+            total (`plancc.predict.memory`).
+        recomputed_memory: Total bytes of this part if activations are recomputed in the backward
+            pass.
+        passes: Costs with no pass on, then with one pass more each time (`plancc.report.passes`).
+            For edge plans, the pass that leaves out dead rows is not included.
     """
 
     dims: list[int]
@@ -66,9 +67,9 @@ class TrainingCost:
         dims: Sequence[int],
         in_hops: bool = False,
     ) -> TrainingCost:
-        """Return the cost with these owners of a plan's matrix, with `parts` as its traffic.
+        """Return the cost of a plan's matrix for these owners; `parts` is their traffic.
 
-        `in_hops`: whether the owners are the plan's, and rows travel in its hops.
+        `in_hops`: whether these are the plan's own owners, and rows are sent in the plan's hops.
         """
         num_parts, header, layers = len(parts.rows), plan.header, len(dims) - 1
         has_rows = not owners.is_edge_partition
@@ -116,7 +117,9 @@ class TrainingCost:
 
 
 def product_of(plan: Plan) -> ProductTraffic | None:
-    """Return the words of a grid plan's product, with H as wide as its features; else None."""
+    """Return the words of a grid plan's product, for H as wide as its features; None without a
+    grid.
+    """
     header, features = plan.header, plan.vertex_data.features
     if header.grid is None:
         return None
@@ -125,7 +128,7 @@ def product_of(plan: Plan) -> ProductTraffic | None:
 
 
 def read_product(file: PlanFile) -> ProductTraffic | None:
-    """Do what `product_of` does for the plan in an open file."""
+    """Return the result of `product_of` for the plan in an open file."""
     if file.header.grid is None:
         return None
     width = file.width("vertex_data/features")
@@ -133,9 +136,10 @@ def read_product(file: PlanFile) -> ProductTraffic | None:
 
 
 def grid_pass_costs(path: str, dims: Sequence[int]) -> list[PassCost]:
-    """Return costs of one epoch on a plan's grid: without passes, then with one more each time.
+    """Return costs of an epoch on a plan's grid: with no pass on, then with one pass more each
+    time.
 
-    All-reduces are no messages: sums over the copies of "1.5d", and the sum of gradients.
+    All-reduces are not counted as messages. They sum over the copies of "1.5d", and sum gradients.
 
     Raises:
         InputError: If a width is smaller than the number of process columns.

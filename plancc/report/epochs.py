@@ -1,7 +1,8 @@
-"""The predicted epoch of a plan beside its bound and a random partition, with its basis.
+"""The predicted time of an epoch, its lower bound, the time of a random partition, and their basis.
 
-Every command that prints a time takes machine and widths from here, in this order: given, recorded
-in the plan, widths of its features and labels, defaults.
+The *basis* is the machine and the widths of the layers. Every command that prints a time chooses
+the basis here, in this order: values that the user gives, values recorded in the plan, widths of
+the plan's features and labels, defaults.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from plancc.report.provenance import recorded_dims, recorded_machine
 
 @dataclass(frozen=True)
 class Basis:
-    """Machine and widths of a prediction, and their origin.
+    """Machine and widths of the layers for a prediction, and the origin of both.
 
     Attributes:
         dims_from: "given", "plan" (its provenance), "data" (its features and labels), "default", or
             "differ": the default, because the plans to compare have different widths.
         machine_from: "given", "plan", "default" or "differ".
-        excess: Why nothing is predicted for these widths (`DataWidths.excess`); empty for given
+        excess: Why there is no prediction for these widths (`DataWidths.excess`); empty for given
             widths.
     """
 
@@ -48,13 +49,13 @@ class Basis:
         dims: Sequence[int] | None = None,
         machine: Machine | None = None,
     ) -> Basis:
-        """Return the basis of a plan's times.
+        """Return the basis of a plan's predicted times.
 
         Parameters:
             provenance: Provenance of the plan; recorded widths that contradict its data are
                 ignored.
-            widths: Widths of its vertex data.
-            dims, machine: Given widths and machine, or None.
+            widths: Widths of the plan's vertex data.
+            dims, machine: Widths and machine that the user gives, or None.
 
         Raises:
             InputError: If given widths contradict the data.
@@ -73,7 +74,7 @@ class Basis:
         return cls(default_predictor(dims, machine), dims_from, machine_from, excess)
 
     def check(self, where: str = "") -> None:
-        """Raise InputError, beginning with `where`, if nothing is predicted for these widths."""
+        """Raise InputError if these widths allow no prediction; the message begins with `where`."""
         if self.excess:
             raise InputError(
                 f"{where}{self.excess}; number the classes from 0, or give `dims` if this is right"
@@ -90,7 +91,7 @@ class Basis:
         """Return the basis for a plan file; see `of`.
 
         Parameters:
-            links: Whether the task is link prediction: the outputs then have no classes, and are as
+            links: Whether the task is link prediction. If so, outputs have no classes, and are as
                 wide as the last hidden layer unless `dims` gives another width.
         """
         widths = DataWidths.read(file)
@@ -109,13 +110,13 @@ class Basis:
             raise InputError(f"{file.path}: {error}") from None
 
     def on_nodes_of(self, header: Header) -> Basis:
-        """Return the basis with as many ranks on a node as the plan of this header has."""
+        """Return the basis with the number of ranks per node of the plan with this header."""
         machine = self.predictor.machine.on_nodes(header.ranks_per_node)
         return replace(self, predictor=replace(self.predictor, machine=machine))
 
     @classmethod
     def shared(cls, several: Sequence[Basis]) -> Basis:
-        """Return one basis for several plans: values that all agree on, else defaults."""
+        """Return one basis for several plans: values that all plans agree on, else defaults."""
         first, usual = several[0], default_predictor()
         dims, machine = first.predictor.dims, first.predictor.machine
         dims_from, machine_from = first.dims_from, first.machine_from
@@ -145,14 +146,16 @@ class Basis:
 
 @dataclass(frozen=True)
 class EpochTimes:
-    """The predicted epoch of a plan, and times to compare it with.
+    """The predicted time of a plan's epoch, and other times for comparison.
 
     Attributes:
-        seconds: Prediction of `plancc simulate` for the plan, without links; None: see `why`.
-        bound: Seconds with all work evenly spread and no exchange of rows (`Predictor.bound`).
-        random: Seconds of an even random row partition over as many ranks (`Predictor.of_random`);
-            None: unknown without the matrix.
-        exchange: Part of `seconds` in which rows travel, of the slowest rank in every step.
+        seconds: Predicted seconds of an epoch, as by `plancc simulate`, not counting link
+            prediction; None: see `why`.
+        bound: Seconds of an epoch if all work were evenly spread and no rows were exchanged
+            (`Predictor.bound`).
+        random: Seconds of an epoch of an even random row partition over the same number of ranks
+            (`Predictor.of_random`); None: unknown, since the matrix was not read.
+        exchange: The share of `seconds` in which rows are sent, for the slowest rank in every step.
         why: Why there is no prediction; empty if there is one.
     """
 
@@ -169,7 +172,8 @@ class EpochTimes:
 
         Raises:
             InputError: If a given width is too small for the grid, or a given machine has speeds
-                for another number of ranks. If neither is given, this becomes `why`.
+                for another number of ranks. If neither width nor machine is given, the message
+                becomes `why`.
         """
         sizes = int(tables.rows.sum()), int(tables.nonzeros.sum()), tables.num_ranks
         try:
@@ -191,7 +195,9 @@ class EpochTimes:
         return cls.of(basis, tables_of(plan), recorded_random(provenance, basis))
 
     def beside(self, plan: Plan) -> float | None:
-        """Return the seconds of another plan on the same basis; None without a prediction."""
+        """Return the seconds of another plan's epoch on the same basis; None if there is no
+        prediction.
+        """
         try:
             return self.basis.predictor.epoch(tables_of(plan)).seconds
         except InputError:

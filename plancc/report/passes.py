@@ -1,4 +1,4 @@
-"""Costs of an epoch of a GCN: without passes, with passes that save words, with boundary sampling.
+"""Costs of a GCN's epoch: with no pass on, with passes that save words, with boundary sampling.
 
 Set-up, evaluations and all-reduces are not counted.
 """
@@ -20,12 +20,12 @@ from plancc.predict.passes import PASSES, moved_widths
 
 @dataclass(frozen=True)
 class PassCost:
-    """The cost of one epoch with some passes.
+    """The cost of one epoch with some passes on.
 
     Attributes:
         words, messages: Words and messages that all parts send.
         max_words_sent, max_messages_sent: Words and messages of the part that sends most.
-        saved: Share of the words without passes that is not sent.
+        saved: The share of the words that these passes save, relative to no pass.
     """
 
     passes: list[str]
@@ -37,7 +37,9 @@ class PassCost:
 
     @classmethod
     def of(cls, passes: Sequence[str], sent: Counts, plain: PassCost | None) -> PassCost:
-        """Return the cost of these counts; `plain`: the cost without passes, or None for itself."""
+        """Return the cost of these counts; `plain`: the cost with no pass, None if this is the cost
+        itself.
+        """
         words = int(sent.words_sent.sum())
         return cls(
             passes=list(passes),
@@ -50,7 +52,10 @@ class PassCost:
 
 
 def added_passes(passes: Sequence[str], epoch: Callable[[Sequence[str]], Counts]) -> list[PassCost]:
-    """Return the costs of an epoch (`epoch`) without passes, then with passes added one by one."""
+    """Return costs of an epoch with no pass on, then with one pass more each time.
+
+    `epoch` returns the counts of an epoch for a list of passes.
+    """
     costs: list[PassCost] = []
     for number in range(len(passes) + 1):
         done = passes[:number]
@@ -63,12 +68,12 @@ class SampledCost:
     """The expected cost of one epoch with boundary sampling (BNS-GCN, Wan et al. 2022).
 
     Attributes:
-        rate: Probability p with which a halo row is kept.
-        words, messages: Sent by all parts, with all passes; a kept row of a live row is live.
-        saved: Share of the words of rate 1 that is not sent.
-        max_memory, mean_memory: Bytes by Equation 4 of Wan et al. 2022, of the part with the most
-            and of the mean part: the sum over layers of (3 x own rows + p x halo rows) x input
-            width, in float32.
+        rate: Probability p that a halo row is kept.
+        words, messages: Expected words and messages of all parts, with all passes on.
+        saved: The share of the words that is saved, relative to rate 1.
+        max_memory, mean_memory: Bytes by Equation 4 of Wan et al. 2022, as the maximum and the mean
+            over parts. The equation sums (3 x own rows + p x halo rows) x input width over the
+            layers, in float32.
     """
 
     rate: float
@@ -84,12 +89,12 @@ def sampled_costs(
 ) -> list[SampledCost]:
     """Return the costs of boundary sampling at these rates.
 
-    A message of s rows travels if at least one row is kept: with probability 1 - (1 - p)^s.
+    A message of s rows is sent if at least one row is kept, with probability 1 - (1 - p)^s.
 
     Parameters:
-        live (list of int64[num_messages]): Rows of all messages, by layer.
+        live (list of int64[num_messages]): For every layer, the number of rows of each message.
         dims: Widths d_0..d_L.
-        rates: In [0, 1].
+        rates: Rates in [0, 1].
     """
     widths = moved_widths(dims, PASSES)
     full = sum(float(rows.sum()) * sum(two) for rows, two in zip(live, widths, strict=True))
@@ -112,5 +117,7 @@ def sampled_costs(
 
 
 def equation_4(parts: Traffic, dims: Sequence[int], rate: float = 1.0) -> npt.NDArray[np.float64]:
-    """Return the bytes of each part (Wan et al. 2022, Eq. 4), float64[num_parts]: `SampledCost`."""
+    """Return the bytes of each part by Eq. 4 of Wan et al. 2022, float64[num_parts]; see
+    `SampledCost`.
+    """
     return WORD_BYTES * sum(dims[:-1]) * (3 * parts.rows + rate * parts.received)

@@ -1,4 +1,4 @@
-"""Payback: the number of epochs after which a plan has saved the time of its search."""
+"""Payback: the number of epochs after which the epochs of a plan have saved its search time."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 NEVER = "never"
 Payoff = float | str | None
-"""A number of epochs, or `NEVER`; None: unknown."""
+"""A number of epochs, or `NEVER` if the search never pays; None: unknown."""
 
 
 @dataclass(frozen=True)
 class Spending:
-    """Seconds that a plan costs; None: unknown.
+    """Seconds for the search and for an epoch of a plan; None: unknown.
 
     Attributes:
         search: Seconds to find its owners.
@@ -25,9 +25,10 @@ class Spending:
     epoch: float | None
 
     def pays_over(self, other: Spending) -> Payoff:
-        """Return the epochs after which shorter epochs have made up for a longer search.
+        """Return the number of epochs after which this plan's shorter epochs offset its longer
+        search.
 
-        0 if the search is not longer; `NEVER` if the epochs are not shorter.
+        The number is 0 if the search is not longer, and `NEVER` if the epochs are not shorter.
         """
         if self.epoch is None or other.epoch is None:
             return None
@@ -40,9 +41,10 @@ class Spending:
 
 
 def search_seconds(provenance: Mapping[str, Any]) -> float | None:
-    """Return the wall-clock seconds of finding, refining and patching the owners of a plan.
+    """Return the wall-clock seconds that finding, refining and patching a plan's owners has taken.
 
-    0 if a model assigns the owners itself; None for a part vector, and for unreadable values.
+    0 if a model assigned the owners itself; None if the user gave a part vector, or if the value is
+    unreadable.
     """
     seconds = provenance.get("search_seconds", None if "partitioner" in provenance else 0.0)
     known = isinstance(seconds, int | float) and "model_part" not in provenance

@@ -1,8 +1,8 @@
 """Figures of a plan as plain values, which inspect and compare print.
 
-The plan is checked first, some parts at a time. It is read as a whole if it is an edge plan or a
-plan of a grid that divides columns. Figures for fewer ranks, training costs, the baseline's time,
-or a missing baseline also need the whole plan.
+The plan is checked first, some parts at a time. The whole plan is read if it is an edge plan, or if
+its grid divides columns. These figures also need the whole plan: figures for fewer ranks, training
+costs, the time of the baseline, and the baseline if it is missing.
 """
 
 from __future__ import annotations
@@ -55,39 +55,41 @@ from plancc.report.routes import RelayCost, TopologyCost, chosen_topology, read_
 T = TypeVar("T")
 ID = "rows/original_id"
 PART_FIGURES = ("rows", "nonzeros", "sent", "received", "messages_sent", "messages_received")
-"""Figures of every part."""
+"""Names of the figures of every part."""
 OPTIONAL = {
     **{name: name for name in ("training", "random_training", "topology", "relays", "product")},
     **{name: name for name in ("types", "relations", "links", "ids_are_names")},
     **{"boundary_sampling": "sampled", "passes": "on_grid"},
 }
-"""JSON names of figures that only some reports have, with attributes of `Report`."""
+"""Figures that only some reports have: for every JSON name, the attribute of `Report`."""
 DIFFERENT = "figures of different matrices do not compare"
 
 
 @dataclass(frozen=True)
 class Report:
-    """A plan's figures beside the figures of an even random partition.
+    """Figures of a plan, and of an even random partition for comparison.
 
     Attributes:
-        provenance: Provenance in the file; `tried`, the compiler's steps, is a list of dict if it
-            can be read.
-        num_ranks: Number of parts, or fewer if parts are merged; all figures are for this many
-            ranks. For a grid plan, whose figures describe its row plan, the ranks of its grid.
+        provenance: Provenance in the file; `tried` (the steps of the search) is decoded to a list
+            of dicts.
+        num_ranks: Number of ranks that all figures are for: the number of parts, or fewer if parts
+            are merged. For a grid plan it is the number of ranks of the grid, while figures
+            describe its row plan.
         vertex_data: Names of the vertex data in the plan.
-        training, random_training: Costs for given dims, of the plan and of a random partition.
+        training, random_training: Costs of a training epoch for given widths, for the plan and for
+            a random partition.
         sampled: Costs at the given rates of boundary sampling.
         epoch: Predicted time of an epoch, with its machine and widths.
-        topology: Costs on the given topology, or on the one that the plan was compiled for.
-        relays: Costs of a plan with relays whose parts are not merged.
+        topology: Costs on the given topology, or on the topology that the plan was compiled for.
+        relays: Costs of a plan with relays; None if parts are merged.
         product: Words of one product on the grid of a grid plan.
-        on_grid: Costs of an epoch of given dims on the grid.
-        types, relations: Figures of a plan with types whose parts are not merged.
-        links: For a plan with links: their number by split, and rows and messages of their exchange
-            between the plan's parts.
-        more: Figures that a caller adds, by their names in JSON: dataclasses with a method `facts`
-            of the metrics, which returns rows of two texts for the table of facts.
-        ids_are_names: Whether the ids of vertices are text.
+        on_grid: Costs of an epoch on the grid, for given widths.
+        types, relations: Figures of the vertex types and relations; empty if parts are merged.
+        links: For a plan with links for link prediction: number of links by split, and rows and
+            messages of the exchange for links.
+        more: Figures that a caller adds, by their names in JSON. They are dataclasses with a method
+            ``facts(metrics)``, which returns pairs of strings for the table of facts.
+        ids_are_names: Whether the ids of vertices are strings.
     """
 
     path: str
@@ -115,11 +117,11 @@ class Report:
 
     @property
     def spending(self) -> Spending:
-        """Seconds of the search, and of a predicted epoch."""
+        """Seconds of the search, and predicted seconds of an epoch."""
         return Spending(search_seconds(self.provenance), self.epoch.seconds)
 
     def pays_over(self, other: Report | None = None) -> Payoff:
-        """Return the epochs until the search has paid, over another plan; None: over random."""
+        """Return after how many epochs the search pays, compared to another plan (None: random)."""
         random = Spending(0.0, self.epoch.random)
         return self.spending.pays_over(random if other is None else other.spending)
 
@@ -182,15 +184,18 @@ def report(
     """Return the figures of a plan file.
 
     Parameters:
-        dims: Widths d_0..d_L. They add words and memory of training; for a grid plan only words and
-            messages. Without them `Basis` chooses the widths of the predicted epoch.
-        num_ranks: Number of ranks onto which the parts are merged first; parts of a grid cannot be
-            merged.
+        dims: Widths d_0..d_L. If given, words and memory of training are added (for a grid plan
+            only words and messages). None: `Basis` chooses the widths for the predicted epoch, and
+            nothing is added.
+        num_ranks: Number of ranks to which the parts are merged first; parts of a grid plan cannot
+            be merged.
         machine: Machine of the predicted epoch; by default `Basis` chooses it.
-        topology: A topology of `num_ranks` ranks; by default the one in the plan's provenance, if
-            it has as many.
-        boundary_sampling: Rates in [0, 1] for which epochs are counted; only with `dims`.
-        basis: Basis of the epoch's time, for all plans to compare; by default it is chosen.
+        topology: A topology of `num_ranks` ranks; by default the topology in the plan's provenance,
+            if it has this many ranks.
+        boundary_sampling: Rates in [0, 1] for which an epoch's costs are computed; `dims` must be
+            given too.
+        basis: Basis of the epoch's time, shared by all plans that are compared; by default it is
+            chosen for this plan.
         random_epoch: Whether to predict the epoch of a random partition from the matrix, if the
             plan does not record it.
 
@@ -239,9 +244,9 @@ def report(
 
 
 def other_graph(first: Report, other: Report, first_file: str, other_file: str) -> str:
-    """Return why two plans cannot be compared (different matrices), or "".
+    """Say why two plans have different matrices, so that they cannot be compared; "" if not.
 
-    Matrices are read only if sizes and options agree, and the hashes of the sources do not.
+    Matrices are read only if the sizes agree and the hashes of the sources differ or are unknown.
 
     Parameters:
         first_file, other_file: Paths of the plans; reports may name other paths.
@@ -263,7 +268,9 @@ def other_graph(first: Report, other: Report, first_file: str, other_file: str) 
 
 
 class _Source:
-    """An open plan file, merged onto some ranks; it is read only as far as figures need it."""
+    """An open plan file, with parts merged to some ranks; data are read when a figure needs
+    them.
+    """
 
     def __init__(self, file: PlanFile, num_ranks: int) -> None:
         self.file, self.num_ranks = file, num_ranks
@@ -275,8 +282,9 @@ class _Source:
         return self.file.read_plan()
 
     def epoch(self, basis: Basis, random_epoch: bool) -> EpochTimes:
-        """Return the predicted epoch; see `report`. The matrix is read only if a basis is given,
-        parts are merged, or a time is asked for that is not recorded."""
+        """Return the predicted times; see `report`. The matrix is read only if a random partition's
+        time is needed: for a given basis, for merged parts, or if the time is not recorded.
+        """
         try:
             tables = read_tables(self.file.path, self.num_ranks if self.merged else None)
         except InputError as error:  # no prediction for merged parts of this layout
@@ -290,7 +298,9 @@ class _Source:
         return replace(times, random=random)
 
     def type_figures(self, traffic: Callable[[Plan], list[T]]) -> list[T]:
-        """Return the figures of types or relations; empty without types and for merged parts."""
+        """Return the figures of types or relations; [] if the plan has no types, or if parts are
+        merged.
+        """
         return [] if self.merged or self.file.header.types is None else traffic(self.plan)
 
     @cached_property
@@ -311,26 +321,28 @@ class _Source:
         return traffic_of(read_tables(self.file.path, blocks=False))
 
     def random(self, counted: bool) -> Metrics:
-        """Return a random partition's figures, from the file unless `counted` or unrecorded."""
+        """Return a random partition's figures: from the file, or counted if `counted` or not in the
+        file.
+        """
         recorded = None if self.merged or counted else self.file.metrics("random_")
         return recorded or summarize(self.random_parts)
 
     def training(self, dims: Sequence[int] | None) -> TrainingCost | None:
-        """Return the cost of an epoch of a GCN; None without widths."""
+        """Return the cost of an epoch of a GCN; None if `dims` is None."""
         if dims is None:
             return None
         owned = self.owners, self.parts
         return TrainingCost.of(self.plan, self.matrix, *owned, dims, self.route is not None)
 
     def random_training(self, dims: Sequence[int] | None) -> TrainingCost | None:
-        """Return `training` with the owners of a random partition."""
+        """Return the result of `training` for the owners of a random partition."""
         if dims is None:
             return None
         owned = self.random_owners, self.random_parts
         return TrainingCost.of(self.plan, self.matrix, *owned, dims)
 
     def sampled(self, dims: Sequence[int] | None, rates: Sequence[float]) -> list[SampledCost]:
-        """Return the costs of an epoch at rates of boundary sampling; empty without widths."""
+        """Return the costs of an epoch for rates of boundary sampling; [] if `dims` is None."""
         if dims is None or not rates:
             return []
         rows, wanted = self.owners.rows, training_vertices(self.plan)
@@ -346,7 +358,7 @@ class _Source:
         return TopologyCost.of(tables, topology)
 
     def relays(self) -> RelayCost | None:
-        """Return the traffic over relays; None without relays."""
+        """Return the traffic over relays; None if the plan has no relays."""
         if self.route is None or self.route.topology is not None:
             return None
         return RelayCost.of(read_tables(self.file.path))
@@ -361,7 +373,9 @@ class _Source:
 
 
 def check_plan(file: PlanFile) -> None:
-    """Raise PlanError if `plancc verify` refuses this plan, so that no figure of it is printed."""
+    """Make the checks of `plancc verify`, before any figure of the plan is printed; may raise
+    PlanError.
+    """
     file.check_content()
     check_tables(file)
     file.check_figures(lambda: summarize(_Source(file, file.header.num_parts).parts))

@@ -1,4 +1,4 @@
-"""The provenance of a plan, decoded; unreadable values are ignored."""
+"""Decode the provenance of a plan; unreadable values are ignored."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ CANDIDATE_FIGURES = (
 
 
 def recorded_machine(provenance: Mapping[str, Any]) -> Machine | None:
-    """Return the machine that a plan was compiled or refined for; None if it is not readable."""
+    """Return the machine that a plan was compiled or refined for; None if the value is
+    unreadable.
+    """
     value = provenance.get("machine", "")
     text = json.dumps(value) if isinstance(value, dict) else str(value)
     try:
@@ -31,7 +33,7 @@ def recorded_machine(provenance: Mapping[str, Any]) -> Machine | None:
 
 
 def recorded_dims(provenance: Mapping[str, Any]) -> list[int] | None:
-    """Return the widths d_0..d_L that a plan was compiled for; None if they are not readable."""
+    """Return the widths d_0..d_L that a plan was compiled for; None if the value is unreadable."""
     try:
         dims = [int(word) for word in str(provenance.get("dims", "")).split(",")]
     except ValueError:
@@ -56,17 +58,17 @@ def decoded(provenance: Mapping[str, Any]) -> dict[str, Any]:
 def read_candidates(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the models that `plancc.owners.choice` compared; empty if they are not recorded.
 
-    Every dict has the names of a model and of its objective, figures as numbers or None, why the
-    model failed ("" if it did not), and whether it was chosen.
+    Every dict has the name of a model, the name of its objective, the reason if the model failed
+    (else ""), figures (numbers or None), and whether the model was chosen.
     """
     return _read_list(provenance, "candidates", ("model", "objective", "failed"), CANDIDATE_FIGURES)
 
 
 def read_tried(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the steps that the compiler tried, in order; empty if they are not recorded.
+    """Return the steps of the search, in order; [] if they are not recorded.
 
-    Every dict has a name (step) and, as numbers or None: seconds, value, volume, overload (missing
-    in plans of older versions) and whether the step was the best so far.
+    Every dict has a name (step), and numbers or None: seconds, value, volume, overload (missing in
+    plans of older versions), and whether the step was the best so far (best).
     """
     return _read_list(provenance, "tried", ("step",), TRIED_FIGURES)
 
@@ -74,7 +76,9 @@ def read_tried(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _read_list(
     provenance: Mapping[str, Any], name: str, texts: Sequence[str], figures: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return a list of dicts with these texts and figures; empty if it is anything else."""
+    """Return a decoded list of dicts that have these strings and figures; [] for any other
+    value.
+    """
     try:
         found = json.loads(provenance.get(name, ""))
     except (TypeError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Savings of a plan's hops, in a report: traffic between nodes, and of the busiest part."""
+"""What the hops of a plan save: traffic between nodes, and traffic of the busiest part."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class TopologyCost:
     """Traffic of expand and fold of one product, inside and between the nodes of a topology.
 
     Attributes:
-        volume, messages: Rows and messages if every row goes straight from rank to rank.
-        volume_in_hops, messages_in_hops: Rows and messages if every row crosses to a node once
-            (`plancc.plan.routes`); None: unknown for merged parts.
+        volume, messages: Rows and messages if every row is sent directly from rank to rank.
+        volume_in_hops, messages_in_hops: Rows and messages if every row is sent to a node once
+            (`plancc.plan.routes`); None if parts are merged.
         has_hops: Whether the plan has these hops.
         random_share: Expected share of `volume` and `messages` between nodes if parts were numbered
-            at random: the share, among the p - 1 other parts, of parts on other nodes.
+            at random. It is the share of parts on other nodes among the p - 1 other parts.
     """
 
     topology: Topology
@@ -48,7 +48,7 @@ class TopologyCost:
         hops: Sequence[sp.csr_array] | None = None,
         has_hops: bool = False,
     ) -> TopologyCost:
-        """Return the cost from a plan's tables, and from the rows that parts send in every hop."""
+        """Return the cost, given a plan's tables and the rows that parts send in every hop."""
         ranks, total = topology.ranks(), topology.num_ranks
         random_share = int((ranks * (total - ranks)).sum()) / max(1, total * (total - 1))
 
@@ -83,8 +83,8 @@ def _sum(each: Iterable[ByNode]) -> ByNode:
 def read_topology_cost(file: PlanFile, topology: Topology) -> TopologyCost:
     """Return the cost of the plan in an open file on a topology with a rank for every part.
 
-    If the plan has no hops for this topology, the hops that it would have are counted; this reads
-    the rows of all messages.
+    If the plan has no hops for this topology, hops are computed here and counted. To do so, the
+    rows of all messages are read.
     """
     tables, part_ptr = read_tables(file.path, blocks=False), file.read("rows/part_ptr")
     if tables.topology == topology:
@@ -101,7 +101,7 @@ class Busiest(NamedTuple):
     """The busiest part of one product.
 
     Attributes:
-        rows, messages: Most rows, and most messages, that a part sends or receives.
+        rows, messages: The largest number of rows, and of messages, that a part sends or receives.
         volume: Number of rows that all parts send.
     """
 
@@ -122,7 +122,8 @@ class RelayCost:
     """The busiest part of one product, over expand and fold.
 
     Attributes:
-        straight, relayed: Counts if every row goes straight from rank to rank, and over relays.
+        straight, relayed: Counts if every row is sent directly from rank to rank, and counts over
+            relays.
         least_rows: Lower bound on the rows of the busiest part: every part receives the rows that
             it needs, and sends its partial rows.
     """
@@ -133,11 +134,11 @@ class RelayCost:
 
     @classmethod
     def of(cls, tables: Tables) -> Self:
-        """Return the cost of the tables of a plan with relays."""
+        """Return the cost, given the tables of a plan with relays."""
         expand, fold = tables.expand.step, tables.fold
         least, steps = expand.received, [expand]
         hops = [hop.step for hop in tables.expand.hops]
-        if fold is not None:  # the hops of the fold lead from the owners
+        if fold is not None:  # the hops of the fold start at the owners
             least, steps = np.maximum(least, fold.step.sent), [expand, fold.step]
             hops += [hop.reversed.step for hop in fold.hops]
         return cls(Busiest.of(steps), Busiest.of(hops), int(least.max()))
@@ -148,7 +149,9 @@ class RelayCost:
 
 
 def chosen_topology(file: PlanFile, num_ranks: int, given: Topology | None) -> Topology | None:
-    """Return the given topology, or the plan's own; InputError if it does not suit the plan."""
+    """Return the given topology, or else the plan's own; InputError if the given one does not
+    fit.
+    """
     grid = file.header.grid
     exchanges_rows = grid is None or grid.exchanges_rows
     if given is not None:

@@ -1,4 +1,4 @@
-"""A table of texts: a value that a terminal and a page can each show."""
+"""`Table`: a table of strings, which a terminal or an HTML page can show."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 MARKS = ("best", "chosen")
-"""Columns of marks, which are centred."""
+"""Names of columns that hold marks; these columns are centred."""
 
 
 @dataclass
 class Table:
-    """A table of texts.
+    """A table of strings.
 
     Attributes:
         columns: Heads of the columns.
-        title, caption: Texts, "" for none; a caption may have several lines.
-        left: Number of columns from the left that are flush left; other columns are flush right.
-        has_heads: Whether the heads are shown; if not, the first column stands out.
+        title, caption: Title and caption, or ""; a caption may have several lines.
+        left: Number of columns, from the left, that are aligned left; other columns are aligned
+            right.
+        has_heads: Whether the heads are shown. If not, the first column is emphasised.
         justify: "left", "right" or "center" for every column.
     """
 
@@ -37,6 +38,6 @@ class Table:
         ]
 
     def add_row(self, *cells: str) -> None:
-        """Append a row; the last cells may be left out."""
+        """Append a line of cells; missing cells at its end are empty."""
         assert len(cells) <= len(self.columns)
         self.rows.append([*cells, *[""] * (len(self.columns) - len(cells))])

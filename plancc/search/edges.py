@@ -1,17 +1,17 @@
 """Search for owners of rows and of nonzeros, by the exact volume of expand and fold.
 
 ========  ========================================================================================
-fast      find owners by rows, split the nonzeros, refine, and split again for the new owners; then
-          move single nonzeros where the volume falls
-balanced  the same with more splits; single nonzeros may also move through overweight parts
-best      a population from several starts, Mt-KaHyPar among them; its members are combined on the
+fast      find owners of rows, split the nonzeros, refine, and split again for the new owners; then
+          move single nonzeros if the volume falls
+balanced  as fast, with more splits; single nonzeros may also move through overweight parts
+best      make a population from several starts, also by Mt-KaHyPar; combine its members on the
           fine-grain hypergraph until the budget ends
 ========  ========================================================================================
 
-A *split* assigns every nonzero to its row or to its column. The hypergraph of a split has a vertex
-per row, so V-cycles are as fast as in a search by rows. `resplit` finds the best split for given
-owners, and splits and V-cycles alternate. Single nonzeros move last: a nonzero may be in a part
-that owns neither its row nor its column.
+A *split* assigns every nonzero to its row or to its column. The hypergraph of a split has one
+vertex per row, so V-cycles are as fast as in a search for owners of rows. `resplit` finds the best
+split for given owners, and splits and V-cycles alternate. At the end single nonzeros move, also to
+parts that own neither the row nor the column of the nonzero.
 
 The alternation ends when the volume is close to a lower bound for all partitions within the limits.
 If the model does not suit a graph (`EdgeModel.unfit`), there is no search.
@@ -74,12 +74,14 @@ def search_edges(
 
     Parameters:
         matrix: The normalised matrix.
-        model: The model whose problem the search starts from.
+        model: The model; the search starts from its problem.
         num_parts: Number of parts.
-        options, report: See `plancc.search.effort.search`; epsilon limits the nonzeros of parts.
+        options, report: See `plancc.search.effort.search`. Here epsilon limits the nonzeros of
+            parts.
 
     Returns:
-        Owners of rows and nonzeros, never worse than the search by rows at the start.
+        Owners of rows and nonzeros, never worse than the owners from the search for rows at the
+        start.
 
     Raises:
         InputError: If a name is unknown or a number out of range.
@@ -104,7 +106,7 @@ class EdgeJob(RefiningJob):
     """A search for owners of rows and of nonzeros.
 
     Attributes:
-        below: Best member by the volume of every lower effort.
+        below: For every lower effort, its best member by volume.
     """
 
     below: dict[str, Member] = field(default_factory=dict)
@@ -120,12 +122,12 @@ class EdgeJob(RefiningJob):
 
     @property
     def held(self) -> npt.NDArray[np.bool_] | None:
-        """Whether each row is fixed to its part, bool[rows]; None without fixed rows."""
+        """Whether each row is fixed to its part, bool[rows]; None if no row is fixed."""
         return None if self.options.fixed is None else self.options.fixed >= 0
 
     @property
     def combines(self) -> bool:
-        """Whether members may be combined, since no row is fixed."""
+        """Whether members may be combined: only if no row is fixed."""
         return self.held is None
 
     @cached_property
@@ -145,7 +147,7 @@ class EdgeJob(RefiningJob):
         return nets_of(self.fine.hypergraph)
 
     def members(self) -> list[Member]:
-        """Search for the volume with the job's effort; returns at least one member."""
+        """Search for a small volume with the job's effort; return at least one member."""
         if self.num_parts == 1:
             return [self.from_rows(self.options.seed)]
         if self.hopeless:
@@ -171,7 +173,9 @@ class EdgeJob(RefiningJob):
         return found
 
     def _rows_first(self) -> Iterator[Member]:
-        """Yield members from searches by rows, and one from the best partitioner of hypergraphs."""
+        """Yield members from searches for owners of rows, and one from the best partitioner of
+        hypergraphs.
+        """
         yield self.split(self.from_rows(self.options.seed), self.options.seed, first=True)
         model = MediumGrainModel() if self.model.partitioned_first else self.model
         ways = highest(hypergraphs=True, graphs=False) if self.held is None else []
@@ -192,7 +196,9 @@ class EdgeJob(RefiningJob):
         yield from self._rows_first()
 
     def assigned(self) -> Member:
-        """Owners without a search by nonzeros: libra's, or a search by rows if libra cannot run."""
+        """Return owners without a search by nonzeros: from libra, or by rows if libra cannot
+        run.
+        """
         if not self.combines or self.options.capacities is not None:
             return self.from_rows(self.options.seed)
         begin, matrix, options = wall_seconds(), self.matrix, self.options
@@ -202,7 +208,7 @@ class EdgeJob(RefiningJob):
         return self.note("libra", begin, self.filled(owners))
 
     def from_rows(self, seed: int) -> Member:
-        """Owners of a search by rows; every nonzero goes with its row."""
+        """Return owners from a search by rows; the owner of a nonzero is the owner of its row."""
         begin = wall_seconds()
         left = self.deadline.seconds_left()
         budget = None if left == np.inf else max(self.how.rows_share * left, 1e-3)
@@ -213,7 +219,7 @@ class EdgeJob(RefiningJob):
     def partitioned(
         self, model: EdgeModel, seed: int, adapter: Adapter | None = None
     ) -> Member | None:
-        """Partition the model's problem; None if the partitioner failed after another success.
+        """Partition the model's problem; None if the partitioner failed but other owners are known.
 
         `adapter`: The partitioner, run with its highest preset; None: the first installed one.
         """
@@ -247,7 +253,7 @@ class EdgeJob(RefiningJob):
         return self.note(step, begin, self.filled(problem.owners(result.owner)))
 
     def filled(self, owners: Owners) -> Owners:
-        """Owners changed so that every part owns a row."""
+        """Return the owners, changed so that every part owns a row."""
         matrix, owner = self.matrix, owners.rows
         better = fill_empty_parts(owner, np.ones(len(owner), dtype=np.int64), self.num_parts)
         if better is owner:
@@ -258,18 +264,18 @@ class EdgeJob(RefiningJob):
 
     @property
     def efforts_below(self) -> Sequence[str]:
-        """Lower efforts. Their steps are made too, so that a higher effort is never worse."""
+        """Lower efforts. Their steps run too, so that a higher effort is never worse."""
         return EFFORTS[: EFFORTS.index(self.effort)]
 
     def _end_of(self, effort: str, best: Member) -> None:
-        """Make the last step of a lower effort: move single nonzeros."""
+        """Run the last step of a lower effort: move single nonzeros."""
         if effort not in self.below:
             rounds, self.record.effort = EDGE_EFFORTS[effort].rounds, effort
             self.below[effort] = self.refine(best.owners, "volume", self.options.seed, rounds)
             self.record.effort = self.effort
 
     def split(self, start: Member, seed: int, first: bool = False) -> Member:
-        """Alternate splits and V-cycles from owners of rows, then move single nonzeros.
+        """Alternate splits and V-cycles, starting from owners of rows; then move single nonzeros.
 
         `first`: Whether lower efforts share these steps.
         """
@@ -300,7 +306,7 @@ class EdgeJob(RefiningJob):
     def refine(
         self, owners: Owners, objective: str, seed: int, rounds: int | None = None
     ) -> Member:
-        """Move single nonzeros, and the owners of rows, for an objective."""
+        """Change the owners of single nonzeros and of rows, for an objective."""
         begin = wall_seconds()
         if rounds is None:
             rounds = self.how.rounds if objective == "volume" else RefineEdges.rounds
@@ -326,8 +332,9 @@ class EdgeJob(RefiningJob):
                 population[population.index(worse)] = child
 
     def combined(self, one: Member, two: Member, number: int) -> Member:
-        """Combine two members by a V-cycle on the fine-grain hypergraph that keeps their common
-        parts."""
+        """Combine two members by a V-cycle on the fine-grain hypergraph; clusters respect both
+        members.
+        """
         begin = wall_seconds()
         nets, rng = self.fine_nets, np.random.default_rng([self.options.seed, number])
         sweeps = Sweeps(replace(self.limits, weights=nets.weight), rng, self.deadline)
@@ -340,7 +347,7 @@ class EdgeJob(RefiningJob):
         return self.refine(found.owners, "volume", self.options.seed + number, rounds=1)
 
     def _partition_of(self, member: Member) -> Owner:
-        """The partition of the fine-grain hypergraph for a member's owners, int32[vertices]."""
+        """Turn a member's owners into a partition of the fine-grain hypergraph, int32[vertices]."""
         part = np.empty(self.fine.hypergraph.num_vertices, dtype=np.int32)
         part[self.fine.row_vertex] = member.owners.rows
         part[self.fine.nonzero_vertex] = member.owners.of_nonzeros(self.matrix)

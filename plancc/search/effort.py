@@ -1,18 +1,18 @@
 """`search`: the search for owners of rows, and the steps of every effort.
 
 ========  ========================================================================================
-fast      a quick partition, chosen by the kind of graph, then one round of sweeps on the finest
-          level
-balanced  quick starts, chosen by the kind of graph; V-cycles from each; the results combined;
-          minimum cuts
-best      a population from all partitioners that stays diverse: see `plancc.search.memetic`
+fast      make a quick partition, chosen by the kind of graph; run one round of sweeps on the
+          finest level
+balanced  make quick starts, chosen by the kind of graph; run V-cycles from each; combine the
+          results; run minimum cuts
+best      evolve a diverse population from all partitioners: see `plancc.search.memetic`
 ========  ========================================================================================
 
-Every effort first makes the steps of the lower efforts, so that a higher effort is never worse by
-the objective. Every effort first minimises the volume, and then refines for another objective. For
-the expected volume of mini-batches, efforts balanced and best also start from the strongest
-partitioner's cut. If the model does not suit a graph (`StochasticModel.unfit`), every effort makes
-the steps of fast only.
+Every effort first runs the steps of the lower efforts. So a higher effort is never worse by the
+objective. Every effort first minimises the volume, and then refines for another objective. For the
+expected volume of mini-batches, efforts balanced and best also start from the strongest
+partitioner's cut. If the model does not suit a graph (`StochasticModel.unfit`), every effort runs
+only the steps of fast.
 """
 
 from __future__ import annotations
@@ -65,27 +65,27 @@ def search(
     expectation: Expectation | None = None,
     report: Callable[[Trial], None] | None = None,
 ) -> SearchResult:
-    """Find owners of the rows of `matrix`, by the exact objective.
+    """Find owners of the rows of `matrix` that minimise the exact objective.
 
     Rows that the options fix stay in their parts.
 
     Parameters:
         matrix: The normalised matrix.
         num_parts: Number of parts.
-        options: When the budget ends, no new step begins. Effort best uses the whole budget, for
-            the volume and then for another objective. Without a budget and with one thread, the
-            same seed gives the same owners.
-        model: Determines the problems that partitioners get besides the graph. A model that does
-            not start from the cut gives the problem of the first start. None: `HypergraphModel`.
-            The objective is exact with any model.
-        limits: Limits of the parts; None: limits of the nonzeros of their rows, with the options'
-            epsilon.
+        options: Options of the search. When the budget ends, no new step begins. Effort best uses
+            the whole budget, for the volume and then for another objective. If there is no budget
+            and one thread, the same seed gives the same owners.
+        model: The model, whose problem partitioners get besides the graph. If the model does not
+            start from the cut, the first start is a partition of this problem. None:
+            `HypergraphModel`. The objective is exact with any model.
+        limits: Limits of the parts. None: the nonzeros of a part's rows are limited, by the
+            options' epsilon.
         expectation: The expected volume of mini-batches, which replaces the objective.
         report: Called with every `Trial` when it ends.
 
     Raises:
-        InputError: If a name is unknown, a number out of range, or if fixed rows alone break the
-            balance.
+        InputError: If a name is unknown, if a number is out of range, or if the fixed rows alone
+            break the balance.
     """
     options, model = options or SearchOptions(), model or HypergraphModel()
     if limits is None:
@@ -109,7 +109,7 @@ def search(
 
 
 def make_steps(job: RowJob, refine: Callable[[RowJob, list[Owners]], None]) -> None:
-    """Make the steps of all efforts up to the job's effort, so that more effort is never worse.
+    """Run the steps of all efforts up to the job's effort, so that more effort is never worse.
 
     Parameters:
         job: The search.
@@ -131,7 +131,9 @@ def leave(job: RowJob, owners: list[Owners]) -> None:
 
 
 def _refine(job: RowJob, owners: list[Owners]) -> None:
-    """Refine owners for an objective other than the volume; with effort best until time is up."""
+    """Refine owners for an objective other than the volume. Effort best goes on until time is
+    up.
+    """
     if job.expectation is not None:
         _refine_expected(job, owners, job.expectation)
         return
@@ -141,7 +143,7 @@ def _refine(job: RowJob, owners: list[Owners]) -> None:
 
 
 def _best_first(job: RowJob, owners: list[Owners]) -> list[Owners]:
-    """Put the best owners by the objective first: the least volume is not always the best."""
+    """Put the best owners by the objective first; these need not have the smallest volume."""
     best = job.record.found().owners
     return [best, *(each for each in owners if each.rows is not best.rows)]
 
@@ -151,9 +153,9 @@ def _refine_expected(job: RowJob, owners: list[Owners], expectation: Expectation
     seed, deadline, effort = job.options.seed, job.deadline, job.effort
     cuts = effort != "fast" and job.starts_by_kind and not job.decided
     if cuts and owners and not deadline.passed():
-        # Small batches move about as many rows as edges are cut, and the strongest partitioner
-        # mostly cuts the fewest. If few rows move at all, as in meshes, it is quick and good with
-        # hypergraphs too.
+        # For small batches, the rows sent are about as many as the cut edges, and the strongest
+        # partitioner usually cuts the fewest edges. If few rows are sent at all, as in meshes, this
+        # partitioner is also quick and good on hypergraphs.
         share = EXPECTED.cut_share
         job.start(job.graph, seeds=[seed], share=share, needed=False)
         if not job.cut_made:
@@ -185,7 +187,7 @@ def _value_key(member: Member) -> tuple[float, float]:
 
 
 def rows_inside(job: Job, effort: str, seed: int, budget: float | None) -> Owner:
-    """Owners of rows, int32[n], from a search inside the search `job`.
+    """Return owners of rows, int32[n], from another search within the search `job`.
 
     Warnings of the inner search go to `job`. Warnings about balance are dropped, since the outer
     search warns if its result misses the balance.
@@ -199,7 +201,7 @@ def rows_inside(job: Job, effort: str, seed: int, budget: float | None) -> Owner
 
 
 def _nonzeros(matrix: Graph, num_parts: int, options: SearchOptions) -> Limits:
-    """Limits of the nonzeros of the parts' rows, with the options' epsilon."""
+    """Return limits of the nonzeros of the parts' rows, for the options' epsilon."""
     nonzeros = matrix.row_nonzeros().astype(np.int64, copy=False)
     return Limits(nonzeros, num_parts, options.epsilon, options.capacities, ("nnz",))
 
@@ -230,16 +232,20 @@ def _balanced(job: RowJob) -> list[Owners]:
 
 
 def _start_from_cut(job: RowJob, expectation: Expectation) -> Owner | None:
-    """Start from the strongest partitioner's cut; edges weigh about what batches move over them."""
+    """Start from a partition by the strongest partitioner; edge weights estimate the batches'
+    volume.
+    """
     cut, job.cut_made = expectation.cut(job.graph, job.num_parts), True
     share, seeds = EXPECTED.cut_share, [job.options.seed]
     return job.start(cut, strongest(cut), seeds=seeds, share=share, needed=False)
 
 
 def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
-    """Members of effort balanced: the best member, then the members that it was combined from.
+    """Return the members of effort balanced: the best one, then the members that it was combined
+    from.
 
-    `decide`: whether to return only the cut's member if it is far better for an expected volume.
+    `decide`: for an expected volume, whether to return only the member from `_start_from_cut` if
+    this member is far better than the others.
     """
     ahead = _seeds_of_first(job, "balanced") if job.few else 0
     first = job.first("balanced", ahead)
@@ -253,7 +259,7 @@ def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
 
 
 def _cuts(job: RowJob) -> Cuts | None:
-    """Minimum cuts on the levels of V-cycles; None if cuts come at the end, or if parts are few."""
+    """Presets of the minimum cuts in V-cycles; None for only cuts at the end, or few parts."""
     return None if _is_mesh(job) or job.few else CUTS
 
 
@@ -263,16 +269,18 @@ def _is_mesh(job: RowJob) -> bool:
 
 
 def _chains(job: RowJob, first: Owner, decide: bool) -> list[Member]:
-    """Members by V-cycles from the first start and from other starts.
+    """Return members made by V-cycles from the first start and from other starts.
 
-    If `decide`, and if the strongest partitioner's cut is far better, set `job.decided` and return
-    the cut's member only.
+    If `decide`, and if the member from `_start_from_cut` is far better, set `job.decided` and
+    return only that member.
     """
     seed, few, cuts = job.options.seed, job.few, _cuts(job)
     turns, most = _turns(job)
     others = [each for each in turns if not job.has_begun(*each)][:most]
     one, two = (0, 0) if few else job.kind_numbers.cycles
-    together: dict[Any, list[tuple[Beginning, int, int]]] = {}  # all seeds of one process
+    together: dict[
+        Any, list[tuple[Beginning, int, int]]
+    ] = {}  # the starts that one process makes, for all their seeds
     for k, (each, turn) in enumerate(others, 1):
         together.setdefault(each.name if few else k, []).append((each, turn, seed + k))
 
@@ -330,7 +338,7 @@ def _merged(job: RowJob, best: Member, rest: Sequence[Member]) -> Member:
 
 
 def _combined(job: RowJob) -> Combined:
-    """Presets of the combination, by the number of parts and the kind of graph."""
+    """Return the presets for combining members, by the number of parts and the kind of graph."""
     if not job.few:
         return MANY_PARTS
     two = job.num_parts == 2 and not job.kind_numbers.cuts and job.improvable
@@ -338,7 +346,9 @@ def _combined(job: RowJob) -> Combined:
 
 
 def _turns(job: RowJob) -> tuple[list[tuple[Beginning, int]], int]:
-    """Starts with their seeds, in order, and the most starts besides the first."""
+    """Return the starts with their seeds, in order, and the largest number of starts after the
+    first.
+    """
     every, how = job.beginnings("balanced"), job.kind_numbers
     most = how.others
     if job.few:
@@ -354,9 +364,9 @@ def _turns(job: RowJob) -> tuple[list[tuple[Beginning, int]], int]:
 
 
 def _seeds_of_first(job: RowJob, effort: str) -> int:
-    """Number of further seeds that effort balanced will need from an effort's first partitioner.
+    """Return how many more seeds effort balanced will need from the first partitioner of `effort`.
 
-    0 if effort balanced begins with another start.
+    The number is 0 if effort balanced begins with another start.
     """
     turns, most = _turns(job)
     names = [each.name for each, _ in turns[: 1 + most]]
@@ -365,7 +375,9 @@ def _seeds_of_first(job: RowJob, effort: str) -> int:
 
 
 def _onward(job: RowJob, found: Sequence[Member]) -> list[Member]:
-    """Apply V-cycles to the best of several starts into few parts; return all members."""
+    """Apply V-cycles to the best members of several starts, if parts are few; return all
+    members.
+    """
     members = sorted(found)
     seed, cycles, kept = job.options.seed, job.kind_numbers.scout_cycles, _combined(job).kept
     chains = [(member, seed + k, cycles) for k, member in enumerate(members[:kept])]
@@ -373,7 +385,7 @@ def _onward(job: RowJob, found: Sequence[Member]) -> list[Member]:
 
 
 def _strong(job: RowJob) -> list[Member]:
-    """Members from every installed partitioner with its highest preset; also noted as trials."""
+    """Return members from every installed partitioner, run with its highest preset."""
     seed = job.options.seed
 
     def make(how: Beginning) -> Member | None:
@@ -387,7 +399,7 @@ def _strong(job: RowJob) -> list[Member]:
 
 
 def _best(job: RowJob) -> list[Owners]:
-    """Evolve a population from the members of effort balanced and of all partitioners' best."""
+    """Evolve a population from the members of effort balanced and of `_strong`."""
     if not job.founders:
         return []
     seed, founders = job.options.seed, [*job.founders, *(job.strong or _strong(job))]
@@ -405,4 +417,4 @@ STEPS: dict[str, Callable[[RowJob], list[Owners]]] = {
     "balanced": _balanced,
     "best": _best,
 }
-"""The function of every effort that minimises the volume; it returns owners, the best first."""
+"""For every effort, the function that minimises the volume; it returns owners, the best first."""

@@ -1,4 +1,4 @@
-"""The expected volume of mini-batches as the objective of a search, exact or from samples."""
+"""The expected volume of mini-batches as the objective of a search: exact, or from samples."""
 
 from __future__ import annotations
 
@@ -37,11 +37,12 @@ from plancc.search.presets import Samples
 
 
 class Expectation(Protocol):
-    """An expected volume, as a search uses it.
+    """An expected volume that a search can minimise.
 
     Attributes:
-        deadline: After this time only the batches are drawn that a value needs. The search sets it.
-        exact: Whether values are computed from probabilities and not from a sample.
+        deadline: After this time, only batches that a value needs are drawn. The search sets the
+            deadline.
+        exact: Whether values are computed from probabilities. False: from a sample.
     """
 
     deadline: Deadline
@@ -52,23 +53,28 @@ class Expectation(Protocol):
         """The hypergraph that refinement works on."""
 
     def refiner(self, cycles: int | None = None, polishes: bool = True) -> RefineVolume:
-        """The pass that lowers the expectation on `problem`; None for `cycles` is its default."""
+        """Return the pass that lowers the expectation on `problem`; if `cycles` is None, its
+        default.
+        """
 
     def cut(self, graph: WeightedGraph, num_parts: int) -> WeightedGraph:
-        """The graph with edge weights close to the rows that batches move over the edges."""
+        """Return the graph with edge weights that estimate the rows which batches send over the
+        edges.
+        """
 
     def value(self, owner: Owner, num_parts: int) -> float:
-        """Expected number of rows that a batch moves."""
+        """Return the expected number of rows sent in a batch."""
 
     def grow(self, owner: Owner, num_parts: int, best: float) -> bool:
-        """Enlarge `problem` if `owner`, which was found on it, fits it better than fresh batches.
+        """Enlarge the sample in `problem` if `owner` does worse on fresh batches than on the
+        sample.
 
-        `best` is the value of the best owners so far, including the start of the refinement.
-        Returns whether `problem` was enlarged.
+        `owner` was found on `problem`. `best` is the value of the best owners so far, including the
+        start of the refinement. Returns whether `problem` was enlarged.
         """
 
     def about(self, owner: Owner, num_parts: int) -> tuple[dict[str, Any], list[str]]:
-        """Entries of the provenance, and warnings for the user."""
+        """Return entries for the provenance, and warnings for the user."""
 
 
 def expectation_of(
@@ -87,7 +93,7 @@ def expectation_of(
         weights (int64[n] or int64[n, c]): Vertex weights.
         num_parts: Number of parts.
         seed: Seed of the batches.
-        threads: Threads that count held-out batches; the result does not depend on their number.
+        threads: Number of threads that count held-out batches; it does not change the result.
 
     Raises:
         InputError: See `StochasticModel.source`.
@@ -104,7 +110,7 @@ def expectation_of(
 def _recipe(
     model: StochasticModel, source: BatchSource, num_parts: int, seed: int
 ) -> dict[str, Any]:
-    """The sampler, and the numbers of the paper's bound, for the provenance."""
+    """Return entries for the provenance: the sampler, and the figures of the paper's bound."""
     nets = hoeffding_nets(num_parts, model.theta, model.delta)
     per_batch = source.nets_per_batch(seed)
     return {
@@ -118,7 +124,7 @@ def _recipe(
 
 
 class ExactExpectation:
-    """An expectation in closed form, from the sampler's probabilities."""
+    """An expectation computed exactly from the sampler's probabilities."""
 
     exact = True
 
@@ -148,7 +154,9 @@ class ExactExpectation:
 
 
 class SampledExpectation:
-    """A Monte Carlo expectation: refinement uses a sample's nets, held-out batches judge owners."""
+    """A Monte Carlo expectation: refinement uses the nets of a sample; held-out batches give
+    values.
+    """
 
     exact = False
 
@@ -184,11 +192,11 @@ class SampledExpectation:
         return replace(problem, vertex_weights=self._weights)
 
     def _smoothed(self) -> Hypergraph:
-        """The sample's nets, plus a separate net for every nonzero off the diagonal.
+        """Return the sample's nets, and one more net for every nonzero off the diagonal.
 
-        So a nonzero that no batch has shown yet still has a cost: each nonzero has a prior of one
-        observation (Laplace's rule of succession). With a small sample, the nets are little more
-        than the edge cut. With a large sample, the additional nets hardly count.
+        So a nonzero that is in no batch yet still has a cost: each nonzero has a prior of one
+        observation (Laplace's rule of succession). If the sample is small, the cost is close to the
+        edge cut. If the sample is large, the additional nets hardly count.
         """
         seen = self._sample.hypergraph
         assert seen.net_costs is not None
@@ -259,7 +267,9 @@ class SampledExpectation:
         return how, notes
 
     def _gap(self, owner: Owner, num_parts: int) -> float:
-        """Relative excess of the rows moved by fresh batches over those moved by the sample's."""
+        """Return (f - s) / f for the mean rows sent in fresh batches, f, and in the sample's
+        batches, s.
+        """
         fresh = self.value(owner, num_parts)
         return (fresh - self._on_sample(owner, num_parts)) / fresh if fresh > 0 else 0.0
 
@@ -268,10 +278,10 @@ class SampledExpectation:
         return float(volume(nets, state_of(nets, owner, num_parts)) / self._sample.num_batches)
 
     def _held_out(self, owner: Owner, num_parts: int) -> npt.NDArray[np.int64]:
-        """Volumes of the held-out batches, int64[batches].
+        """Return the volumes of the held-out batches, int64[batches].
 
-        The first call chooses the number of batches by the precision of the mean. The volumes of
-        the last few owners are kept, since callers need them several times.
+        The first call chooses the number of batches so that the mean is precise. The volumes of the
+        last few owners are kept, since callers need these volumes several times.
         """
         for known, volumes in tuple(self._judged):
             if known is owner:
@@ -304,7 +314,7 @@ class SampledExpectation:
 
 
 def _interval(values: npt.NDArray[np.int64]) -> tuple[float, float]:
-    """The 95% interval of the mean by the percentile bootstrap (Efron 1979)."""
+    """Return the 95% confidence interval of the mean, by the percentile bootstrap (Efron 1979)."""
     rng = np.random.default_rng(0)
     means = values[rng.integers(len(values), size=(Samples.resamples, len(values)))].mean(axis=1)
     low, high = np.percentile(means, [2.5, 97.5])

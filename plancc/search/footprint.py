@@ -1,8 +1,8 @@
 """Estimate the memory that a search takes, in bytes, from the sizes of the graph.
 
-The terms are counted from the arrays that each stage holds. The memory of libraries was measured.
-``python -m benchmarks memory`` compares the estimates with real peaks, child processes included.
-The estimate of a stage includes arrays of earlier stages that are still in memory.
+Each term adds up the arrays that a stage holds. The memory of libraries was measured. ``python -m
+benchmarks memory`` compares the estimates with real peaks, including child processes. The estimate
+of a stage includes arrays of earlier stages that are still in memory.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ class ProblemSizes:
 
     Attributes:
         rows: Rows of the matrix.
-        nonzeros: Nonzeros of the normalised matrix, with one for every row on the diagonal.
-        mirrored: Share of the nonzeros off the diagonal whose mirror image is a nonzero too.
+        nonzeros: Number of nonzeros of the normalised matrix, including one on the diagonal for
+            every row.
+        mirrored: Share of the nonzeros (i, j) off the diagonal for which (j, i) is a nonzero too.
         weighted: Whether the graph has values.
         constraints: Number of constraints of the balance.
         uneven: Whether some rows have many more nonzeros than others
-            (`plancc.search.starts.is_uneven`). Coarser levels then have hardly fewer nonzeros.
+            (`plancc.search.starts.is_uneven`). If so, coarser levels of a V-cycle have nearly as
+            many nonzeros.
         data: Bytes of features and other vertex data in memory.
         mapped: Whether the graph's own arrays are in a file that is mapped into memory.
     """
@@ -40,7 +42,7 @@ class ProblemSizes:
 
     @property
     def links(self) -> int:
-        """Links of the undirected graph, counted from both ends."""
+        """Number of links between vertices in the undirected graph, counted from both ends."""
         return int((2 - self.mirrored) * max(self.nonzeros - self.rows, 0))
 
 
@@ -49,8 +51,8 @@ class Work:
     """Memory of a compilation.
 
     Attributes:
-        effort: Effort of the search; "" without a search.
-        stages: Bytes of all processes at the peak of every stage, with the interpreter.
+        effort: Effort of the search; "" if there is no search.
+        stages: Peak bytes of all processes in every stage, including the interpreter.
     """
 
     effort: str
@@ -58,7 +60,7 @@ class Work:
 
     @property
     def peak(self) -> int:
-        """Bytes at the highest peak of all stages."""
+        """Largest number of bytes over all stages."""
         return max(self.stages.values())
 
 
@@ -96,7 +98,7 @@ def state(sizes: ProblemSizes) -> int:
 
 
 def metis(rows: int, links: int, uneven: bool) -> int:
-    """Bytes of METIS on a graph, with its input."""
+    """Bytes that METIS needs for a graph, including its input."""
     if uneven:
         return MemoryTerms.uneven_link * links + MemoryTerms.uneven_row * rows
     return MemoryTerms.metis_link * links + MemoryTerms.metis_row * rows
@@ -115,17 +117,17 @@ def starting(sizes: ProblemSizes) -> int:
 
 
 def cycling(sizes: ProblemSizes) -> int:
-    """Bytes of the levels of a V-cycle, without the state on the finest level."""
+    """Bytes of the levels of a V-cycle, except for the state on the finest level."""
     return 90 * sizes.nonzeros if sizes.uneven else 4 * sizes.nonzeros + 30 * sizes.rows
 
 
 def lowering(sizes: ProblemSizes) -> int:
-    """Bytes of the matrix and the plan together, with tables of messages and the baseline."""
+    """Bytes of the matrix and the plan, including tables of messages and the baseline."""
     return matrix(sizes) + 16 * sizes.nonzeros + 40 * sizes.rows + sizes.data
 
 
 def work(sizes: ProblemSizes, effort: str, clustered: bool) -> Work:
-    """Memory of a compilation with an effort; "" for owners without a search.
+    """Estimate the memory of a compilation; `effort` is "" if there is no search.
 
     `clustered`: whether partitioners get the graph between clusters.
     """
@@ -141,9 +143,9 @@ def work(sizes: ProblemSizes, effort: str, clustered: bool) -> Work:
 
 
 def work_of_rank(sizes: ProblemSizes, num_ranks: int) -> Work:
-    """Memory of each rank if several ranks compile together (`plancc.distributed`).
+    """Estimate the memory of each rank if several ranks compile together (`plancc.distributed`).
 
-    Ranks share the nonzeros; every rank has arrays with an entry for all rows.
+    Nonzeros are divided among the ranks. Arrays with one entry per row are on every rank.
     """
     rows, share = sizes.rows, -(-sizes.nonzeros // num_ranks)
     nets = 4 * share if sizes.mirrored < 1 else 0
@@ -162,5 +164,5 @@ def work_of_rank(sizes: ProblemSizes, num_ranks: int) -> Work:
 
 
 def shown(size: int) -> str:
-    """Text of a number of bytes, in MiB, or in GiB from 10 GiB on."""
+    """Format a number of bytes: in MiB, or from 10 GiB on in GiB."""
     return f"{size / 2**20:,.0f} MiB" if size < 10 * 2**30 else f"{size / 2**30:,.1f} GiB"

@@ -1,7 +1,8 @@
-"""A search on given nets instead of a matrix: on any hypergraph, or around fixed rows.
+"""A search on given nets instead of a matrix, for any hypergraph, or for problems with fixed rows.
 
-All fixed vertices of a part become one vertex. These vertices have an extra weight, and every part
-may hold one unit of it. So passes need no rule for fixed vertices (`plancc.passes.fixed`).
+All fixed vertices of a part become one vertex. Each of these vertices has an extra weight of one
+unit, and every part may hold only one unit. So passes need no rule for fixed vertices
+(`plancc.passes.fixed`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from plancc.search.starts import Beginning, beginnings, highest
 
 
 def check_fixed(fixed: Owner, limits: Limits) -> None:
-    """Raise InputError if fixed vertices are too heavy for their part; free vertices have -1."""
+    """Raise InputError if fixed vertices are too heavy for their part; `fixed` is -1 for free
+    vertices.
+    """
     held, most = fixed >= 0, limits.limit
     load = replace(limits, weights=limits.weights[held]).load(fixed[held])
     if (load > most).any():
@@ -38,7 +41,7 @@ def check_fixed(fixed: Owner, limits: Limits) -> None:
 
 
 def fixed_around(fixed: Owner, hypergraph: Hypergraph, limits: Limits) -> Around | None:
-    """The problem of a search around fixed vertices; None if no vertex is fixed.
+    """Return the smaller problem in which fixed vertices are merged; None if no vertex is fixed.
 
     Parameters:
         fixed (int32[num_vertices]): Part of every fixed vertex; -1 for free vertices.
@@ -63,9 +66,9 @@ class HypergraphJob(RowJob):
 
     Attributes:
         matrix: Matrix of the vertices; without nonzeros if no objective needs them.
-        around: The problem around fixed vertices, whose vertices members give owners to; None
-            without fixed vertices.
-        given (int32[vertices], optional): Owners at the start; partitioners are then not called.
+        around: The smaller problem in which fixed vertices are merged; members have owners for its
+            vertices. None if no vertex is fixed.
+        given (int32[vertices], optional): Owners to start from. If given, no partitioner is called.
     """
 
     around: Around | None = None
@@ -77,7 +80,9 @@ class HypergraphJob(RowJob):
             whole, self.limits = self.around.problem, self.around.limits
         self.hypergraph = replace(whole, vertex_weights=self.limits.vertex_weights)
         super().__post_init__()
-        self.hypergraph = whole  # partitioners get the parts of fixed vertices, no extra weight
+        self.hypergraph = (
+            whole  # partitioners get the parts of fixed vertices, not the extra weight
+        )
 
     def _problem_of(self, model: Model) -> Hypergraph:
         return self.hypergraph
@@ -92,7 +97,7 @@ class HypergraphJob(RowJob):
 
     @cached_property
     def degrees(self) -> npt.NDArray[np.int64]:
-        """Sum over a vertex' nets of the net's other pins, int64[n]."""
+        """For every vertex, the number of other pins in all its nets, int64[n]."""
         others = np.diff(self.nets.net_ptr)[self.nets.nets] - 1
         ends = np.concatenate([[0], np.cumsum(others)])
         return np.diff(ends[self.nets.vertex_ptr])
@@ -126,7 +131,9 @@ class HypergraphJob(RowJob):
         return begin
 
     def beginnings(self, effort: str) -> list[Beginning]:
-        """Starts by partitioners of hypergraphs, the best first; efforts below best have one."""
+        """Starts by partitioners of hypergraphs, the best first; efforts below best have only one
+        start.
+        """
         if self.given is not None:
             return []
         weights = self.hypergraph.vertex_weights
@@ -147,9 +154,10 @@ class HypergraphJob(RowJob):
 
 
 def job_with_fixed(known: Mapping[str, Any], fixed: Owner) -> RowJob:
-    """Make the search around fixed vertices from the fields of a `RowJob`.
+    """Make a search with fixed vertices; `known` has the fields of a `RowJob`.
 
-    Errors: see `check_fixed` and `fixed_around`.
+    Raises:
+        InputError: See `check_fixed` and `fixed_around`.
     """
     check_fixed(fixed, known["limits"])
     around = fixed_around(fixed, known["hypergraph"], known["limits"])

@@ -1,4 +1,4 @@
-"""Base classes of searches: the problem, options, deadlines, threads, and the record of trials."""
+"""Base classes of searches. They hold the problem, options, deadlines, threads and trials."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ class Job:
 
     Attributes:
         matrix: The normalised matrix.
-        limits: Limits of the rows of parts, or of the nonzeros that parts own.
+        limits: Limits of the weights of parts: of their rows, or of the nonzeros that they own.
         report: Called with every `Trial` when it ends.
-        effort, objective: Names; "": the options' names.
-        time: EpochTime, for objective "time" only, else None.
+        effort, objective: Names of the effort and the objective. "": the names in `options`.
+        time: Computes the time of an epoch, for the objective "time"; None for other objectives.
         record: The trials so far.
         whole: Deadline of the search.
         deadline: Deadline of the current steps, which may leave time for another objective.
-        alone: Whether one step runs at a time.
+        alone: Whether only one step runs at a time.
 
     Raises:
-        InputError: If a name is unknown or a number out of range.
+        InputError: If a name is unknown or a number is out of range.
     """
 
     matrix: Graph
@@ -95,14 +95,14 @@ class Job:
 
     @property
     def free_threads(self) -> int:
-        """Threads that a step may use: all, or 1 while several steps run side by side."""
+        """Number of threads that a step may use: all, or 1 while several steps run side by side."""
         return self.options.threads if self.alone else 1
 
     def side_by_side(self, task: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> Any:
         """Call ``task(*each)`` for all arguments on all threads; return the results in order.
 
-        An exception, Ctrl-C included, ends the search: waiting tasks are dropped, running passes
-        stop before their next sweep, and native partitioners stop at once.
+        An exception (or Ctrl-C) ends the search: waiting tasks are dropped, running passes stop
+        before their next sweep, and native partitioners stop at once.
         """
         if self.options.threads == 1 or len(arguments) < 2:
             return [task(*each) for each in arguments]
@@ -120,17 +120,19 @@ class Job:
             return [future.result() for future in futures]
 
     def result(self) -> SearchResult:
-        """The best owners, with all warnings."""
+        """Return the best owners, and all warnings."""
         found = self.record.result([])
         return replace(found, warnings=self.all_warnings(found.owners))
 
     @property
     def shared(self) -> Limits:
-        """Limits of the rows or nonzeros of the whole problem, with fixed vertices."""
+        """Limits of the parts' rows or nonzeros in the whole problem, which includes fixed
+        vertices.
+        """
         return self.limits
 
     def all_warnings(self, owners: Owners) -> list[str]:
-        """Warnings of the steps, without repetition, and warnings about the owners' balance."""
+        """Return the warnings of the steps, each once, and warnings about the owners' balance."""
         notes = balance_notes(owners.sharers, self.shared, f"effort {self.effort}")
         return [*dict.fromkeys(self.warnings), *notes]
 
@@ -140,14 +142,14 @@ class RefiningJob(Job, ABC):
 
     @abstractmethod
     def refine_for(self, owners: Owners, seed: int, cycles: int | None) -> Member:
-        """Refine owners for the objective, and note the result."""
+        """Refine owners for the objective, and add the result to the record."""
 
     def refine_objective(
         self, owners: Sequence[Owners], cycles: int | None = None, first: int = 0
     ) -> list[Member]:
-        """Refine each of these owners for the objective; nothing for the volume.
+        """Refine each of these owners for the objective; return [] if the objective is the volume.
 
-        `first`: offset of the seed for the first owners; the next owners have the next seeds.
+        `first`: number added to the seed for the first owners; the next owners have the next seeds.
         """
         if self.objective == "volume":
             return []
@@ -159,8 +161,8 @@ class RefiningJob(Job, ABC):
     def refine_until_end(self, owners: Sequence[Owners], cycles: int | None = None) -> None:
         """Refine owners for the objective.
 
-        With effort best and a budget, refine the best owners again with other seeds, until the
-        budget ends or `ForObjective.vain` turns find nothing better.
+        If the effort is best and there is a budget, refine the best owners again with other seeds.
+        This ends with the budget, or after `ForObjective.vain` turns without an improvement.
         """
         found, made, vain = self.refine_objective(owners, cycles), len(owners), 0
         if not (found and self.effort == "best" and self.options.budget is not None):

@@ -1,10 +1,10 @@
 """Effort best: evolve a population of partitions by combination, mutation and replacement.
 
-This is a memetic search, like KaHyPar-E (Andre, Schlag and Schulz, 2018). A V-cycle whose clusters
-respect two members combines them. A V-cycle with new clusters mutates one member. A child replaces
-the most similar of the worse members, so that the population stays diverse. If the members have
-become alike, or if no better child appears for long, the population restarts: new members join the
-best member.
+This is a memetic search, like KaHyPar-E (Andre, Schlag and Schulz, 2018). To combine two members, a
+V-cycle makes clusters that both members keep in one part. To mutate a member, a V-cycle makes new
+clusters. A child replaces the most similar of the worse members, so that the population stays
+diverse. If the members have become similar, or if there is no better child for long, the population
+restarts with the best member and new members.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Members:
 
     Attributes:
         cost (int64[num_nets]): Costs of the nets.
-        size: Most members.
+        size: Largest number of members.
     """
 
     cost: npt.NDArray[np.int64]
@@ -41,15 +41,15 @@ class Members:
         return min(self.members)
 
     def distance(self, one: Member, two: Member) -> int:
-        """Sum over nets of the difference in moved rows between two members."""
+        """Sum over nets of the difference between two members in the rows sent for the net."""
         difference = np.abs(one.spread.astype(np.int64) - two.spread)
         return int(difference @ self.cost)
 
     def add(self, child: Member) -> bool:
-        """Add a child to the population if it deserves a place; return whether it was added.
+        """Add a child to the population if it is good enough; return whether it was added.
 
         In a full population, the child replaces the most similar of the worse members. If all nets
-        of the child and of a member have equal connectivity, only the better of both stays.
+        have the same connectivity for the child and for a member, only the better of the two stays.
         """
         apart = [self.distance(child, member) for member in self.members]
         if 0 in apart and not child < self.members[apart.index(0)]:
@@ -64,7 +64,7 @@ class Members:
         return True
 
     def alike(self) -> bool:
-        """Whether the members hardly differ."""
+        """Whether the members differ little from the best member."""
         best = self.best
         apart = [self.distance(best, member) for member in self.members if member is not best]
         return not apart or float(np.mean(apart)) < EVOLUTION.alike * max(best.volume, 1)
@@ -72,7 +72,8 @@ class Members:
 
 @dataclass
 class Choice:
-    """Choose among several ways by success: Thompson sampling (Thompson, 1933) with fading counts.
+    """A choice among several ways by their success: Thompson sampling (Thompson, 1933), fading
+    counts.
 
     Attributes:
         won, lost (float64[number of ways]): Fading counts of successes and failures of every way.
@@ -97,13 +98,13 @@ class Choice:
 def evolve(job: RowJob, founders: list[Member]) -> list[Member]:
     """Evolve a population; return the members of the last population, the best first.
 
-    Without a budget, the search ends after `Evolution.rounds` children per member (fewer in large
-    graphs, see `Evolution.visited`), or instead of a restart.
+    If there is no budget, the search ends after `Evolution.rounds` children per member (fewer in
+    large graphs, see `Evolution.visited`), or when it would restart.
 
     Parameters:
         job: The search that has found the founders.
-        founders: The first members. The first member that is returned is never worse than the best
-            founder. Without founders the result is empty.
+        founders: The first members. The first member of the result is never worse than the best
+            founder. If there are no founders, the result is empty.
     """
     if not founders:
         return []
@@ -153,9 +154,9 @@ class _Start:
     """A way to start a member.
 
     Attributes:
-        make: Called with a seed and a share of the time left; returns owners, or None.
-        slowness: Time of the start, relative to METIS.
-        has_begun: Called with a seed; returns whether the search has made this start already.
+        make: Function of a seed and a share of the remaining time; it returns owners, or None.
+        slowness: Time that the start takes, relative to METIS.
+        has_begun: Function of a seed; it returns whether the search has already made this start.
     """
 
     make: Callable[[int, float], Owner | None]
@@ -176,10 +177,10 @@ def _starts(job: RowJob) -> list[_Start]:
 def _grown(
     job: RowJob, founders: list[Member], starts: list[_Start], first_seconds: float
 ) -> list[Member]:
-    """Further members from different starts, as many as the budget allows.
+    """Return more members from different starts, as many as the budget allows.
 
     If the first slow start is clearly better than a quick start and the founders, more slow starts
-    follow, and growing gets twice the time: combination with much worse members is useless.
+    follow, with twice the time. Combination with much worse members would be useless.
     """
     seed, begin = job.options.seed, wall_seconds()
     share = EVOLUTION.growing_share * job.deadline.seconds_left()
@@ -207,7 +208,7 @@ def _grown(
 
 
 def _again(job: RowJob, starts: list[_Start], seed: int, first_seconds: float) -> list[Member]:
-    """New members for a restart, with new seeds."""
+    """Return new members for a restart, with new seeds."""
     until = wall_seconds() + EVOLUTION.restart_share * job.deadline.seconds_left()
     tasks = [(start, (seed + k) % 2**31) for k in range(2) for start in starts]
     found = _grow(job, tasks[: EVOLUTION.size - 1], until, first_seconds / EVOLUTION.restart_share)
@@ -217,7 +218,7 @@ def _again(job: RowJob, starts: list[_Start], seed: int, first_seconds: float) -
 def _grow(
     job: RowJob, tasks: list[tuple[_Start, int]], until: float, first_seconds: float
 ) -> list[Member | None]:
-    """Members from pairs (start, seed); None for a start that failed or came too late."""
+    """Make members from pairs (start, seed); None for a start that failed or was too late."""
 
     def grow(start: _Start, seed: int) -> Member | None:
         late = wall_seconds() > until or job.deadline.passed()
@@ -241,7 +242,7 @@ def _member(job: RowJob, start: _Start, seed: int) -> Member | None:
 
 
 def _parents(population: Members, rng: np.random.Generator) -> tuple[Member, Member | None]:
-    """Draw two members to combine, the better member first, or one member to mutate and None."""
+    """Draw two members to combine, the better one first; or one member to mutate, and None."""
     members = population.members
     if len(members) == 1 or rng.random() < EVOLUTION.mutations:
         return members[int(rng.integers(len(members)))], None
@@ -252,7 +253,9 @@ def _parents(population: Members, rng: np.random.Generator) -> tuple[Member, Mem
 def _child(
     job: RowJob, one: Member, two: Member | None, number: int, prices: tuple[float, ...]
 ) -> Member:
-    """Make a child by a V-cycle from two members or one; polish a better child if cuts pay."""
+    """Make a child by a V-cycle from one or two members. Polish a better child if minimum cuts
+    help.
+    """
     rng = np.random.default_rng([job.options.seed, 1, number])
     step = f"{'combined' if two is not None else 'mutated'} {number + 1}"
     other = None if two is None else two.owner

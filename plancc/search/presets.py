@@ -1,6 +1,6 @@
 """Tuned numbers of the search: kinds of graphs, efforts, populations, samples and memory.
 
-`plancc.passes.presets` has the tuned numbers of the passes, and says what a *loss* is.
+`plancc.passes.presets` has the tuned numbers of the passes, and defines a *loss*.
 """
 
 from __future__ import annotations
@@ -87,8 +87,9 @@ class Starts:
     # within the limits are tried too.
     worse: float = 1.005
     others_share: float = 0.5  # share of the time left for each of the other starts
-    # Total nonzeros, about, of all starts into few parts: a start on a small graph costs little.
-    # There are at least two starts: by the `variety` best partitioners, then with other seeds.
+    # Approximate sum of nonzeros over all starts into few parts: a start on a small graph costs
+    # little. There are at least two starts: by the `variety` best partitioners, then with other
+    # seeds.
     scouted: int = 1_200_000
     variety: int = 2  # with 2 parts one more
     # With fewer rows in an average part, one other start is enough: refinement decides.
@@ -120,8 +121,8 @@ TWO_PARTS = Combined(members=1, scouts=2, improved=True)
 rollback (Maas et al. 2024) find more, in the time of the V-cycles that they replace. Loss without
 the library's V-cycle: 1.015 of the volume, with one constraint."""
 IMPROVED = 100_000, 1_000_000
-"""Least and most nonzeros for a library's V-cycle: with fewer it is not worth a process, with more
-it is slow."""
+"""Smallest and largest number of nonzeros for which a library's V-cycle is run: below, it is not
+worth a process; above, it is slow."""
 
 QUICK_CUTS = replace(CUTS, reach=0.03, least_gain=1.0, least_yield=0.003)
 """Minimum cuts of effort fast, and after a start into few parts: a third of the time of `CUTS`, for
@@ -129,7 +130,7 @@ half of the saving."""
 SINGLE_CUTS = replace(QUICK_CUTS, reach=CUTS.reach)
 """One minimum cut between each pair of neighbouring parts."""
 LAST_CUTS = replace(QUICK_CUTS, reach=3 * CUTS.reach, least_gain=CUTS.least_gain)
-"""Wide minimum cuts, repeated while they help."""
+"""Wide minimum cuts, repeated while the volume falls."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ class OnRanks:
     # Clusters are joined to larger clusters until the graph between them has at most this many
     # links; rank 0 partitions this graph.
     many_links: int = 500_000
-    sample: int = 8  # every how many clusters one is sampled, to estimate the links of this graph
+    sample: int = 8  # one in this many clusters is sampled, to estimate the links
     steps: int = 8  # steps in which this graph is built, to bound memory
     turns: int = 8  # turns of a round of clustering, and of a sweep
     most_sweeps: int = 64  # upper bound of the number of all sweeps
@@ -210,7 +211,7 @@ class Evolution:
     batch: int = 2
     mutations: float = 0.15  # share of the children that come from one member only
     fading: float = 0.95  # factor on the counts of successes of prices after every child
-    # A population is alike if the mean distance to the best member is below this share of the best
+    # Members are similar if their mean distance to the best member is below this share of the best
     # member's volume.
     alike: float = 0.02
     # The population restarts after this many children per member without a better child.
@@ -268,7 +269,9 @@ class Samples:
 
 @dataclass(frozen=True)
 class MemoryTerms:
-    """Measured bytes that libraries take, and the share of the memory that a search may take."""
+    """Measured bytes that libraries need, and the share of the free memory that a search may
+    use.
+    """
 
     # Python with its libraries, half of it code, with kernels and a partitioner's child process.
     interpreter: int = 215_000_000

@@ -25,14 +25,15 @@ class Trial:
     """One step of a search.
 
     Attributes:
-        step: Name of the step, in a few words.
+        step: Short name of the step.
         seconds: Wall-clock time of the step.
-        value: The objective of the step's owners. None if the objective concerns parts and the step
-            concerns nodes.
-        volume: Rows that the step's owners move.
-        overload: Weight of all parts above the limit, over the weight of an average part; the sum
-            over all constraints.
-        best: Whether the owners were the best so far, by overload, then value, then volume.
+        value: Value of the objective for the step's owners. None if the step only maps parts to
+            nodes.
+        volume: Number of rows sent in a product, for the step's owners.
+        overload: Excess weight above the limit, summed over the parts and divided by the mean
+            weight of a part; summed over all constraints.
+        best: Whether the owners were the best so
+    far, by overload, then by value, then by volume.
     """
 
     step: str
@@ -49,13 +50,14 @@ class SearchResult:
 
     Attributes:
         owners: The best owners.
-        value, volume: The owners' objective, and rows moved.
+        value, volume: Value of the objective for these owners, and number of rows sent.
         tried: Trials, in the order in which the steps ended.
         warnings: Warnings for the user.
         seconds: Wall-clock time of the whole search.
-        others: The best owners of lower efforts that are as balanced. With numbers for the machine
-            and node-aware exchanges, their epochs may be faster.
-        how: Other entries of a plan's provenance.
+        others: The best owners of lower efforts, if they are as balanced as `owners`. When the
+            parts are numbered for a machine and get node-aware exchanges, an epoch may be faster
+            with one of these owners.
+        how: Other entries for the plan's provenance.
     """
 
     owners: Owners
@@ -79,7 +81,7 @@ class Member:
     Attributes:
         overload: See `Trial`.
         value: Value of the objective.
-        volume: Rows moved.
+        volume: Number of rows sent in a product.
         spread (int32[num_nets], optional): Connectivity of every net.
     """
 
@@ -99,7 +101,7 @@ class Member:
 
     @property
     def merit(self) -> tuple[float, float, int]:
-        """Key of the order by the objective; less is better."""
+        """Sort key by the objective: overload, value, volume; a smaller key is better."""
         return self.overload, self.value, self.volume
 
 
@@ -109,9 +111,9 @@ class Judge:
 
     Attributes:
         objective: A name in `plancc.cost.objectives.OBJECTIVES`.
-        time: EpochTime, for objective "time" only, else None.
-        limits: Limits of the parts' rows, or of nonzeros if nonzeros have owners.
-        expectation: The expected volume that replaces the objective; None: the objective.
+        time: Computes the time of an epoch, for the objective "time"; None for other objectives.
+        limits: Limits of the parts' rows, or of their nonzeros if nonzeros have owners.
+        expectation: The expected volume that replaces the objective; None: `objective` is used.
     """
 
     matrix: Graph
@@ -137,7 +139,7 @@ class Record:
 
     Attributes:
         report: Called with every trial.
-        best: The best member, by overload, then value, then volume.
+        best: The best member, by overload, then by value, then by volume.
         effort: The effort to which new steps belong.
         best_of_effort: The best member of every effort.
         start: Wall-clock second at which the search began.
@@ -152,10 +154,10 @@ class Record:
     _lock: Lock = field(default_factory=Lock)
 
     def add(self, step: str, seconds: float, member: Member) -> Member:
-        """Note a step, and keep its member if it is better. Returns the member.
+        """Add a step to the record, and keep its member if it is better; return the member.
 
-        Of two equally good members, the record keeps the one whose bytes come first. So the result
-        does not depend on which thread ends first.
+        Of two equally good members, the record keeps the member with the smaller bytes. So the
+        result does not depend on which thread ends first.
         """
         with self._lock:
             best = self.best
@@ -173,16 +175,16 @@ class Record:
 
     @property
     def least_volume(self) -> int:
-        """Least volume of all steps, also of steps above the limits."""
+        """Smallest volume of all steps, including steps above the limits."""
         return min(trial.volume for trial in self.trials)
 
     @property
     def seconds(self) -> float:
-        """Seconds of all steps together."""
+        """Sum of the seconds of all steps."""
         return sum(trial.seconds for trial in self.trials)
 
     def found(self) -> Member:
-        """The best member so far; at least one step must have been noted."""
+        """The best member so far; the record must have at least one step."""
         assert self.best is not None
         return self.best
 

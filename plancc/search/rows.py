@@ -1,4 +1,4 @@
-"""`RowJob`: the steps of a search by rows. `plancc.search.effort` chooses and orders the steps."""
+"""`RowJob`: the steps of a search for owners of rows, which `plancc.search.effort` combines."""
 
 from __future__ import annotations
 
@@ -63,18 +63,19 @@ class RowJob(RefiningJob):
     """A search for owners of rows.
 
     Attributes:
-        hypergraph: The nets, with the vertex weights that parts share.
+        hypergraph: The nets, with the vertex weights that parts should share evenly.
         expectation: The expected volume of mini-batches; None for other objectives.
-        starter: Name of the partitioner that starts from `base`.
+        starter: Name of the partitioner that partitions `base`.
         kind: Kind of the graph; "" before the first start.
-        cut_made: Whether the strongest partitioner's cut was made, for an expected volume.
-        decided: Whether this cut was so good that no other start is made.
+        cut_made: For an expected volume: whether the strongest partitioner has made its start.
+        decided: Whether that start was so good that no other start is made.
         begun: Names and seeds of the starts that were made.
-        ready: Results that a partitioner has made ahead, in one process with others or for a lower
-            effort, by the parameters of the call and the seed.
+        ready: Results of partitioners that later starts will use, by the parameters of the call and
+            the seed. They were made in one process with other results, or for a lower effort.
         first_seconds: Seconds of the first start.
         founders: Members of effort balanced.
-        strong: Members from partitioners with their highest presets, if these ran first.
+        strong: Members from partitioners with their highest presets, if these partitioners ran
+            first.
         nets: The nets of `hypergraph`, for kernels.
     """
 
@@ -102,27 +103,29 @@ class RowJob(RefiningJob):
 
     @cached_property
     def graph(self) -> WeightedGraph:
-        """The undirected graph, made at first use; 8 bytes per nonzero of a directed matrix."""
+        """The undirected graph, made at first use. It takes 8 bytes per nonzero of a directed
+        matrix.
+        """
         graph: WeightedGraph = self._problem_of(GraphModel())
         return graph
 
     @cached_property
     def base(self) -> Hypergraph | WeightedGraph:
-        """The problem for partitioners, unless a start has a problem of its own."""
+        """The problem for partitioners, unless a start has its own problem."""
         problem: Hypergraph | WeightedGraph
         problem = self.graph if self.starts_by_kind else self._problem_of(self.model)
         return problem
 
     @cached_property
     def clusters(self) -> Clusters | None:
-        """Clusters, and the graph between them; None if there are no clusters, or too many."""
+        """Clusters, and the graph between them; None if clusters would save few links."""
         links, weight = links_of(self.matrix, self.nets), self.nets.weight
         rng = np.random.default_rng(self.options.seed)
         return find_clusters(links, weight, self.limits, rng, self.deadline.passed)
 
     @cached_property
     def degrees(self) -> Any:
-        """Neighbours of every vertex in the undirected graph: int64[n]."""
+        """Number of neighbours of every vertex in the undirected graph: int64[n]."""
         return degrees_of(self.matrix, self.nets)
 
     @property
@@ -132,7 +135,7 @@ class RowJob(RefiningJob):
 
     @property
     def kind_now(self) -> str:
-        """Kind of the graph; before the first start, by its degrees alone."""
+        """Kind of the graph. Before the first start, only its degrees determine the kind."""
         return self.kind or kind_of(self.degrees)
 
     @property
@@ -142,27 +145,33 @@ class RowJob(RefiningJob):
 
     @property
     def few(self) -> bool:
-        """Whether there are so few parts that starts differ much, and several starts are made."""
+        """Whether there are so few parts that starts differ much; several starts are made then."""
         return self.num_parts <= FEW and self.expectation is None
 
     @property
     def starts_by_kind(self) -> bool:
-        """Whether the search chooses starts by the kind of graph; otherwise the model does."""
+        """Whether the search chooses starts by the kind of graph. False: the model determines the
+        start.
+        """
         return self.model.starts_from_cut
 
     def _given(self, how: Start) -> Hypergraph | WeightedGraph:
-        """The problem for a start on all vertices: the hypergraph, or the graph."""
+        """Return the problem for a start on all vertices: the hypergraph, or the graph."""
         if not how.objective:
             return self.hypergraph
         return replace(self.graph, objective=how.objective)
 
     def first(self, effort: str, more: int = 0) -> Owner | None:
-        """Make and note the best start that does not fail; None if there is nothing to search.
+        """Make the best start that does not fail, and add it to the record.
 
-        For `more`, see `begin`. Sets `kind` from the graph's degrees and these owners' boundary.
+        Returns its owners, or None if there is nothing to search. Sets `kind` from the graph's
+        degrees and the boundary of these owners. For `more`, see `begin`.
         """
         owner = None
-        self.kind, self.starter = "", AUTO  # the choice must not depend on a lower effort
+        self.kind, self.starter = (
+            "",
+            AUTO,
+        )  # the choice must not depend on a lower effort
         self.begun.clear()
         for way in self._first_ways(effort, more):
             try:
@@ -203,15 +212,15 @@ class RowJob(RefiningJob):
                     yield partial(self.start, self.graph, adapter, seeds=[seed])
 
     def _measured(self, owner: Owner) -> str:
-        """Kind of the graph, by its degrees and the boundary of these owners."""
+        """Return the kind of the graph, by its degrees and the boundary of these owners."""
         rows = len(boundary(self.nets, self.state(owner)))
         return kind_of(self.degrees, rows / len(owner))
 
     def _start_by_tightest(self, how: Beginning, seed: int) -> Owner | None:
-        """Make and note a start that balances only the tightest constraint.
+        """Make a start that balances only the tightest constraint, and add it to the record.
 
-        None if the owners miss the other constraints by more than V-cycles can restore, or if such
-        a start is not tried (`plancc.search.starts.tightest`).
+        None if the owners miss the other constraints by more than V-cycles can restore, or if no
+        such start should be made (`plancc.search.starts.tightest`).
         """
         one = tightest(self.degrees, self.limits)
         if how.how.clustered or one is None or self.num_parts == 1 or len(self.nets.pins) == 0:
@@ -227,7 +236,9 @@ class RowJob(RefiningJob):
         return owner
 
     def beginnings(self, effort: str) -> list[Beginning]:
-        """Starts for the kind of graph, the best first; empty if the model chooses the start."""
+        """Return starts for the kind of graph, the best first; [] if the model determines the
+        start.
+        """
         if not self.starts_by_kind:
             return []
         of_matrix = self.hypergraph.vertex_weights, self.size, self.num_parts
@@ -236,7 +247,7 @@ class RowJob(RefiningJob):
         return [each for each in found if each.how.objective or self.model.problem is Hypergraph]
 
     def highest(self) -> list[Beginning]:
-        """Starts by every installed partitioner with its highest preset."""
+        """Return starts by every installed partitioner with its highest preset."""
         return highest(self.model.problem is Hypergraph, self.starts_by_kind)
 
     def has_begun(self, how: Beginning, seed: int) -> bool:
@@ -246,10 +257,10 @@ class RowJob(RefiningJob):
     def begin(
         self, how: Beginning, seed: int, share: float | None = None, more: int = 0
     ) -> Owner | None:
-        """Make and note a start; see `start`.
+        """Make a start, and add it to the record; see `start`.
 
-        `more`: number of next seeds that will be needed. If this saves time, the partitioner runs
-        with these seeds too, in the same process, and later starts take its results.
+        `more`: how many of the next seeds later starts will need. If this saves time, the
+        partitioner runs with these seeds too, in the same process. Later starts use its results.
         """
         self.begun.add((*how.name, seed))
         if not how.how.clustered:
@@ -260,14 +271,17 @@ class RowJob(RefiningJob):
         if self.clusters is None:
             if self.matrix.types is None:
                 return self.scattered(seed)
-            # with types, limits end clusters early, and sweeps from random rows end far from good
+            # in graphs with types, limits stop clusters early, and sweeps from random owners end
+            # far from the best
             return self.start(self.graph, seeds=[seed], share=share)
         problem = replace(self.clusters.graph, objective=how.how.objective)
         given: Any = {"preset": how.how.preset, "share": share, "label": self.clusters.label}
         return self.start(problem, how.adapter, seeds=[seed], **given)
 
     def scattered(self, seed: int) -> Owner:
-        """Make and note random owners: without communities, sweeps need no better start."""
+        """Draw random owners, and add them to the record. Without communities, sweeps need no
+        better start.
+        """
         begin = wall_seconds()
         owner = random_owner(len(self.nets.weight), self.num_parts, seed, self.limits.capacities)
         self.note(f"random seed {seed}", begin, Owners(owner))
@@ -285,23 +299,25 @@ class RowJob(RefiningJob):
         limits: Limits | None = None,
         label: Owner | None = None,
     ) -> Owner | None:
-        """Run a partitioner, and note its owners; None if it failed after another success.
+        """Run a partitioner, and add its owners to the record; None if it failed after another
+        success.
 
-        A partitioner has one thread, so that the same seed gives the same owners. Several starts
-        run side by side instead.
+        The partitioner runs with one thread, so that the same seed gives the same owners. Instead,
+        several starts run side by side.
 
         Parameters:
             problem: The problem to partition.
-            adapter: The partitioner. None: the best installed partitioner; for `base`, the same one
-                in all later calls.
-            seeds: The first seed is that of the returned owners; the results of the other seeds are
-                kept in `ready`.
+            adapter: The partitioner. None: the best installed partitioner; for `base`, the
+                partitioner of the first call.
+            seeds: Seeds of the runs. The owners of the first seed are returned; the other results
+                are kept in `ready`.
             preset: Preset of the partitioner; None: its default.
-            share: Share of the time left for the partitioner; None: no limit but the budget.
+            share: Share of the remaining time for the partitioner; None: only the budget limits its
+                time.
             needed: Whether a failure causes a warning.
             limits: Limits of the problem's weights, if they are not the search's limits.
             label (int32[n], optional): For every vertex of the graph, its vertex in the problem;
-                None: the same vertices.
+                None: both have the same vertices.
         """
         time_limit = limit = self.options.time_limit or np.inf
         starts = adapter is None and problem is self.base
@@ -324,7 +340,7 @@ class RowJob(RefiningJob):
         except (BackendError, BackendUnavailable) as error:
             if self.record.best is None or not self.kind:  # `first` tries the next start
                 raise
-            # a partitioner that stops at the end of its share of the time has not failed
+            # a partitioner that was stopped at the end of its share of the time has not failed
             in_time = limit == time_limit or STOPPED not in str(error)
             if needed and in_time and not self.deadline.stopped():
                 self.left_out(error)
@@ -348,10 +364,11 @@ class RowJob(RefiningJob):
         limits: Limits,
         plain: bool,
     ) -> PartitionResult:
-        """Result of a partitioner for the first seed; results for the other seeds go to `ready`.
+        """Return a partitioner's result for the first seed; keep the results of other seeds in
+        `ready`.
 
-        `plain`: whether the problem has all vertices and limits of the search; other results are
-        not kept.
+        `plain`: whether the problem has all vertices and limits of the search. Results of other
+        problems are not kept.
         """
         objective = getattr(problem, "objective", "")
         keys = [(options.partitioner, options.preset, objective, each) for each in seeds]
@@ -376,7 +393,7 @@ class RowJob(RefiningJob):
         return self.record.add(step, seconds, self.member_of(state))
 
     def member_of(self, state: State, by_volume: bool = False) -> Member:
-        """The member for the owners of a state; with `by_volume`, its value is the volume."""
+        """Return the member for a state; if `by_volume` is True, its value is the volume."""
         rows, owners = volume(self.nets, state), Owners(state.owner)
         value: float = rows
         if self.expectation is not None and not by_volume:
@@ -388,11 +405,11 @@ class RowJob(RefiningJob):
         return Member(self.limits.overload(state.sums), value, rows, owners, state.spread)
 
     def row_owner(self, owner: Owner) -> Owner:
-        """Owners of the rows of the matrix, from a member's owners."""
+        """Return owners of the rows of the matrix, given a member's owners."""
         return owner
 
     def member(self, owner: Owner) -> Member:
-        """The member for owners, with the volume as its value; it is not noted."""
+        """Return the member for owners, with the volume as its value; the record is not changed."""
         return replace(self.member_of(self.state(owner), by_volume=True), owners=Owners(owner))
 
     def sweeps(self, rng: np.random.Generator, numbers: VCycles = V_CYCLES) -> Sweeps:
@@ -400,19 +417,23 @@ class RowJob(RefiningJob):
         return Sweeps(self.limits, rng, self.deadline, threads=threads, numbers=numbers)
 
     def refined(self, step: str, owner: Owner, sweeps: Sweeps, *refiners: Refiner) -> Member:
-        """Apply refiners to owners on the finest level, one after the other; note the result."""
+        """Apply refiners to owners on the finest level, one after another; add the result to the
+        record.
+        """
         begin, state = wall_seconds(), self.state(owner)
         for refine in refiners:
             refine(sweeps, self.nets, state)
         return self.note_state(step, begin, state)
 
     def minimum_cuts(self, owner: Owner, cuts: Cuts) -> Member:
-        """Apply minimum cuts, and note the result; owners within the limit get no worse."""
-        sweeps = self.sweeps(np.random.default_rng(0))  # minimum cuts draw no random numbers
+        """Apply minimum cuts and record the result; owners within the limit do not get worse."""
+        sweeps = self.sweeps(np.random.default_rng(0))  # minimum cuts use no random numbers
         return self.refined("minimum cuts", owner, sweeps, partial(Sweeps.cut, cuts=(cuts,)))
 
     def polish(self, owner: Owner, rng: np.random.Generator) -> Member:
-        """Apply wide minimum cuts and local searches, for parts with few neighbours; note it."""
+        """Apply wide minimum cuts and local searches, for parts with few neighbours; record the
+        result.
+        """
         return self.refined("polished", owner, self.sweeps(rng), Sweeps.polish)
 
     def cycle(
@@ -424,10 +445,10 @@ class RowJob(RefiningJob):
         cuts: Cuts | None = CUTS,
         prices: tuple[float, ...] | None = None,
     ) -> Member:
-        """Run one V-cycle from one partition or from two, and note the result.
+        """Run one V-cycle from one or two partitions, and add the result to the record.
 
-        `cuts`: presets of minimum cuts on every level, None for no cuts. `prices`: prices of
-        overweight from sweep to sweep, None for the default.
+        `cuts`: presets of the minimum cuts on every level; None: no cuts. `prices`: price of
+        overweight in each sweep; None: the default prices.
         """
         begin, sweeps = wall_seconds(), self.sweeps(rng)
         anneal = partial(sweeps.anneal_and_cut, cuts=cuts) if cuts else sweeps.anneal
@@ -439,7 +460,7 @@ class RowJob(RefiningJob):
 
     @cached_property
     def improvable(self) -> bool:
-        """Whether `improve` can run and is worth its process."""
+        """Whether `improve` can run, and is worth starting a process."""
         least, most = IMPROVED
         one = self.nets.weight.shape[1] == 1 and least <= self.size <= most
         able = self.model.problem is Hypergraph and improver(self.hypergraph) is not None
@@ -458,7 +479,9 @@ class RowJob(RefiningJob):
         return min(member, self.note(f"V-cycle of a library, seed {seed}", begin, Owners(owner)))
 
     def tighten(self, owner: Owner, rng: np.random.Generator) -> Member:
-        """Run and note one V-cycle within the limit; owners within the limit get no worse."""
+        """Run one V-cycle within the limit and record it; owners within the limit do not get
+        worse.
+        """
         begin, sweeps = wall_seconds(), self.sweeps(rng)
         state = sweeps.v_cycle(self.nets, owner, sweeps.improve)
         return self.note_state("V-cycle within the limit", begin, state)
@@ -466,18 +489,18 @@ class RowJob(RefiningJob):
     def chain(
         self, owner: Owner, seed: int, cycles: int, cuts: Cuts | None = CUTS, quick: bool = False
     ) -> Member:
-        """Run sweeps and then V-cycles from a start, each from the result before.
+        """Run sweeps and then V-cycles from a start, each from the previous result.
 
-        `quick`: presets of effort fast. Sweeps are quick, even graphs get only sweeps within the
-        limit, and minimum cuts reach less far.
+        `quick`: whether to use the presets of effort fast: quick sweeps, only sweeps within the
+        limit on even graphs, and minimum cuts of less reach.
 
-        Thin graphs get no sweeps beyond the limit, which would spoil the start. On other graphs, if
-        such sweeps spoil a start within the limit, sweeps within the limit are tried too. The
-        V-cycles end when one finds nothing better.
+        On thin graphs, no sweep goes beyond the limit, since this would make the start worse. On
+        other graphs, if such sweeps make a start worse, sweeps within the limit are tried too. The
+        V-cycles end when a V-cycle finds nothing better.
 
-        If parts are above one of several limits in a thin graph (or, with `quick`, in an even
-        graph), a V-cycle restores the limit first: clusters carry weight through chains of
-        neighbouring parts, while single vertices would go to parts far away.
+        If parts are above one of several limits in a thin graph (or, if `quick`, in an even graph),
+        a V-cycle restores the limit first: clusters move weight through chains of neighbouring
+        parts, while single vertices would move to distant parts.
         """
         rng, best = np.random.default_rng(seed), self.member(owner)
         thin, even = self.kind == "thin", quick and self.kind == "even"
@@ -507,7 +530,9 @@ class RowJob(RefiningJob):
         cuts: Cuts | None = None,
         rng: np.random.Generator | None = None,
     ) -> Member:
-        """Run V-cycles one after the other, until one finds nothing better; return the best."""
+        """Run V-cycles one after another, until a V-cycle finds nothing better; return the best
+        member.
+        """
         rng = rng or np.random.default_rng([seed, 3])
         for k in range(1, cycles + 1):
             if self.deadline.passed() or self.is_least(best):
@@ -520,7 +545,7 @@ class RowJob(RefiningJob):
 
     @cached_property
     def least(self) -> int:
-        """Lower bound of the volume of all partitions within the limits."""
+        """Lower bound of the volume over all partitions within the limits."""
         return least_volume(self.nets, self.limits)
 
     def is_least(self, member: Member) -> bool:
@@ -529,7 +554,7 @@ class RowJob(RefiningJob):
 
     @property
     def refinable(self) -> Hypergraph:
-        """The hypergraph that refinement for the objective works on."""
+        """The hypergraph that refinement for the objective uses."""
         return self.hypergraph if self.expectation is None else self.expectation.problem
 
     def refine_for(
@@ -539,7 +564,7 @@ class RowJob(RefiningJob):
         begin = wall_seconds()
         if self.expectation is None:
             pass_ = refiner(self.objective, cycles)
-        else:  # polish in effort best only: a sample's last percent says little about other batches
+        else:  # polish in effort best only: the last percent of a sample hardly matters
             pass_ = self.expectation.refiner(cycles, self.options.effort == "best")
         better = pass_.refine(owners.rows, self.refinable, self.context(seed), other)
         how = "refined" if other is None else "combined"

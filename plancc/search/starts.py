@@ -1,23 +1,23 @@
 """Kinds of graphs, and the partitioners that start a search on each kind.
 
 A partitioner declares the kinds of graphs and the efforts that it starts
-(`plancc.partitioners.adapter.Start`). Before the first cut, degrees distinguish two kinds, hubs and
-even. The boundary of the first quick cut distinguishes three more, since it shows what sweeps can
-reach:
+(`plancc.partitioners.adapter.Start`). Before the first start, only the degrees are known, and the
+kind is hubs or even. The boundary of the first quick start then distinguishes three more kinds,
+since it shows how much sweeps can improve:
 
 =====  ===========================================================================================
 hubs   some vertices have many neighbours, as in collaboration and dense social networks
-wide   hubs, and nearly every row is on the boundary: sweeps decide the result, not the start
+wide   as hubs, and nearly every row is on the boundary: sweeps decide the result, not the start
 even   no vertex has many neighbours, as in meshes
-dense  even, and nearly every row is on the boundary, as in small matrices with long rows
-thin   even, and few rows are on the boundary, as in roads: minimum cuts decide the result, and
-       sweeps spoil the start
+dense  as even, and nearly every row is on the boundary, as in small matrices with long rows
+thin   as even, and few rows are on the boundary, as in roads: minimum cuts decide the result, and
+       sweeps make the start worse
 =====  ===========================================================================================
 
-With several weights, a partitioner cuts longer boundaries than with one weight. If one limit is
-tighter than the others, as the limit of rows in ``nnz:0.1,rows``, even graphs first get a start
-that balances this constraint alone (`tightest`). The start is kept if it holds the other limits
-too; on a thin graph it may miss them slightly.
+If vertices have several weights, a partitioner cuts longer boundaries than for one weight. If one
+limit is tighter than the others, as the limit of rows in ``nnz:0.1,rows``, even graphs first get a
+start that balances only this constraint (`tightest`). The start is kept if it respects the other
+limits too; on a thin graph it may miss the limits slightly.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ class Beginning:
 
     @property
     def name(self) -> tuple[str, ...]:
-        """Names of the partitioner, its preset and its objective; with "clusters" on clusters."""
+        """Names of the partitioner, its preset and its objective; then "clusters" if it gets
+        clusters.
+        """
         clusters = ("clusters",) if self.how.clustered else ()
         return self.adapter.name, self.how.preset, self.how.objective, *clusters
 
@@ -62,7 +64,7 @@ def has_hubs(degree: npt.NDArray[np.int64]) -> bool:
 
 
 def is_uneven(degree: npt.NDArray[np.int64], than: float = KINDS.uneven) -> bool:
-    """Whether degrees differ as in graphs of people, papers or pages, and not as in meshes.
+    """Whether degrees differ much, as in graphs of people, papers or pages, and not as in meshes.
 
     `than`: threshold, see `Kinds.uneven`.
     """
@@ -71,7 +73,7 @@ def is_uneven(degree: npt.NDArray[np.int64], than: float = KINDS.uneven) -> bool
 
 
 def is_mild(degree: npt.NDArray[np.int64]) -> bool:
-    """Whether degrees differ little for a graph with hubs; METIS is then as fast as on meshes."""
+    """Whether degrees differ little for a graph with hubs; if so, METIS is as fast as on meshes."""
     return not is_uneven(degree, KINDS.mild)
 
 
@@ -82,11 +84,11 @@ def begins_with_clusters(degree: npt.NDArray[np.int64], effort: str, num_parts: 
 
 
 def kind_of(degree: npt.NDArray[np.int64], boundary: float | None = None) -> str:
-    """Kind of a graph, one of `KIND_NUMBERS`.
+    """Return the kind of a graph, a key of `KIND_NUMBERS`.
 
     Parameters:
-        degree (int64[n]): Neighbours of the vertices in the undirected graph.
-        boundary: Share of the rows on the boundary of a quick cut. None: unknown; the kind is then
+        degree (int64[n]): Number of neighbours of every vertex in the undirected graph.
+        boundary: Share of the rows on the boundary of a quick cut. None: unknown; the kind is
             "hubs" or "even".
     """
     kind = "hubs" if has_hubs(degree) else "even"
@@ -96,11 +98,11 @@ def kind_of(degree: npt.NDArray[np.int64], boundary: float | None = None) -> str
 
 
 def tightest(degree: npt.NDArray[np.int64], limits: Limits) -> Limits | None:
-    """Limits with the tightest constraint only, if a start should balance this constraint alone.
+    """Return limits with only the tightest constraint, if a start should balance only this one.
 
-    None if there is only one constraint, if another constraint is as tight, on graphs with hubs,
-    whose weights differ too much, or if the limit leaves room for fewer than `Starts.least_slack`
-    average vertices.
+    None if there is only one constraint; if another constraint is as tight; if the graph has hubs,
+    since its weights differ too much; or if the limit leaves room for fewer than
+    `Starts.least_slack` average vertices.
     """
     first, *others = sorted(limits.apart(), key=lambda each: float(each.epsilon[0]))
     slack = first.epsilon[0] * len(degree) / limits.num_parts
@@ -119,18 +121,19 @@ def beginnings(
 ) -> Iterator[Beginning]:
     """Yield the starts of the installed partitioners on a kind of graph, the best first.
 
-    If the best installed partitioner of graphs declares no starts, there are none, and partitioners
-    start by `auto_rank`. If vertices have several weights and boundaries are long, partitioners of
-    one weight serve effort best only, since restoring the other limits costs much.
+    If the best installed partitioner of graphs declares no starts, nothing is yielded; the caller
+    then chooses partitioners by `auto_rank`. If vertices have several weights and boundaries are
+    long, partitioners that balance one weight are yielded only for effort best, since restoring the
+    other limits costs much.
 
     Parameters:
         kind: A key of `KIND_NUMBERS`.
-        effort: Name of the effort. Effort best has the starts of the other efforts too, except the
-            starts that only effort fast has.
+        effort: Name of the effort. Effort best also has the starts of the other efforts, except
+            starts for effort fast only.
         weights (int64[n] or int64[n, num_constraints]): Vertex weights.
         num_nonzeros, num_parts: Sizes, which restrict some starts.
-        beside: Whether to yield starts that are worthwhile only in addition to others, into few
-            parts.
+        beside: Whether to yield starts that are worthwhile only in addition to other starts, for
+            few parts.
         mild: `is_mild` of the degrees.
     """
     ranked = by_rank_of_kind(WeightedGraph, "cut", lambda adapter: adapter.auto_rank)
@@ -161,11 +164,11 @@ def beginnings(
 
 
 def highest(hypergraphs: bool, graphs: bool = True) -> list[Beginning]:
-    """Starts by every installed partitioner with its highest preset, the fastest first.
+    """Return starts by every installed partitioner with its highest preset, the fastest first.
 
     Parameters:
-        hypergraphs, graphs: Whether hypergraphs, and graphs, may be partitioned. A partitioner that
-            takes both gets hypergraphs.
+        hypergraphs, graphs: Whether partitioners may get hypergraphs, and graphs. A partitioner
+            that supports both gets hypergraphs.
     """
     found = []
     for adapter in PARTITIONERS.loaded().values():

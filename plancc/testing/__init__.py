@@ -3,8 +3,8 @@
     class TestMine(PartitionerTests):
         name = "mine"
 
-Install the package first (``pip install -e .``): the checks find everything by entry points, as
-plancc does. Needs pytest. The checks of a transport are in ``plancc_runtime.testing``.
+Install your package first (``pip install -e .``): the checks find extensions by entry points, as
+plancc does. The checks need pytest. The checks of a transport are in ``plancc_runtime.testing``.
 """
 
 import inspect
@@ -24,5 +24,7 @@ def taken() -> set[str]:
 
 
 def documented(declared: type) -> bool:
-    """Return whether a dataclass has a written docstring, and not Python's signature."""
+    """Return whether a dataclass has its own docstring, and not only the signature that Python
+    adds.
+    """
     return bool(docstring(declared))

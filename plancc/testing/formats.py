@@ -1,4 +1,4 @@
-"""Checks of a graph format, for all that `plancc.graph.formats` relies on."""
+"""Checks that a graph format does what `plancc.graph.formats` relies on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from plancc.graph.formats import FORMATS, find_format, read_graph, write_graph
 from plancc.graph.graph import Graph
 
 MOST_BYTES = 1 << 24
-"""Most memory that reading a short file may take before the file is refused."""
+"""Largest number of bytes of memory that reading a short, wrong file may take."""
 
 
 class FormatTests:
@@ -32,7 +32,7 @@ class FormatTests:
         name: Name of the format in `plancc.graph.formats.FORMATS`.
         directed: Whether its files hold directed graphs.
         garbage: A line that no file may have; b"" if files are not lines of text.
-        hostile: Short files that claim to hold more than they do.
+        hostile: Contents of short files that claim to hold much more data.
     """
 
     name: ClassVar[str]
@@ -59,7 +59,7 @@ class FormatTests:
         return path
 
     def check(self, path: Path, expected: npt.NDArray[Any], **reading: Any) -> Graph:
-        """Read the graph of a file, compare it, and return it."""
+        """Read a graph, compare it with the matrix `expected`, and return it."""
         graph = read_graph(path, **reading)
         assert (graph.indptr.dtype, graph.indices.dtype) == (np.int64, np.int32)
         assert np.array_equal(to_scipy(graph, np.float64).toarray(), expected)
@@ -89,7 +89,9 @@ class FormatTests:
         assert graph.source.sha256 == sha256(path.read_bytes()).hexdigest()
 
     def test_ways_to_read(self, path: Path) -> None:
-        """Entries transposed, symmetrised, and as ones; undirected graphs have both directions."""
+        """The reading options transpose, symmetrize and pattern have their effect, in all
+        combinations.
+        """
         for pattern, symmetrize, transpose in product((False, True), repeat=3):
             expected = self.array().T if transpose else self.array()
             if symmetrize and self.directed:

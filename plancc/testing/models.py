@@ -1,4 +1,4 @@
-"""Checks of a model, for all that the pipeline, the search and the partitioners rely on."""
+"""Checks that a model does what the pipeline, the search and the partitioners rely on."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class ModelTests:
         return problem
 
     def compiled(self, graph: Graph, **options: Any) -> Plan:
-        """Return a verified plan; warnings are ignored."""
+        """Compile a graph, verify the plan, and return it; warnings are ignored."""
         if not options and MODELS[self.name].searched:
             options["effort"] = "fast"
         options |= {"normalize": "none", "self_loops": False, "seed": 3} | dict(self.options)
@@ -115,7 +115,7 @@ class ModelTests:
         assert not model.option_fields().keys() & taken()
 
     def test_what_it_builds(self, model: Model, graph: Graph) -> None:
-        """The problem is consistent, and the same with the same seed."""
+        """The problem is consistent, and equal for equal seeds."""
         if model.layout not in ("row", "edge"):
             pytest.skip("other models assign its rows")
         first, again = (self.built(model, graph, self.num_parts) for _ in range(2))

@@ -1,4 +1,4 @@
-"""Checks of a partitioner, for all that `plancc.partitioners.run.partition` relies on."""
+"""Checks that a partitioner does what `plancc.partitioners.run.partition` relies on."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class PartitionerTests:
 
     Attributes:
         name: Name of the partitioner in `plancc.partitioners.PARTITIONERS`.
-        heeds_epsilon: Whether parts are never heavier than epsilon allows; if False, plancc warns
-            of heavier parts.
+        heeds_epsilon: Whether the partitioner always keeps parts within epsilon. If False, plancc
+            must warn of heavier parts.
     """
 
     name: ClassVar[str]
@@ -47,7 +47,9 @@ class PartitionerTests:
         return adapter
 
     def problems(self, adapter: Adapter, side: int = 8) -> list[Problem]:
-        """Return a square grid and two isolated vertices, as every problem that it accepts."""
+        """Return a square grid with two isolated vertices, as a problem of every type that it
+        accepts.
+        """
         path = sp.diags_array([1.0, 1.0], offsets=[1, -1], shape=(side, side))
         grid = sp.kron(path, sp.eye_array(side)) + sp.kron(sp.eye_array(side), path)
         graph = as_graph(sp.block_diag([grid, sp.csr_array((2, 2))], format="csr"))
@@ -74,7 +76,7 @@ class PartitionerTests:
         return owner
 
     def test_declaration(self) -> None:
-        """Kinds, objectives, presets and ranks fit; the child process can import `run` by name."""
+        """The attributes fit together; the child process can import `run` by name."""
         adapter: Adapter = PARTITIONERS[self.name]
         assert adapter.name == self.name
         assert {Hypergraph, WeightedGraph} >= {*adapter.accepts} >= {*adapter.auto_rank}
@@ -87,7 +89,7 @@ class PartitionerTests:
         assert getattr(import_module(run.__module__), run.__name__) is run
 
     def test_number_of_parts(self, adapter: Adapter) -> None:
-        """From 2 parts to one part fewer than vertices."""
+        """2 parts and as many as vertices minus 1 work; more parts than vertices raise an error."""
         for problem in self.problems(adapter, 3):
             for num_parts in (2, 10):
                 self.owner(problem, num_parts, epsilon=1.0)

@@ -1,4 +1,4 @@
-"""Checks of a sampler, for all that compiler and runtime rely on when they draw."""
+"""Checks that a sampler does what the compiler and the runtime rely on when they draw batches."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def kept_by(batch: Batch, k: int) -> set[tuple[int, int]]:
 
 
 def members_of(batch: Batch, n: int) -> npt.NDArray[np.int32]:
-    """Return the vertices of n that take part, ascending."""
+    """Return the vertices of a batch, ascending; n is the number of all vertices."""
     found = batch.vertices()
     return np.arange(n, dtype=np.int32) if found is None else found
 
@@ -72,7 +72,7 @@ def members_of(batch: Batch, n: int) -> npt.NDArray[np.int32]:
 def factors_of(
     batch: Batch, block: int, vertices: Any, rows: Any, columns: Any
 ) -> npt.NDArray[np.float64]:
-    """Return factors of nonzeros, as `Batch.factors` does, also for a batch that is listed."""
+    """Return the factors of nonzeros, as `Batch.factors` does, but also for a listed batch."""
     if not batch.listed:
         factors = batch.factors(block, vertices, rows, columns)
         return np.ones(len(rows)) if factors is None else factors
@@ -91,7 +91,7 @@ class SamplerTests:
     Attributes:
         name: Name of the sampler in `plancc.sampling.SAMPLERS`.
         options: Options for `VERTICES` vertices with `TRAINING` in the training mask.
-        varies: Whether 27 batches all differ with these options.
+        varies: Whether 27 batches that are drawn with these options all differ.
     """
 
     name: ClassVar[str]
@@ -103,7 +103,7 @@ class SamplerTests:
         return make_sampler(self.name, VERTICES, TRAINING, **self.options)
 
     def test_declaration(self, sampler: Sampler) -> None:
-        """The sampler has a docstring; a provenance gives its options back, and no others."""
+        """The sampler has a docstring; its string in a provenance gives back the same sampler."""
         assert type(sampler) is SAMPLERS[self.name]
         assert sampler.name == self.name
         assert documented(type(sampler))
@@ -118,7 +118,7 @@ class SamplerTests:
         assert not {each.name for each in options_of(sampler)} & (taken() | of_batches)
 
     def test_population(self, sampler: Sampler) -> None:
-        """A population that lacks what the sampler needs is refused."""
+        """`check` raises an error for a population that lacks data which the sampler needs."""
         population = population_of(pattern_of(0.2))
         sampler.check(population)
         assert sampler.batches_per_epoch(population) >= 1

@@ -21,15 +21,16 @@ def cluster(
     overlap: float = 1.0,
     rated_pins: int = Coarsening.rated_pins,
 ) -> Any:
-    """Cluster of every vertex, numbered 0..m-1.
+    """Return the cluster of every vertex, numbered 0..m-1.
 
     Parameters:
         nets: The hypergraph.
         order (int64[num_vertices]): Order in which vertices choose a cluster.
-        together (int[num_vertices]): Only vertices with the same number may join.
-        heaviest (int64[num_constraints]): Most weight of a joined cluster.
-        overlap: Share of a row's cost that two pins in the same part (not the source's part) pay
-            together: 1 for the volume, 0 for the edge cut, where every pair of source and pin pays.
+        together (int[num_vertices]): Only vertices with the same number may be in one cluster.
+        heaviest (int64[num_constraints]): Largest weight of a cluster of several vertices.
+        overlap: Share of a row's cost that two pins save if they are in the same part, outside the
+            source's part. It is 1 for the volume, and 0 for the edge cut, where every pair of
+            source and pin costs the same.
         rated_pins: See `Coarsening`.
 
     Returns:
@@ -43,7 +44,8 @@ def cluster(
 def _cluster(
     nets: Any, order: Any, together: Any, heaviest: Any, max_pins: int, overlap: float
 ) -> Any:
-    """Let every vertex that is still single join the best rated cluster with room.
+    """Let every vertex that is not yet in a cluster join the cluster with room and the highest
+    rating.
 
     Rating of a cluster: sum over shared nets of cost * overlap / (pins - 1) per shared pin, and of
     cost * (1 - overlap) per pair of source and pin.

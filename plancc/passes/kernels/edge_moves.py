@@ -9,10 +9,10 @@ Sweeps minimise::
     side   = row * rows + message * messages + scale * (nonzero * nonzeros + own_row * own rows)
     excess = max(0, side - ceiling)
 
-There are three kinds of moves, for the nets of ``edges.py``: one nonzero; all nonzeros that a net
-has in one part, so that the net leaves the part; the owner of a row, together with the nonzeros of
-its row and column in the old part if this pays. Loads are updated exactly after every move. Only
-the choice of a move uses traffic prices from before the move.
+There are three kinds of moves, for the nets of ``edges.py``: of one nonzero; of all nonzeros that a
+net has in one part, so that the net leaves the part; of the owner of a row. An owner moves together
+with the nonzeros of its row and column in the old part, if this lowers the cost. Loads are updated
+exactly after every move. But a move is chosen by the prices of traffic before the move.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Prices(NamedTuple):
         scale (float64[num_parts]): Mean capacity over the part's capacity; it scales nonzeros and
             loads before parts are compared.
         row, message, nonzero, own_row: Load of a row, a message, a nonzero and an owned row.
-        ceiling, pressure: Load above which a side costs, and the price.
+        ceiling, pressure: Load above which a side has a cost, and the price of the excess.
         fees (float64[m], m at least 1): Fee of the first, second, ... row of a message; the last
-            fee holds for all further rows. Fees never rise. Messages and fees need
+            fee applies to all further rows. Fees never rise from row to row. Messages and fees need
             ``EdgeState.pair``.
     """
 
@@ -144,7 +144,7 @@ def _charged(state: Any, prices: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def _fee(step: int, q: int, m: int, more: int, pair: Any, prices: Any, toll: Any) -> float:
-    """Cost of messages for one more row (`more` 0), or for the last row (`more` -1).
+    """Fee of one more row of a message (`more` 0), or of its last row (`more` -1).
 
     The row belongs to a net in part m whose owner is part q. `step` is 1 in the expand, 0 in the
     fold.
@@ -188,7 +188,7 @@ def _clear_counts(e: int, state: Any, mine: Any) -> None:
 def sweep_nets(order: Any, pattern: Any, state: Any, prices: Any, anywhere: bool) -> int:
     """Move nonzeros of the nets in `order`, one by one and then part by part, if a move gains.
 
-    With `anywhere`, a nonzero of an overweight part may also go to the lightest part.
+    If `anywhere`, a nonzero of an overweight part may also move to the lightest part.
 
     Returns the number of nonzeros that moved.
     """
@@ -268,7 +268,7 @@ def sweep_nets(order: Any, pattern: Any, state: Any, prices: Any, anywhere: bool
 def _best_part(  # type: ignore[no-untyped-def]
     e, f, q, saved, lightest, mine, theirs, state, prices, toll
 ):
-    """The part that a nonzero of nets e and f in part q should move to, or -1.
+    """Return the part that a nonzero of nets e and f in part q should move to, or -1.
 
     `saved` is the saving when the nonzero leaves q; `mine` counts the pins of e by part; `theirs`
     is scratch, all false before and after.
@@ -413,10 +413,10 @@ def _leave(  # type: ignore[no-untyped-def]
 def _stuck(  # type: ignore[no-untyped-def]
     e, q, pins, pattern, state, value, relief, most
 ):
-    """Whether net e cannot leave part q with gain, since most other nets of `pins` are within q.
+    """Whether net e cannot leave part q with a gain, since most other nets of `pins` are within q.
 
-    Such a net is cut when its nonzero leaves, which costs a row. `value` is the saving by e itself.
-    `most` is the largest saving by a nonzero that is the last pin of its other net in q.
+    Each such net is cut when its nonzero leaves, and this costs a row. `value` is the saving by e
+    itself. `most` is the largest saving by a nonzero that is the last pin of its other net in q.
     """
     for k in pins:
         f = other(k, e, pattern)
@@ -433,10 +433,10 @@ def _stuck(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def sweep_owners(order: Any, pattern: Any, state: Any, prices: Any) -> int:
-    """Give other owners to the vertices in `order` if this gains; return the number of moves.
+    """Change the owners of the vertices in `order` if this has a gain; return the number of moves.
 
-    The nonzeros of the row, or of the column, in the old owner's part move too, to the new owner's
-    part or to other parts, if all of them can leave with gain. Fees are ignored.
+    The nonzeros of the row (or of the column) in the old owner's part move too, to the new owner's
+    part or to other parts, if all of these nonzeros can leave with a gain. Fees are ignored.
     """
     n, num_parts = len(state.owner), len(state.sums)
     toll = _tolls(state, prices)
@@ -536,7 +536,9 @@ def _staying(
 def _best_owner(  # type: ignore[no-untyped-def]
     v, q, weight, mine, base, num, bonus, state, prices, toll
 ):
-    """The part that vertex v of part q should move to, with its `weight` nonzeros; -1 for none."""
+    """Return the part that vertex v of part q should move to, with `weight` nonzeros; -1 if
+    none.
+    """
     n = len(state.owner)
     best, best_value = -1, TINY
     for r in range(len(state.sums)):

@@ -54,9 +54,10 @@ class EdgeState(NamedTuple):
         slot_ptr, part, count, spread: Pins of the 2n nets by part, see
             `plancc.passes.kernels.state.State`.
         sums, rows (int64[num_parts]): Nonzeros, and vertices, that a part owns.
-        sent, received (int64[num_parts]): Rows of a part in expand and fold together.
-        messages_sent, messages_received (int64[num_parts]): Messages of a part; zero unless `pair`
-            is kept.
+        sent, received (int64[num_parts]): Rows that a part sends, and receives, in expand and fold
+            together.
+        messages_sent, messages_received (int64[num_parts]): Messages that a part sends, and
+            receives; 0 unless `pair` is kept.
         pair (int32[2, num_parts, num_parts], or int32[2, 0, 0] if messages do not matter): Rows
             from one part to another in the fold (0) and in the expand (1).
     """
@@ -79,8 +80,8 @@ class EdgeState(NamedTuple):
 def pattern_of(indptr: Any, indices: Any, movable: Any = None) -> MatrixPattern:
     """Sort the nonzeros of a CSR pattern by rows and by columns; takes 24 bytes per nonzero.
 
-    `movable`, bool[nnz]: whether a nonzero may change its owner; None: all may. The owner of a
-    vertex may change if all nonzeros of its row may.
+    `movable`, bool[nnz]: whether a nonzero may change its owner; None: all nonzeros may. The owner
+    of a vertex may change if all nonzeros of its row may change their owner.
     """
     n = len(indptr) - 1
     row = np.repeat(np.arange(n, dtype=np.int32), np.diff(indptr))
@@ -136,7 +137,7 @@ def _fill(pattern: Any, state: Any) -> None:
 
 
 def volume(state: EdgeState) -> int:
-    """Number of rows that expand and fold move."""
+    """Number of rows sent in expand and fold."""
     return int(state.spread.sum(dtype=np.int64)) - len(state.spread)
 
 
@@ -192,7 +193,9 @@ def delete(e: int, q: int, state: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def send(e: int, m: int, rows: int, state: Any) -> None:
-    """Add `rows` (may be negative) of net e to the traffic between part m and the owner's part."""
+    """Add `rows` rows of net e (negative: remove rows) to the traffic of part m and the owner's
+    part.
+    """
     n = len(state.owner)
     q = state.owner[e % n]
     if e >= n:

@@ -1,12 +1,12 @@
-"""Ejection chains: moves into full parts, each of which ejects another vertex in turn.
+"""Ejection chains: sequences of moves into full parts, where each full part ejects another vertex.
 
-If the balance leaves parts hardly any room, as with few rows per part, nearly every move that saves
-rows goes into a full part. A chain makes this move anyway. The part, now above its limit, ejects
-the vertex that costs the fewest rows, into a part with room or into the next full part (Glover,
-1996, "Ejection chains, reference structures and alternating path methods"; for balanced partitions
-Sanders and Schulz, 2013, who search for negative cycles). A closed sequence of moves that saves
-rows in total can start at a move from which all partial sums are positive. So a chain may end as
-soon as it has saved nothing so far.
+If parts have little room, as with few rows per part, nearly every move that saves rows would go
+into a full part. A chain makes this move anyway. The part, now above its limit, ejects the vertex
+that costs the fewest rows, into a part with room or into the next full part (Glover, 1996,
+"Ejection chains, reference structures and alternating path methods"; for balanced partitions
+Sanders and Schulz, 2013, who search for negative cycles). Every closed sequence of moves that saves
+rows in total has a move such that, starting there, all partial sums are positive. So a chain can be
+given up as soon as its partial sum is not positive.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def _options(v: int, limit: Any, nets: Any, state: Any, score: Any, seen: Any) -
 
     Returns:
         part, gain: Best part with room, and the rows saved; -1 if there is none.
-        any_part, any_gain: Best part of all, and the rows saved; -1 if there is none.
+        any_part, any_gain: Best part, with room or without, and the rows saved; -1 if there is
+            none.
         looked: Number of parts that were rated.
     """
     num, base = rate(v, nets, state, score, seen)
@@ -73,10 +74,11 @@ def eject(
 
     Parameters:
         order (int64[m]): Vertices from which chains start; only these vertices move.
-        limit (float64[num_parts, num_constraints]): Limits, which all parts keep before the call.
-        depth: Most moves of a chain.
-        tries: Most vertices of a full part that are tried.
-        most: No further chain begins after this number of pairs of vertex and part.
+        limit (float64[num_parts, num_constraints]): Limits; all parts must be within their limits
+            before the call.
+        depth: Largest number of moves of a chain.
+        tries: Largest number of vertices of a full part that are tried.
+        most: No further chain begins after this number of gains was computed.
         chain (Chains): The vertices of `order` in every part; updated.
 
     Returns:

@@ -1,9 +1,10 @@
 """Exchanges of vertices between two parts that lower the overload at the cost of few rows.
 
-A part above a limit gives a vertex to a part with room, and takes no vertex or one vertex back.
-With several constraints, single moves soon end, since every part is full by some constraint. An
-exchange of a heavy and a light vertex can change one weight and hardly the others. Exchanges of
-two vertices for one were of no use for any graph of the ablation (`python -m benchmarks ablation`).
+A part above a limit gives a vertex to a part with room, and takes back one vertex or none. If there
+are several constraints, single moves are soon impossible, since every part is full by some
+constraint. An exchange of a heavy and a light vertex can change one weight and hardly the others.
+Exchanges of two vertices for one did not help for any graph of the ablation (`python -m benchmarks
+ablation`).
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ class Rules(NamedTuple):
     """Rules of exchanges.
 
     Attributes:
-        limit (float64[num_parts, num_constraints]): Most weights of the parts.
+        limit (float64[num_parts, num_constraints]): Largest weights of the parts.
         unit (float64[num_parts, num_constraints]): Overload per unit of weight above the limit.
-        share: Least share of a part's overload that an exchange must remove.
-        tries: Most parts with room that are tried for every exchange.
+        share: Smallest share of a part's overload that an exchange must remove.
+        tries: Largest number of parts with room that are tried for every exchange.
     """
 
     limit: Any
@@ -100,7 +101,7 @@ def give(v: int, there: int, chain: Any, nets: Any, state: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _neighbour(v: int, nets: Any, state: Any, rng: Any) -> int:
-    """A random part that shares a net with v; v's own part if v has no nets."""
+    """Return a random part that shares a net with v; v's own part if v has no nets."""
     start, end = nets.vertex_ptr[v], nets.vertex_ptr[v + 1]
     if start == end:
         return state.owner[v]
@@ -111,7 +112,7 @@ def _neighbour(v: int, nets: Any, state: Any, rng: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def _sorted_by_weight(q: int, c: int, sorted_by: Any, chain: Any, nets: Any) -> Any:
-    """Vertices of part q, the lightest by constraint c first; cached in `sorted_by`."""
+    """Return the vertices of part q, the lightest by constraint c first; cached in `sorted_by`."""
     at = c * len(chain.size) + q
     # sorted at the first use; `_give` keeps the order
     if len(sorted_by[at]) == 0:
@@ -167,7 +168,9 @@ def _choose(members: Any, there: int, nets: Any, state: Any, chosen: Any, rng: A
 
 @njit(cache=True, nogil=True)
 def _relief(change: Any, here: int, there: int, state: Any, rules: Any) -> float:
-    """Overload that both parts save if the weights `change` move from part `here` to `there`."""
+    """Return the fall of both parts' overload if weights `change` move from part `here` to
+    `there`.
+    """
     relief = 0.0
     for c in range(len(change)):
         # relief = unit * overload before - unit * overload after, at both parts
@@ -180,7 +183,7 @@ def _relief(change: Any, here: int, there: int, state: Any, rules: Any) -> float
 
 @njit(cache=True, nogil=True)
 def _overload(q: int, state: Any, rules: Any) -> Any:
-    """Overload of part q, and the constraint with the largest share of it."""
+    """Return the overload of part q, and the constraint with the largest share of it."""
     total, most, worst = 0.0, 0.0, 0
     for c in range(rules.limit.shape[1]):
         over = rules.unit[q, c] * max(state.sums[q, c] - rules.limit[q, c], 0.0)
@@ -192,7 +195,9 @@ def _overload(q: int, state: Any, rules: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _pairs(here: int, there: int, num: Any, mine: Any, theirs: Any, state: Any, rules: Any) -> Any:
-    """The best exchange of one vertex for one or none: value, and both places (-1: no vertex)."""
+    """Find the best exchange of one vertex for one or none: its value, and both places (-1:
+    none).
+    """
     least = max(rules.share, TINY) * _overload(here, state, rules)[0]
     change = np.empty(rules.limit.shape[1], dtype=np.int64)
     best, best_i, best_j = 0.0, -1, -1
@@ -219,14 +224,15 @@ def _pairs(here: int, there: int, num: Any, mine: Any, theirs: Any, state: Any, 
 def exchange(
     over: Any, roomy: Any, num_roomy: Any, chain: Any, nets: Any, state: Any, rules: Any, rng: Any
 ) -> int:
-    """Relieve the parts in `over` by exchanges, one part after the other.
+    """Lower the overload of the parts in `over` by exchanges, one part after another.
 
     No exchange raises the total overload of all parts, and no exchange empties a part.
 
     Parameters:
         over (int64[k]): Parts above their limits.
-        roomy (int64[num_constraints + 1, num_parts]): For every constraint, the parts, those with
-            most room first. In the last row, by the constraint with the least room in each part.
+        roomy (int64[num_constraints + 1, num_parts]): For every constraint, all parts, sorted by
+            descending room. The last line is sorted by the smallest room of a part over all
+            constraints.
         num_roomy (int64[num_constraints]): Number of parts with room, by constraint.
         chain (Chains): The vertices that may move, in every part.
         rules (Rules): Rules of exchanges.

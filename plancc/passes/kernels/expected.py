@@ -1,12 +1,12 @@
 """Kernels that lower the expected volume of mini-batches, with a price on overweight parts.
 
-A part with c pins of a net, if it is not the source's part, needs the net's row with probability
+A part that holds c pins of a net, but not the net's source, needs the net's row with probability
 ``reach[c]`` (`plancc.sampling.batch.Inclusion`). So a partition costs
 
     sum over nets of cost * sum over parts other than the source's of reach[pins in the part]
 
-With reach = 0, 1, 1, ... this is the volume, with reach = 0, 1, 2, ... the edge cut. Pins have
-sizes, so that the cost of a cluster's pins on a coarse level is exact too.
+If reach = 0, 1, 1, ..., this cost is the volume; if reach = 0, 1, 2, ..., it is the edge cut. Pins
+have sizes, so the cost of a cluster's pins on a coarse level is exact too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from plancc.passes.presets import BOUND_ROUNDING, TINY
 
 @njit(cache=True, nogil=True)
 def expected(nets: Any, state: Any, reach: Any) -> float:
-    """Expected number of rows moved, if the source of every net is in the batch."""
+    """Return the expected number of rows sent, if the source of every net is in the batch."""
     total = 0.0
     for e in range(len(state.spread)):
         if state.spread[e] == 1:
@@ -46,11 +46,11 @@ def _is_wide(v: int, e: int, nets: Any, state: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def _rate(v: int, nets: Any, state: Any, reach: Any, score: Any, touched: Any, seen: Any) -> Any:
-    """Upper bounds of the rows saved by moving v, as if wide nets touched every part.
+    """Compute upper bounds of the rows saved by moving v, as if wide nets touched every part.
 
     Fills ``seen[:num]`` with the parts, other than v's own, that v's other nets touch. A move of v
-    to a seen part q gains at most ``base + score[q]``, to other parts at most `base`. `_rate_wide`
-    makes the bounds exact. The caller resets `score` and `touched` to 0.
+    to a seen part q gains at most ``base + score[q]``; a move to another part gains at most `base`.
+    `_rate_wide` makes the bounds exact. The caller resets `score` and `touched` to 0.
 
     Returns:
         num, base
@@ -113,7 +113,7 @@ def _rate_wide(
     touched: Any,
     seen: Any,
 ) -> Any:
-    """Turn the bounds of `_rate` into exact values, in the same arrays; return `num`, `base`."""
+    """Turn the bounds of `_rate` into exact values, in the same arrays; return `num` and `base`."""
     here, num_parts = state.owner[v], len(state.sums)
     for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
         e = nets.nets[a]
@@ -141,7 +141,8 @@ def _rate_wide(
 def sweep_expected(order: Any, nets: Any, state: Any, reach: Any, bounds: Any) -> Any:
     """Move every vertex in `order` to the part where cost plus penalty falls most, if it falls.
 
-    The many parts of hubs' nets are only rated if the other nets leave a gain possible.
+    The many parts of the nets of hubs are rated only if a gain is possible in view of the other
+    nets.
 
     Parameters:
         order (int64[m]): Vertices.

@@ -1,18 +1,19 @@
 """Kernels that find minimum cuts between two parts, on the hypergraph around their boundary.
 
-For a pair of parts, only nets with pins in both parts matter: a net that leaves one of the two
-parts saves its cost, independently of other parts that it touches. The hypergraph becomes the flow
+For a pair of parts, only nets with pins in both parts matter. If such a net leaves one of the two
+parts, its cost is saved, whatever other parts the net touches. The hypergraph becomes the flow
 network of Lawler (1973). A net has two nodes, *in* and *out*, and an arc between them whose
-capacity is the net's cost. Every pin sends into *in* and receives from *out* without bound.
-Vertices far from the boundary stay in their part, and are merged to one terminal per part. A
-minimum cut of the network is then a split of the pair with the least volume.
+capacity is the net's cost. Arcs of unbounded capacity lead from every pin to *in*, and from *out*
+to every pin. Vertices far from the boundary stay in their part, and are merged to one terminal per
+part. Then a minimum cut of the network splits the vertices of the pair with the least volume.
 
 FlowCutter balances the cuts (Hamann and Strasser, 2018; on hypergraphs Gottesbueren, Hamann and
-Wagner, 2019). While neither the cut next to the source nor the cut next to the target is balanced,
-the lighter side takes in a vertex behind its cut, and the flow is augmented from there.
+Wagner, 2019). There are two cuts of the same cost, one next to the source and one next to the
+target. While neither cut is balanced, the lighter side takes in a vertex behind its cut, and the
+flow is augmented from this vertex.
 
-Finding a cut changes no `State`. The best split of a pair depends only on pins in its two parts. So
-disjoint pairs can be solved side by side, and applied one after the other.
+Finding a cut does not change the `State`. The best split of a pair depends only on pins in its two
+parts. So disjoint pairs can be solved side by side, and applied one after another.
 """
 
 from __future__ import annotations
@@ -30,18 +31,20 @@ from plancc.passes.presets import Cuts
 
 UNBOUNDED = 1 << 62
 FREE, COSTLY = range(2)
-"""Kinds of candidates: vertices that a side can probably take in without more flow, and others."""
+"""Kinds of candidates: vertices that a side can probably take in without more flow; other
+vertices."""
 DEEPEST = 1 << 15
-"""Largest depth in a key; larger depths count as this."""
+"""Largest depth in a key; a larger depth counts as this one."""
 
 
 class CutNetwork(NamedTuple):
     """The hypergraph around the boundary of a pair of parts.
 
-    Vertices 0 and 1 are the terminals, for all vertices that stay in each part.
+    Vertices 0 and 1 are the terminals: all vertices of part 0 that stay, and all of part 1.
 
     Attributes:
-        vertex (int32[v]): Number of every vertex in the whole hypergraph; -1 for terminals.
+        vertex (int32[v]): For every vertex of the network, its number in the whole hypergraph; -1
+            for terminals.
         part (int8[v]): Present part of every vertex, 0 or 1.
         depth (int32[v]): Number of nets on the path from the boundary, at least 1.
         weight (int64[v, num_constraints]): Weights of the vertices.
@@ -68,10 +71,12 @@ class Region(NamedTuple):
     """Bounds of the network of a pair of parts.
 
     Attributes:
-        room (float64[2, num_constraints]): Most weight of each part's vertices that may move.
-        max_degree: Most nets of each part's vertices that may move, added over the vertices.
+        room (float64[2, num_constraints]): Largest weight, in each part, of the vertices that may
+            move.
+        max_degree: Largest sum, in each part, of the numbers of nets of vertices that may move.
         max_pins: Nets with more pins are left out; the cut then ignores these nets.
-        max_work: Most nodes that a search for a cut may visit, over the nodes of the network.
+        max_work: Largest number of nodes that a search for a cut may visit, divided by the number
+            of nodes of the network.
     """
 
     room: Any
@@ -85,7 +90,8 @@ def cut_nets_of_pairs(partner: Any, max_spread: int, state: Any) -> Any:
     """List the nets with pins in both parts of a pair, for several disjoint pairs.
 
     Parameters:
-        partner (int64[num_parts]): The other part of a part's pair; the part itself without a pair.
+        partner (int64[num_parts]): For every part, the other part of its pair; the part itself if
+            it is in no pair.
         max_spread: Nets that touch more parts are left out.
 
     Returns:
@@ -191,7 +197,7 @@ def network_of(pair: Any, cut_nets: Any, region: Any, place: Any, nets: Any, sta
         place (int32[num_vertices + num_nets]): Scratch, -1 before and after.
 
     Returns:
-        CutNetwork; int, the cost of its nets that the present owners cut.
+        The CutNetwork; and an int, the cost of its nets that the present owners cut.
     """
     n, num_constraints = nets.weight.shape
     # Phase 1, the region: breadth first from the boundary of each part, until `region` is full.
@@ -327,10 +333,11 @@ class CutFlow(NamedTuple):
     net, then to the *far* node.
 
     Attributes:
-        sent (int64[2, num_pins]): Flow from a pin into its net, and flow from the net to the pin.
+        sent (int64[2, num_pins]): Flow from every pin into its net, and flow from the net to the
+            pin.
         through (int64[m]): Flow through a net.
         reached (bool[2, v + 2 m]): Whether a side reaches a node.
-        fixed (bool[2, v]): Whether a vertex belongs to a side for good.
+        fixed (bool[2, v]): Whether a vertex belongs permanently to a side.
         order (int32[2, v]): The vertices that a side reaches, in order of the search.
         behind (int64[2, 2, v]): Heaps of candidates next to a side's cut, `FREE` and `COSTLY`.
         listed (bool[2, v]): Whether a vertex was put into a side's heaps.
@@ -362,7 +369,7 @@ class CutFlow(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def empty_flow(net: Any) -> Any:
-    """Make a flow of 0, where no node is reached."""
+    """Make a flow of 0, in which no node is reached."""
     v, m = len(net.vertex), len(net.cost)
     nodes = v + 2 * m
     return CutFlow(
@@ -483,9 +490,10 @@ def _push(side: int, length: int, amount: int, net: Any, flow: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def _block(side: int, source: int, net: Any, flow: Any) -> Any:
-    """Augment along paths whose level rises by 1 with every step, until there are none (Dinic).
+    """Augment the flow along paths on which every step raises the level by 1, until none is left
+    (Dinic).
 
-    Returns the flow added. The function is one piece, since most of the time is spent here.
+    Returns the added flow. This is one long function, since most of the time is spent here.
     """
     v, m = len(net.vertex), len(net.cost)
     near_flow, far_flow, through = flow.sent[side], flow.sent[1 - side], flow.through
@@ -572,7 +580,7 @@ def _block(side: int, source: int, net: Any, flow: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def extend(side: int, num: int, bound: int, max_work: int, net: Any, flow: Any) -> Any:
-    """Augment the flow from the vertices ``queue[:num]``, then mark all nodes reached from there.
+    """Augment the flow from the vertices ``queue[:num]``; then mark all nodes that they reach.
 
     No node is marked if the added flow exceeds `bound`, or if ``flow.work`` exceeds `max_work`.
 
@@ -659,9 +667,9 @@ def _hash(x: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _piercing(side: int, costly: bool, most: Any, net: Any, flow: Any) -> int:
-    """The vertex that a side takes in next; -1 if there is none.
+    """Return the vertex that a side takes in next; -1 if there is none.
 
-    `costly`: whether the vertex may be one that the other side reaches, so that flow must grow.
+    `costly`: whether the vertex may be one that the other side reaches, so that the flow must grow.
     """
     number, reached, behind = flow.number[side], flow.reached[side], flow.behind[side]
     # Round 1: vertices next to the cut. Round 2, if there are none: all other vertices.
@@ -695,7 +703,9 @@ def _has_room(side: int, x: int, most: Any, net: Any, flow: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def _fullness(one: Any, whole: Any, side: int, most: Any) -> float:
-    """Largest ratio of weight to `most`, if `side` has weight `one` and the other side the rest."""
+    """Return the largest ratio of weight to `most`, if `side` has weight `one` and the other the
+    rest.
+    """
     full = 0.0
     for c in range(most.shape[1]):
         if whole[c] > 0:
@@ -706,7 +716,7 @@ def _fullness(one: Any, whole: Any, side: int, most: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _leaves_both(one: Any, whole: Any) -> bool:
-    """Whether both sides have weight, if one side has weight `one` of `whole`."""
+    """Whether both sides have some weight, if one side has weight `one` of the total `whole`."""
     some, rest = False, False
     for c in range(len(whole)):
         some |= one[c] > 0
@@ -716,14 +726,14 @@ def _leaves_both(one: Any, whole: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def balanced_cut(most: Any, now: int, max_work: int, net: Any) -> Any:
-    """Find the smallest balanced cut by piercing, if it is better than the present cut.
+    """Find the smallest balanced cut by piercing; use it if it is better than the present cut.
 
     A cut is better if it costs fewer rows, or the same number with a better balance.
 
     Parameters:
-        most (float64[2, num_constraints]): Most weights of the two parts.
+        most (float64[2, num_constraints]): Largest weights of the two parts.
         now: Cost of the present cut.
-        max_work: No more flow is searched after this number of visited nodes.
+        max_work: The search for flow ends after this number of visited nodes.
         net (CutNetwork): The network.
 
     Returns:
@@ -814,9 +824,9 @@ def split_pair(
     nets: Any,
     state: Any,
 ) -> Any:
-    """Vertices that the parts of a pair should exchange, int32[k], and the work.
+    """Return the vertices that the parts of a pair should exchange, int32[k], and the work.
 
-    There are none if no vertex of the network has moved since the pair was last solved.
+    The list is empty if no vertex of the network has moved since the pair was last solved.
     """
     net, now = network_of(pair, cut_nets, region, place, nets, state)
     moved_at, since = history
@@ -833,7 +843,9 @@ def split_pair(
 
 @njit(cache=True, nogil=True)
 def exchange_between(vertices: Any, one: int, two: int, nets: Any, state: Any) -> Any:
-    """Move each of these vertices from its part of the pair to the other; return the rows saved."""
+    """Move each vertex from its part of the pair to the other part; return the number of rows
+    saved.
+    """
     saved: Any = np.int64(0)
     for v in vertices:
         there = one if state.owner[v] == two else two

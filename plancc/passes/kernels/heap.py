@@ -1,4 +1,4 @@
-"""A heap of whole numbers in an array, with the largest number on top."""
+"""A heap of integers in an array, with the largest integer on top."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def pop(keys: Any, number: int) -> Any:
     """Remove the largest key from the heap ``keys[:number]``, which is not empty.
 
     Returns:
-        key, number: The new number of keys.
+        key, number: The removed key, and the new number of keys.
     """
     top, last = keys[0], keys[number - 1]
     number -= 1

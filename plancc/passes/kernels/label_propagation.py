@@ -1,8 +1,8 @@
 """Kernels that cluster vertices by label propagation, and build the graph between clusters.
 
-A *link* leads from a vertex to a neighbour, and has a cost. The links of a vertex are in up to two
-lists, the columns of its row and the rows of its column, so that a directed matrix needs no merged
-list. A link in both lists counts twice.
+A *link* leads from a vertex to a neighbour, and has a cost. The links of a vertex are in one or two
+lists: the columns of its row and, for a directed matrix, the rows of its column. So the two lists
+need not be merged. A link in both lists counts twice.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ class ClusterLinks(NamedTuple):
     Attributes:
         ptr (int64[n + 1]): Offsets of the first lists.
         ends (int32[num_links]): Neighbours in the first lists.
-        cost (int64[num_links], or int64[0]): Costs of the links in the first lists; empty: 1.
+        cost (int64[num_links], or int64[0]): Costs of the links in the first lists; if empty, all
+            links cost 1.
         other_ptr (int64[num_lists + 1]): Offsets of the second lists; all their links cost 1.
         other_ends (int32[num_others]): Neighbours in the second lists.
-        other (int32[n], or int32[0]): Number of every vertex' second list, -1 for none; empty: no
-            vertex has a second list.
+        other (int32[n], or int32[0]): For every vertex, the number of its second list, or -1. If
+            empty, no vertex has a second list.
     """
 
     ptr: Any
@@ -39,13 +40,15 @@ class ClusterLinks(NamedTuple):
 def propagate(
     order: Any, heaviest: Any, links: ClusterLinks, weight: Any, load: Any, label: Any, score: Any
 ) -> int:
-    """Give every vertex in `order` the label that most of its links lead to, if this has room.
+    """Give every vertex in `order` the label that most of its links lead to, if this label has
+    room.
 
-    Among labels with equally many links, the vertex' own label comes first, then the lightest.
+    If several labels have equally many links, the vertex's own label comes first, then the lightest
+    label.
 
     Parameters:
         order (int64[n]): Vertices.
-        heaviest (int64[c]): Most weight of the vertices with one label.
+        heaviest (int64[c]): Largest total weight of the vertices with one label.
         links (ClusterLinks): Links of the vertices.
         weight (int64[n, c]): Weights of the vertices.
         load (int64[n, c]): Weight of every label; updated.
@@ -74,7 +77,7 @@ def best_label(
     v: int, at: int, heaviest: Any, links: ClusterLinks, weight: Any, load: Any, label: Any,
     score: Any, seen: Any,
 ) -> int:  # fmt: skip
-    """The label that most links of v lead to, among labels with room; else v's own label.
+    """Return the label with room that most links of v lead to; v's own label if there is none.
 
     `at`: the place of v in `links`; `seen`, int32[n], is scratch. See `propagate`.
     """
@@ -149,7 +152,7 @@ def between(num: int, most: int, links: ClusterLinks, label: Any) -> Any:
 
     Parameters:
         num: Number of clusters.
-        most: Most links of the graph; with more, the graph is not built.
+        most: Largest number of links of the graph; if there are more, the graph is not built.
         links (ClusterLinks): Links of the vertices.
         label (int32[n]): Cluster of every vertex.
 
@@ -202,7 +205,7 @@ def count_between(start: Any, members: Any, links: ClusterLinks, label: Any) -> 
 def links_between(
     chosen: Any, start: Any, members: Any, ptr: Any, links: ClusterLinks, label: Any
 ) -> Any:
-    """The links of some clusters to other clusters: ends, int32, and costs, int64.
+    """Return the links of some clusters to other clusters: ends, int32, and costs, int64.
 
     Parameters:
         chosen (int64[k]): The clusters.

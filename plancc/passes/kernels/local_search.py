@@ -1,9 +1,10 @@
-"""Local k-way search with rollback: moves may cost volume at first, and are undone unless they pay.
+"""Local k-way search with rollback: moves may raise the volume, and are undone if this does not
+help.
 
-Every search starts from a few vertices of the boundary. It repeatedly makes the best move next to
-the vertices that it has moved, even if the move costs volume. At the end, all moves after the best
-moment are undone. This is the localised multi-try FM of Sanders and Schulz (2011) and Akhremtsev,
-Sanders and Schulz (2017), with gains that are exact in the connectivity.
+Every search starts from a few vertices of the boundary. It repeatedly makes the best move of a
+neighbour of the moved vertices, even if the move raises the volume. At the end, all moves after the
+moment of the smallest volume are undone. This is the localised multi-try FM of Sanders and Schulz
+(2011) and Akhremtsev, Sanders and Schulz (2017), with gains that are exact in the connectivity.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from plancc.passes.kernels.state import move, must_stay, pins_in
 from plancc.passes.kernels.volume import fits, rate
 
 OFFSET = 1 << 29
-"""Gains in keys are clipped to plus and minus this."""
+"""Gains in keys are clipped to the range from minus to plus this number."""
 
 
 @njit(cache=True, nogil=True)
 def _best_move(v: int, limit: Any, scale: Any, nets: Any, state: Any, score: Any, seen: Any) -> Any:
-    """The best part for v to move to, and the rows saved; -1 if no part has room.
+    """Return the best part for a move of v, and the rows saved; -1 if no part has room.
 
-    Among equal parts, the lightest is taken. No move takes the last weight out of a part.
+    Among equally good parts, the lightest is returned. No move takes the last weight out of a part.
     """
     num, base = rate(v, nets, state, score, seen)
     here, alone = state.owner[v], must_stay(v, nets, state)
@@ -55,16 +56,15 @@ class Search(NamedTuple):
     """The progress of local searches from the vertices of an order, and scratch.
 
     Attributes:
-        done (bool[num_vertices]): Whether a vertex was moved.
-        met (int64[num_vertices]): Number of the move after which a vertex was last rated.
+        done (bool[num_vertices]): Whether each vertex was moved.
+        met (int64[num_vertices]): Number of the move after which each vertex was last rated.
         moved, came_from (int32[num_vertices]): Moves of the present search: the vertices, and the
             parts that the vertices left.
-        number (int64[6]): Counts, at the places `USED` (vertices of the order that were starts),
-            `TRIED` (all moves, with undone moves), and for the present search `KEYS` (keys in its
-            heap), `LENGTH` (moves), `BEST_LENGTH` (moves up to its best moment), `TOTAL` (rows
-            saved).
-        rows (int64[2]): Rows saved by all finished searches, and by the present search up to its
-            best moment.
+        number (int64[6]): Counts. `USED`: vertices of the order from which searches have started.
+            `TRIED`: all moves, including undone moves. For the present search, `KEYS`: keys in its
+            heap; `LENGTH`: moves; `BEST_LENGTH`: moves up to its best moment; `TOTAL`: rows saved.
+            rows (int64[2]): Rows saved by all finished searches, and by the present search up to
+            its best moment.
     """
 
     done: Any
@@ -81,7 +81,7 @@ USED, TRIED, KEYS, LENGTH, BEST_LENGTH, TOTAL = range(6)
 
 @njit(cache=True, nogil=True)
 def _listed(v: int, gain: Any, keys: Any, number: Any) -> Any:
-    """Add a move of v to the heap; return the heap, or a larger copy if it was full."""
+    """Add a move of v to the heap; return the heap, or a larger copy if the heap was full."""
     if number[KEYS] == len(keys):
         keys = np.concatenate((keys, np.empty_like(keys)))
     number[KEYS] = push(keys, number[KEYS], _key(v, gain))
@@ -89,7 +89,7 @@ def _listed(v: int, gain: Any, keys: Any, number: Any) -> Any:
 
 
 def new_search(num_vertices: int) -> Search:
-    """Make the progress of a search that has not begun."""
+    """Make the `Search` of searches that have not begun."""
     return Search(
         np.zeros(num_vertices, dtype=np.bool_),
         np.zeros(num_vertices, dtype=np.int64),
@@ -140,8 +140,9 @@ def local_search(
         max_pins: A search does not follow nets with more pins.
         max_work: The call returns after visiting about this many nets and pins. The next call with
             the same `order` and `search` continues, so the result does not depend on this number.
-        most: A search ends after this many moves, with undone moves.
-        limit (float64[num_parts, num_constraints]): No move may fill a part above this.
+        most: A search ends after this many moves, including undone moves.
+        limit (float64[num_parts, num_constraints]): No move may raise a part's weight above this
+            number.
         scale (float64[num_parts]): See `plancc.models.limits.Bounds`.
         search (Search): Progress; updated.
 

@@ -16,16 +16,16 @@ class Nets(NamedTuple):
     Attributes:
         net_ptr (int64[num_nets + 1]): Offsets of the nets' pins.
         pins (int32[num_pins]): The pins of every net.
-        cost (int64[num_nets]): Number of rows that travel to every part of the net, except to the
+        cost (int64[num_nets]): Number of rows that are sent to every part of the net, except to the
             owner's part.
-        source (int32[num_nets], or int32[0]): The vertex of these rows, always a pin of the net;
-            needed for the traffic of single parts, but not for the volume.
+        source (int32[num_nets], or int32[0]): The vertex that owns these rows, always a pin of the
+            net. It is needed for the traffic of single parts, but not for the volume.
         vertex_ptr (int64[num_vertices + 1]): Offsets of the vertices' nets.
         nets (int32[num_pins]): The nets of every vertex.
         weight (int64[num_vertices, num_constraints]): Weights of the vertices.
-        size, size_at_vertex (int32[num_pins], or int32[0]): Number of pins of the finest level that
-            a pin stands for, in the order of `pins` and in the order of `nets`. Empty if only the
-            volume matters, which does not depend on sizes.
+        size, size_at_vertex (int32[num_pins], or int32[0]): For every pin, the number of pins of
+            the finest level that it represents; in the order of `pins`, and in the order of `nets`.
+            Empty if only the volume is needed, which does not depend on sizes.
     """
 
     net_ptr: Any
@@ -40,9 +40,10 @@ class Nets(NamedTuple):
 
 
 def nets_of(problem: Hypergraph, sized: bool = False) -> Nets:
-    """The nets of a problem with several pins; takes 4 more bytes per pin than the problem.
+    """Return the nets of a problem that have at least two pins; takes 4 bytes per pin of new
+    memory.
 
-    `sized`: whether to add the sizes of the pins, which take 8 more bytes.
+    `sized`: whether to add the sizes of the pins, which take 8 more bytes per pin.
     """
     weight = problem.vertex_weights
     n = len(weight)
@@ -68,7 +69,7 @@ def nets_of(problem: Hypergraph, sized: bool = False) -> Nets:
 
 
 def without_transpose(nets: Nets) -> Nets:
-    """The same nets without the nets of vertices: half the memory, for levels not in use."""
+    """Return the nets without the nets of every vertex: half the memory, for levels not in use."""
     none = np.empty(0, dtype=np.int32)
     return nets._replace(vertex_ptr=none.astype(np.int64), nets=none, size_at_vertex=none)
 
@@ -83,7 +84,7 @@ def with_transpose(nets: Nets) -> Nets:
 def transpose(net_ptr: Any, pins: Any, size: Any, n: int) -> Any:
     """Transpose a CSR pattern: from the pins of every net to the nets of every vertex.
 
-    `size` may be any values of the nonzeros, or empty. Returns offsets int64[n + 1], nets
+    `size` may hold any value per pin, or be empty. Returns offsets int64[n + 1], nets
     int32[num_pins], and the values in the new order.
     """
     ptr = np.zeros(n + 1, dtype=np.int64)
@@ -106,7 +107,7 @@ def transpose(net_ptr: Any, pins: Any, size: Any, n: int) -> Any:
 
 @njit(cache=True, nogil=True)
 def net_weights(nets: Any) -> Any:
-    """Total weight of the pins of every net, int64[num_nets, num_constraints]."""
+    """Return the total weight of the pins of every net, int64[num_nets, num_constraints]."""
     num_nets, num_constraints = len(nets.net_ptr) - 1, nets.weight.shape[1]
     total = np.zeros((num_nets, num_constraints), dtype=np.int64)
     for e in range(num_nets):

@@ -1,4 +1,4 @@
-"""A kernel that gives a part to vertices without one, at the cost of the fewest rows."""
+"""A kernel that gives a part to vertices without a part, at the cost of the fewest rows."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ def _lighter(q: int, other: int, state: Any, scale: Any) -> bool:
 def place(order: Any, nets: Any, state: Any, limit: Any, scale: Any) -> None:
     """Move vertices out of the last part of the state, which stands for "no part".
 
-    Vertices that share nets with parts go first, round by round. Each goes to the part with room
-    that saves most; among equal parts, to the lightest. All other vertices go to the lightest part.
+    Vertices that share nets with vertices in parts are placed first, in rounds. Each moves to the
+    part with room that saves most rows; among equally good parts, to the lightest. All other
+    vertices move to the lightest part.
 
     Parameters:
         order (int64[m]): The vertices of the last part.

@@ -6,9 +6,9 @@ or in Q, which then folds row i. This gives a bipartite graph::
     left vertex (i, Q): part Q has a partial sum of row i       costs one moved row
     right vertex (j, P): part P receives row j                  costs one moved row
 
-Every nonzero between parts is an edge, and at least one of its two vertices must be paid. So the
-paid vertices are a vertex cover. The graphs of different pairs of parts share no vertex, and are
-solved as one graph.
+Every nonzero between parts is an edge, and at least one of its two vertices must be paid for. So
+the vertices that are paid for are a vertex cover. The graphs of different pairs of parts share no
+vertex, and are solved as one graph.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Cut(NamedTuple):
         left, right (int32[num_edges]): Left and right vertex of every edge.
         right_ptr, right_edges (int64[num_right + 1], int64[num_edges]): Edges of right vertex y are
             ``right_edges[right_ptr[y]:right_ptr[y + 1]]``.
-        left_parts, right_parts (int32[num_left, 2], int32[num_right, 2]): The part of the row and
-            the part of the column, which all edges of a vertex share.
+        left_parts, right_parts (int32[num_left, 2], int32[num_right, 2]): For every vertex, the
+            part of the row and the part of the column, which are equal for all its edges.
     """
 
     at: Any
@@ -49,7 +49,8 @@ class Cut(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _groups(owner: Any, num_parts: int, ptr: Any, other: Any) -> Any:
-    """Number the pairs (line, foreign part of a nonzero in it), where a line is a row or a column.
+    """Number the pairs (line, other part that a nonzero of the line touches); lines are rows or
+    columns.
 
     `ptr`, `other`: CSR of the lines, where `other` is the column or row of a nonzero. Returns the
     pair of every nonzero, int32[nnz], -1 for nonzeros within a part, and the number of pairs.
@@ -117,13 +118,13 @@ def cut_of(indptr: Any, indices: Any, owner: Any, num_parts: int) -> Any:
 
 
 def cover(cut: Cut) -> Any:
-    """Find the vertices in every minimum vertex cover, and the choices that remain.
+    """Find the vertices that are in every minimum vertex cover, and the remaining choices.
 
-    After Koenig, and Dulmage and Mendelsohn. With any maximum matching, every minimum cover has the
-    right vertices that alternating paths from free left vertices reach, and the left vertices that
-    such paths from free right vertices reach. All other vertices are matched, and form connected
-    components. For each component, a minimum cover has either all left vertices or all right
-    vertices.
+    After Koenig, and Dulmage and Mendelsohn. Take any maximum matching, and alternating paths that
+    start at unmatched vertices. Every minimum cover has the right vertices that paths from the left
+    side reach, and the left vertices that paths from the right side reach. All other vertices are
+    matched, and form connected components. For each component, a minimum cover has either all left
+    vertices or all right vertices.
 
     Returns:
         left, right (bool[num_left], bool[num_right]): Whether a vertex is in every minimum cover.
@@ -156,7 +157,7 @@ def cover(cut: Cut) -> Any:
 
 @njit(cache=True, nogil=True)
 def _reached(ptr: Any, ends: Any, starts: Any, mate: Any) -> Any:
-    """Vertices on the other side that alternating paths from the starts reach, bool[m].
+    """Return which vertices on the other side alternating paths from the starts reach, bool[m].
 
     Parameters:
         ptr (int64[n + 1]): The edges of vertex x lead to ``ends[ptr[x]:ptr[x + 1]]``.
@@ -185,10 +186,10 @@ def _reached(ptr: Any, ends: Any, starts: Any, mate: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def complete(cut, left, right, component, mate, own, scale):  # type: ignore[no-untyped-def]
-    """Choose a side for every component, to balance the parts; changes `left` and `right`.
+    """Choose a side for every component, to balance the parts; updates `left` and `right`.
 
-    The largest component chooses first. Each goes to the part with fewer nonzeros so far. Then all
-    components choose once more.
+    Components choose in descending order of size. Each chooses the part with fewer nonzeros so far.
+    Then all components choose once more.
 
     Parameters:
         cut (Cut): The bipartite graph.
@@ -233,7 +234,7 @@ def complete(cut, left, right, component, mate, own, scale):  # type: ignore[no-
 
 @njit(cache=True, nogil=True)
 def place(cut: Any, left: Any, right: Any, load: Any, scale: Any) -> Any:
-    """Assign every nonzero to an end that is paid for; if both are, to the lighter part.
+    """Assign every nonzero to an end that is paid for; if both ends are, to the lighter part.
 
     Parameters:
         cut (Cut): The bipartite graph.

@@ -1,4 +1,4 @@
-"""`State`: owners, and the number of pins of every net in every part, updated by every move."""
+"""`State`: owners, and every net's number of pins in every part, updated by every move."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from plancc.passes.kernels.nets import Nets
 class State(NamedTuple):
     """A partition of `Nets`; every array except `slot_ptr` changes with every move.
 
-    The slots of a net hold the parts that it touches, and its number of pins in each (the sum of
-    the pins' sizes, if they have sizes). A net with fewer pins than there are parts has a slot per
-    pin; the first ``spread[e]`` slots are in use, in any order. Every other net has a slot per
-    part: slot q belongs to part q, and is in use if its count is above 0::
+    The slots of a net hold the parts that the net touches, and its number of pins in each part (or
+    the sum of the pins' sizes, if pins have sizes). A net with fewer pins than there are parts has
+    one slot per pin; the first ``spread[e]`` slots are in use, in any order. Every other net has
+    one slot per part: slot q belongs to part q, and is in use if its count is above 0::
 
         5 parts     net of 3 pins in parts 4 4 1     net of 7 pins in parts 0 3 3 3 0 4 0
         part        4 1 .                            0 1 2 3 4
@@ -88,7 +88,7 @@ def _count(nets: Any, owner: Any, slot_ptr: Any, num_parts: int) -> Any:
 
 
 def volume(nets: Nets, state: State) -> int:
-    """Number of rows moved: the sum over nets of cost times (connectivity - 1)."""
+    """Number of rows sent: the sum over nets of cost times (connectivity - 1)."""
     return int(nets.cost @ (state.spread.astype(np.int64) - 1))
 
 
@@ -105,7 +105,7 @@ def boundary(nets: Any, state: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def must_stay(v: int, nets: Any, state: Any) -> bool:
-    """Whether v has all the weight of its part."""
+    """Whether v must stay, since it has all the weight of its part."""
     here, alone = state.owner[v], True
     for c in range(nets.weight.shape[1]):
         alone &= state.sums[here, c] == nets.weight[v, c]
@@ -114,7 +114,7 @@ def must_stay(v: int, nets: Any, state: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def last_slot(e: int, state: Any) -> int:
-    """End of the slots of net e that must be read; readers skip slots with a count of 0."""
+    """Return the end of the slots of net e to read; readers must skip slots with a count of 0."""
     start = state.slot_ptr[e]
     dense = state.slot_ptr[e + 1] - start == len(state.sums)
     return start + (len(state.sums) if dense else state.spread[e])

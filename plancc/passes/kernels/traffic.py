@@ -8,10 +8,9 @@ A sweep minimises the following, plus the volume and the price of overweight of 
     side   = row * rows + message * messages        of one part, sent or received
     excess = max(0, side - ceiling)
 
-The fee grows more slowly with every row of a message, so that many small messages cost more than
-few large ones. Traffic and fees are updated exactly after every move. Only the choice of a move
-uses prices from before the move, for the fees of rows in one message and for the pressure on third
-parts.
+Every further row of a message adds a smaller fee, so many small messages cost more than few large
+messages. Traffic and fees are updated exactly after every move. But a move is chosen by the prices
+before the move: the fees of rows in one message, and the pressure on other parts.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ class PairTraffic(NamedTuple):
     Attributes:
         sent, received (int64[num_parts]): Rows that a part sends, and receives.
         messages_sent, messages_received (int64[num_parts]): Messages that a part sends, and
-            receives; zero unless `pair` is kept.
-        pair (int32[steps, num_parts, num_parts], or int32[steps, 0, 0] if messages do not matter):
-            Rows from one part to another in every step; row partitions have one step.
+            receives; 0 unless `pair` is kept. pair (int32[steps, num_parts, num_parts], or
+            int32[steps, 0, 0] if messages do not matter): Rows from one part to another in every
+            step; row partitions have one step.
     """
 
     sent: Any
@@ -49,9 +48,9 @@ class Tariff(NamedTuple):
 
     Attributes:
         row, message: Cost of one row, and of one message, at either end.
-        ceiling, pressure: See the module.
+        ceiling, pressure: See the module's formula.
         fees (float64[m], m at least 1): Fee of the first, second, ... row of a message; the last
-            fee holds for all further rows.
+            fee applies to all further rows.
     """
 
     row: float
@@ -62,7 +61,7 @@ class Tariff(NamedTuple):
 
 
 def no_traffic(num_parts: int, steps: int, with_pairs: bool) -> PairTraffic:
-    """Make the traffic of parts that send nothing."""
+    """Make a `PairTraffic` of zeros."""
     side = num_parts if with_pairs else 0
     sent, received, messages_sent, messages_received = np.zeros((4, num_parts), dtype=np.int64)
     pair = np.zeros((steps, side, side), dtype=np.int32)
@@ -85,7 +84,7 @@ def _fill(nets: Any, state: Any, flow: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def add_rows(step: int, q: int, m: int, rows: int, flow: Any) -> None:
-    """Add `rows` (may be negative) to the traffic from part q to part m."""
+    """Add `rows` rows (negative: remove rows) to the traffic from part q to part m."""
     flow.sent[q] += rows
     flow.received[m] += rows
     if flow.pair.shape[1] > 0:
@@ -138,7 +137,7 @@ def _strain(side: float, tariff: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _sides(q: int, sent: int, received: int, flow: Any, tariff: Any) -> float:
-    """Strain of part q if it sends, and receives, this many more rows."""
+    """Cost of the excess load of part q if it sends and receives this many more rows."""
     out = tariff.row * (flow.sent[q] + sent) + tariff.message * flow.messages_sent[q]
     into = tariff.row * (flow.received[q] + received)
     into += tariff.message * flow.messages_received[q]
@@ -147,7 +146,9 @@ def _sides(q: int, sent: int, received: int, flow: Any, tariff: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _row_price(q: int, flow: Any, tariff: Any) -> float:
-    """Present cost of one more row sent by part q: the row itself, and the strain."""
+    """Present cost of one more row sent by part q: the row itself, and the rise of the excess
+    cost.
+    """
     # the derivative of pressure / 2 * excess^2 by the rows
     out = tariff.row * flow.sent[q] + tariff.message * flow.messages_sent[q]
     return 1.0 + tariff.pressure * tariff.row * max(0.0, out - tariff.ceiling)
@@ -166,7 +167,7 @@ def sweep_traffic(  # type: ignore[no-untyped-def]
 ):
     """Move every vertex in `order` to the part where the total cost falls most, if it falls.
 
-    With fees, a vertex that needs rows of very many parts tries only some parts.
+    If there are fees, a vertex that needs rows of very many parts tries only some parts.
 
     Parameters:
         order (int64[m]): Vertices.

@@ -1,10 +1,10 @@
 """Kernels that lower the volume, with a price on overweight parts.
 
 A sweep minimises ``volume + sum over parts and constraints of
-price / 2 * max(0, weight - target)^2``. With low prices, parts grow while vertices find better
-places. High prices restore the balance at the least cost in volume. Counts of a state must be
-numbers of pins. On coarse levels of nets with sizes they are sums of sizes, and these kernels must
-not be used.
+price / 2 * max(0, weight - target)^2``. At low prices, parts grow while vertices move to better
+parts. High prices restore the balance at the least cost in volume. The counts of a state must be
+numbers of pins. So these kernels must not be used for nets with sizes on coarse levels, where
+counts are sums of sizes.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def penalty(weight: float, target: float, price: float) -> float:
 
 @njit(cache=True, nogil=True)
 def rate(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
-    """Compute the rows that a move of v to each part saves, without regard to balance.
+    """Compute the rows that a move of v to each part saves; the balance is ignored.
 
     Fills ``seen[:num]`` with the parts that nets of v touch (v's own part among them), and
-    ``score`` for each; the caller resets the scores to 0. A move of v to a seen part q saves
-    ``base + score[q]`` rows, to another part ``base`` rows. A net that touches every part does not
-    distinguish parts; its parts are listed only if v has no other cut nets.
+    ``score`` for each; the caller resets the scores to 0. A move of v to a seen part q saves ``base
+    + score[q]`` rows; a move to another part saves `base` rows. A net that touches every part makes
+    no difference between parts; its parts are listed only if v has no other cut nets.
 
     Returns:
         num, base: Number of parts in `seen`, and the rows saved by a move to any other part.
@@ -94,7 +94,7 @@ def fits(v: int, q: int, nets: Any, state: Any, cap: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def lightens(v: int, q: int, nets: Any, state: Any, scale: Any) -> bool:
-    """Whether part q with v is lighter than v's part is now, by the first constraint."""
+    """Whether part q, after adding v, is lighter than v's part is now, by the first constraint."""
     here = state.owner[v]
     after = (state.sums[q, 0] + nets.weight[v, 0]) * scale[q]
     return after < state.sums[here, 0] * scale[here]
@@ -118,7 +118,7 @@ def _count_above(least: Any, score: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def _score(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
-    """Compute the scores of `rate` faster, by giving up the list of parts if it gets long.
+    """Compute the scores of `rate` faster: the list of parts is given up if it gets long.
 
     Parameters:
         score (int32[num_parts] or int64[num_parts]): All 0; the type must hold the sum of the costs
@@ -184,7 +184,7 @@ def _score(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _first_of(tied: Any, v: int, nets: Any, state: Any, score: Any) -> int:
-    """The part among `tied` that `rate` would list first; sets the scores of `tied` to -1."""
+    """Return the part among `tied` that `rate` would list first; set the scores of `tied` to -1."""
     # So the tie is broken as if the parts had been listed, and both ways give the same plan.
     for k in range(len(tied)):
         score[tied[k]] = -1
@@ -205,7 +205,7 @@ def _first_of(tied: Any, v: int, nets: Any, state: Any, score: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def value_in(v: int, q: int, value: float, nets: Any, state: Any, bounds: Any) -> float:
-    """`value` minus the rise of the penalty when v enters part q."""
+    """Return `value` minus the rise of the penalty when v enters part q."""
     for c in range(bounds.target.shape[1]):
         w, full = nets.weight[v, c], state.sums[q, c]
         value -= penalty(full + w, bounds.target[q, c], bounds.price[q, c])
@@ -215,7 +215,9 @@ def value_in(v: int, q: int, value: float, nets: Any, state: Any, bounds: Any) -
 
 @njit(cache=True, nogil=True)
 def saving(v: int, nets: Any, state: Any, bounds: Any) -> Any:
-    """Fall of the penalty when v leaves its part, and whether v must stay (`must_stay`)."""
+    """Return the fall of the penalty when v leaves its part, and whether v must stay
+    (`must_stay`).
+    """
     here, saved = state.owner[v], 0.0
     for c in range(bounds.target.shape[1]):
         w, full = nets.weight[v, c], state.sums[here, c]
@@ -297,8 +299,9 @@ def sweep(order: Any, nets: Any, state: Any, bounds: Any, threads: int = 1) -> A
     """Move every vertex in `order` to the part where volume plus penalty falls most, if it falls.
 
     No move takes the last weight out of a part. If there are many pins, all vertices of a block
-    choose their parts at once, on all threads, and then move one after the other. A vertex whose
-    move has no gain by then chooses again. The moves are the same with any number of threads.
+    choose their parts at once, on all threads, and then move one after another. If a move has no
+    gain any more at that time, its vertex chooses again. The moves are the same for any number of
+    threads.
 
     Parameters:
         order (int64[m]): Vertices.
@@ -333,7 +336,7 @@ def sweep(order: Any, nets: Any, state: Any, bounds: Any, threads: int = 1) -> A
 
 
 def _score_type(nets: Any) -> Any:
-    """The smallest integer type that holds the sum of the costs of any vertex' nets."""
+    """Return the smallest integer type that can hold the sum of the costs of any vertex's nets."""
     most = int(nets.cost.max(initial=0)) * int(np.diff(nets.vertex_ptr).max(initial=0))
     return np.int32 if most <= np.iinfo(np.int32).max else np.int64
 
@@ -395,7 +398,7 @@ def _choose_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score
 
 @njit(cache=True, nogil=True)
 def _move_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score: Any) -> Any:
-    """Move vertices to the parts in `best`, or to other parts if `best` has no gain any more.
+    """Move vertices to the parts in `best`; a vertex chooses again if this has no gain any more.
 
     Returns:
         moved, gained, evaluations: See `sweep`.
@@ -490,7 +493,7 @@ def _burden(v: int, there: int, nets: Any, state: Any, limit: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _best_relief(v: int, nets: Any, state: Any, limit: Any, score: Any, seen: Any) -> Any:
-    """The part to which a move of v lowers the overload at the cost of the fewest rows.
+    """Return the part to which a move of v lowers the overload at the cost of the fewest rows.
 
     Returns:
         part, rows, relieved: The part, -1 if no move lowers the overload; the rows that the move
@@ -527,10 +530,11 @@ def _best_relief(v: int, nets: Any, state: Any, limit: Any, score: Any, seen: An
 
 @njit(cache=True, nogil=True)
 def relief_costs(nets: Any, state: Any, limit: Any) -> Any:
-    """Cost in rows, per relieved overload, of moving each vertex out of an overweight part.
+    """For each vertex, the cost in rows of leaving an overweight part, per unit of lowered
+    overload.
 
-    float64[num_vertices]; inf for vertices of other parts, and for vertices whose moves relieve
-    nothing.
+    Returns float64[num_vertices]. The cost is inf for vertices of other parts, and for vertices
+    whose moves do not lower the overload.
     """
     num_parts = len(state.sums)
     score = np.zeros(num_parts, dtype=np.int64)
