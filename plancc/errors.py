@@ -21,7 +21,7 @@ _REASONS = {
     errno.EPERM: "no permission",
     errno.EROFS: "the file system is read-only",
     errno.ENAMETOOLONG: "the file name is too long",
-    errno.ENOENT: "its folder takes no new files, or is gone",
+    errno.ENOENT: "its folder does not allow new files, or was removed",
 }
 
 

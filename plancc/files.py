@@ -86,7 +86,7 @@ def _input_errors(name: str) -> Iterator[None]:
     except OSError as error:
         raise InputError(f"{name}: cannot be read: {error.strerror or error}") from error
     except ValueError as error:  # a NUL, or a character that the system's encoding lacks
-        raise InputError(f"'{name}': not the name of a file: {error}") from error
+        raise InputError(f"'{name}': is not a file name: {error}") from error
 
 
 def _check_mode(name: str, mode: int) -> None:
@@ -115,14 +115,14 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
     with open_file(path) as stream, _input_errors(name):
         content = stream.read(MOST_TOML + 1)
     if len(content) > MOST_TOML:
-        raise InputError(f"{name}: larger than {MOST_TOML >> 20} MiB: not a file of settings")
+        raise InputError(f"{name}: is larger than {MOST_TOML >> 20} MiB, too large for settings")
     if _DEEP_KEY.search(content):
-        raise InputError(f"{name}: a key has more than 50 parts: not a file of settings")
+        raise InputError(f"{name}: a key has more than 50 parts, too many for settings")
     try:
         values = tomllib.loads(_text_of(content))
         repr(values)  # fails for hexadecimal integers with more digits than Python can print
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{name}: not TOML: {error}") from error
+        raise InputError(f"{name}: is not TOML: {error}") from error
     return values
 
 
@@ -130,7 +130,7 @@ def _text_of(content: bytes) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError:
-        raise ValueError("the file is no text") from None
+        raise ValueError("the file is not text") from None
 
 
 def check_target(path: str | os.PathLike[str]) -> None:
@@ -283,7 +283,7 @@ class FolderLock:
             if error.errno not in NO_LOCKS or taken:
                 os.close(handle)
             if taken:
-                holder += f"; this file system has no locks: if it is no run, remove {self._path}"
+                holder += f"; this file system has no locks; remove {self._path} if it is no run"
             if taken or error.errno in (errno.EACCES, errno.EAGAIN):
                 raise BlockingIOError(errno.EAGAIN, holder) from None
             if isinstance(error, FileNotFoundError):

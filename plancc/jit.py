@@ -70,7 +70,7 @@ try:
 except ValueError as error:
     raise InputError(
         f"the environment variable NUMBA_NUM_THREADS is "
-        f"'{shown(os.environ.get('NUMBA_NUM_THREADS', ''))}': give a number from 1 on, or none"
+        f"'{shown(os.environ.get('NUMBA_NUM_THREADS', ''))}'; give a number from 1 on, or none"
     ) from error
 
 TESTED = ("0.68.",)

@@ -55,7 +55,7 @@ def check_memory(wanted: int, what: str) -> None:
     left = available_memory()
     if left is not None and wanted > left:
         takes, has = (f"{size / 2**20:,.0f} MiB" for size in (wanted, left))
-        raise InputError(f"{what} takes {takes} of memory, and this computer has {has} left")
+        raise InputError(f"{what} takes {takes} of memory, but this computer has {has} left")
 
 
 def held_memory() -> int:

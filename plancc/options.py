@@ -78,18 +78,18 @@ def _objective_of_others(asked: Any) -> tuple[str, str] | None:
 
 
 PLAN_OPTIONS: Rows = {
-    "`link_times` are of links: give their shares (`link_split`) too": lambda asked: (
+    "`link_times` needs shares of links; give `link_split` too": lambda asked: (
         asked.link_times is not None and asked.link_split is None
     ),
-    "`links` and `link_split` exclude each other: give one of them": lambda asked: (
+    "`links` and `link_split` exclude each other; give one of them": lambda asked: (
         asked.links is not None and asked.link_split is not None
     ),
-    "`disjoint_train_ratio` is of links: give `links` or `link_split`": lambda asked: (
+    "`disjoint_train_ratio` needs links; give `links` or `link_split`": lambda asked: (
         asked.disjoint_train_ratio and not asked.learns_pairs
     ),
 }
 REFINEMENTS: Rows = {
-    "objective 'volume' cannot take `max_extra_volume`: drop it, or choose objective "
+    "objective 'volume' does not support `max_extra_volume`; drop it, or choose objective "
     "{0}": lambda asked: (
         asked.max_extra_volume is not None
         and asked.objective == "volume"
@@ -101,42 +101,42 @@ TASKS: Rows = {
         asked.objectives and not asked.model.searched
     ),
     "objective '{asked.options.objective}': the objective of model '{asked.name}' is the "
-    "expected volume of its mini-batches; for another one take model hp": lambda asked: (
+    "expected volume of its mini-batches; for another objective use model hp": lambda asked: (
         asked.objectives and asked.model.of_batches
     ),
-    "objective '{asked.options.objective}' is model {0[0]}'s: for model '{asked.name}' choose "
+    "objective '{asked.options.objective}' is only for {0[0]}; for model '{asked.name}' choose "
     "from {0[1]}": lambda asked: asked.objectives and _objective_of_others(asked),
-    "`{0[0]}` {0[1]}: model '{asked.name}' needs no partitioner": lambda asked: (
+    "`{0[0]}` {0[1]}: model '{asked.name}' needs no partitioner; drop it": lambda asked: (
         asked.model.problem is None and asked.options.named
     ),
-    "`budget` is for a refinement, but the nets of {asked.model.batches} batches are partitioned "
-    "and no more: drop one of the two": lambda asked: (
+    "`budget` is for refinement, but the nets of {asked.model.batches} batches are partitioned "
+    "without refinement; drop one of the two": lambda asked: (
         asked.options.budget is not None
         and not asked.searches
         and not isinstance(getattr(asked.model, "batches", ""), str)  # they are a number
     ),
     "topology {asked.options.topology}: ranks of grid '{asked.options.grid}' cannot be mapped to "
-    "nodes; those of row plans and of cagnet-1d with `sparse` can": lambda asked: (
+    "nodes; use a row plan, or cagnet-1d with `sparse`": lambda asked: (
         asked.options.topology is not None
         and asked.options.grid
         and not asked.options.grid.exchanges_rows
     ),
-    "`fixed` is for searches that give a row to any part, such as hp and medium-grain, not for "
+    "`fixed` is only for searches that give a row to any part, as hp does, not for "
     "model '{asked.name}'": lambda asked: (
         asked.options.fixed is not None and not asked.model.searched
     ),
-    "`fixed` is for parts of one size: drop `capacities`": lambda asked: (
+    "`fixed` needs parts of one size; drop `capacities`": lambda asked: (
         asked.options.fixed is not None and asked.options.capacities is not None
     ),
-    "`{0[0]}` is for the models {0[1]}, not for '{asked.name}'": lambda asked: (
+    "`{0[0]}` is only for the models {0[1]}, not for '{asked.name}'": lambda asked: (
         not asked.model.searched and asked.wish and (asked.wish, models_that("searched"))
     ),
-    "`effort` chooses partitioners itself: drop `{0[0]}` {0[1]}": lambda asked: (
+    "`effort` chooses partitioners itself; drop `{0[0]}` {0[1]}": lambda asked: (
         asked.wish == "effort" and asked.options.named
     ),
-    "`{asked.wish}` is for `effort`, which chooses partitioners itself: drop `{0[0]}` "
+    "`{asked.wish}` is only for `effort`, which chooses partitioners itself; drop `{0[0]}` "
     "{0[1]}": lambda asked: asked.wish and asked.options.named,
-    "`{asked.wish}` is for the objectives {0}: drop `objective` "
+    "`{asked.wish}` is only for the objectives {0}; drop `objective` "
     "{asked.options.objective}": lambda asked: (
         asked.options.objective in asked.model.own_objectives
         and asked.wish
@@ -144,32 +144,32 @@ TASKS: Rows = {
     ),
 }
 COMPILES: Rows = {
-    "`exchange` nodes: needs a topology, nodes x ranks per node (`topology`)": lambda asked: (
+    "`exchange` nodes: it needs nodes x ranks per node; give `topology`": lambda asked: (
         asked.plan_options.exchange == "nodes" and asked.search.topology is None
     ),
     "`weights`: balance '{asked.plan_options.balance}' does not use them; give `balance` "
     f"{{asked.plan_options.balance}},{WEIGHTS}": lambda asked: (
         asked.plan_options.weights is not None and WEIGHTS not in asked.balance.names
     ),
-    "`exchange` relays: a process grid has none: choose another `model`": lambda asked: (
+    "`exchange` relays: a process grid has no relays; choose another `model`": lambda asked: (
         asked.assigner.grid and asked.plan_options.exchange.startswith("relays")
     ),
-    "a process grid has no plans with links: choose another `model`": lambda asked: (
+    "a process grid cannot hold links; choose another `model`": lambda asked: (
         asked.assigner.grid and asked.plan_options.learns_pairs
     ),
-    "balance {asked.balance}: model '{asked.task.name}' shares nonzeros evenly "
+    "balance {asked.balance}: model '{asked.task.name}' only balances nonzeros "
     "(nnz)": lambda asked: asked.task.model.layout == "edge" and asked.balance.names != ("nnz",),
-    "balance {asked.balance}: model '{asked.task.name}' shares nonzeros (nnz) or nonzeros "
+    "balance {asked.balance}: model '{asked.task.name}' only balances nonzeros (nnz), or nonzeros "
     "and rows (nnz,rows)": lambda asked: (
         asked.task.model.layout == "any" and asked.balance.names not in (("nnz",), ("nnz", "rows"))
     ),
 }
 GRAPHS_OF_GRIDS: Rows = {
-    "{asked.source.name}: `{0}`: process grids keep none: choose another `model`": lambda asked: (
+    "{asked.source.name}: `{0}`: a process grid holds none; choose another `model`": lambda asked: (
         asked.read_columns and asked.read_columns[0]
     ),
-    "{asked.source.name}: several relations from one type to one type; a process grid "
-    "multiplies with their sum: choose another `model`": lambda asked: asked.relation is not None,
+    "{asked.source.name}: several relations join the same types, but a process grid "
+    "multiplies with their sum; choose another `model`": lambda asked: asked.relation is not None,
 }
 REVISIONS: Rows = {
     "balance '{asked}': cannot balance by the 'weights' of the graph file, which a plan does "

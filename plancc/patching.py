@@ -120,7 +120,7 @@ def patch(
         made = lowered_like(plan, whole, owners, ends)
     notes += revision.notes(owners)
     if "expected_volume" in plan.provenance:
-        notes.append("the plan was made for mini-batches, and is patched for whole batches")
+        notes.append("the plan was made for mini-batches, and is patched for the full batch")
     for note in notes:
         warn(note)
     first = kept_of(plan.provenance, "budget", "refined_from") | {"source_sha256": ""}
@@ -189,7 +189,7 @@ def _changed(
     ours, theirs = (each and (each.names, each.relations) for each in (types, new.types))
     if ours != theirs:
         raise InputError(
-            f"{new.source.name}: types, relations or their order differ from the plan's: compile it"
+            f"{new.source.name}: types, relations or their order differ from the plan's; compile it"
         )
     return new, None if data is None else found
 
@@ -197,7 +197,7 @@ def _changed(
 def _edges(types: Types | None, name: str, given: Any, turned: bool) -> dict[Any, EdgeChanges]:
     """Return a parameter's edges by relation; in a graph without types, the only key is None."""
     if given is not None and isinstance(given, Mapping) != (types is not None):
-        has = "no types" if types is None else "types: give edges by relation"
+        has = "no types" if types is None else "types; give edges by relation"
         raise InputError(f"`{name}`: the plan has {has}")
     lists: Any = given if isinstance(given, Mapping) else {} if given is None else {None: given}
     edges = {
@@ -212,7 +212,7 @@ def _before(plan: Plan, graph: Graph) -> Int64Array:
     of_graph_are, of_plan_are = are_names(graph.original_ids), are_names(plan.original_id)
     if of_graph_are != of_plan_are:
         names, numbers = ("graph", "plan") if of_graph_are else ("plan", "graph")
-        raise InputError(f"ids of the {names} are names, and of the {numbers} numbers: compile it")
+        raise InputError(f"ids of the {names} are names, but of the {numbers} numbers; compile it")
     _, (ids, known) = _ids(
         (graph.num_vertices, graph.original_ids, graph.types),
         (plan.num_vertices, plan.original_id, plan.header.types),
@@ -221,7 +221,7 @@ def _before(plan: Plan, graph: Graph) -> Int64Array:
     place = places_in(known[order], ids)
     old = np.where(place < 0, NO_PART, order[place])
     if (old < 0).all():
-        raise InputError("the plan has no vertex of the graph: compile it")
+        raise InputError("the plan has no vertex of the graph; compile it")
     return old
 
 
@@ -266,7 +266,7 @@ def _with_columns(plan: Plan, graph: Graph, old: Int64Array) -> Graph:
     there = number >= 0
     if fresh := graph.num_nonzeros - np.count_nonzero(there):
         raise InputError(
-            f"{fresh} nonzeros are new, and the plan has features of edges: compile the graph again"
+            f"{fresh} nonzeros are new, but the plan has features of edges; compile the graph again"
         )
     place = np.empty(graph.num_nonzeros, np.int64)
     place[number[there]] = np.flatnonzero(kept)[there]
@@ -313,7 +313,7 @@ def _ends_of_links(plan: Plan, old: Int64Array) -> Int32Array | None:
         return None
     ends = _now(old, plan.num_vertices)[ends_of_links(plan)]
     if gone := np.count_nonzero((ends < 0).any(axis=0)):
-        raise InputError(f"{gone} links end at vertices that are gone: compile the graph again")
+        raise InputError(f"{gone} links end at vertices that were removed; compile the graph again")
     return ends.astype(np.int32)
 
 
@@ -336,12 +336,12 @@ def _data(
     """
     if given is not None:
         lost = plan.vertex_data.clusters is not None and given.clusters is None
-        return given, ["the clusters of the plan are not kept: compile it again"] * lost
+        return given, ["the clusters of the plan are not kept; compile it again"] * lost
     sizes = plan.vertex_data.sizes()
     if sizes and (old < 0).any():
         raise InputError(
-            f"{np.count_nonzero(old < 0)} vertices are new, and the plan has data "
-            f"({', '.join(sizes)}): give data of all vertices (`data`)"
+            f"{np.count_nonzero(old < 0)} vertices are new, but the plan has data "
+            f"({', '.join(sizes)}); give data of all vertices (`data`)"
         )
     found = plan.vertex_data.take(plan.places()[old]) if sizes else VertexData()
     if found.by_type is not None and types is not None:
@@ -367,7 +367,7 @@ def _ignored_data(graph: Any, new: Graph, kept: VertexData) -> list[str]:
         if name in ours and (before := ours[name].arrays().get(key)) is not None
         if not np.array_equal(array[:], before[:], equal_nan=before.dtype.kind == "f")
     ]
-    said = "that it holds differ from the plan's, which are kept: give the source as `data` too"
+    said = "that it holds differ from the plan's, which are kept; give the source as `data` too"
     return [f"{new.source.name}: the {', '.join(other)} {said} for its own"] * bool(other)
 
 

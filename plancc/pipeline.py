@@ -194,7 +194,7 @@ def _remarks_on_weights(request: Request, graph: Graph) -> list[str]:
     usual = options.balance is None and options.weights is None
     unused = graph.vertex_weights is not None and usual and task.model.searched
     if unused and task.num_parts > 1:
-        found.append("its weights of vertices are not balanced: give `balance` weights")
+        found.append("its weights of vertices are not balanced; give `balance` weights")
     return [f"{graph.source.name}: {each}" for each in found]
 
 

@@ -171,7 +171,7 @@ def _loaded(
         plan = with_part(plan, part)
     if plan.fold is not None:
         raise InputError(
-            "refine changes the owners of rows, and this is an edge plan: compile it again "
+            "refine changes the owners of rows, but this is an edge plan; compile it again "
             "with another `effort` or `objective`, or name owners of rows (`part`)"
         )
     return plan
@@ -379,12 +379,12 @@ def _asked_balance(
         if balance:
             raise
         raise InputError(
-            f"the plan records balance '{shown(recorded)}', of another version of plancc: give "
+            f"the plan records balance '{shown(recorded)}', of another version of plancc; give "
             f"`balance`, such as {DEFAULT_BALANCE}"
         ) from error
     refuse(REVISIONS, wanted)
     if plan.fold is not None and wanted.names != ("nnz",):
-        raise InputError(f"balance {wanted}: edge plans share nonzeros evenly (nnz)")
+        raise InputError(f"balance {wanted}: edge plans only balance nonzeros (nnz)")
     if epsilon is None:
         return wanted, _recorded_epsilon(plan.provenance)
     return wanted if balance else wanted.without_limits(), epsilon

@@ -116,10 +116,10 @@ class Registry:
     def _wrong_with(self, found: object) -> str:
         """Say why a third party's object cannot be an entry; "" if it can."""
         if self._instance_of and not isinstance(found, load(self._instance_of)):
-            return f"is no instance of {self._instance_of.replace(':', '.')}"
+            return f"is not an instance of {self._instance_of.replace(':', '.')}"
         if self._subclass_of:
             if not (isinstance(found, type) and issubclass(found, load(self._subclass_of))):
-                return f"is no subclass of {self._subclass_of.replace(':', '.')}"
+                return f"is not a subclass of {self._subclass_of.replace(':', '.')}"
             missing = sorted(getattr(found, "__abstractmethods__", ()))
             if missing:
                 return f"does not define {', '.join(missing)}"
@@ -149,7 +149,7 @@ def check_choice(kind: str, value: str, choices: Iterable[str]) -> None:
         near = nearest(shown(value), choices)
         meant = f" (did you mean {near}?)" if near else ""
         raise InputError(
-            f"unknown {kind} '{shown(value)}'{meant}: choose from {', '.join(choices)}"
+            f"unknown {kind} '{shown(value)}'{meant}; choose from {', '.join(choices)}"
         )
 
 

@@ -101,7 +101,7 @@ def test_a_number_of_parts_is_an_integer(folder, parts):
         ({"keys": 5}, "`keys` 5: a mapping of names to values is needed"),
         ({"stop": 5}, "`stop` 5: a function is needed"),
         ({"balance": 5}, "`balance` 5: a text is needed"),
-        ({"effort": 5}, "unknown effort '5': choose from fast"),
+        ({"effort": 5}, "unknown effort '5'; choose from fast"),
     ],
 )
 def test_options_of_another_type(folder, given, words):

@@ -178,11 +178,11 @@ def page() -> str:
     return (ROOT / "docs" / "reference" / "architecture.md").read_text()
 
 
-def named_in_the_table() -> dict[Path, list[Path]]:
-    """Folders of the page's table, and folders in them that a row names, with files to open."""
+def named_in_the_list() -> dict[Path, list[Path]]:
+    """Folders of the page's list, and folders in them that an item names, with files to open."""
     found = {}
-    for name, text, files in re.findall(r"^\| `([\w/]+)/` \|([^|]*)\|([^|]*)\|$", page(), re.M):
-        found[ROOT / name] = [ROOT / name / file for file in re.findall(r"`(\w+\.py)`", files)]
+    for name, files, text in re.findall(r"^- `([\w/]+)/`(?: \((.*?)\))?: (.*)$", page(), re.M):
+        found[ROOT / name] = [ROOT / name / file for file in re.findall(r"`([\w/]+\.py)`", files)]
         found |= {ROOT / name / inner: [] for inner in re.findall(r"`(\w+)/`", text)}
     return found
 
@@ -213,8 +213,8 @@ def room_of(module: str) -> str:
     return words[0] if whole else ".".join(words[:2])
 
 
-def test_the_table_of_the_documentation_has_all_folders(sources):
-    named = named_in_the_table()
+def test_the_list_of_the_documentation_has_all_folders(sources):
+    named = named_in_the_list()
     assert ROOT / "plancc" / "pipeline.py" in named[ROOT / "plancc"]
     assert not [str(path) for path in named if not path.is_dir()]
     assert not [str(file) for files in named.values() for file in files if not file.is_file()]

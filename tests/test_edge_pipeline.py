@@ -131,7 +131,7 @@ def test_auto_predicts_an_epoch():
         ({"model": "auto", "candidates": "auto"}, ["auto"]),
         ({"model": "auto", "candidates": "hp,file"}, ["'file'"]),
         ({"model": "auto", "candidates": "stochastic-hp"}, ["'stochastic-hp'"]),
-        ({"model": "auto", "candidates": ()}, ["without candidates"]),
+        ({"model": "auto", "candidates": ()}, ["needs candidates"]),
         ({"model": "auto", "topology": "3x5"}, ["3x5", "15"]),
         ({"model": "auto", "objective": "cut"}, ["cut"]),
     ],

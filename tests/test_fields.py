@@ -83,7 +83,7 @@ def test_a_function_shows_the_options_that_it_takes():
         ({"width": math.inf}, "`width` inf: must be finite"),
         (
             {"shape": "rond"},
-            r"unknown shape 'rond' \(did you mean round\?\): choose from round, sq",
+            r"unknown shape 'rond' \(did you mean round\?\); choose from round, sq",
         ),
     ],
 )

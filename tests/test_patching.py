@@ -255,9 +255,9 @@ def test_typed_plans_by_relation(normalize):
     assert back.provenance["rows_removed"] == 1
     assert len(back.vertex_data.of_type["paper"].features) == 80
     for options, says in (
-        ({"add": [[0, 1]]}, "the plan has types: give edges by relation"),
+        ({"add": [[0, 1]]}, "the plan has types; give edges by relation"),
         ({"add": {"reads": [[0, 1]]}}, "relation 'reads' is unknown"),
-        ({"add": {"writes": [[82, 1]]}}, "new vertices must go on at 80"),
+        ({"add": {"writes": [[82, 1]]}}, "the id of the next new vertex must be 80"),
         ({"remove": {"writes": [[80, 1]]}}, "edge '80 1' is not in the graph"),
         ({"graph": {**COUNTS, WRITES: edges[WRITES].T[::-1]}}, "types, relations"),
     ):
@@ -324,7 +324,7 @@ def test_edge_plans(model, directed):
     folds = {(p, i) for (i, _), p in new.items() if owner[i] != p}
     metrics = better.metrics()
     assert (metrics.volume, metrics.fold_volume) == (len(needs) + len(folds), len(folds))
-    with pytest.raises(InputError, match="edge plans share nonzeros evenly"):
+    with pytest.raises(InputError, match="edge plans only balance nonzeros"):
         plancc.patch(plan, **lists, balance="rows")
 
 
@@ -348,7 +348,7 @@ def test_links_grids_and_features_of_edges():
         np.testing.assert_array_equal(ends_of_links(each)[:, order][:, :40], ends)
     left = np.arange(1, N)
     fewer = graph_of_edges({e for e in edges if 0 not in e}, left)
-    with pytest.raises(InputError, match="links end at vertices that are gone"):
+    with pytest.raises(InputError, match="links end at vertices that were removed"):
         plancc.patch(linked, fewer)
 
     for model in ("cagnet-2d", "cagnet-1.5d"):
@@ -367,7 +367,7 @@ def test_links_grids_and_features_of_edges():
     found = np.stack(ends_of(better), axis=1)
     off = found[:, 0] != found[:, 1]
     np.testing.assert_array_equal(better.edge_features[off], found[off])
-    with pytest.raises(InputError, match="1 nonzeros are new, and the plan has features of edges"):
+    with pytest.raises(InputError, match="1 nonzeros are new, but the plan has features of edges"):
         plancc.patch(plan, add=[[rows[0], N - 1]])
     more = graph_of_edges(edges_of(2, True) | {(int(rows[0]), N - 1)}, np.arange(N))
     own = np.full((more.num_nonzeros, 3), 7, np.float32)
@@ -387,7 +387,7 @@ def test_what_is_refused(tmp_path):
     cases = [
         ({"add": bad}, f"bad.txt, line 3: the edge is in the graph already.*'{there}'"),
         ({"remove": bad}, f"bad.txt, line 2: the edge is not in the graph: '0 {free[1]}'"),
-        ({"add": [[0, N + 4]]}, f"new vertices must go on at {N}"),
+        ({"add": [[0, N + 4]]}, f"the id of the next new vertex must be {N}"),
         ({"remove": [[0, N]]}, "is not in the graph"),
         ({"add": [[0, free[1], 2]]}, "has a weight, but the graph has no weights"),
         ({"add": [[0.5, 1]]}, "whole numbers"),

@@ -135,7 +135,7 @@ def test_vertex_data_in_plan_order(tmp_path):
 @pytest.mark.parametrize(
     ("name", "array", "words"),
     [
-        ("features", np.zeros((N - 1, 3)), f"'features' has '{N - 1}' rows, the graph {N}"),
+        ("features", np.zeros((N - 1, 3)), f"'features' has '{N - 1}' rows, but the graph has {N}"),
         ("labels", np.zeros(N + 1, int), f"'labels' has '{N + 1}' rows"),
         ("train_mask", np.zeros(1, bool), "'train_mask' has '1' rows"),
         ("features", np.zeros(N), "features"),
@@ -298,10 +298,10 @@ def test_provenance_of_rcm():
     ("options", "words"),
     [
         ({"num_parts": 0}, "0 parts: at least 1"),
-        ({"balance": "edges"}, "unknown balance 'edges': choose from nnz, rows, weights"),
+        ({"balance": "edges"}, "unknown balance 'edges'; choose from nnz, rows, weights"),
         ({"balance": "nnz,train"}, "balance 'train' needs vertex data with a 'train_mask'"),
         ({"dims": [16]}, "dims [16]: two or more"),
-        ({"value_dtype": "float16"}, "'float16' (did you mean float64?): choose from float32"),
+        ({"value_dtype": "float16"}, "'float16' (did you mean float64?); choose from float32"),
         ({"partitioner": "metis"}, "'metis' cannot partition"),
         ({"preset": "fast"}, "preset"),
         ({"epsilon": -0.1}, "`epsilon` -0.1: must be"),
@@ -309,7 +309,7 @@ def test_provenance_of_rcm():
         ({"epsilon": float("inf")}, "`epsilon` inf: must be"),
         ({"seed": 2**31}, "`seed` 2147483648: must be"),
         ({"time_limit": 0}, "`time_limit` 0: must be"),
-        ({"balance": "weights"}, "needs vertex weights, and it has none"),
+        ({"balance": "weights"}, "needs vertex weights, but it has none"),
     ],
 )
 def test_wrong_options(options, words):

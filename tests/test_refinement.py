@@ -197,7 +197,7 @@ def test_from_a_part_vector(plan, tmp_path):
         ({"objective": "time", "dims": "ab"}, "`dims` 'ab': whole numbers are needed"),
         (
             {"recorded": {"balance": "nnz:0.05:0.1"}},
-            "plan records balance 'nnz:0.05:0.1', of another version of plancc: give `balance`",
+            "plan records balance 'nnz:0.05:0.1', of another version of plancc; give `balance`",
         ),
         ({"budgt": 1}, "unknown option of refine 'budgt' .did you mean budget"),
     ],

@@ -195,7 +195,7 @@ def test_names_and_errors(package, monkeypatch):
     assert models["hp"].__name__ == "HypergraphModel"  # not theirs
     assert models["stripes"].__name__ == "Stripes"
     with pytest.raises(
-        InputError, match="unknown model 'best': choose from hp, stripes, scaled, absent"
+        InputError, match="unknown model 'best'; choose from hp, stripes, scaled, absent"
     ):
         models["best"]
     with pytest.raises(BackendUnavailable, match="model 'absent' of package others cannot be lo"):
@@ -215,15 +215,15 @@ def registered(package, monkeypatch):
 
 
 WRONG = [
-    (MODELS, "loner", "model 'loner' of package others cannot be used: others:Loner is no subclass "
-     "of plancc.models.base.Model"),
-    (MODELS, "instance", "others:INSTANCE is no subclass of plancc.models.base.Model"),
+    (MODELS, "loner", "model 'loner' of package others cannot be used: others:Loner is not a "
+     "subclass of plancc.models.base.Model"),
+    (MODELS, "instance", "others:INSTANCE is not a subclass of plancc.models.base.Model"),
     (MODELS, "idle", "model 'idle' of package others cannot be used: others:Idle does not define "
      "build"),
-    (PARTITIONERS, "bare", "others:deal is no instance of plancc.partitioners.adapter.Adapter"),
-    (FORMATS, "plain", "others:read_pairs is no instance of plancc.graph.formats.Format"),
-    (COMMANDS, "greeting", "others:Line is no instance of click.Command"),
-    (SAMPLERS, "nobody", "others:Loner is no subclass of plancc.sampling.sampler.Sampler"),
+    (PARTITIONERS, "bare", "others:deal is not an instance of plancc.partitioners.adapter.Adapter"),
+    (FORMATS, "plain", "others:read_pairs is not an instance of plancc.graph.formats.Format"),
+    (COMMANDS, "greeting", "others:Line is not an instance of click.Command"),
+    (SAMPLERS, "nobody", "others:Loner is not a subclass of plancc.sampling.sampler.Sampler"),
 ]  # fmt: skip
 
 
@@ -299,13 +299,11 @@ def test_what_others_raise_is_not_ours(tmp_path):
 
 @pytest.mark.usefixtures("registered")
 def test_the_model_that_suits_a_partitioner_is_named():
-    words = (
-        "'uncut' cannot partition a hypergraph: take `model` gp, which it suits, or choose from "
-    )
+    words = "'uncut' cannot partition a hypergraph; use `model` gp, which it suits, or choose from "
     for model in (None, "hp", "medium-grain"):
         with pytest.raises(InputError, match=words):
             plancc.compile(RING, model, 3, partitioner="uncut")
-    words = "'dealt' cannot partition a graph: take `model` hp, which it suits, or choose from mtk"
+    words = "'dealt' cannot partition a graph; use `model` hp, which it suits, or choose from mtk"
     with pytest.raises(InputError, match=words):
         plancc.compile(RING, "gp", 3, partitioner="dealt")
 

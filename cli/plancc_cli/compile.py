@@ -122,7 +122,7 @@ def command(
     means that row i needs row j; --transpose makes it (j, i), and --symmetrize adds (j, i).
     """
     if settings["data"] and no_data:
-        raise InputError("`data` and `no_data` exclude each other: give one of them")
+        raise InputError("`data` and `no_data` exclude each other; give one of them")
     data, given_files = settings["data"], (settings[name] for name in GIVEN_FILES)
     inputs = graph, *given_files, *data
     settings |= {"data": data or (False if no_data else None), "split": split_name}
@@ -135,7 +135,7 @@ def command(
 
         compile_on_ranks(settings)
         return
-    options.refuse_given(["timeout"], "is for several ranks, which a launcher starts: drop it")
+    options.refuse_given(["timeout"], "is only for several ranks, which a launcher starts; drop it")
     options.check_plan_output(output, *inputs)
     import plancc
     from plancc.graph.folders import check_reading
@@ -176,7 +176,7 @@ def _checked(model: str, parts: int, settings: dict[str, Any]) -> Task:
 
     task = Request.of(model, parts, settings).task
     if task.model.problem is None and task.model.layout != "any":
-        options.refuse_given(["time_limit"], f"is for partitioners: model '{task.name}' needs none")
+        options.refuse_given(["time_limit"], f"is for partitioners; model '{task.name}' needs none")
     return task
 
 

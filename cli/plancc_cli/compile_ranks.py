@@ -50,7 +50,7 @@ def _work(context: click.Context, settings: Mapping[str, Any], transport: Transp
     output = given["output"]
     with transport.agreement():
         if given["compress"]:
-            raise InputError("`compress` is for a compile by one process")
+            raise InputError("`compress` is only for a compile by one process")
         if first:
             inputs = given["graph"], given["part"], given["links"], *given["data"]
             options.check_plan_output(output, *inputs)

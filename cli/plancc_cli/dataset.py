@@ -71,7 +71,7 @@ def _dataset_command(name: str) -> click.Command:
             check_target(output)
             options.check_writable_format(output)
         elif os.path.splitext(output)[1]:
-            raise InputError(f"{output}: dataset '{name}' has several types: name a folder")
+            raise InputError(f"{output}: dataset '{name}' has several types; name a folder")
         else:
             check_folder_target(output)
         dataset = load_dataset(name, **values)

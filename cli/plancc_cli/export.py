@@ -69,7 +69,7 @@ def command(
     """
     if target is not None or NONZERO_PARTS.search(output) or PART_VECTOR.search(output):
         names = (*OF_GRAPHS, *options.READING_FLAGS)
-        options.refuse_given(names, "is for a graph: drop it, since a plan is written as it is")
+        options.refuse_given(names, "is only for a graph; drop it, as a plan is written unchanged")
     if target is not None:
         _export_to_framework(source, target, output)
         return
@@ -79,7 +79,7 @@ def command(
         raise InputError(f"--balance {balance}: a hypergraph file has no limits; give names only")
     if balance is not None and not output.removesuffix(".gz").endswith(WEIGHTED):
         cure = f"drop --balance {balance}, or choose from {', '.join(WEIGHTED)}"
-        raise InputError(f"{output}: this format has no weights: {cure}")
+        raise InputError(f"{output}: this format has no weights; {cure}")
     if NONZERO_PARTS.search(output):
         _export_nonzero_owner(source, output)
         return
@@ -127,7 +127,7 @@ def _export_to_framework(source: str, target: str, output: str) -> None:
     say(f"{output}: {target}, {sizes} in {plan.num_parts} parts")
     entry: Export = EXPORTS[target]
     if entry.doubles and plan.value.dtype != "float64":
-        say(f"values are {plan.value.dtype}: compile with --dtype float64 to keep doubles")
+        say(f"values are {plan.value.dtype}; compile with --dtype float64 to keep doubles")
 
 
 def _export_owner(source: str, output: str) -> None:

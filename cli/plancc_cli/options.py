@@ -260,7 +260,7 @@ def _show_help(ctx: click.Context, option: click.Parameter, topic: str | None) -
     if topic not in by_flag:
         near = nearest(topic, by_flag)
         meant = f" (did you mean --help {near}?)" if near else ""
-        raise InputError(f"--help {shown(topic)}: no option of this name{meant}; try --help {ALL}")
+        raise InputError(f"--help {shown(topic)}: there is no such option{meant}; try --help {ALL}")
     chosen = copy(by_flag[topic])
     chosen.hidden = False
     record = chosen.get_help_record(ctx)
@@ -283,7 +283,7 @@ def _set_form(context: click.Context, parameter: click.Parameter, given: bool) -
         flag = parameter.opts[0]
         other = context.meta.setdefault(FORM, flag)
         if other != flag:
-            raise InputError(f"{other} and {flag}: give one of them")
+            raise InputError(f"{other} and {flag} exclude each other; give one of them")
 
 
 def _form_option(flag: str, words: str) -> Decorator:
@@ -436,7 +436,7 @@ def convolution_of(model: str, choices: Mapping[str, Any], has_types: bool = Fal
     from plancc_runtime.nn import is_own, model_of
 
     if is_own(model):
-        raise InputError(f"--model {model}: words of a class of your own are known as it runs")
+        raise InputError(f"--model {model}: the words of your own class are known when it runs")
     plain = {} if has_types else CONVOLUTIONS
     kind = plain[model] if model in plain else model_of(model, has_types).Options
     return Convolution(model, kind.read(choices, f"model {model}"))
@@ -497,7 +497,7 @@ def named_options(given: dict[str, Any]) -> dict[str, Any]:
     named = given.pop("sampler_options", None) or {}
     for name in named:
         if name in taken() or name == "batches":
-            raise InputError(f"--sampler-option {name}: no option of a sampler; see --{name}")
+            raise InputError(f"--sampler-option {name}: is no option of a sampler; see --{name}")
     return {name: read_option(name, text) for name, text in named.items()}
 
 
@@ -510,7 +510,7 @@ def of_batches(batches: int | None, given: dict[str, Any]) -> dict[str, Any]:
     chosen = {name: value for name, value in given.items() if value is not None}
     if batches is None and chosen:
         raise InputError(
-            f"`{next(iter(chosen))}` is for mini-batches: give their number by `batches` too"
+            f"`{next(iter(chosen))}` is only for mini-batches; give `batches`, their number, too"
         )
     return chosen | named_options(chosen)
 
@@ -545,7 +545,7 @@ def check_plan_output(output: str, *inputs: str | None) -> None:
     name = output.lower().removesuffix(".gz")
     taken = {extension for graphs in FORMATS.loaded().values() for extension in graphs.extensions}
     if name.endswith((*taken, *NO_PLANS)):
-        raise InputError(f"{output}: plans are HDF5 files: choose a name that ends in .h5")
+        raise InputError(f"{output}: a plan is an HDF5 file; choose a name that ends in .h5")
 
 
 def check_writable_format(output: str, *others: str) -> None:
@@ -559,7 +559,7 @@ def check_writable_format(output: str, *others: str) -> None:
             return
         known += format.extensions
     raise InputError(
-        f"{output}: unsupported output extension: choose from {', '.join((*known, *others))}"
+        f"{output}: this extension is not supported; choose from {', '.join((*known, *others))}"
     )
 
 

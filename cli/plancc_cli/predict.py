@@ -82,7 +82,7 @@ def command(
     order. Under mpirun or torchrun every process is a rank.
     """
     if is_graph(plan):
-        raise InputError(f"{plan}: a graph, not a plan: compile it first")
+        raise InputError(f"{plan}: is a graph, not a plan; compile it first")
     if output is not None:
         check_name(output)
     if ranks is None:
@@ -99,7 +99,7 @@ def command(
             if output is None and ids is None and links is None:
                 raise InputError("-o: give the file to write, or --ids, whose answers are printed")
             if links is not None and (ids is not None or embeddings is not None):
-                raise InputError("--links: excludes --ids and --embeddings; give one of them")
+                raise InputError("--links: does not suit --ids and --embeddings; give one of them")
             if output is not None:
                 options.check_output(output, plan, weights, ids, links)
         with ExitStack() as stack:

@@ -322,7 +322,7 @@ def _where_it_resumes(outline: RunOutline) -> Iterator[str]:
         more = "epochs" if outline.first_epoch >= options.epochs else "patience"
         yield (
             f"resumed from {outline.resumed_from}, epoch {outline.first_epoch} of {options.epochs}"
-            + f": nothing is left to do; a larger `{more}` goes on" * outline.ended
+            + f": nothing is left to do; a larger `{more}` continues" * outline.ended
         )
 
 
@@ -404,7 +404,7 @@ def _notes(outline: RunOutline) -> Iterator[str]:
     topology, sizes = outline.header.topology, outline.split_sizes
     travel = outline.exchange, outline.options.exchange
     if topology is not None and travel == ("flat", "auto"):
-        why = f"the plan's is for nodes x ranks {topology}, on which these ranks are not"
+        why = f"the plan's is for nodes x ranks {topology}, unlike these ranks"
         yield f"node-aware exchange is not used: {why}"
     for name, why in outline.passes_off.items():
         yield f"pass {name} is off: {why}"
@@ -418,10 +418,10 @@ def _notes(outline: RunOutline) -> Iterator[str]:
     if outline.sampler:
         yield f"mini-batches: {_batches(outline)}"
     if outline.replaced_masks:
-        yield f"`split` stands in place of the plan's masks ({', '.join(outline.replaced_masks)})"
+        yield f"`split` replaces the plan's masks ({', '.join(outline.replaced_masks)})"
     if not (outline.random_labels or _learns_links(outline)) and set(sizes) == {"train"}:
         why = "the plan has no masks for it; `split` 0.6,0.2,0.2 draws some"
-        yield f"{sizes['train']:,} vertices train and none is tested: {why}"
+        yield f"{sizes['train']:,} vertices train, but none is tested: {why}"
 
 
 def _batches(outline: RunOutline) -> str:

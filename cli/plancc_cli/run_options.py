@@ -123,4 +123,4 @@ def refuse_twice(given: Mapping[str, Any]) -> None:
     for name in given["model_options"] or {}:
         if name in OF_MODELS and source(name) not in (None, ParameterSource.DEFAULT):
             flag = options.flag_of(name)
-            raise InputError(f"{flag} and --model-option {name}: give one of them")
+            raise InputError(f"{flag} and --model-option {name} exclude each other; give one")

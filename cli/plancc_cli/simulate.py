@@ -82,7 +82,7 @@ def prepared(plan: str, given: dict[str, Any], *, epoch: bool = True) -> tuple[B
 
     refuse_twice(given)
     if is_graph(plan):
-        raise InputError(f"{plan}: a graph, not a plan: compile it first")
+        raise InputError(f"{plan}: is a graph, not a plan; compile it first")
     seed, task, split = given["seed"], None, None
     with PlanFile(plan) as file:
         check_plan(file)
@@ -92,7 +92,7 @@ def prepared(plan: str, given: dict[str, Any], *, epoch: bool = True) -> tuple[B
             task = link_task(header, told)
         basis = Basis.read(file, given["dims"], given["machine"], links=task is not None)
     if epoch and seed is not None and task is None and given["split"] is None:
-        raise InputError(f"`seed` {seed}: is for links, and for `split`: drop it")
+        raise InputError(f"`seed` {seed}: is only for links and for `split`; drop it")
     live = epoch and DEAD_ROWS in given["passes"]
     if given["split"] is not None:
         split = _split(given, seed, live)
@@ -146,7 +146,7 @@ def _split(given: dict[str, Any], seed: int | None, live: bool) -> tuple[tuple[f
 
     shares = given["split"]
     if not live:
-        raise InputError(f"`split` {','.join(map(str, shares))}: is for the pass {DEAD_ROWS}")
+        raise InputError(f"`split` {','.join(map(str, shares))}: is only for the pass {DEAD_ROWS}")
     return shares, TrainOptions.seed if seed is None else seed
 
 

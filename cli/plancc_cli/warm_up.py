@@ -91,7 +91,7 @@ def command(portable: str | None, level: str | None, first: bool) -> None:
         environment |= {"NUMBA_CACHE_DIR": os.path.abspath(portable), **levels}
         folder = Path(portable)
     elif level is not None:
-        raise click.UsageError("--level goes with --portable")
+        raise click.UsageError("--level needs --portable")
     elif not any(map(jit.is_writable, jit.candidates())):
         tried = ", ".join(map(str, jit.candidates()))
         raise OutputError(

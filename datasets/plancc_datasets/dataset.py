@@ -76,7 +76,7 @@ def load_dataset(name: str, **options: Any) -> Dataset:
     unknown = unknown_option(options, recipe)
     if unknown is not None:
         known = ", ".join(each.name for each in options_of(recipe))
-        raise InputError(f"dataset '{name}' has no option '{unknown}': choose from {known}")
+        raise InputError(f"dataset '{name}' has no option '{unknown}'; choose from {known}")
     made = recipe(**options).build()
     if not isinstance(made, Dataset):
         told = f"{DATASETS.words_of(name)} builds a {type(made).__name__}"

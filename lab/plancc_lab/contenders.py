@@ -70,7 +70,7 @@ class Contender:
             model = PARTITIONERS[name].model
         elif name not in MODELS:
             raise InputError(
-                f"unknown model or partitioner '{name}': choose from "
+                f"unknown model or partitioner '{name}'; choose from "
                 f"{', '.join([*MODELS, *PARTITIONERS])}"
             )
         options: dict[str, Any] = {}
@@ -188,7 +188,7 @@ def parse_contenders(text: str, baseline: str | None = None) -> list[Contender]:
         raise InputError(f"`models` '{text}': name at least one, such as hp,metis")
     for each in found:
         if sum(each.label == other.label for other in found) > 1:
-            raise InputError(f"`models` '{text}': '{each.label}' is there twice")
+            raise InputError(f"`models` '{text}': '{each.label}' is given twice")
     labels = [each.label for each in found]
     if baseline is not None and baseline not in labels:
         if baseline.split(":")[0] not in (*MODELS, *PARTITIONERS):

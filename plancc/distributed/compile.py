@@ -76,24 +76,24 @@ def _unsupported_option(options: Any) -> str:
     return ""
 
 
-READING_ON_RANKS: Rows = {"`{0}` is for a compile by one process": _unsupported_option}
+READING_ON_RANKS: Rows = {"`{0}` is only for a compile by one process": _unsupported_option}
 COMPILES_ON_RANKS: Rows = {
-    "`{0}` is for a compile by one process": lambda asked: (
+    "`{0}` is only for a compile by one process": lambda asked: (
         _unsupported_option(asked.search) or _unsupported_option(asked.plan_options)
     ),
-    "model '{asked.assigner.named}' is compiled by one process; several ranks compile models "
+    "model '{asked.assigner.named}' is only compiled by one process; several ranks compile models "
     "{0}": lambda asked: (
         (asked.assigner.grid or not asked.task.model.on_ranks) and models_that("on_ranks")
     ),
-    "`objective` {asked.search.objective}: several ranks minimise the volume only": lambda asked: (
+    "`objective` {asked.search.objective}: several ranks minimise only the volume": lambda asked: (
         asked.search.objective not in (None, "volume")
     ),
-    "`effort` {asked.search.effort}: several ranks search with effort fast only": lambda asked: (
+    "`effort` {asked.search.effort}: several ranks only support effort fast": lambda asked: (
         asked.search.effort not in (None, "fast")
     ),
-    "balance '{asked.balance}': several ranks balance nonzeros, rows and work (nnz, rows, "
+    "balance '{asked.balance}': several ranks only balance nonzeros, rows and work (nnz, rows, "
     "work)": lambda asked: {*asked.balance.names} - {"nnz", "rows", "work"},
-    "`exchange` {asked.plan_options.exchange}: is for a compile by one process; leave "
+    "`exchange` {asked.plan_options.exchange}: is only for a compile by one process; leave "
     "it out": lambda asked: asked.plan_options.exchange not in ("auto", "flat"),
 }
 
@@ -339,8 +339,8 @@ def _check_memory(
     if allowed and peak > allowed:
         raise InputError(
             f"{files.folder}: {rows:,} rows and {nonzeros:,} nonzeros need {shown(peak)} of memory "
-            f"on each of {num_ranks} ranks, and `memory` of a rank is {shown(allowed)}: start more "
-            "ranks, on more nodes"
+            f"on each of {num_ranks} ranks, but `memory` is {shown(allowed)} for a rank; start "
+            "more ranks, on more nodes"
         )
     return peak
 
@@ -382,7 +382,7 @@ def _opened(folder: str | PathLike[str], format: str | None) -> tuple[MappedGrap
     name = find_format(path, format)
     if not os.path.isdir(path) or name != FORMAT:
         raise InputError(
-            f"{path}: several ranks read a folder of arrays; make one of it with: plancc convert "
+            f"{path}: several ranks need a folder of arrays; make one with: plancc convert "
             f"{path} -o FOLDER"
         )
     files = MappedGraph.open(path)

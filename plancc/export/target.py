@@ -82,7 +82,7 @@ def export(plan: Plan, target: str, folder: str | PathLike[str]) -> None:
     check_folder_target(folder)
     if plan.fold is not None:
         raise InputError(
-            f"export '{target}' is for plans that keep rows whole, and this plan spreads the "
+            f"export '{target}' is only for plans with whole rows, but this plan spreads the "
             "nonzeros of rows over several parts; compile one with a model such as 'hp'"
         )
     if plan.header.types is not None and not entry.has_types:
@@ -101,7 +101,7 @@ def export(plan: Plan, target: str, folder: str | PathLike[str]) -> None:
     lost = ["links"] * (plan.links is not None)
     lost += [COLUMNS[name] for name in plan.read_columns if name not in entry.columns]
     if lost:
-        words = f"export '{target}' holds no {' and no '.join(lost)}: the plan's are left out"
+        words = f"export '{target}' cannot hold {' and '.join(lost)}, which are left out"
         warn(words)
 
 

@@ -82,8 +82,8 @@ def check_unpacked(
     paths = [paths] if isinstance(paths, str | os.PathLike) else paths
     most = largest(*paths, per_byte=per_byte)
     if most is not None and claimed > most:
-        bound = f"a file of {_size(paths):,} bytes may become {most:,}"
-        raise InputError(f"{what} takes {claimed:,} bytes, and {bound}; {_CURE}")
+        bound = f"a file of {_size(paths):,} bytes can only hold {most:,}"
+        raise InputError(f"{what} takes {claimed:,} bytes, but {bound}; {_CURE}")
 
 
 def check_vertices(num_vertices: int, where: str) -> None:
@@ -92,8 +92,8 @@ def check_vertices(num_vertices: int, where: str) -> None:
     if size is None or _large.get():
         return
     if num_vertices > VERTICES + VERTICES_PER_BYTE * size:
-        bound = f"more than a source of {size:,} bytes may have"
-        raise InputError(f"{where}: {num_vertices} vertices are {bound}; {_CURE}")
+        bound = f"since a source has only {size:,} bytes"
+        raise InputError(f"{where}: {num_vertices} vertices are too many, {bound}; {_CURE}")
 
 
 def check_classes(largest_class: int, occurring: int, what: str) -> None:
@@ -105,7 +105,7 @@ def check_classes(largest_class: int, occurring: int, what: str) -> None:
         told = f"a network would have an output for each of {largest_class + 1:,}"
         cure = "number the classes from 0, or read them with `allow_large`"
         raise InputError(
-            f"{what} is '{largest_class}', and {occurring:,} classes occur: {told}; {cure}"
+            f"{what} is '{largest_class}', but only {occurring:,} classes occur: {told}; {cure}"
         )
 
 

@@ -221,7 +221,7 @@ def _with_new(ids: Ids, lists: Sequence[tuple[EdgeChanges, Ids]], numbered: bool
         edges, ends = next(each for each in lists if (each[1] == new[gaps][0]).any())
         gap = len(ids) + int(np.argmax(gaps))
         k = int(np.argmax(ends == new[gaps][0]))
-        edges.fail(k, f"has a new vertex, and the ids of new vertices must go on at {gap}")
+        edges.fail(k, f"has a new vertex, but the id of the next new vertex must be {gap}")
     if are_names(new) and len(new):  # the type is as wide as the longest name
         longest = max(np.char.str_len(each).max() for each in (ids, new))
         ids = ids.astype(f"S{longest}")

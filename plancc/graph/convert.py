@@ -75,7 +75,7 @@ def as_graph(obj: Any) -> Graph:
     if isinstance(obj, tuple | list) and len(obj) == 2 and np.ndim(obj[0]) == 0:
         return _from_edge_index(*obj)
     if isinstance(obj, tuple | list) and len(obj) == 2 and np.ndim(obj[1]) == 0:
-        raise InputError("(edge_index, n) is the wrong way round: pass (num_vertices, edge_index)")
+        raise InputError("(edge_index, n) is in the wrong order; pass (num_vertices, edge_index)")
     if isinstance(obj, np.ndarray | tuple | list) or type(obj).__module__ == "torch":
         raise InputError(_no_graph(obj))
     held = find_held(obj)
@@ -83,7 +83,7 @@ def as_graph(obj: Any) -> Graph:
         return held.graph()
     if is_typed(obj):
         return graph_of_relations(obj)
-    raise InputError(f"'{type(obj).__name__}' is not a graph: pass {_ACCEPTED}")
+    raise InputError(f"'{type(obj).__name__}' is not a graph; pass {_ACCEPTED}")
 
 
 def as_source(
@@ -151,7 +151,7 @@ def data_beside(
         return own_data(obj, graph, **choice, format=format, allow_large=allow_large)
     if data is False or isinstance(data, VertexData):
         if split is not None or data_keys(keys):
-            raise InputError("`split` and `keys` choose among arrays by name; `data` has none")
+            raise InputError("`split` and `keys` choose arrays by name, but `data` has no names")
         return checked_again(data, graph) if data else VertexData()
     if isinstance(data, Mapping):
         return vertex_data_of(data, graph, "`data`: ", **choice)
@@ -159,7 +159,7 @@ def data_beside(
     if all(isinstance(each, str | os.PathLike) for each in paths):
         return read_vertex_data(data, graph, **choice, allow_large=allow_large)
     given = "a path, a VertexData, or a dict of arrays, as {'features': ..., 'labels': ..., "
-    raise InputError(f"`data` is '{type(data).__name__}': pass {given}'train_mask': ...}}")
+    raise InputError(f"`data` is '{type(data).__name__}'; pass {given}'train_mask': ...}}")
 
 
 def own_data(
@@ -192,7 +192,7 @@ def own_data(
     except InputError as error:
         raise InputError(f"{error} (`data=False` leaves the vertex data out)") from error
     if split is not None or data_keys(keys):
-        raise InputError("the graph has no vertex data: drop `split` and `keys`")
+        raise InputError("the graph has no vertex data; drop `split` and `keys`")
     return VertexData()
 
 
@@ -201,11 +201,11 @@ def _no_graph(obj: Any) -> str:
     shape = tuple(obj.shape) if hasattr(obj, "shape") else np.shape(obj)
     if len(shape) == 2 and 2 in shape and shape[0] != shape[1]:
         told = f"a bare edge_index of shape {shape} does not say how many vertices there are"
-        return f"{told}: pass (num_vertices, edge_index{'' if shape[0] == 2 else '.T'})"
+        return f"{told}; pass (num_vertices, edge_index{'' if shape[0] == 2 else '.T'})"
     if len(shape) == 2:
         cure = "convert it by scipy.sparse.csr_array(matrix)"
-        return f"a dense matrix is not accepted as graph: {cure}"
-    return f"'{type(obj).__name__}' is not a graph: pass {_ACCEPTED}"
+        return f"a dense matrix is not accepted as graph; {cure}"
+    return f"'{type(obj).__name__}' is not a graph; pass {_ACCEPTED}"
 
 
 def _from_scipy(matrix: Any) -> Graph:
@@ -272,7 +272,7 @@ def graph_of_relations(relations: Mapping[Any, Any]) -> Graph:
             continue
         for name, size in ((relation[0], given.shape[1]), (relation[2], given.shape[0])):
             if counts.setdefault(name, size) != size:
-                told = f"the matrix has {size:,} vertices of type '{shown(name)}', and there are"
+                told = f"the matrix has {size:,} vertices of type '{shown(name)}', but there are"
                 rule = f"{shown(counts[name])}: rows are of the destination, columns of the source"
                 raise InputError(f"{source.name}: {in_words(relation)}: {told} {rule}")
     entries: dict[Relation, Entries] = {}
@@ -285,7 +285,7 @@ def graph_of_relations(relations: Mapping[Any, Any]) -> Graph:
         for name in (relation[0], relation[2]):
             if name not in counts:
                 told = f"does not say how many vertices type '{shown(name)}' has"
-                raise InputError(f"{where}: an edge_index {told}: add '{shown(name)}': count")
+                raise InputError(f"{where}: an edge_index {told}; add '{shown(name)}': count")
         entries[relation] = row, column, None
     graph = united(counts, entries, source)
     return with_ids(graph, [vertex_ids(relations.get(name), n) for name, n in counts.items()])

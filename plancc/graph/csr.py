@@ -89,7 +89,7 @@ def read_csr(
         graph = graph_of_rows(n, files.indptr, files.indices, values, **reading)
     elif symmetrize or transpose:
         raise InputError(
-            f"{files.folder}: a typed graph is read without `symmetrize` and `transpose`"
+            f"{files.folder}: a typed graph cannot be read with `symmetrize` or `transpose`"
         )
     else:
         graph = files.rows(0, n)
@@ -190,12 +190,12 @@ class MappedGraph:
                 relation = of.astype(np.uint16)
                 key = columns * np.int64(len(self.types.relations)) + of
             if (k := first_true(~self.types.fits(rows, columns, of))) is not None:
-                entry = f"row {rows[k]}, column {columns[k]}: an entry"
-                raise InputError(f"{self.folder}: {entry} of no relation between its types")
+                entry = f"row {rows[k]}, column {columns[k]}: the entry"
+                raise InputError(f"{self.folder}: {entry} belongs to no relation of its types")
             list_edges(rows, columns, of)
         if not is_canonical(indptr, key, values):
-            told = "columns that do not ascend in a row, or zeros among the values"
-            raise InputError(f"{self.folder}: {told}; convert the folder anew: plancc convert")
+            told = "the columns of a row do not ascend, or some values are zero"
+            raise InputError(f"{self.folder}: {told}; make the folder again: plancc convert")
         directed, carried = self.directed is not False, columns_of(relation=relation)
         own: Any = {"source": self.source, "types": self.types, "columns": carried}
         return Graph(indptr, columns, values, directed, **own)
@@ -212,7 +212,7 @@ class MappedGraph:
         """Return the error for a pattern that is not symmetric, contrary to ``graph.json``."""
         told = "'directed' is false, but some entries (i, j) have no (j, i)"
         cure = "write true, or read with `symmetrize`"
-        return InputError(f"{os.path.join(self.folder, HEAD)}: {told}: {cure}")
+        return InputError(f"{os.path.join(self.folder, HEAD)}: {told}; {cure}")
 
     def numbers(self, first: int, last: int) -> npt.NDArray[np.floating] | None:
         """Return the values of entries ``first..last-1``; None if the graph has no values.
@@ -264,7 +264,7 @@ def _head(folder: str) -> dict[str, Any]:
     try:
         head = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not JSON ({shown(error)})") from error
+        raise InputError(f"{path}: is not JSON ({shown(error)})") from error
     if not isinstance(head, dict) or not isinstance(head.get("directed", False), bool):
         raise InputError(f"{path}: 'directed' must be true or false")
     version = head.get("version", VERSION)

@@ -76,12 +76,12 @@ def with_edges(
     elif isinstance(given, str | os.PathLike):
         where = f"{where} {os.fspath(given)}"
         if not os.fspath(given).endswith(".npy"):
-            raise InputError(f"{where}: give a .npy file, or '{OF_SOURCE}': features of the source")
+            raise InputError(f"{where}: give a .npy file, or '{OF_SOURCE}' for those of the source")
         given = map_array(given)
     if graph.types is not None:
         given = _relation_features(given, graph.types, edges, where)
     elif isinstance(given, Mapping):
-        raise InputError(f"{where}: features by relation, and the graph has no types")
+        raise InputError(f"{where}: features are given by relation, but the graph has no types")
     found = EdgeFeatures(edges, as_array(given, where))
     return with_features(graph, found, where, symmetrize=symmetrize)
 
@@ -92,7 +92,7 @@ def _relation_features(given: Any, types: Types, edges: ListedEdges, where: str)
     Edges of a relation without features have zeros.
     """
     if not isinstance(given, Mapping):
-        raise InputError(f"{where}: the graph has types: give features by relation")
+        raise InputError(f"{where}: the graph has types; give features by relation")
     named = ((types.relation(name), each) for name, each in given.items())
     by_relation = {each: as_array(of, f"{where}: {in_words(each)}") for each, of in named}
     arrays = {each: of[:, None] if of.ndim == 1 else of for each, of in by_relation.items()}
@@ -100,15 +100,15 @@ def _relation_features(given: Any, types: Types, edges: ListedEdges, where: str)
     if len(widths) < len(arrays) or len({*widths.values()}) != 1:
         said = shown(", ".join(f"{each[1]} {widths.get(each, 0)}" for each in arrays)) or "none"
         rule = "all relations with features need the same number of columns"
-        raise InputError(f"{where}: {rule}, and there are {said}: fill them up with zeros")
+        raise InputError(f"{where}: {rule}, but there are {said}; fill them up with zeros")
     assert edges.relation is not None
     found = np.zeros((len(edges.row), *{*widths.values()}))
     for relation, features in arrays.items():
         of_relation = np.flatnonzero(edges.relation == types.relations.index(relation))
         if len(features) != len(of_relation):
-            told = f"{len(features):,} rows of features, and it has {len(of_relation):,} edges"
+            told = f"features have {len(features):,} rows, but it has {len(of_relation):,} edges"
             cure = "give one for every edge, in the order of the source"
-            raise InputError(f"{where}: {in_words(relation)}: {told}: {cure}")
+            raise InputError(f"{where}: {in_words(relation)}: {told}; {cure}")
         found[of_relation] = features
     return found
 

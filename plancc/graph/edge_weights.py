@@ -92,7 +92,7 @@ class WeightRange:
             are = "is" if name.startswith(("column", "'")) else "are"
             cure = "`pattern` reads the graph without weights"
             warn(
-                f"{source.name}: {name} {are} taken as weights of the edges, {words}: {why}; {cure}"
+                f"{source.name}: {name} {are} read as weights of the edges, {words}: {why}; {cure}"
             )
         return replace(source, weights=name, weight_range=words)
 

@@ -277,13 +277,13 @@ class EdgeListEntries(PiecewiseEdges):
         where = self.where
         if table.claims.sides is not None and not by_number:
             cure = "compile it on one rank, without `memory`"
-            raise InputError(f"{where}: a list of two sides ('bip') is read as a whole: {cure}")
+            raise InputError(f"{where}: a list of two sides ('bip') is read as a whole; {cure}")
         below = np.setdiff1d(np.union1d(*self.sides), self._first[:2])
         named = table.ends or self._columns or not len(below)
         if not named and first_line(self._first, self.most - 1, [below], is_table=False)[0]:
             told = "the first line may be the numbers of vertices and edges"
             cure = "put # before it, or name the `columns` of edges, as 1,2, to read it as one"
-            raise InputError(f"{where}: {told}: {cure}")
+            raise InputError(f"{where}: {told}; {cure}")
 
     def pieces(self) -> Iterator[Entries]:
         """Yield the ids u and v, and the weights, of every chunk of lines."""
@@ -348,7 +348,7 @@ def _warn_of_names(
     lines = (each.group() for each in _LIKE_NAMES.finditer(data, begin))
     found = [line for line in lines if len(_words(line, table.separator)) == table.columns]
     if found:
-        told = f"{len(found):,} lines that begin with {found[0][:1].decode()} are taken as comments"
+        told = f"{len(found):,} lines that begin with {found[0][:1].decode()} are read as comments"
         cure = "put such a name into double quotes to make it an id"
         warn(f"{where}: {told}, the first {show(found[0].strip())}: {cure}")
     warn_of_empty(where, names, *edges[:2])
@@ -550,7 +550,7 @@ def _names_columns(path: StrPath, line: _Line, data: bytes, wanted: Sequence[str
     )  # fmt: skip
     one = show(again[0]) if again else "neither"
     told = f"{os.fspath(path)}, line {line.number}: {show((separator or b' ').join(words))}"
-    warn(f"{told} is taken as {taken}; {one} is an id below ({cure})")
+    warn(f"{told} is read as {taken}; {one} is an id below ({cure})")
     return found
 
 
@@ -608,11 +608,11 @@ def _refuse_others(
         fail(path, line, "an edge is two words, as 'u,v', without brackets, not", text)
     if b"{" in text:
         cure = "write the file by nx.write_edgelist(graph, path, data=False), or data=['weight']"
-        fail(path, line, f"the data of an edge is a dict: {cure}, not", text)
+        fail(path, line, f"the data of an edge is a dict; {cure}, not", text)
     if is_metis(path, data, text):
         told = "this is the header of a METIS graph, and the lines below are its vertices"
         cure = "`format` metis reads it (put a line '#' before it to read an edge list)"
-        fail(path, line, f"{told}: {cure}:", text)
+        fail(path, line, f"{told}; {cure}:", text)
 
 
 def _is_like_a_number(word: bytes) -> bool:
@@ -708,7 +708,7 @@ def _read_weighted(path: StrPath, plain: bytes) -> tuple[Int64Array, Int64Array,
     _integers(path, _taken(path, plain, b"", 3, (0, 1)), 2)
     for line, text in data_lines(path, io.BytesIO(plain)):
         read_number(path, line, "weight", text.split()[2], float)
-    raise InputError(f"{os.fspath(path)}: not an edge list")
+    raise InputError(f"{os.fspath(path)}: is not an edge list")
 
 
 def _advice(word: bytes) -> str:

@@ -228,9 +228,9 @@ def find_format(path: StrPath, format: str | None = None) -> str:
     if extension == ".h5":
         raise InputError(f"{where}: by its name this is a plan; give the graph file")
     if extension == ".hgr":
-        raise InputError(f"{where}: a hypergraph is no graph: plancc partition reads it")
+        raise InputError(f"{where}: a hypergraph is not a graph; plancc partition reads it")
     if extension in PACKED:
-        raise InputError(f"{where}: unpack it first; .gz alone is read packed")
+        raise InputError(f"{where}: of packed files only .gz can be read; unpack it first")
     every = ((name, " ".join(entry.extensions) or "a folder") for name, entry in formats.items())
     known = ", ".join(f"{name} ({extensions})" for name, extensions in every)
     told = f"cannot infer the format from the extension '{extension}{'.gz' * zipped}'"
@@ -268,7 +268,7 @@ def _find_folder(path: str, formats: dict[str, Format]) -> str:
     for name, files in able.items():
         if files(path):
             return name
-    raise InputError(f"{path}: is a folder of no format that has folders ({', '.join(able)})")
+    raise InputError(f"{path}: is a folder, but of no format with folders ({', '.join(able)})")
 
 
 @taking(ReadOptions)
@@ -299,7 +299,7 @@ def read_graph(path: StrPath, format: str | None = None, **options: Any) -> Grap
     name = find_format(path, format)
     reader: Format = FORMATS[name]
     if os.path.isdir(path) and (reader.files is None or not reader.files(os.fspath(path))):
-        what = "is a folder, not a file" if reader.files is None else f"is no folder of '{name}'"
+        what = "is a folder, not a file" if reader.files is None else f"is not a folder of '{name}'"
         raise InputError(f"{os.fspath(path)}: {what}")
     flags = {flag: bool(options.pop(flag, False)) for flag in FLAGS}
     allow_large = options.pop(LARGE, False)
@@ -309,7 +309,7 @@ def read_graph(path: StrPath, format: str | None = None, **options: Any) -> Grap
         if choice not in reader.options and not of_data:
             check_choice("reading option", choice, CHOICES)
             able = (each for each, entry in FORMATS.loaded().items() if choice in entry.options)
-            told = f"`{choice}` is for {', '.join(able)}, not for format '{name}'"
+            told = f"`{choice}` is only for {', '.join(able)}, not for format '{name}'"
             raise InputError(f"{os.fspath(path)}: {told}")
     check_beginning(path, name)
     taken = {key: value for key, value in choices.items() if key in reader.options}
@@ -413,7 +413,7 @@ def split_names(line: str) -> tuple[str, ...]:
     try:
         return tuple(next(csv.reader([line]), ()))
     except csv.Error as error:
-        told = f"`columns` '{shown(line, 40)}' are no names with commas between: {error}"
+        told = f"`columns` '{shown(line, 40)}' are not names with commas between: {error}"
         raise InputError(told) from None
 
 

@@ -183,7 +183,7 @@ def check_one_type(graph: Graph, where: str) -> None:
     """Raise InputError for a graph of several vertex types, which `where` cannot hold."""
     if graph.types is not None:
         raise InputError(
-            f"{where} cannot hold the types of {graph.source.name}: compile its own source"
+            f"{where} cannot hold the types of {graph.source.name}; compile its own source"
         )
 
 

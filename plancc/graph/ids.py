@@ -85,7 +85,7 @@ def edge_columns(
         )  # fmt: skip
         data = not _OF_VERTICES.isdisjoint(map(str.lower, ends))
         if triples or data or len(kept) not in (2, 3) or len(set(kept)) != len(kept):
-            cure = " (`data` takes vertex data)" * data
+            cure = " (`data` reads vertex data)" * data
             asked = "which columns are the edges? Name them by `columns`"
             raise InputError(f"{where}: {asked}: {listed}{cure}")
     if not weights and len(kept) == 3 and kept[2] not in ends and kept[2] not in texts:
@@ -96,7 +96,7 @@ def edge_columns(
         numbers = (name for name in rest if name not in texts and name.lower() not in no_weights)
         takes, cure = next(numbers, None), ""
         if takes is not None and not weights:
-            cure = f" (`columns` {','.join((*ends, takes))} takes {show(takes)} as weights)"
+            cure = f" (`columns` {','.join((*ends, takes))} reads {show(takes)} as weights)"
         warn(f"{where}: ignored: {', '.join(show(name) for name in rest[:20])}{cure}")
     return (*ends, *weights)
 
@@ -113,7 +113,7 @@ def _usual_ends(
     if pair := next(usual, None):
         u, v = (names[lower.index(name)] for name in pair)
         if names.index(v) < names.index(u):
-            told = f"a row is column {show(u)}, which needs column {show(v)}"
+            told = f"column {show(u)} holds rows, and {show(v)} the rows they need"
             cure = f"(`columns` {v},{u} reverses them)"
             warn(f"{where}: the columns are read by their names: {told} {cure}")
         return [u, v]

@@ -148,7 +148,7 @@ def read_links(source: Any, graph: Graph) -> SplitLinks:
     if not isinstance(source, Mapping):
         given = f"a file, a mapping of {', '.join(KINDS)}, or the three data objects"
         kind = type(source).__name__
-        raise InputError(f"{where}'{kind}' has no links: give {given} of RandomLinkSplit")
+        raise InputError(f"{where}'{kind}' has no links; give {given} of RandomLinkSplit")
     ends = source.get("train")
     if not labelled and ends is not None and as_array(ends, where).dtype.kind in "iu":
         warn_of_numbers(graph, f"{where}the ends of links")
@@ -176,7 +176,7 @@ def _read(path: StrPath) -> Mapping[str, Any]:
     name = os.fspath(path)
     if not os.path.isdir(name):
         if not name.lower().endswith(".npz"):
-            raise InputError(f"{name}: links are read from .npz, or from a folder of format ogb")
+            raise InputError(f"{name}: links are only read from .npz, or a folder of format ogb")
         with Archive(name) as held:
             if left := ", ".join(show(key) for key in held if key not in NAMES):
                 warn(f"{name}: ignored: {left}; names of links: {', '.join(NAMES)}")
@@ -185,7 +185,7 @@ def _read(path: StrPath) -> Mapping[str, Any]:
         if each.read_links is not None and each.files is not None and each.files(name):
             found: Mapping[str, Any] = each.read_links(name)
             return found
-    raise InputError(f"{name}: is no folder of a format that holds links")
+    raise InputError(f"{name}: is not a folder of a format that holds links")
 
 
 def _labelled(
@@ -199,7 +199,7 @@ def _labelled(
             raise InputError(f"{where}the data of {name} have no edge_label_index and edge_label")
         pair, label = as_array(pair, f"{where}edge_label_index"), as_array(label, f"{where}label")
         if pair.ndim != 2 or label.shape != pair.shape[1:]:
-            shapes = f"has shape {pair.shape}, and edge_label {label.shape}"
+            shapes = f"has shape {pair.shape}, but edge_label has {label.shape}"
             raise InputError(f"{where}edge_label_index of {name} {shapes}")
         check_range(pair, graph.num_vertices, f"{where}edge_label_index of {name}")
         found[name], negative = pair[:, label > 0], pair[:, label <= 0]
@@ -209,7 +209,7 @@ def _labelled(
                 f"{wrong.sum():,} of the {len(wrong):,} pairs of edge_label 0 of {name} are edges"
             )
             cure = "with labels of your own leave neg_sampling_ratio above 0"
-            raise InputError(f"{where}{told}, and not negatives: {cure}")
+            raise InputError(f"{where}{told}, so they are not negatives; {cure}")
         if name != SPLITS[0]:
             found[f"{name}_negative"] = negative
     return found
@@ -218,7 +218,7 @@ def _labelled(
 def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
     """Check the shapes and ranges of the given arrays, and return the links."""
     for name in given.keys() - {*NAMES}:
-        raise InputError(f"{where}'{shown(name)}' is no kind of links: they are {', '.join(NAMES)}")
+        raise InputError(f"{where}'{shown(name)}' is unknown; choose from {', '.join(NAMES)}")
     found: dict[str, Array] = {}
     for name, value in given.items():
         listed, pair = as_array(value, f"{where}{name}"), name in KINDS
@@ -228,20 +228,20 @@ def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
             kind = "text" if listed.dtype.kind in "US" else listed.dtype
             names = ", or their names" if are_names(graph.original_ids) else ""
             cure = f"give integers of shape {shape}, the numbers of vertices{names}"
-            raise InputError(f"{where}{name} is of {kind}, shape {list(array.shape)}: {cure}")
+            raise InputError(f"{where}{name} is of {kind}, shape {list(array.shape)}; {cure}")
         check_range(array, graph.num_vertices, f"{where}{name}")
     pairs = {kind: found.get(kind, np.zeros((2, 0))).astype(np.int32) for kind in KINDS}
     per_link = {0} if any(pairs[kind].shape[1] for kind in KINDS[3:]) else set[int]()
     for name in found.keys() & {*OF_LINKS}:
         split, targets = name.partition("_")[0], found[name]
         if len(targets) != (links := pairs[split].shape[1]):
-            raise InputError(f"{where}{name} has {len(targets)} rows, and {split} {links} links")
+            raise InputError(f"{where}{name} has {len(targets)} rows, but {split} {links} links")
         per_link.add(targets.shape[1])
         sources = np.repeat(pairs[split][0], targets.shape[1])
         pairs[f"{split}_negative"] = np.stack([sources, targets.reshape(-1).astype(np.int32)])
     for split in SPLITS[1:]:
         if pairs[split].shape[1] and not pairs[f"{split}_negative"].shape[1]:
-            raise InputError(f"{where}{split} has links and no negatives: give {split}_negative")
+            raise InputError(f"{where}{split} has links but no negatives; give {split}_negative")
     if not pairs["train"].shape[1]:
         raise InputError(f"{where}there are no training links (array train)")
     if len(per_link) > 1:
@@ -249,7 +249,7 @@ def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
         cure = "(0: shared by a split): give both splits the same number"
         raise InputError(f"{where}the links have {counts} negatives each {cure}")
     if sum(each.shape[1] for each in pairs.values()) > MOST_LINKS:
-        raise InputError(f"{where}more than {MOST_LINKS} links, with their negatives")
+        raise InputError(f"{where}there are more than {MOST_LINKS} links and negatives")
     return SplitLinks(pairs, *per_link)
 
 
@@ -289,7 +289,7 @@ def _doubtful(
     of_val, of_test = (np.sort(link_keys(links.pairs[kind], graph)) for kind in KINDS[3:])
     yield places_in(of_val, _some(of_test)) >= 0, "test_negative pairs are val_negative ones too"
     if not len(held):
-        yield train >= 0, "links are for training: there are no scores of validation and test"
+        yield train >= 0, "links are for training, so validation and test have no scores"
     for kind in KINDS:
         pair = _some(links.pairs[kind])
         there = are_edges(known, pair, graph)
@@ -300,13 +300,13 @@ def _doubtful(
             yield np.any([there, *are_links], axis=0), f"{kind} pairs are links or edges"
             continue
         if pair.shape == (2, 2) and not there.all() and are_edges(known, pair.T, graph).all():
-            told = f"has a link in every row, as {pair.tolist()} then are edges"
+            told = f"has a link in every row, since {pair.tolist()} are then edges"
             cure = "give the sources in one row, and the targets in another"
-            raise InputError(f"{where}{kind} {told}: {cure}")
+            raise InputError(f"{where}{kind} {told}; {cure}")
         if kind == SPLITS[0] and not labelled:
             absent = ~there & ~are_edges(known, pair[::-1], graph)
             left_out = "which is right only if their edges were removed from it"
-            yield absent, f"{kind} links are no edges of the graph, {left_out}"
+            yield absent, f"{kind} links are not edges of the graph, {left_out}"
         twice, pair = np.diff(keys[kind], prepend=-1) == 0, links.pairs[kind]
         if twice.any():
             forth, back = (np.unique(edge_keys(graph, *each)) for each in (pair, pair[::-1]))
@@ -360,7 +360,7 @@ def random_links(
         sizes, order = [second - first, len(order) - second], np.roll(order, -first)
     for share, size in zip(shares, sizes, strict=True):
         if share and not size:
-            of_edges = f"of {len(order)} edges is less than one link; give more, or 0"
+            of_edges = f"this share of {len(order)} edges is less than one link; give more, or 0"
             raise InputError(f"`link_split` {share:g}: {of_edges}")
     *held, train = (ends[:, each] for each in np.split(order, np.cumsum(sizes)))
     pairs = dict(zip(SPLITS, (train, *held), strict=True))
@@ -429,7 +429,7 @@ def _negatives(ends: Pair, size: int, graph: Graph, random: np.random.Generator)
     if size > (free := every - len(number)):
         told = f"{size:,} negatives are needed, and {free:,} pairs of vertices have no edge"
         cure = "give smaller shares (`link_split`), or links with negatives (`links`)"
-        raise InputError(f"{graph.source.name}: {told}: {cure}")
+        raise InputError(f"{graph.source.name}: {told}; {cure}")
     place = random.choice(free, size, replace=False)
     found = place + np.searchsorted(number - np.arange(len(number)), place, side="right")
     source = found % n
@@ -536,7 +536,7 @@ def with_times(
     row, column = edges.row, edges.column
     if isinstance(given, str) and given == OF_VALUES:
         if edges.values is None:
-            raise InputError(f"{where} {given}: the edges have no values: give a file of times")
+            raise InputError(f"{where} {given}: the edges have no values; give a file of times")
         where, given = f"{where} {given}", edges.values
         if listed:  # sums of times are no times, and an edge with time 0 is no zero
             flags: Any = {"symmetrize": symmetrize, "directed": graph.directed or symmetrize}

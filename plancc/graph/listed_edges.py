@@ -84,11 +84,11 @@ def as_features(values: Array, where: str) -> npt.NDArray[np.float32]:
     values = values[:, None] if values.ndim == 1 else values
     if values.ndim != 2 or not values.shape[1] or values.dtype.kind not in "biuf":
         told = f"shape {values.shape} and type '{values.dtype}'"
-        raise InputError(f"{where}: {told}: give a row of numbers for every edge")
+        raise InputError(f"{where}: {told}; give a row of numbers for every edge")
     with np.errstate(over="ignore"):
         found = values.astype(np.float32)
     if (k := first_true(~np.isfinite(found).all(axis=1))) is not None:
-        raise InputError(f"{where}: edge {k} (counted from 0) has a number that is not finite")
+        raise InputError(f"{where}: edge {k} (counted from 0) has a value that is not finite")
     return found
 
 
@@ -121,13 +121,13 @@ def with_features(
         missing &= edges.values != 0
     if (k := first_true(missing)) is not None:
         edge = f"edge {k} (counted from 0), from {column[k]} to {row[k]},"
-        why = "so that its features have no place: values that add up to 0 are left out"
-        raise InputError(f"{where}: {edge} is no nonzero of the graph, {why}")
+        why = "so the plan cannot hold its features: values that add up to 0 are left out"
+        raise InputError(f"{where}: {edge} is not a nonzero of the graph, {why}")
     known = number[number >= 0]
     if twice := len(known) - len(np.unique(known)):
         told = f"{twice:,} of {len(row):,} edges are listed twice"
-        why = f"so that features do not belong to one of the {graph.num_nonzeros:,} nonzeros"
-        raise InputError(f"{where}: {told}, {why}: give every edge once")
+        why = f"so it is unknown which features belong to the {graph.num_nonzeros:,} nonzeros"
+        raise InputError(f"{where}: {told}, {why}; give every edge once")
     return graph.with_columns(edge_features=_placed(graph, number, features))
 
 
@@ -153,8 +153,8 @@ def for_every_edge(graph: Graph, edges: ListedEdges, given: Array, where: str, w
         summed = f"({graph.num_nonzeros:,} nonzeros after duplicates are summed)"
         cure = "give one for every edge, in the order of the source"
         cure += " (of a symmetric .mtx one for every line)"
-        told = f"{size:,} {what}, and the graph has {len(row):,} edges {summed}"
-        raise InputError(f"{where}: {told}: {cure}")
+        told = f"there are {size:,} {what}, but the graph has {len(row):,} edges {summed}"
+        raise InputError(f"{where}: {told}; {cure}")
     return given
 
 

@@ -154,7 +154,7 @@ def _fail_mirror(path: StrPath, graph: Graph, turned: ListedEdges, line: Int64Ar
     row, other = turned.column, turned.row + 1
     mirror = nonzeros_of_edges(graph, turned)
     if (k := first_true(mirror < 0)) is not None:
-        message = f"vertex {other[k]} does not list {row[k] + 1} in turn; an edge is stored in"
+        message = f"vertex {other[k]} does not list {row[k] + 1}, but an edge must be stored in"
         fail(path, int(line[row[k]]), f"{message} both directions:", f"{row[k] + 1} {other[k]}")
     assert graph.values is not None
     assert turned.values is not None

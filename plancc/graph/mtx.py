@@ -141,7 +141,7 @@ def _banner(path: StrPath, banner: bytes) -> tuple[str, str]:
     # case matters for this word only; Network Repository writes it with one percent sign
     if not words or words[0] not in ("%%MatrixMarket", "%MatrixMarket"):
         message = "a MatrixMarket file begins with '%%MatrixMarket', not"
-        fail(path, 1, message, banner, "an edge list is of format edgelist (`format`)")
+        fail(path, 1, message, banner, "`format` edgelist reads an edge list")
     if len(words) != 5 or words[1].lower() != "matrix":
         rule = "'%%MatrixMarket matrix FORMAT FIELD SYMMETRY'"
         fail(path, 1, f"the header must be {rule}, not", banner)
@@ -298,7 +298,7 @@ class MtxEntries:
             wrong = above & np.isin(mirror, keys[row > col])
             if wrong.any():
                 also = f"a {self._header.symmetry} matrix has one entry of a pair, and the mirror"
-                way = "is there too: write 'general' in line 1, or leave out one of them:"
+                way = "is also given: write 'general' in line 1, or leave out one of them:"
                 self._fail_entry(wrong, f"{also} {way}")
 
     def _fail_entry(self, wrong: Any, message: str) -> NoReturn:
@@ -311,7 +311,7 @@ class MtxEntries:
     def _fail(self, error: Exception | None = None) -> NoReturn:
         _explain(self._path, self._header)
         why = "" if error is None else f": {error}"
-        raise InputError(f"{os.fspath(self._path)}: not a MatrixMarket file{why}") from error
+        raise InputError(f"{os.fspath(self._path)}: is not a MatrixMarket file{why}") from error
 
 
 def _explain(path: StrPath, header: _Header) -> None:

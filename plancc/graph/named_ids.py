@@ -33,7 +33,7 @@ _WRONG = (
     "{} columns are expected, as in the first line, not",
     "an id or a weight is empty (leave the line out):",
     f"an id has more than {LONGEST:,} bytes:",
-    "a control character stands within an id:",
+    "an id contains a control character:",
 )
 """Messages for the faults of a line that `kernels.number_names` finds."""
 
@@ -188,7 +188,7 @@ def names_of(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def whole_names(where: str) -> InputError:
     """Return the error for names as ids in a source that is read piece by piece."""
-    return InputError(f"{where}: {NAMED}, which are read as a whole: give more `memory`")
+    return InputError(f"{where}: {NAMED}, which are read as a whole; give more `memory`")
 
 
 def check_no_numbers(where: str, num_vertices: int | None, keep_ids: bool) -> None:
@@ -196,4 +196,4 @@ def check_no_numbers(where: str, num_vertices: int | None, keep_ids: bool) -> No
     given = "keep_ids" if keep_ids else "num_vertices"
     if keep_ids or num_vertices is not None:
         cure = f"leave out `{given}`, which is for ids that are vertex numbers"
-        raise InputError(f"{where}: {NAMED}, which are numbered in their order: {cure}")
+        raise InputError(f"{where}: {NAMED}, which are numbered in their order; {cure}")

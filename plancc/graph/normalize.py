@@ -75,7 +75,7 @@ def normalize(
 
 def _wrong_sum(name: str, what: str, total: float, normalization: str) -> InputError:
     """Return the error for a sum that has no inverse or no square root."""
-    needs = f"`normalize` {normalization} needs positive and finite sums, use `normalize` none"
+    needs = f"`normalize` {normalization} needs positive and finite sums; use `normalize` none"
     return InputError(f"{name}: {what} sum to {total:g}; {needs}")
 
 

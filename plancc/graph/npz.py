@@ -80,9 +80,9 @@ class Archive(Mapping[str, Array]):
         except _RAISED as error:
             # numpy raises ValueError for a file that is neither zip nor npy: it expects a pickle
             why = "" if isinstance(error, ValueError) else f" ({shown(error)})"
-            raise InputError(f"{self.name}: not an .npz archive{why}") from error
+            raise InputError(f"{self.name}: is not an .npz archive{why}") from error
         if not isinstance(file, np.lib.npyio.NpzFile):
-            raise InputError(f"{self.name}: a single numpy array, not an .npz archive")
+            raise InputError(f"{self.name}: is a single numpy array, not an .npz archive")
         self._file = file
 
     def __enter__(self) -> Archive:
@@ -113,7 +113,7 @@ class Archive(Mapping[str, Array]):
         except _RAISED as error:
             why = f"cannot be read ({shown(error)})"
             if "allow_pickle" in str(error):
-                why = "holds Python objects, which are not loaded: save numbers, as "
+                why = "holds Python objects, which are not loaded; save numbers, as "
                 why += "array.astype(np.float32)"
             raise InputError(f"{self.name}: key '{key}' {why}") from error
         if not isinstance(value, np.ndarray):
@@ -168,7 +168,7 @@ def map_array(path: StrPath) -> Array:
         with PARSING:
             return np.asarray(np.load(name, mmap_mode="c", allow_pickle=False))
     except _RAISED as error:
-        raise InputError(f"{name}: not an .npy array ({shown(error)})") from error
+        raise InputError(f"{name}: is not an .npy array ({shown(error)})") from error
 
 
 def read_npz_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> Archive:
@@ -266,7 +266,7 @@ def _scipy_entries(archive: Archive, pattern: bool) -> _ArchiveEntries:
     given: Any = held.item() if held.ndim == 0 else b""
     layout = given.decode("latin-1") if isinstance(given, bytes) else str(given)
     if layout not in ("csr", "csc", "coo"):
-        raise InputError(f"{name}: sparse format '{layout}'; give csr, by matrix.tocsr()")
+        raise InputError(f"{name}: the format is '{layout}'; save it as csr, by matrix.tocsr()")
     rows, columns = archive.integers("shape", 2).tolist()
     for n in (rows, columns, rows + columns if rows != columns else rows):
         check_num_vertices(n, name)

@@ -36,14 +36,14 @@ def read_part_vector(
     if os.fspath(path).lower().endswith(".json"):
         parts: npt.NDArray[np.int32] = FORMATS["dgl"].read_parts(path)
         if num_vertices is not None and len(parts) != num_vertices:
-            raise InputError(f"{os.fspath(path)}: {has}, the partition {len(parts)}")
+            raise InputError(f"{os.fspath(path)}: {has}, but the partition has {len(parts)}")
         return parts
     content = read_bytes(path)
     if b"\0" in content:
         rule = "a part vector is text, with one number per line"
         if content.startswith(b"\x89HDF"):
             rule += ": `plancc export PLAN -o FILE.part` writes a plan's part vector"
-        raise InputError(f"{os.fspath(path)}: not text; {rule}")
+        raise InputError(f"{os.fspath(path)}: is not text; {rule}")
     numbers = read_integers(path, content, comments=b"")
     count = np.diff(numbers.ptr)
     part = numbers.values
@@ -56,7 +56,7 @@ def read_part_vector(
     fail_first(path, part > np.iinfo(np.int32).max, line, "the part is too large:", part)
     if num_vertices is not None and len(part) != num_vertices:
         last = int(line[min(len(line) - 1, num_vertices)])
-        fail(path, last, f"{has}, the file lists the parts of", len(part))
+        fail(path, last, f"{has}, but the file lists the parts of", len(part))
     return part.astype(np.int32)
 
 

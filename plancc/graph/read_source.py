@@ -50,7 +50,7 @@ class ReadGraph:
                 told = f"{edges} validation and test begin, and again from then on"
                 cure = "give every edge once, or read the edges without weights (`pattern`)"
                 where = f"{self.graph.source.name}: `link_times`"
-                raise InputError(f"{where}: {told}: their weights are sums of both; {cure}")
+                raise InputError(f"{where}: {told}, so their weights are sums of both; {cure}")
         return self.graph if away is None else without(self.graph, away)
 
 

@@ -66,7 +66,7 @@ def rows_by_id(ids: npt.NDArray[Any], graph: Graph, what: str) -> npt.NDArray[np
         warn(f"{what}: {told}: {-shift:+d} is added to each")
         ascending = ascending - shift
     if (k := first_true(ascending[1:] == ascending[:-1])) is not None:
-        raise InputError(f"{what} holds {show(ascending[k])} twice: give every id one row")
+        raise InputError(f"{what} holds {show(ascending[k])} twice; give every id one row")
     place = places_in(ascending, vertices)
     there = place >= 0
     if not there.all():
@@ -146,7 +146,7 @@ def id_column(
         if not are_in_order(column, vertices):
             told = f"column {show(name)} holds every vertex once, not in the graph's order"
             cure = f"call it 'id', or give `keys` id={name}, if rows are of these vertices"
-            raise InputError(f"{where}: {told}: {cure}; `keys` id= reads rows in this order")
+            raise InputError(f"{where}: {told}; {cure}; `keys` id= reads rows in this order")
         if are_names(vertices):
             return name
     return None
@@ -244,7 +244,7 @@ def warn_of_parts(folder: str, names: Sequence[str], what: str) -> None:
     for plain, name in zip(names, sorted(names, key=natural_order), strict=True):
         if plain != name and os.path.isdir(folder):
             order = f"by the numbers in their names, {show(name)} before {show(plain)}"
-            warn(f"{folder}: {len(names)} parts are taken {order}: {what}")
+            warn(f"{folder}: {len(names)} parts are read {order}: {what}")
             return
 
 
@@ -264,14 +264,14 @@ def warn_of_order(graph: Graph, where: str) -> None:
         return
     if in_file if are_names(ids) else (np.diff(ids) != 1 if in_file else np.diff(ids) < 0).any():
         order = f"in the graph's order of vertices ({_first(ids)})"
-        warn(f"{where}rows without ids are taken {order}; a key or column 'id' names the vertices")
+        warn(f"{where}rows without ids are read {order}; a key or column 'id' names the vertices")
 
 
 def warn_of_lines(graph: Graph, path: Any) -> None:
     """Warn that lines without ids are taken in the order of the vertices, if ids are names."""
     ids: Any = graph.original_ids
     if isinstance(path, str | os.PathLike) and are_names(ids):
-        warn(f"{os.fspath(path)}: lines are taken in the graph's order of vertices ({_first(ids)})")
+        warn(f"{os.fspath(path)}: lines are read in the graph's order of vertices ({_first(ids)})")
 
 
 def warn_of_numbers(graph: Graph, what: str) -> None:

@@ -182,7 +182,7 @@ def data_lines(
         if line <= skipped or (comments and text.startswith(comments)):
             continue
         if any(mark in text.rstrip(b" \t\r\n") for mark in b"\v\f\r"):
-            fail(path, line, "a control character stands within the line", text)
+            fail(path, line, "the line contains a control character", text)
         if text.strip():
             yield line, text
 

@@ -54,7 +54,7 @@ class Types:
             _check_name(name)
             if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
                 cure = "give a whole number, at least 1, or leave the type out"
-                raise InputError(f"type '{shown(name)}' has '{shown(count)}' vertices: {cure}")
+                raise InputError(f"type '{shown(name)}' has '{shown(count)}' vertices; {cure}")
         if not self.counts or not self.relations:
             raise InputError("a typed graph needs a type and a relation at least")
         if len(self.relations) > MOST_RELATIONS:
@@ -67,7 +67,7 @@ class Types:
                 if each not in self.counts:
                     raise InputError(f"{in_words(relation)}: {self._unknown(each)}")
         if len({*self.relations}) < len(self.relations):
-            raise InputError("a relation is listed twice: give every relation its own name")
+            raise InputError("a relation is listed twice; give every relation its own name")
 
     def _unknown(self, name: str) -> str:
         known = shown(", ".join(self.counts), 200)
@@ -116,7 +116,7 @@ class Types:
         listed = ", ".join(map(str, found or self.relations))
         if found:
             told = f"{len(found)} relations are called '{shown(name)}'"
-            raise InputError(f"{told}: give one of {listed}")
+            raise InputError(f"{told}; give one of {listed}")
         given = "', '".join(map(str, whole)) if whole else name
         raise InputError(f"relation '{shown(given)}' is unknown; there are {listed}")
 
@@ -187,7 +187,7 @@ class Types:
             right = False
         if not right:
             texts = f"'{shown(types, 40)}' and '{shown(relations, 40)}'"
-            raise InputError(f"{texts} are no types and relations")
+            raise InputError(f"{texts} are not types and relations")
         return found
 
 
@@ -221,13 +221,13 @@ def check_relation(relation: Any, where: str) -> None:
     """Raise InputError unless `relation` is (source, name, destination); `where` begins the
     message."""
     if not isinstance(relation, tuple) or [type(each) for each in relation] != [str] * 3:
-        cure = "give three texts, (source, name, destination)"
-        raise InputError(f"{where}: '{shown(relation)}' is no relation: {cure}")
+        cure = "give three strings, (source, name, destination)"
+        raise InputError(f"{where}: '{shown(relation)}' is not a relation; {cure}")
 
 
 def _check_name(name: str) -> None:
     if not isinstance(name, str) or not name or not name.isprintable():
-        raise InputError(f"'{shown(name)}' is no name of a type or relation: give a printable text")
+        raise InputError(f"'{shown(name)}' is no name of a type or relation; give printable text")
 
 
 def in_words(relation: Relation) -> str:

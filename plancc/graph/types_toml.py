@@ -111,7 +111,7 @@ def _check_file(folder: str, name: Any, what: str) -> str:
     """Return `name`; InputError unless it is the name of a file inside the folder."""
     inside = isinstance(name, str) and not os.path.isabs(name) and ".." not in name.split("/")
     if not inside or not os.path.isfile(os.path.join(folder, name)):
-        raise InputError(f"{what}: '{shown(name)}' is no file inside the folder")
+        raise InputError(f"{what}: '{shown(name)}' is not a file inside the folder")
     return str(name)
 
 
@@ -121,8 +121,8 @@ def read_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> d
     counts, _, data, _ = _read_head(folder)
     for kind, of_type in data.items():
         for key in sorted(of_type.keys() - names_of_data(keys)):
-            told = f"type '{shown(kind)}' has a key {show(key)}, which is no name of vertex data"
-            known = f"{', '.join(SOURCE_KEYS)}; `keys` takes other names"
+            told = f"type '{shown(kind)}' has a key {show(key)}, which is not a name of vertex data"
+            known = f"{', '.join(SOURCE_KEYS)}; `keys` reads other names"
             raise InputError(f"{os.path.join(folder, HEAD)}: {told}: {known}")
     found = {}
     for kind, of_type in data.items():
@@ -132,7 +132,7 @@ def read_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> d
             rows, count = np.shape(found[kind][key])[:1], counts[kind]
             if rows != (count,):
                 told = f"{key} of type '{shown(kind)}' have {sum(rows):,} rows"
-                cure = f"{HEAD} says {count:,} vertices: give every vertex one row"
+                cure = f"{HEAD} says {count:,} vertices; give every vertex one row"
                 raise InputError(f"{files[key]}: {told}, and {cure}")
     return found
 
@@ -152,7 +152,7 @@ def read_relations(
     """
     folder = os.fspath(path)
     if symmetrize or transpose:
-        raise InputError(f"{folder}: a typed graph is read without `symmetrize` and `transpose`")
+        raise InputError(f"{folder}: a typed graph cannot be read with `symmetrize` or `transpose`")
     counts, files, data, features = _read_head(folder)
     named = {*files.values(), *features.values()}.union(*map(dict.values, data.values()))
     kinds = (".npy", *(os.path.splitext(name)[1] or "." for name in files.values()))
@@ -210,7 +210,7 @@ def _matrix(
         column -= shape[0]
     if not lists_ids and [*shape] != sizes:
         there = f"{sizes[0]} vertices of its destination and {sizes[1]} of its source"
-        raise InputError(f"{where}: a matrix of {shape[0]} x {shape[1]}, and there are {there}")
+        raise InputError(f"{where}: the matrix is {shape[0]} x {shape[1]}, but there are {there}")
     for each, size in ((row, sizes[0]), (column, sizes[1])):
         if each.max(initial=-1) >= size:
             if name == "edgelist":
@@ -256,7 +256,7 @@ def _read_file(
     except InputError as error:
         words = str(error)
     if NAMED in words:
-        cure = "ids of types are numbers, from 0 within the type: number them first"
+        cure = "ids of types are numbers, from 0 within the type; number them first"
         raise InputError(f"{path}: {in_words(relation)}: {NAMED}, and {cure}")
     chosen, cure = "Name them by `columns`", "Leave columns out, or name them source and target"
     if name == "edgelist" and chosen not in words:

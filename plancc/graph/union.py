@@ -131,7 +131,7 @@ def _counted_otherwise(types: Types, entries: Mapping[Relation, Entries]) -> Ite
         if before > 1 and smallest == before:
             told = f"no vertex of '{shown(name)}' below {before:,} is in it, and {before:,}"
             why = f"is the number of vertices of the types before: {_RULE}"
-            cure = f"if yours are of all types, subtract {before:,}"
+            cure = f"if yours count over all types, subtract {before:,}"
             yield f"{in_words(relation)}: {told} {why}; {cure}"
 
 
@@ -212,7 +212,7 @@ def rectangular(
         shape, row, column = (shape[1], shape[0]), column, row
     if symmetrize:
         told = f"a matrix of {shape[0]} rows and {shape[1]} columns cannot be symmetric"
-        raise InputError(f"{source.name}: {told}: read it without `symmetrize`")
+        raise InputError(f"{source.name}: {told}; read it without `symmetrize`")
     counts = {"rows": shape[0], "columns": shape[1]}
     return united(counts, {RELATION: (row, column, values)}, source)
 

@@ -115,7 +115,7 @@ def _check_clusters(clusters: npt.NDArray[np.int32], what: str) -> None:
     """Raise InputError for a cluster number far above the number of vertices."""
     if clusters.max(initial=-1) >= most_clusters(len(clusters)):
         told = f"'{clusters.max()}' in row {int(np.argmax(clusters))} (counted from 0)"
-        cure = f"there are {len(clusters):,} vertices: number the clusters from 0"
+        cure = f"there are {len(clusters):,} vertices; number the clusters from 0"
         raise InputError(f"{what} holds {told}, and {cure}")
 
 
@@ -130,9 +130,9 @@ def check_rows(
             of_edges = f" ({edges:,} is the number of its edges)" * (len(array) == edges > 0)
             as_one = f", as many as '{alike[0]}' has rows" if alike else ""
             one = "label (-1: unknown)" if key == "labels" else "row"
-            cure = reading_advice(len(array), graph) or f": give every vertex one {one}"
-            told = f"has '{len(array)}' rows, the graph {count} vertices{of_edges}{as_one}{cure}"
-            raise InputError(f"{where}key '{names.get(key, key)}' {told}")
+            cure = reading_advice(len(array), graph) or f"; give every vertex one {one}"
+            told = f"but the graph has {count} vertices{of_edges}{as_one}{cure}"
+            raise InputError(f"{where}key '{names.get(key, key)}' has '{len(array)}' rows, {told}")
 
 
 def _features(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
@@ -159,7 +159,7 @@ def finite(array: npt.NDArray[Any], what: str, first: int = 0) -> npt.NDArray[An
     """
     if array.dtype.kind not in "biuf":
         cure = "save it as float32 or integers"
-        raise InputError(f"{what} holds no real numbers but '{array.dtype}': {cure}")
+        raise InputError(f"{what} holds '{array.dtype}', not real numbers; {cure}")
     with np.errstate(over="ignore"):
         kind = feature_type(array.dtype.newbyteorder("="))
         result = np.ascontiguousarray(array, dtype=kind)
@@ -240,7 +240,7 @@ def _targets(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
         _refuse(array, others, what, "; targets are 0 or 1, or real numbers of a floating type")
     unknown = np.isnan(array)
     if not (others & ~unknown).any():
-        rule = "targets of 0 and 1 are all known: write one column as labels, with -1 for unknown"
+        rule = "targets of 0 and 1 are all known; write one column as labels, with -1 for unknown"
         _refuse(array, others, what, f"; {rule}")
     with np.errstate(over="ignore"):
         numbers = np.ascontiguousarray(array, np.float32)
@@ -267,8 +267,8 @@ def sparse_features(archive: Archive, graph: Graph) -> npt.NDArray[np.float32]:
     shape = archive.integers("feat_shape", 2).tolist()
     count = graph.num_vertices
     if shape[0] != count:
-        cure = reading_advice(shape[0], graph) or ": give every vertex one row"
-        told = f"has '{shape[0]}' rows, the graph {count} vertices{cure}"
+        cure = reading_advice(shape[0], graph) or "; give every vertex one row"
+        told = f"has '{shape[0]}' rows, but the graph has {count} vertices{cure}"
         raise InputError(f"{archive.name}: key 'feat_shape' {told}")
     if shape[1] < 1:
         raise InputError(f"{archive.name}: key 'feat_shape' holds '{shape[1]}' columns")

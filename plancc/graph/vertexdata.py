@@ -172,7 +172,7 @@ class DataByType:
             rows = int((self.row_type == self.number(name)).sum())
             for key, array in each.arrays().items():
                 if len(array) != rows:
-                    return f"{key} of '{name}' have {len(array)} rows, there are {rows} vertices"
+                    return f"{key} of '{name}' have {len(array)} rows, but it has {rows} vertices"
         return ""
 
 
@@ -185,7 +185,7 @@ def _taken(array: Any, order: npt.NDArray[np.integer]) -> Any:
 def as_array(value: Any, what: str) -> npt.NDArray[Any]:
     """Return an array or a tensor as a NumPy array; InputError for other objects."""
     if hasattr(value, "tocoo"):
-        raise InputError(f"{what} is sparse: make it dense by `toarray`")
+        raise InputError(f"{what} is sparse; make it dense by `toarray`")
     try:
         if hasattr(value, "detach"):
             value = value.detach().cpu()

@@ -131,7 +131,7 @@ def read_vertex_data(
             missing = {key: called for key, called in missing.items() if called not in held}
             if data.by_type is not None:
                 if several:
-                    raise InputError(f"{name}: data by type must be the only source: give it alone")
+                    raise InputError(f"{name}: data by type must be the only source; give it alone")
                 found["by_type"] = data.by_type
             for key, array in data.arrays().items():
                 if key in found:
@@ -261,7 +261,7 @@ def vertex_data_of(
     if not called and not required:
         return VertexData()
     if not called:
-        told = f"none of the keys '{', '.join(SOURCE_KEYS)}' is there, but {_listed(held)}"
+        told = f"none of the keys '{', '.join(SOURCE_KEYS)}' is present, only {_listed(held)}"
         raise InputError(f"{where}no vertex data: {told}")
     for key in [key for key in MASKS if key in arrays]:
         arrays[key] = _boolean_mask(arrays[key], rows, whats[key], key)
@@ -360,9 +360,9 @@ def _data_of_types(
             raise InputError(f"{what}give a mapping of names to arrays")
         for key in ("weights", *ALIASES["weights"], missing.get("weights")):
             if given.get(key) is not None:
-                cure = "`weights` takes one vector, of all vertices, type after type"
+                cure = "`weights` expects one vector for all vertices, type after type"
                 told = f"key {show(key)}: weights of only some vertex types are not accepted"
-                raise InputError(f"{what}{told}: {cure}")
+                raise InputError(f"{what}{told}; {cure}")
         data = vertex_data_of(given, of_one_type(graph, name), what, **choice)
         missing = {key: each for key, each in missing.items() if each not in given}
         if data.arrays():
@@ -473,7 +473,7 @@ def _split_column(mask: Array, split: str | None, what: str) -> Array:
     if mask.ndim == 2:
         count = mask.shape[1]
         if split is None or not split.isascii() or not split.isdigit() or int(split) >= count:
-            raise InputError(f"{what} has {count} splits: choose one by `split` 0..{count - 1}")
+            raise InputError(f"{what} has {count} splits; choose one by `split` 0..{count - 1}")
         mask = mask[:, int(split)]
     return mask
 

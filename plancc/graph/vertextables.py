@@ -67,9 +67,9 @@ def read_table(name: str, graph: Graph, keys: Keys) -> tuple[Columns, str]:
         raise InputError(f"{name}: {len(words)} column names for {len(first[0])} columns")
     wanted = dict.fromkeys(wanted_columns(words, keys))
     if not wanted and any(map(is_number, words)):
-        told = "neither numbers alone nor names of columns"
+        told = "it is neither numbers only nor names of columns"
         cure = "if ids are names, add a line of column names, as id,f0,label"
-        raise InputError(f"{name}, line 1: {told}: {cure}")
+        raise InputError(f"{name}, line 1: {told}; {cure}")
     rows = [row for row in first if len(row) == len(words)]
     samples = dict(zip(words, zip(*rows, strict=True), strict=True)) if rows else {}
     texts, vertices = list[str](), ids_of(graph)
@@ -128,15 +128,15 @@ def _without_names(
     if data_keys(keys).get("id") != "" and begins_with_ids(table, graph):
         bounds = f"{table[:, 0].min():.0f}..{table[:, 0].max():.0f}, every vertex once"
         cure = "(if this is wrong, add a line of names, as f0,f1)"
-        warn(f"{name}: the first column holds {bounds}: rows are of these {cure}")
+        warn(f"{name}: the first column holds {bounds}: rows belong to these vertices {cure}")
         ids, found["id"], table = "id", table[:, 0].astype(np.int64), table[:, 1:]
     if table.shape[1] == 1:
         found["labels"] = class_numbers(table[:, -1], f"{name}: the column")
         return found, ids
     if are_names(ids_of(graph)) and is_running("index", table[:, 0]):
-        warn(f"{name}: the first column counts the rows, and is taken as a feature")
+        warn(f"{name}: the first column counts the rows, and is read as a feature")
     if len(table) == graph.num_vertices + 1 and words == [str(k) for k in range(len(words))]:
-        told = f"the first line, {','.join(words[:3])}..., is taken as names"
+        told = f"the first line, {','.join(words[:3])}..., is read as names"
         why = f"there are {graph.num_vertices:,} lines besides, one for each vertex"
         warn(f"{name}: {told}: {why}")
         table = table[1:]
@@ -310,7 +310,7 @@ def _wrong_word(words: str, path: StrPath, skipped: int, reading: TableReading |
         advice = "leave out a line of names"
     if match[1] == "''":
         cure = "give every row a number, as fillna of pandas does (a label of -1 is unknown)"
-        return f", line {line}: column {name} is empty: {cure}"
+        return f", line {line}: column {name} is empty; {cure}"
     return f", line {line}: not a table of numbers: {match[1]} in column {name} ({advice})"
 
 

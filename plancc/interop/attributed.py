@@ -82,14 +82,14 @@ class _Found:
 
     def add_vertex(self, line: int, name: Any) -> None:
         if name is None:
-            fail(self.path, line, "a vertex without an id")
+            fail(self.path, line, "a vertex has no id")
         if name in self.vertices:
-            fail(self.path, line, f"vertex {show(name)} is listed twice: give every vertex its own")
+            fail(self.path, line, f"vertex {show(name)} is listed twice; give every vertex its own")
         self.vertices[name] = len(self.vertices)
 
     def add_edge(self, line: int, ends: tuple[Any, Any], mutual: bool) -> None:
         if None in ends:
-            fail(self.path, line, "an edge without a source or a target")
+            fail(self.path, line, "an edge has no source or no target")
         self.ends.append(ends)
         self.lines.append(line)
         self.mutual.append(mutual)
@@ -151,7 +151,7 @@ class _Found:
             made[k] = read_number(self.path, self.lines[k], WEIGHT, word.encode(), float)
         if (missing := len(made) - len(words)) and name not in self.defaults:
             where = f"{os.path.basename(self.path)}: {missing:,} of {len(made):,} edges"
-            warn(f"{where} have no {show(name)}: taken as 1")
+            warn(f"{where} have no {show(name)}, which counts as 1")
         return made
 
     def warn_of_ignored(self, weight: str) -> None:
@@ -159,7 +159,7 @@ class _Found:
         left = [name for name in self.words if name != weight]
         listed = [*self.others, *(f"{show(name)} of edges" for name in left)]
         numeric = [name for name in left if all(map(is_number, self.words[name].values()))]
-        way = f"; `columns` source,target,{numeric[0]} takes it as weights" if numeric else ""
+        way = f"; `columns` source,target,{numeric[0]} reads it as weights" if numeric else ""
         if listed:
             warn(f"{os.path.basename(self.path)}: ignored: {', '.join(listed)}{way}")
 
@@ -341,7 +341,7 @@ def _parse_graphml(path: StrPath) -> _Found:
                 handlers.parser.Parse(data, False)
             handlers.parser.Parse(b"", True)
         except (expat.ExpatError, LookupError, ValueError) as error:
-            raise InputError(f"{os.fspath(path)}: not XML: {error}") from error
+            raise InputError(f"{os.fspath(path)}: is not XML: {error}") from error
     if not handlers.graphs:
         raise InputError(f"{os.fspath(path)}: the GraphML holds no graph")
     found = handlers.found
@@ -383,7 +383,7 @@ class _Pajek:
         found, self.section = self.found, words[0][1:].decode("latin-1").lower()
         if self.section in _PAJEK_EDGES:
             if not self.size:
-                self.fail("the number of vertices comes before, as *Vertices N, not", words[0])
+                self.fail("*Vertices N with the number of vertices must come first, not", words[0])
             self.relations |= {word.strip(b":") for word in words[1:2]}
         elif self.section not in ("network", "vertices"):
             message = "a network has the sections *Vertices, *Arcs, *Edges, *Arcslist, *Edgeslist"
@@ -450,7 +450,7 @@ class _Pajek:
                 if word.lower() not in _DRAWN:
                     self.found.others[f"{show(word)} of {of}"] = None
             elif not word[:1].isalpha() and not _PAJEK_NUMBER.match(word) and word[:1] != b'"':
-                self.fail("neither a number nor an attribute:", word)
+                self.fail("this is neither a number nor an attribute:", word)
 
     def end(self) -> None:
         """End a section: check its number of vertices, or add the edges of a matrix."""

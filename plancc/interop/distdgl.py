@@ -42,7 +42,7 @@ from plancc.plan.parts import taken
 from plancc.plan.plan import Plan
 from plancc.text import shown
 
-HETERO = "parts of heterogeneous graphs are not read: take one type of vertex and one of edge"
+HETERO = "parts of heterogeneous graphs are not supported; use one type of vertex and one of edge"
 MAPPINGS = ("orig_nids.npy", "orig_nids.pt", "node_mapping.pt")
 """Names of files that hold the graph's own vertex number for every new number."""
 NAME = "plancc"
@@ -69,9 +69,9 @@ def read_partition(path: StrPath) -> npt.NDArray[np.int32]:
     try:
         described = json.loads(read_bytes(path))
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: not JSON: {shown(error)}") from error
+        raise InputError(f"{where}: is not JSON: {shown(error)}") from error
     if not isinstance(described, dict) or "node_map" not in described:
-        raise InputError(f"{where}: describes no partition of DGL: 'node_map' is missing")
+        raise InputError(f"{where}: does not describe a partition of DGL: 'node_map' is missing")
     held = described["node_map"]
     if not isinstance(held, dict) or len(held) != 1:
         raise InputError(f"{where}: {HETERO}")
@@ -79,7 +79,7 @@ def read_partition(path: StrPath) -> npt.NDArray[np.int32]:
     count = int(ranges[-1, 1])
     original = _original_ids(where, count)
     if original.shape != (count,) or (np.sort(original) != np.arange(count)).any():
-        raise InputError(f"{where}: the mapping of its {count} vertices is no permutation of them")
+        raise InputError(f"{where}: the mapping of its {count} vertices is no permutation")
     owner = np.empty(count, np.int32)
     owner[original] = np.repeat(np.arange(len(ranges)), np.diff(ranges, axis=1)[:, 0])
     return owner
@@ -95,13 +95,13 @@ def _ranges(held: Any, where: str) -> Int64Array:
     if right:
         right = ranges[0, 0] == 0 and np.array_equal(ranges[1:, 0], ranges[:-1, 1])
     if not right or (ranges[:, 1] < ranges[:, 0]).any() or ranges[-1, 1] >= 2**31:
-        raise InputError(f"{where}: 'node_map' holds no ranges of vertices, one after the other")
+        raise InputError(f"{where}: 'node_map' does not hold consecutive ranges of vertices")
     return ranges.astype(np.int64)
 
 
 def _checked(array: Array, what: str) -> Int64Array:
     if array.ndim != 1 or array.dtype.kind not in "iu" or not array.size:
-        raise InputError(f"{what} is no list of whole numbers")
+        raise InputError(f"{what} is not a list of whole numbers")
     if array.min() < 0 or array.max() >= 2**31:
         raise InputError(f"{what} holds '{array.min()}' to '{array.max()}', out of range")
     return array.astype(np.int64)
@@ -121,7 +121,7 @@ def _original_ids(where: str, count: int) -> Int64Array:
     saved = (
         f"what partition_graph(..., return_mapping=True) returns for the vertices as {MAPPINGS[0]}"
     )
-    raise InputError(f"{where}: {told} to the graph's is beside it: save {saved}")
+    raise InputError(f"{where}: {told} to the graph's is beside it; save {saved}")
 
 
 @dataclass(frozen=True, eq=False)

@@ -123,7 +123,7 @@ def _matrix(file: Any, name: str) -> Any:
         check_integers(array, f"{where}: '{name}/{key}'")
     if len(ptr) != major + 1 or data.shape != indices.shape:
         told = f"{len(ptr)} offsets, {len(indices)} indices and values of shape {data.shape}"
-        rule = f"are no matrix of shape {tuple(shape.tolist())}"
+        rule = f"do not form a matrix of shape {tuple(shape.tolist())}"
         raise InputError(f"{where}: '{name}' is damaged: {told} {rule}")
     ptr = as_offsets(ptr, len(indices), f"{where}: '{name}/indptr'")
     check_range(indices, minor, f"{where}: '{name}/indices'", HOLDS)

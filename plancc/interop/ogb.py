@@ -106,7 +106,7 @@ def _triples(folder: str) -> list[list[str]]:
     where, triples = _lines(folder, TRIPLES)
     for k, each in enumerate(triples, 1):
         if len(each) != 3 or any("/" in name or name in ("", ".", "..") for name in each):
-            raise InputError(f"{where}, line {k}: '{shown(','.join(each))}' names no relation")
+            raise InputError(f"{where}, line {k}: '{shown(','.join(each))}' is not a relation")
         if each in triples[: k - 1]:
             fail(where, k, f"relation '{shown(' '.join(each))}' is listed twice")
     return triples
@@ -124,7 +124,7 @@ def _counts(folder: str) -> dict[str, Any]:
         raise InputError(f"{where}: a line of types and a line of their vertices are expected")
     for count in lines[1]:
         if not (count.isascii() and count.isdigit()):
-            raise InputError(f"{where}, line 2: {show(count)} is no number of vertices")
+            raise InputError(f"{where}, line 2: {show(count)} is not a number of vertices")
     return {name: np.array(int(count)) for name, count in zip(*lines, strict=True)}
 
 
@@ -156,7 +156,7 @@ def _check_number(folder: str, edges: str, pair: npt.NDArray[np.integer]) -> Non
         where, count = os.path.join(folder, name), pair.shape[1]
         said = float(read_numbers(where).sum())
         if said != count:
-            raise InputError(f"{where}: says '{said:.15g}' edges, and there are {count:,}")
+            raise InputError(f"{where}: says '{said:.15g}' edges, but there are {count:,}")
 
 
 def _warn_of_others(folder: str, where: str, names: Iterable[str]) -> None:
@@ -218,7 +218,7 @@ def _labels(labels: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
             raise InputError(f"{where}: labels of several tasks are unknown (nan); give 0 or 1")
         return labels
     if labels.dtype.kind not in "biuf":
-        raise InputError(f"{where}: labels are no numbers but '{labels.dtype}'")
+        raise InputError(f"{where}: labels are of type '{labels.dtype}', not numbers")
     return class_numbers(labels.reshape(-1).astype(np.float64), f"{where}: the label")
 
 
@@ -242,10 +242,10 @@ def _chosen(folder: str, names: list[str], split: str | None) -> str:
     """Return the name of the chosen split, or of the only split."""
     if split is None and len(names) > 1:
         cure = f"choose one by `split`, {' or '.join(names)}"
-        raise InputError(f"{folder}: has several splits: {cure}")
+        raise InputError(f"{folder}: has several splits; {cure}")
     name = names[0] if split is None and names else split
     if name not in names:
-        raise InputError(f"{folder}: no split '{name}': choose from {', '.join(names) or 'none'}")
+        raise InputError(f"{folder}: no split '{name}'; choose from {', '.join(names) or 'none'}")
     return name
 
 
@@ -311,7 +311,7 @@ def _links_of_split(held: Any, key: str, where: str) -> dict[str, Any]:
     else:
         ends = [np.asarray(held.get(f"{end}_node", ())) for end in ("source", "target")]
         if len(ends[0]) != len(ends[1]):
-            raise InputError(f"{where}: {len(ends[0])} sources and {len(ends[1])} targets")
+            raise InputError(f"{where}: has {len(ends[0])} sources, but {len(ends[1])} targets")
         found = {key: np.stack(ends)}
         if "target_node_neg" in held:
             found[f"{key}_target_negative"] = np.asarray(held["target_node_neg"])

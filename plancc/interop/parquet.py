@@ -289,7 +289,7 @@ def read_columns(
         _warn_of_folders(where)
         names = list(table.schema.names)
         if len(set(names)) != len(names):
-            raise InputError(f"{where}: two columns have one name")
+            raise InputError(f"{where}: two columns have the same name")
         chosen = wanted(names)
         kinds = {name: table.schema.field(name).type for name in names}
         texts = [n for n in names if n not in chosen and _is_text(arrow, kinds[n])]
@@ -369,7 +369,7 @@ def _check_nulls(column: Any, what: str, of: str) -> None:
         compute = library("pyarrow.compute", what, NEEDS)
         row = compute.index(compute.is_null(column), True).as_py()
         told = f"{column.null_count:,} {of} are null, the first in row {row} (from 0)"
-        raise InputError(f"{what}: {told}: leave these rows out (dropna of pandas)")
+        raise InputError(f"{what}: {told}; leave these rows out (dropna of pandas)")
 
 
 def _is_text(arrow: Any, kind: Any) -> bool:

@@ -47,7 +47,7 @@ def record_of(obj: Any, where: str) -> Record:
     elif not isinstance(obj, Mapping) and is_data(obj):
         obj = obj.to_dict() if callable(getattr(obj, "to_dict", None)) else vars(obj)
     if not isinstance(obj, Mapping):
-        raise InputError(f"{where}: holds no graph but '{type(obj).__name__}'")
+        raise InputError(f"{where}: holds a '{type(obj).__name__}', not a graph")
     if is_typed(obj):
         return {key: dict(value) for key, value in obj.items() if isinstance(value, Mapping)}
     return {str(key): value for key, value in obj.items()}

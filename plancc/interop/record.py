@@ -83,7 +83,7 @@ def _graph_of_types(record: Record, where: str, source: Source, **reading: bool)
     """Return the graph of records by type and by relation."""
     for flag in ("symmetrize", "transpose"):
         if reading.get(flag):
-            raise InputError(f"{where}: a typed graph is read without `{flag}`")
+            raise InputError(f"{where}: a typed graph cannot be read with `{flag}`")
     entries: dict[Relation, Entries] = {}
     for relation, each in record.items():
         if isinstance(relation, tuple) and each.get("edge_index") is not None:
@@ -152,10 +152,10 @@ def _num_vertices(record: Record, row: IntArray, col: IntArray, where: str) -> i
             if name in _FEATURES or (rows >= n and not of_edges):
                 return rows
             told = f"'{name}' has {rows:,} rows{', the number of edges' * of_edges}"
-            why = f"'edge_index' names vertex {n - 1:,}: it is not taken for the number of vertices"
+            why = f"'edge_index' names vertex {n - 1:,}: it is not used as the number of vertices"
             warn(f"{where}: {told}, and {why}")
-    taken = f"taken as {n:,} vertices, up to the largest in 'edge_index'"
-    warn(f"{where}: neither 'num_nodes' nor data of vertices is there: {taken}")
+    taken = f"read as {n:,} vertices, up to the largest in 'edge_index'"
+    warn(f"{where}: neither 'num_nodes' nor data of vertices is given: {taken}")
     return n
 
 
@@ -230,7 +230,7 @@ def _sparse_entries(matrix: Any, where: str) -> tuple[int, IntArray, IntArray, A
     shape = tuple(getattr(matrix, "shape", ()))
     square = len(shape) > 1 and shape[0] == shape[1] and shape[2:] in ((), (1,))
     if not square or not callable(getattr(matrix, "to_sparse_coo", 0)):
-        raise InputError(f"{what} is no square sparse tensor of torch; save 'edge_index'")
+        raise InputError(f"{what} is not a square sparse tensor of torch; save 'edge_index'")
     check_num_vertices(int(shape[0]), where)
     coo = matrix.detach().to_sparse_coo().coalesce()
     row, col = as_array(coo.indices(), what)
@@ -269,7 +269,7 @@ def format_of_records(
         key, source = (keys or {}).get("graph", "edge_index"), Source.of_file(path, name)
         record, where = read_record(path), os.fspath(path)
         if record.get("edge_label_index") is not None:
-            links = "'edge_label_index', links to learn (`links` takes them from .npz)"
+            links = "'edge_label_index', links to learn (`links` reads them from .npz)"
             warn(f"{where}: ignored: {links}")
         return graph_of_record(record, where, source, key, **flags)
 

@@ -85,10 +85,10 @@ def _why_not(error: str, name: str) -> str:
     """Return a sentence that says why torch cannot read a file, from torch's message."""
     if named := re.search(r"Unsupported (?:global: GLOBAL|class) (\S+)", error):
         kind = shown(named[1], 60)
-        return f"it holds an object of '{kind}'; only tensors are read: save data.to_dict()"
+        return f"it holds an object of '{kind}'; only tensors are read; save data.to_dict()"
     if "sorted and distinct" in error:
         told = "the columns in a row of a sparse tensor do not ascend, or are listed twice"
-        return f"{told}: save tensor.to_sparse_coo().coalesce()"
+        return f"{told}; save tensor.to_sparse_coo().coalesce()"
     if any(kind.startswith(_start(name)) for kind in (_ZIP, _PICKLE)):
         return "it is damaged or cut off"
     return "it does not look like a file of torch.save"
@@ -154,7 +154,7 @@ def _check_stored(held: Any, name: str) -> None:
                 stored = part.untyped_storage().nbytes()
                 if (claimed := part.numel() * part.element_size()) > stored:
                     told = f"a tensor of shape {tuple(part.shape)} claims {claimed:,} bytes"
-                    cure = f"{stored:,} are stored: save its contiguous()"
+                    cure = f"{stored:,} are stored; save its contiguous()"
                     raise InputError(f"{name}: {told}, and {cure}")
 
 

@@ -16,7 +16,7 @@ from plancc.models.full_rows import FullRows
 from plancc.models.problem import EdgeProblem, Hypergraph
 from plancc.models.weights import Balance, check_num_parts
 
-INSTEAD_OF_SEARCH = "take a process grid for many rows alike, or these owners of libra"
+INSTEAD_OF_SEARCH = "use a process grid if many rows are alike, or these owners (libra)"
 """Advice for a matrix that does not suit a model of edge plans (`FullRows`)."""
 
 
@@ -61,7 +61,7 @@ def check_nonzeros_balanced(model: str, balance: str | Balance) -> None:
     if isinstance(balance, str):
         balance = Balance.parse(balance)
     if balance.names != ("nnz",):
-        raise InputError(f"balance '{balance}': model '{model}' balances nonzeros: take 'nnz'")
+        raise InputError(f"balance '{balance}': model '{model}' only balances nonzeros; use 'nnz'")
 
 
 def lighter_columns(matrix: Graph) -> npt.NDArray[np.bool_]:

@@ -74,12 +74,12 @@ class ProcessGridModel(Model):
     def __post_init__(self) -> None:
         if self.blocks not in (names := row_models()):
             raise InputError(
-                f"blocks '{self.blocks}': rows are assigned to the blocks of a grid by {_or(names)}"
+                f"blocks '{self.blocks}': cannot assign rows to a grid; choose {_or(names)}"
             )
         if unknown_option(self.block_options, MODELS[self.blocks]):
             takers = _or(name for name in names if not unknown_option(["part"], MODELS[name]))
-            told = f"a part vector is for blocks '{takers}', not for '{self.blocks}'"
-            raise InputError(f"{told}: name that model (`blocks`), or drop `part`")
+            told = f"a part vector is only for blocks '{takers}', not for '{self.blocks}'"
+            raise InputError(f"{told}; name that model (`blocks`), or drop `part`")
         for name in ("replication", "groups"):
             value = getattr(self, name, 1)
             if not is_count(value):
@@ -171,7 +171,7 @@ class Cagnet15DModel(ProcessGridModel):
         c = self.replication
         if num_ranks % c:
             below = num_ranks // c * c
-            way = f"{_or(_divisors(num_ranks))}, or take {_near(num_ranks, below, below + c)} ranks"
+            way = f"{_or(_divisors(num_ranks))}, or use {_near(num_ranks, below, below + c)} ranks"
             told = f"cannot divide {num_ranks} ranks by replication {c}"
             raise InputError(f"{told}; choose replication {way}")
         return Shape(num_ranks // c, c)
@@ -204,7 +204,7 @@ class Cagnet2DModel(ProcessGridModel):
         if side * side != num_ranks:
             way = f"{_near(num_ranks, side**2, (side + 1) ** 2)} ranks, or a `grid`"
             shapes = _or(_shapes(num_ranks, 2))
-            raise InputError(f"{num_ranks} ranks: not a perfect square; take {way}: {shapes}")
+            raise InputError(f"{num_ranks} ranks are not a perfect square; use {way}: {shapes}")
         return Shape(side, side)
 
 
@@ -238,7 +238,7 @@ class Cagnet3DModel(ProcessGridModel):
             side -= side**3 > num_ranks
             way = f"{_near(num_ranks, side**3, (side + 1) ** 3)} ranks, or a `grid`"
             shapes = _or(_shapes(num_ranks, 3))
-            raise InputError(f"{num_ranks} ranks: not a cube; take {way}: {shapes}")
+            raise InputError(f"{num_ranks} ranks are not a cube; use {way}: {shapes}")
         return Shape(side, side, side)
 
 

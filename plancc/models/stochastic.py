@@ -116,7 +116,7 @@ class StochasticModel(Model):
     def from_options(cls, options: Mapping[str, Any]) -> StochasticModel:
         beside = [name for name in ("theta", "delta") if name in options]
         if beside and options.get("batches", AUTO) != AUTO:
-            raise InputError(f"`{beside[0]}` is for `batches` {AUTO}: a number needs none")
+            raise InputError(f"`{beside[0]}` is only for `batches` {AUTO}; leave one of them out")
         own = {each.name for each in fields(cls)}
         of_sampler = {name: value for name, value in options.items() if name not in own}
         given = {name: value for name, value in options.items() if name in own}
@@ -144,7 +144,7 @@ class StochasticModel(Model):
             return ""
         needed_by = f"row {vertex} is needed by {most:,} of {matrix.num_vertices:,} rows"
         why = f"{needed_by}, so nearly every part needs it in nearly every batch"
-        cure = "take model hp, or these owners of a quick search for the volume"
+        cure = "use model hp, or these owners (a quick search for the volume)"
         return f"model 'stochastic-hp' is not made for this graph: {why}; {cure}"
 
     def source(self, matrix: Graph) -> BatchSource:

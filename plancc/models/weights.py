@@ -239,7 +239,7 @@ def _stacked(found: Mapping[str, npt.NDArray[np.int64]]) -> npt.NDArray[np.int64
 
 def _not_allowed(name: str, number: str) -> str:
     cure = f"give a number that is at least 0, such as {name}:0.05"
-    return f"balance '{name}:{number}': '{number}' is not an allowed imbalance: {cure}"
+    return f"balance '{name}:{number}': '{number}' is not an allowed imbalance; {cure}"
 
 
 def is_count(value: Any) -> bool:
@@ -263,7 +263,7 @@ def _own_weights(matrix: Graph, balance: Balance) -> npt.NDArray[np.int64]:
     name, weights = matrix.source.name, matrix.vertex_weights
     if weights is None or weights.size == 0:
         cure = "give `weights`, or a column 'weight' in `data`"
-        raise InputError(f"{name}: balance 'weights' needs vertex weights, and it has none: {cure}")
+        raise InputError(f"{name}: balance 'weights' needs vertex weights, but it has none; {cure}")
     if (weights.sum(axis=0, dtype=np.float64) > MAX_TOTAL).any():
         raise InputError(f"{name}: its weights sum to more than {MAX_TOTAL}; scale them down")
     return weights.astype(np.int64, copy=False)

@@ -280,15 +280,15 @@ def _names(model: AutoModel, layouts: Mapping[str, bool], grids: bool) -> tuple[
     names = model.names()
     known = {name: each for name, each in MODELS.loaded().items() if each.competes}
     if not names:
-        raise InputError(f"model 'auto' without candidates: choose from {', '.join(known)}")
+        raise InputError(f"model 'auto' needs candidates; choose from {', '.join(known)}")
     for name in names:
         check_choice("candidate", name, known)
     others = [name for name in names if not layouts.get(known[name].layout, grids)]
     if others and model.candidates is not None:
         if known[others[0]].layout == "edge":
-            raise InputError(f"candidate '{others[0]}': a typed graph has row plans")
+            raise InputError(f"candidate '{others[0]}': a typed graph can only have row plans")
         raise InputError(
-            f"candidate '{others[0]}': process grids compete for objective time alone, and not "
+            f"candidate '{others[0]}': process grids only compete for objective time, and not "
             "with capacities, a topology, types, links, features of edges or several relations"
         )
     return tuple(name for name in names if name not in others)

@@ -65,8 +65,8 @@ def _on_nodes(plan: Plan, task: Task, exchange: str) -> tuple[Plan, list[str]]:
     return plan, [
         f"node-aware exchange ({topology}) is not used, since it is predicted to be "
         f"{hops / flat - 1:.2%} slower ({four_digits(1e3 * hops)} ms an epoch, without "
-        f"{four_digits(1e3 * flat)} ms; machine {predictor.machine.title}): "
-        "force it by `exchange` nodes"
+        f"{four_digits(1e3 * flat)} ms; machine {predictor.machine.title}); "
+        "`exchange` nodes uses it all the same"
     ]
 
 

@@ -111,7 +111,7 @@ def needed_memory(
     stage, least = max(found.stages, key=lambda name: found.stages[name]), of("fast").peak
     told = ["give that much"]
     if searches and least <= limit:
-        told.append(f"take `effort` fast ({shown(least)})")
+        told.append(f"use `effort` fast ({shown(least)})")
     if task.model.on_ranks:
         way = "have ranks compile a folder of `plancc convert` together"
         told.append(f"{way}: mpirun -n R plancc compile FOLDER")

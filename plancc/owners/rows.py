@@ -104,7 +104,7 @@ def _expectation(asked: Unowned, limits: Limits) -> Expectation | None:
     task, model, options = asked.task, asked.task.model, asked.task.options
     if not isinstance(model, StochasticModel):
         if model.of_batches:
-            told = "is of mini-batches: it must derive from StochasticModel"
+            told = "has mini-batches, so it must derive from StochasticModel"
             raise BackendUnavailable(f"model '{task.name}' {told}")
         return None
     from plancc.search.expectation import expectation_of

@@ -290,7 +290,7 @@ def _candidates(
         check_accepts(partitioner, type(problem))
         if not adapter.takes(problem):
             able = [name for name, each in PARTITIONERS.loaded().items() if each.takes(problem)]
-            told = f"cannot partition {_describe(problem)}: choose from {', '.join(able)}"
+            told = f"cannot partition {_describe(problem)}; choose from {', '.join(able)}"
             raise InputError(f"partitioner '{partitioner}' {told}")
         if not adapter.available():
             told = f"is not installed: {adapter.install}"
@@ -316,8 +316,8 @@ def check_accepts(partitioner: str, kind: type) -> None:
     if kind not in adapter.accepts:
         able = [name for name, each in PARTITIONERS.loaded().items() if kind in each.accepts]
         words = "a hypergraph" if kind is Hypergraph else "a graph"
-        cure = f"take `model` {adapter.model}, which it suits, or choose from {', '.join(able)}"
-        raise InputError(f"partitioner '{partitioner}' cannot partition {words}: {cure}")
+        cure = f"use `model` {adapter.model}, which it suits, or choose from {', '.join(able)}"
+        raise InputError(f"partitioner '{partitioner}' cannot partition {words}; {cure}")
 
 
 def _describe(problem: Hypergraph | WeightedGraph) -> str:

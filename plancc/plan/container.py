@@ -168,7 +168,7 @@ def _not_opened(path: str, error: OSError) -> str:
         kind = "not an HDF5 file" if os.path.getsize(path) else "the file is empty"
         return f"not a plan: {kind}"
     if cut := re.search(r"truncated file: eof = (\d+),.* stored_eof = (\d+)", text):
-        return f"the plan is cut off: {int(cut[1]):,} of {int(cut[2]):,} bytes are there"
+        return f"the plan is cut off: {int(cut[1]):,} of {int(cut[2]):,} bytes are present"
     return lock_advice(error) or f"not a plan: {_reason(error)}"
 
 
@@ -179,7 +179,7 @@ def lock_advice(error: Exception) -> str:
     variable = "HDF5_USE_FILE_LOCKING"
     return (
         f"its file system has no locks, but {variable}={os.environ.get(variable, '')} asks for "
-        f"locks: unset {variable}, since plancc needs no locks"
+        f"locks; unset {variable}, since plancc needs no locks"
     )
 
 
@@ -188,14 +188,14 @@ def _other_kind(path: str, error: OSError) -> str:
     if "signature not found" not in str(error) or not os.path.getsize(path):
         return ""
     if re.search(r"\.part(\.\d+)?$", path):
-        return " but a part vector: compile it with model file"
+        return " but a part vector; compile it with model file"
     from plancc.graph.formats import find_format
 
     try:
         find_format(path)
     except InputError:
         return ""
-    return " but a graph: compile it first"
+    return " but a graph; compile it first"
 
 
 def _reason(error: BaseException) -> str:

@@ -112,7 +112,7 @@ class ConvOptions:
         Raises:
             InputError: If the options do not fit the widths.
         """
-        raise InputError(f"{type(self).__name__} does not say the steps of a layer: define `steps`")
+        raise InputError(f"{type(self).__name__} does not say the steps of a layer; define `steps`")
 
     def both_ways(
         self, widths: tuple[int, int], last: bool, first: bool, fixed: bool, after: Steps = ()

@@ -114,7 +114,7 @@ class Grid:
         except (IndexError, TypeError, ValueError):
             found = None
         if found is None or str(found) != text:
-            raise InputError(f"grid '{text}': not a grid such as '2d 4x4'")
+            raise InputError(f"grid '{text}': is not a grid such as '2d 4x4'")
         return found
 
     @property
@@ -194,8 +194,8 @@ class Grid:
         """
         if self.splits_columns and width < self.columns:
             raise InputError(
-                f"grid '{self}' splits columns over {self.columns} ranks, and a layer is "
-                f"{width} wide: take at most {width} process column{'s' * (width != 1)}, or wider "
+                f"grid '{self}' splits columns over {self.columns} ranks, but a layer is "
+                f"{width} wide; use at most {width} process column{'s' * (width != 1)}, or wider "
                 "layers"
             )
 

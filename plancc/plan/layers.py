@@ -154,7 +154,7 @@ def steps_problem(steps: object, d_in: int) -> str:
         if isinstance(step, Aggregate) and step.coefficients not in COEFFICIENTS:
             return f"coefficients '{step.coefficients}': choose from {', '.join(COEFFICIENTS)}"
         if isinstance(step, GATHER_READERS) and not isinstance(before, GatherNeighbours):
-            return f"{type(step).__name__} takes gathered rows: GatherNeighbours comes before it"
+            return f"{type(step).__name__} needs gathered rows; put GatherNeighbours first"
         columns = width
         if isinstance(step, Aggregate | GatherNeighbours | GATHER_READERS):
             columns = step.columns

@@ -97,7 +97,7 @@ def source_graph_of(plan: Plan) -> Graph:
         own[np.isin(matrix.indices[diagonal], low)] = 1
     raise InputError(
         "the plan's normalised matrix does not determine the edges (they have weights, or lead to "
-        "empty rows): give the whole graph (`graph`)"
+        "empty rows); give the whole graph (`graph`)"
     )
 
 

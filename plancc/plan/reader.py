@@ -138,7 +138,7 @@ class PlanFile:
             kind = "an edge plan"
             if self.header.grid is not None:
                 kind = f"a plan of grid '{self.header.grid}'"
-            raise InputError(f"{self.path}: {kind}; {what} is for row plans")
+            raise InputError(f"{self.path}: is {kind}, but {what} needs a row plan")
 
     def checked_ranks(self, num_ranks: int | None) -> int:
         """Return how many parts figures for `num_ranks` ranks have; None means one rank per part.
@@ -326,7 +326,7 @@ class PlanFile:
             if at is None or at % kind.itemsize:
                 why = "compressed" if at is None else f"at byte {at}, inside a number"
                 raise InputError(
-                    f"{self.path}: /{name} is {why}, and cannot be mapped into memory: compile the "
+                    f"{self.path}: /{name} is {why}, and cannot be mapped into memory; compile the "
                     "graph again, without compression"
                 )
             at += start * dataset.shape[1] * kind.itemsize

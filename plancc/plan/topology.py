@@ -88,7 +88,7 @@ class Topology:
         """Raise InputError unless there is exactly one part for every rank."""
         if num_parts != self.num_ranks:
             raise InputError(
-                f"topology {self} has {self.num_ranks} ranks for {num_parts} parts: give it one "
+                f"topology {self} has {self.num_ranks} ranks for {num_parts} parts; give it one "
                 "rank for every part"
             )
 

@@ -426,7 +426,7 @@ def _check_keys(prefix: str, values: Mapping[str, Any], kind: type) -> None:
             if isinstance(values[key], Mapping):
                 what = f"table [{shown(prefix + key)}]"
             raise InputError(
-                f"unknown {what}{_meant(prefix, key, known)}: choose from {', '.join(known)}"
+                f"unknown {what}{_meant(prefix, key, known)}; choose from {', '.join(known)}"
             )
     needed = [
         each.name

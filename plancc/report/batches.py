@@ -119,7 +119,7 @@ def batch_reports(
     recorded, sizes, have_types = [], [], False
     for path in paths:  # before any plan is read whole
         with PlanFile(path) as file:
-            file.check_row_plan("what mini-batches move")
+            file.check_row_plan("the cost of mini-batches")
             file.checked_ranks(num_ranks)
             recorded.append(str(file.attributes("provenance").get("sampler", "")))
             have_types |= file.header.types is not None
@@ -142,7 +142,7 @@ def batch_reports(
         if first is None:
             first = file.path, population
         elif not all(np.array_equal(population.pattern[k], first[1].pattern[k]) for k in (0, 1)):
-            raise InputError(f"{file.path}: not of the same matrix pattern as {first[0]}")
+            raise InputError(f"{file.path}: has another matrix pattern than {first[0]}")
         owners.append((rank_of_parts(plan.num_parts, ranks)[plan.owner()], ranks))
         names.append(file.path)
     assert first is not None

@@ -208,9 +208,7 @@ def report(
         PlanError: If the file is damaged.
     """
     if dims is None and boundary_sampling:
-        raise InputError(
-            "boundary sampling is for training: give the widths of the layers (`dims`) too"
-        )
+        raise InputError("boundary sampling needs the widths of the layers; give `dims` too")
     with PlanFile(path) as file:
         source = _Source(file, file.checked_ranks(num_ranks))
         check_plan(file)

@@ -158,7 +158,7 @@ def chosen_topology(file: PlanFile, num_ranks: int, given: Topology | None) -> T
         if not exchanges_rows:
             raise InputError(
                 f"{file.path}: ranks of grid '{grid}' do not exchange the rows of a row plan; a "
-                "topology is for row and edge plans, and for cagnet-1d with `sparse`"
+                "topology is only for row and edge plans, and cagnet-1d with `sparse`"
             )
         given.check(num_ranks)
         return given

@@ -41,7 +41,7 @@ class LinkSampler(NeighbourSampler):
         return None
 
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
-        raise InputError(f"sampler '{self.name}' of links: owners draw its batches")
+        raise InputError(f"sampler '{self.name}' of links: only owners can draw its batches")
 
     def numbers(self, seed: int, number: int) -> tuple[Int64Array, Int64Array, int]:
         """Return the numbers of a batch's links and negatives, int64[...] each, and the epoch."""

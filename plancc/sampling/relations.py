@@ -36,7 +36,7 @@ class RelationSampler(NeighbourSampler):
     of_relations: tuple[tuple[int, ...], ...] = option((), internal=True)
 
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
-        raise InputError(f"sampler '{self.name}' of a graph with types: owners draw its batches")
+        raise InputError(f"sampler '{self.name}' of typed graphs: only owners can draw its batches")
 
     def block_of_owner(
         self, owned: OwnedRows, rows: Int64s, hop: int, key: np.uint64

@@ -152,7 +152,7 @@ class SizedSampler(Sampler):
         available = self.available(population)
         if self.batch_size <= available:
             return self, ""
-        remark = f"{self._too_large(population)}, and batches are of {available}"
+        remark = f"{self._too_large(population)}, so batches are of {available}"
         return replace(self, batch_size=available), remark
 
     def _too_large(self, population: Population) -> str:
@@ -278,12 +278,12 @@ def parse_sampler(text: str) -> Sampler:
             key, _, value = word.partition("=")
             options[key] = parsed(known[key], value)
     except (KeyError, InputError):
-        raise InputError(f"'{text}' is no sampler") from None
+        raise InputError(f"'{text}' is not a sampler") from None
     return make_sampler(name, 1, **options)
 
 
 _MISSING = {
-    "pattern": "is not there",
+    "pattern": "is missing",
     "train_mask": "the vertex data do not have (`data`)",
     "clusters": "the vertex data do not have (`data`, or `clusters` makes some)",
 }

@@ -253,7 +253,7 @@ class SampledExpectation:
             number, shares = sample.num_batches, (sample.vertices_seen, sample.nonzeros_seen)
             seen = "{:.1%} of the vertices and {:.1%} of the nonzeros".format(*shares)
             moves = f"on fresh batches the plan moves {volumes.mean():.1f} rows each"
-            cure = "; `batches` 'auto' goes on until the two agree" * self._fixed
+            cure = "; `batches` 'auto' continues until the two agree" * self._fixed
             who = f"{number} batch{'es have' if number > 1 else ' has'} seen"
             notes.append(f"{who} {seen}: {moves}, on the sample {on_sample:.1f}{cure}")
         bound = self._recipe["hoeffding_batches"]

@@ -36,7 +36,7 @@ def check_fixed(fixed: Owner, limits: Limits) -> None:
     if (load > most).any():
         part, which = np.argwhere(load > most)[0]
         have = f"of part {part} have {load[part, which]:,} of '{limits.names[which]}'"
-        may = f"a part may have {int(most[part, which]):,}: fix fewer there, or raise `epsilon`"
+        may = f"a part may have {int(most[part, which]):,}; fix fewer there, or raise `epsilon`"
         raise InputError(f"fixed vertices {have}, and {may}")
 
 
@@ -55,7 +55,7 @@ def fixed_around(fixed: Owner, hypergraph: Hypergraph, limits: Limits) -> Around
     around = Around.of(fixed, hypergraph, limits)
     if around.problem.num_vertices < limits.num_parts:
         raise InputError(
-            f"fixed vertices leave too few others to fill {limits.num_parts} parts: fix fewer"
+            f"fixed vertices leave too few others to fill {limits.num_parts} parts; fix fewer"
         )
     return around
 

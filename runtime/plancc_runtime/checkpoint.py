@@ -143,7 +143,7 @@ class Checkpoints:
             if not options.resume and there:
                 raise InputError(
                     f"`checkpoint` {self._folder}: holds a checkpoint of an earlier run; set "
-                    "`resume` to go on from it, or choose another folder"
+                    "`resume` to continue from it, or choose another folder"
                 )
         with transport.agreement():
             if transport.rank == 0:
@@ -258,7 +258,7 @@ class Checkpoints:
             weights = _matching(path, tensors, "", network.state_dict())
             if facts.epoch > self._options.epochs:
                 raise InputError(
-                    f"`epochs` {self._options.epochs}: {path} has seen {facts.epoch} already"
+                    f"`epochs` {self._options.epochs}: {path} already has {facts.epoch} epochs"
                 )
             best = facts.best
             if best.loss is not None:
@@ -269,7 +269,7 @@ class Checkpoints:
                 for name, values in zip(names, optimizer.state, strict=True)
             ]
         if not self._transport.all_equal(digest.encode()):
-            self._transport.agree(InputError(f"{path}: not the same file on all ranks"))
+            self._transport.agree(InputError(f"{path}: is not the same file on all ranks"))
         network.load_state_dict(weights)
         for here, there in zip(optimizer.state, state, strict=True):
             for key, value in here.items():
@@ -432,7 +432,7 @@ def _read_file(path: Path) -> tuple[_Facts, dict[str, Tensor], str]:
     for name, value in tensors.items():
         counts = name.startswith("optimizer/") and value.dtype == torch.int64
         if counts and ((value < 0) | (value >= MOST_COUNT)).any():
-            raise _Unfit(f"is damaged: {shown(name, 40)} counts no updates")
+            raise _Unfit(f"is damaged: {shown(name, 40)} does not count updates")
     return _facts_of(text), tensors, digest
 
 
@@ -445,7 +445,7 @@ def _facts_of(text: str) -> _Facts:
     except (ValueError, RecursionError):
         raise _Unfit("is not a checkpoint of plancc: its metadata is not JSON") from None
     if not isinstance(found, dict):
-        raise _Unfit("is not a checkpoint of plancc: its metadata is no JSON object")
+        raise _Unfit("is not a checkpoint of plancc: its metadata is not a JSON object")
     if found.get("format") != FORMAT or isinstance(found["format"], bool):
         version = shown(reprlib.repr(found.get("format")), 40)
         raise _Unfit(f"has format {version}; this version of plancc reads {FORMAT}")
@@ -470,7 +470,7 @@ def _facts_of(text: str) -> _Facts:
     loss = taken(best, "loss", lambda x: x is None or _is_finite(x), "null or a finite number")
     counts = {name: taken(best, name, _is_count, "a number") for name in BEST_FACTS[1:]}
     if counts["epoch"] > epoch:
-        raise _Unfit(f"is damaged: epoch {epoch}, and the best is of {counts['epoch']}")
+        raise _Unfit(f"is damaged: it has epoch {epoch}, but the best is {counts['epoch']}")
     return _Facts(
         plan=taken(found, "plan", lambda x: isinstance(x, str), "text"),
         epoch=epoch,

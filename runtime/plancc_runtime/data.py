@@ -232,7 +232,7 @@ def _check_data(
     data, wanted = part.vertex_data, options.classes
     if options.features_on_disk and not isinstance(data.features, MappedRows):
         raise InputError(
-            f"`features_on_disk`: {plan} is no file with features; compile the graph with some"
+            f"`features_on_disk`: {plan} is not a file with features; compile the graph with some"
         )
     if data.features is not None and options.random_features not in (None, width):
         raise InputError(
@@ -351,11 +351,11 @@ def read_class_weights(path: str, classes: int) -> npt.NDArray[np.float64]:
         found = np.load(path) if path.endswith(".npy") else np.loadtxt(path, np.float64, ndmin=1)
         weights = np.asarray(found, np.float64)
     except (OSError, ValueError, TypeError) as error:
-        raise InputError(f"{path}: no list of class weights: {shown(error)}") from error
+        raise InputError(f"{path}: is not a list of class weights: {shown(error)}") from error
     if weights.shape != (classes,):
         raise InputError(
-            f"{path}: {weights.size} class weights of shape {weights.shape}, and there are "
-            f"{classes} classes: give one a line"
+            f"{path}: {weights.size} class weights of shape {weights.shape}, but there are "
+            f"{classes} classes; give one a line"
         )
     wrong = ~(np.isfinite(weights) & (weights >= 0))
     if wrong.any():

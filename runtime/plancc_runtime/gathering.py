@@ -98,7 +98,7 @@ def named_arrays(rows: Any, num_rows: int, of: str = "`rows`") -> dict[str, np.n
                 array = None
         if array is None or array.dtype.kind not in "biufc":
             raise InputError(
-                f"{called} is no dense tensor or array of numbers (type {type(each).__name__})"
+                f"{called} is not a dense tensor or array of numbers (type {type(each).__name__})"
             )
         if array.ndim == 0 or len(array) != num_rows:
             raise InputError(
@@ -115,7 +115,7 @@ def columns_of(arrays: Mapping[str, np.ndarray], transport: Transport) -> dict[s
     """Return dtype and row shape of every array; they must agree on all ranks. Collective."""
     columns = {name: Column(a.dtype, a.shape[1:]) for name, a in arrays.items()}
     if not transport.all_equal(repr(columns).encode()):
-        transport.agree(InputError("the rows have other names, types or widths on other ranks"))
+        transport.agree(InputError("the rows differ in names, types or widths between ranks"))
     return columns
 
 

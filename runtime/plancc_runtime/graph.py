@@ -253,7 +253,7 @@ class Graph(EdgeGraph):
         """
         with self.transport.agreement():
             if self._plan is None:
-                raise InputError("mini-batches are drawn from a plan file: open its path")
+                raise InputError("mini-batches are drawn from a plan file; open its path")
         of_rank, drawing = (self.plan_header, self.plan_part), (sampler, options)
         return drawn_batches(
             *(self._plan, of_rank, self.resources, *drawing),
@@ -287,7 +287,7 @@ class Graph(EdgeGraph):
         before = (slice(None),) * (axis % len(shape))
         read = np.asarray(array[(*before, ascending.numpy())])
         if read.dtype.kind not in "biuf":
-            raise InputError(f"the array is of type {read.dtype}: give real numbers")
+            raise InputError(f"the array is of type {read.dtype}; give real numbers")
         dtype = self.dtype if read.dtype.kind == "f" else None
         found = self._tensor(read.astype(read.dtype.newbyteorder("="), copy=False), dtype)
         assert found is not None
@@ -311,7 +311,7 @@ class Graph(EdgeGraph):
         with self.transport.agreement():
             [array] = named_arrays(rows, self.num_rows).values()
         if not self.transport.all_equal(str(rows.dtype).encode()):
-            self.transport.agree(InputError("the rows have other types on other ranks"))
+            self.transport.agree(InputError("the rows differ in type between ranks"))
         found = gather_rows(self._rows, array, self.transport, everywhere)
         if found is None:
             return None
@@ -349,10 +349,10 @@ class Graph(EdgeGraph):
         shapes = tuple((name, tuple(tensor.shape)) for name, tensor in tensors.items())
         if shapes in self._alike:
             return
-        whose = "one per local edge or row is this rank's own, and must be left out"
+        whose = "a parameter for every local edge or row must be left out"
         if not self.transport.all_equal(repr([shape for _, shape in shapes]).encode()):
             self.transport.agree(
-                InputError(f"the parameters have other shapes on other ranks: {whose}")
+                InputError(f"the parameters differ in shape between ranks: {whose}")
             )
         sizes = set.intersection(
             *(set(enumerate(each)) for each in self.transport.gather(self._own_sizes()))
@@ -365,8 +365,8 @@ class Graph(EdgeGraph):
                     self.transport.agree(
                         InputError(
                             f"'{name}' has {len(tensor)} rows, the number of rows of each rank "
-                            f"rows, halo rows or edges, and other values on other ranks: {whose}; "
-                            "a parameter of the network must begin alike: seed torch alike"
+                            f"rows, halo rows or edges, and differs between ranks: {whose}; "
+                            "a parameter of the network must begin alike; seed torch alike"
                         )
                     )
         self._alike.add(shapes)
@@ -408,13 +408,13 @@ class Graph(EdgeGraph):
 def check_rows(x: Tensor, rows: int, graph: Graph, ndim: int | None = None, of: str = "") -> None:
     """Raise InputError unless x has `rows` rows, `ndim` axes, and the graph's dtype and device."""
     if not isinstance(x, Tensor):
-        raise InputError(f"x is of type {type(x).__name__}: give a tensor, torch.as_tensor(x)")
+        raise InputError(f"x is of type {type(x).__name__}; give a tensor, torch.as_tensor(x)")
     if x.ndim == 0 or len(x) != rows or ndim not in (None, x.ndim):
         shape = ", ".join([str(rows), "any number" if ndim == 2 else "..."])
-        raise InputError(f"x has shape {list(x.shape)}, but [{shape}]{of} on rank {graph.rank}")
+        raise InputError(f"x has shape {list(x.shape)}, but rank {graph.rank} needs [{shape}]{of}")
     if x.dtype != graph.dtype or x.device != graph.device:
         raise InputError(
-            f"x is of {x.dtype} on {x.device}, but the graph of {graph.dtype} on {graph.device}: "
+            f"x is of {x.dtype} on {x.device}, the graph is {graph.dtype} on {graph.device}: "
             "convert x, or open the plan with another dtype or device"
         )
 

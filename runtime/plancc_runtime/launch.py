@@ -132,7 +132,7 @@ def open_transport(
         transport.say = say
         if transport.size != size:
             why = (
-                "Slurm and the MPI library of mpi4py do not know each other: start with PMIx "
+                "Slurm and the MPI library of mpi4py do not find each other; start with PMIx "
                 "(SLURM_MPI_TYPE=pmix for srun), or with mpirun inside the job"
                 if launcher() is _SLURM
                 else "mpi4py uses the MPI library of another mpirun than the one of this job"
@@ -180,7 +180,7 @@ def check_no_singleton() -> None:
         if (_number(size) or 1) > 1 and (not rank or _number(rank) is not None):
             meet = "set LOCAL_RANK, its number on its machine, and MASTER_ADDR to join them, "
             raise InputError(
-                f"this job has {_number(size)} tasks ({size}), and this process knows of no other: "
+                f"this job has {_number(size)} tasks ({size}), but this process finds no other: "
                 f"{meet * (rank == _TORCHRUN.rank)}start it by srun (with PMIx), mpirun or "
                 "torchrun, or give `ranks` 1 for one"
             )
@@ -225,7 +225,7 @@ def rendezvous() -> tuple[str, int]:
     address = os.environ.get("MASTER_ADDR") or "localhost" * (alone or one_node)
     if not address:
         raise BackendUnavailable(
-            "torch.distributed needs the address of rank 0, which this launcher does not give: set "
+            "torch.distributed needs the address of rank 0, which this launcher does not give; set "
             "MASTER_ADDR on all ranks"
         )
     return address, port

@@ -111,7 +111,7 @@ class Learner:
         outputs = network(view.graphs, view.rows_of(data.features), view.fixed, step)
         if not outputs.requires_grad:
             raise InputError(
-                "the outputs of the network do not depend on its weights: let its forward run "
+                "the outputs of the network do not depend on its weights; let its forward run "
                 "without `torch.no_grad`, and without `detach` of what it returns"
             )
         self.clock.enter("loss")

@@ -88,7 +88,7 @@ def _initialise(network: Network, path: str | PathLike[str]) -> None:
     model = None if description is None else description.get("model")
     if isinstance(model, str) and model != network.options.model:
         raise InputError(
-            f"{fspath(path)}: these weights are of model {shown(model, 40)}, and this run has "
+            f"{fspath(path)}: these weights are of model {shown(model, 40)}, but this run has "
             f"{network.options.model}; set `model`"
         )
     shapes = {name: tuple(value.shape) for name, value in network.state_dict().items()}

@@ -40,7 +40,7 @@ ONLY_BATCHES = {
     "feature_cache": "only mini-batches have one",
     "relation_fanouts": "only mini-batches have fan-outs",
     "features_on_disk": "a full batch reads all features in each epoch",
-    "exclude_links": "is for mini-batches",
+    "exclude_links": "is only for mini-batches",
     "steps": "only mini-batches have steps",
     "draw": "only mini-batches are drawn",
 }
@@ -455,7 +455,7 @@ class TrainOptions:
             check_choice("pass", name, PASSES)
         for name in self.chosen(RATES_KEPT):
             if self.mini_batches:
-                why = "is for the full batch; mini-batches have samplers of their own"
+                why = "is only for the full batch; mini-batches have samplers of their own"
                 raise self._wrong(name, why)
         if self.split is not None and not (
             len(self.split) == 3 and min(self.split) >= 0 and 0 < sum(self.split) <= 1 + 1e-9
@@ -501,11 +501,11 @@ class TrainOptions:
         if self.fold == "sync":
             return
         if self.fold == "delayed" and self.checkpoint is not None:
-            why = "has sums under way between epochs, which no checkpoint holds"
+            why = "keeps sums in flight between epochs, which no checkpoint holds"
             raise self._wrong("fold", f"{why}; leave `checkpoint` out")
         for name, choice in (("aggregator", "max"), ("norm", "batch")):
             if getattr(self, name) == choice:
-                raise self._wrong("fold", f"does not go with {name} {choice}")
+                raise self._wrong("fold", f"does not suit {name} {choice}")
 
     def _check_on_disk(self) -> None:
         if not self.features_on_disk:
@@ -513,11 +513,11 @@ class TrainOptions:
         of_rows = ("scale_features", "row_order", "device")
         for name in self.chosen(of_rows):
             why = "where the CPU reads them as the plan has them"
-            raise self._wrong(name, f"does not go with `features_on_disk`, {why}")
+            raise self._wrong(name, f"does not suit `features_on_disk`, {why}")
         if self.dtype == "bfloat16":
             raise self._wrong(
                 "dtype",
-                "does not go with `features_on_disk`; compile the graph with features of float16",
+                "does not suit `features_on_disk`; compile the graph with features of float16",
             )
 
     def _check_predictions(self) -> None:
@@ -569,7 +569,7 @@ def refuse_twice(given: Mapping[str, Any]) -> None:
     for name in (each for each in OF_MODELS if each in extra and given.get(each) is not None):
         own, other = given[name], extra[name]
         if str(own).lower() != str(other).lower():  # numbers and truth values may be strings
-            raise InputError(f"`{name}` {own} and `model_options` {name}={other}: give one of them")
+            raise InputError(f"`{name}` {own} excludes `model_options` {name}={other}; give one")
 
 
 def check_same_options(options: TrainOptions, transport: Transport) -> None:

@@ -91,13 +91,13 @@ def predict(
     with transport.agreement():
         if description.random_labels:
             raise InputError(
-                f"{fspath(weights)}: these weights were trained on random labels, which predict "
+                f"{fspath(weights)}: these weights were trained on random labels, and predict "
                 f"nothing; {WITH_LABELS}, and train again"
             )
         of_links = description.target == LinkTarget.name
         if of_links and (opened.header.links is None or ids is not None):
             raise InputError(
-                f"{fspath(weights)}: these weights predict links: use a plan with links, without "
+                f"{fspath(weights)}: these weights predict links; use a plan with links, without "
                 "`ids`"
             )
         passes = ("order", *(() if ids is None else ("dead-rows",)), "overlap")
@@ -218,7 +218,7 @@ def _read_pairs(path: str, named: bool) -> npt.NDArray[Any]:
     """Return the pairs of ids in a file: int64[m, 2], or bytes[m, 2] for names.
 
     Raises InputError if the file has no pair, or a line is no pair."""
-    lines = _lines(path, "`links` takes a text file with two ids a line, such as 17,42")
+    lines = _lines(path, "`links` expects a text file with two ids a line, such as 17,42")
     found = list[list[Any]]()
     for line, text in enumerate(lines, 1):
         mark = next((each for each in ",\t" if each in text), " ")
@@ -226,10 +226,10 @@ def _read_pairs(path: str, named: bool) -> npt.NDArray[Any]:
         found.append([_id(word, named) for word in words])
         if len(words) != 2 or None in found[-1]:
             raise InputError(
-                f"{path}, line {line}: '{shown(text, 40)}' is no link: give two ids, such as 17,42"
+                f"{path}, line {line}: '{shown(text, 40)}' is no link; give two ids, such as 17,42"
             )
     if not found:
-        raise InputError(f"{path}: there is no link; give one at least")
+        raise InputError(f"{path}: the file has no link; give at least one")
     return np.array(found)
 
 
@@ -241,7 +241,7 @@ def _lines(path: str, wanted: str) -> list[str]:
     with open_file(path) as file:
         data = file.read()
     if b"\0" in data:
-        raise InputError(f"{path}: not text: {wanted}")
+        raise InputError(f"{path}: is not text: {wanted}")
     return data.decode("utf-8-sig", "replace").splitlines()
 
 
@@ -264,7 +264,7 @@ def _read_ids(text: str, named: bool) -> dict[Any, int]:
             f"`ids` '{shown(text)}': neither an id, which is a whole number, nor a file that can "
             "be read"
         )
-    lines = _lines(text, "`ids` takes numbers, or a text file with one id a line")
+    lines = _lines(text, "`ids` expects numbers, or a text file with one id a line")
     return _checked(lines, text, named)
 
 
@@ -284,12 +284,12 @@ def _checked(words: Sequence[Any], file: str = "", named: bool = False) -> dict[
             continue
         each = _id(word, named)
         if each is None:
-            raise InputError(f"{where}: no id; ids are whole numbers")
+            raise InputError(f"{where}: is not an id; ids are whole numbers")
         if each in found:
-            raise InputError(f"{where}: this id is there twice; give every id once")
+            raise InputError(f"{where}: this id is given twice; give every id once")
         found[each] = line
     if not found:
-        raise InputError(f"{file or '`ids`'}: there is no id; give one at least")
+        raise InputError(f"{file or '`ids`'}: there is no id; give at least one")
     return found
 
 
@@ -327,7 +327,7 @@ def _vertices_of(
         places: For every id, its name in error messages.
     """
     if not transport.all_equal(ids.tobytes()):
-        transport.agree(InputError("other ranks were given other ids; give all the same"))
+        transport.agree(InputError("the ranks were given different ids; give all the same"))
     n, vertices = of.stop - of.start, np.full(len(ids), -1, np.int64)
     if share is None:
         there = (ids >= 0) & (ids < n)
@@ -358,7 +358,7 @@ def _joined(opened: Opened, description: Description, task: LearningTask, weight
     if types is None or not of_network:
         has = "types of vertices" if types is not None else "one type of vertices"
         other = "one" if types is not None else "several"
-        raise InputError(f"{opened.name}: the plan has {has}, and the network is for {other}")
+        raise InputError(f"{opened.name}: the plan has {has}, but the network is for {other}")
     from plancc_runtime.nn.relations import TypesOfNetwork
 
     network = TypesOfNetwork.parse(of_network)
@@ -388,7 +388,7 @@ def options_of(description: Description, name: str, settings: dict[str, Any]) ->
         widths = " x ".join(map(str, dims))
         raise InputError(
             f"{name}: a network of {widths}; its hidden layers must have one width here "
-            "(plancc_runtime.load_network takes any)"
+            "(plancc_runtime.load_network supports any)"
         )
     links = bool(network.decoder)
     layers: dict[str, Any] = {
@@ -430,12 +430,12 @@ def _check_widths(name: str, part: Part, dims: tuple[int, ...]) -> None:
     features = part.vertex_data.features
     if features is None:
         raise InputError(
-            f"{name}: the plan has no features, and the network takes {dims[0]} of every vertex; "
+            f"{name}: the plan has no features, but the network needs {dims[0]} of every vertex; "
             "compile it with vertex data"
         )
     if features.shape[1] != dims[0]:
         raise InputError(
-            f"{name}: the plan has features of width {features.shape[1]}, and the network takes "
+            f"{name}: the plan has features of width {features.shape[1]}, but the network needs "
             f"{dims[0]}"
         )
 
@@ -458,9 +458,9 @@ def _check_targets(name: str, part: Part, description: Description, transport: T
         if found and real != (description.target == Numbers.name):
             words = ("classes", "real numbers")
             raise InputError(
-                f"{name}: the plan has {words[real]}, and the network predicts {words[not real]}"
+                f"{name}: the plan has {words[real]}, but the network predicts {words[not real]}"
             )
         if found > classes or (data.targets is not None and found != classes):
             raise InputError(
-                f"{name}: the plan has labels of {found} classes, and the network has {classes}"
+                f"{name}: the plan has labels of {found} classes, but the network has {classes}"
             )

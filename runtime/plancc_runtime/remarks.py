@@ -48,7 +48,7 @@ def option_remarks(options: TrainOptions, between: Sequence[str], cores: int) ->
         cores: Number of cores that a rank may use.
     """
     found = [
-        f"{options.setting(name)} has no effect: nothing stands between layers where `layers` is 1"
+        f"{options.setting(name)} has no effect: nothing is between layers if `layers` is 1"
         for name in (options.chosen(between) if options.layers == 1 else ())
     ]
     if options.threads is not None and options.threads > cores:
@@ -72,7 +72,7 @@ def sampler_remarks(plan: Opened, options: TrainOptions, transport: Transport) -
     if not recorded:
         return []
     return [
-        f"the plan is for mini-batches ({recorded}), this run trains the full batch: `sampler` "
+        f"the plan is for mini-batches ({recorded}), but this run trains the full batch: `sampler` "
         f"{recorded.split()[0]} draws the plan's batches, `batch_size` {FULL} drops this warning"
     ]
 

@@ -51,7 +51,7 @@ def check_name(path: str | PathLike[str]) -> None:
     if _format(name) not in FORMATS:
         raise InputError(f"{name}: choose a name that ends in {', '.join(FORMATS)}")
     if "{part}" in name:
-        raise InputError(f"{name}: rows of all ranks are one file: leave out {{part}}")
+        raise InputError(f"{name}: rows of all ranks go to one file; leave out {{part}}")
 
 
 def check_columns(path: str, columns: Mapping[str, Column]) -> None:
@@ -59,13 +59,13 @@ def check_columns(path: str, columns: Mapping[str, Column]) -> None:
     for name, (dtype, shape) in columns.items():
         if not name or not name.isprintable() or len(name) > LONGEST_NAME:
             raise InputError(
-                f"{path}: '{shown(name, 40)}' is no name for an array; choose one "
+                f"{path}: '{shown(name, 40)}' is not a name for an array; choose one "
                 f"of 1 to {LONGEST_NAME} printable characters"
             )
         if _format(path) == ".npz" and ("/" in name or "\\" in name):  # names of files in it
-            raise InputError(f"{path}: {name}: no name in an .npz has / or \\")
+            raise InputError(f"{path}: {name}: a name in an .npz cannot have / or \\")
         if dtype.kind not in "biufUS":
-            raise InputError(f"{path}: {name} is of {dtype}, which is no real number")
+            raise InputError(f"{path}: {name} is of {dtype}, not of real numbers")
         if _format(path) != ".npz" and len(shape) > 1:
             raise InputError(
                 f"{path}: rows of {name} have shape {list(shape)}, and a table has rows "

@@ -164,7 +164,7 @@ class Description:
         name, model = fspath(path), self.options.model
         if is_own(model):
             raise InputError(
-                f"{name}: its network is the class {model}: make one in your script, and give the "
+                f"{name}: its network is the class {model}; make one in your script, and give the "
                 "arrays to its `load_state_dict`, named without 'model.'; plancc predict imports it"
             )
         try:
@@ -210,11 +210,11 @@ class TrainedNetwork(nn.Module):
         if x is None:
             x = getattr(graph, "features", None)
         if x is None:
-            raise InputError("the plan has no features: pass x")
+            raise InputError("the plan has no features; pass x")
         width = self.description.dims[0]
         if x.ndim != 2 or x.shape[1] != width:
             raise InputError(
-                f"x has shape {list(x.shape)}, and the network takes features of width {width}"
+                f"x has shape {list(x.shape)}, but the network needs features of width {width}"
             )
         if self.description.normalize_features:
             x = functional.normalize(x, p=1, dim=1)

@@ -138,7 +138,7 @@ def train(
     """
     if not isinstance(plan, Plan | str | PathLike):
         raise InputError(
-            f"an object of type {type(plan).__name__} is no plan, nor the path of one; compile it "
+            f"an object of type {type(plan).__name__} is not a plan or the path of one; compile it "
             "first: plancc.train(plancc.compile(data, num_parts=4), ...)"
         )
     for name in options:
@@ -161,7 +161,7 @@ def train(
             transport = open_transport(transport, timeout)
         if isinstance(plan, Plan) and transport.size > 1:
             raise InputError(
-                f"{transport.size} ranks need a plan file: give the path to which plan.save wrote "
+                f"{transport.size} ranks need a plan file; give the path to which plan.save wrote "
                 "it"
             )
         with _file_of(plan) as path:
@@ -229,7 +229,7 @@ def _unknown(name: str) -> str:
     """Return the error for an unknown option: the name, and the option that may be meant."""
     said = f"unknown option of training '{shown(name)}'"
     if name in ELSEWHERE:
-        return f"{said}: call {ELSEWHERE[name]} on what plancc.train returns"
+        return f"{said}; call {ELSEWHERE[name]} on what plancc.train returns"
     near = nearest(shown(name), [*OPTION_NAMES, "ranks", "transport", "timeout", "report"])
     return f"{said}{f' (did you mean {near}?)' if near else ''}: help(plancc.train) says which"
 

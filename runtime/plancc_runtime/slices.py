@@ -160,7 +160,7 @@ def read_ids(plan: str | PathLike[str] | Slice, content: str, transport: Transpo
     name = "rows/original_id"
     with PlanFile(plan) as file:
         if file.content_sha256 != content:
-            raise PlanError(f"{fspath(plan)}: another plan has this name since the run began")
+            raise PlanError(f"{fspath(plan)}: another plan replaced it since the run began")
         if not file.has(name):
             return None
         parts = file.header.num_parts
@@ -247,7 +247,7 @@ def _check_claims(claims: Claims, has_links: bool, transport: Transport) -> None
                 )
         if vertices:
             raise PlanError(
-                "the plan is damaged: the parts of all ranks do not have every vertex once "
+                "the plan is damaged: the parts of all ranks miss a vertex or have it twice "
                 "(plancc verify says more)"
             )
         if nonzeros:
@@ -283,7 +283,7 @@ def _check_once(part: Part, fold: Exchange, transport: Transport) -> None:
         for each in key[1:][key[1:] == key[:-1]][:1].tolist():
             raise PlanError(
                 f"the plan is damaged: ({part.global_id[each >> 32]}, {each & 0xFFFFFFFF}) "
-                "is there twice (plancc verify says more)"
+                "occurs twice (plancc verify says more)"
             )
 
 

@@ -107,7 +107,7 @@ def check_model(
     with transport.agreement():
         need_torch("a network")
         if not is_own(options.model):
-            raise InputError("`check_model`: is for a class of your own: `model` FILE:CLASS")
+            raise InputError("`check_model`: is only for a class of your own: `model` FILE:CLASS")
     import torch
 
     from plancc_runtime.graph import open_graph

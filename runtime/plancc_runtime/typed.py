@@ -46,7 +46,7 @@ class TypedGraph:
     def __init__(self, union: Graph) -> None:
         types = union.types
         if types is None:
-            raise InputError("the plan has no types: open it with `plancc_runtime.open`")
+            raise InputError("the plan has no types; open it with `plancc_runtime.open`")
         self.union, self.types = union, types
         self._typed = TypedBlock.of(union.block, types, union.transport)
         self._typed.check(union.transport)

@@ -76,13 +76,13 @@ def read_description(path: str | PathLike[str]) -> tuple[dict[str, Any] | None, 
             return None, shapes
         shape, dtype = text
         if shape != () or dtype.kind != "U" or dtype.itemsize > 4 * MOST_TEXT:
-            raise InputError(f"{fspath(path)}: '{DESCRIPTION}' is no text of at most 256 KiB")
+            raise InputError(f"{fspath(path)}: '{DESCRIPTION}' is not a string of at most 256 KiB")
         try:
             found = json.loads(str(file[DESCRIPTION]))
         except (ValueError, RecursionError) as error:
             raise InputError(f"{fspath(path)}: '{DESCRIPTION}' is not JSON") from error
     if not isinstance(found, dict):
-        raise InputError(f"{fspath(path)}: '{DESCRIPTION}' is no JSON object")
+        raise InputError(f"{fspath(path)}: '{DESCRIPTION}' is not a JSON object")
     return found, shapes
 
 

@@ -58,7 +58,7 @@ def test_data_of_another_source(folder: Path) -> None:
     assert done.code == 2
     assert "plancc: warning: " in done.err
     assert "3 vertices occur; ids go up to 3: --keep-ids or --num-vertices 4 keeps" in done.err
-    assert "the graph 3 vertices: ids up to 3 occur in the graph, 3 in all" in done.err
+    assert "the graph has 3 vertices: ids up to 3 occur in the graph, 3 in all" in done.err
     assert "read it with --num-vertices 5" in done.err
     said = compiled(edges, "--num-vertices", 5, "--data", folder)
     assert said.startswith("features 2, classes 3")
@@ -102,7 +102,7 @@ def test_several_splits(folder: Path) -> None:
         other.write_bytes(file.read_bytes())
     done = plancc("compile", folder, "-p", 2, "-o", folder.parent / "plan.h5")
     assert done.code == 2
-    assert "several splits: choose one by --split-name, random or time" in done.error
+    assert "several splits; choose one by --split-name, random or time" in done.error
     assert "--no-data leaves the vertex data out" in done.error
     assert not (folder.parent / "plan.h5").exists()
     assert "train mask 2" in compiled(folder, "--split-name", "random")

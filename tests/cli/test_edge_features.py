@@ -188,7 +188,7 @@ def bad(edges, relations):
     wrong[4, 1] = np.nan
     count = pair.shape[1]
     return [
-        ((N, twice), features, f"{count:,} rows of features, and the graph has "
+        ((N, twice), features, f"{count:,} rows of features, but the graph has "
                    f"{count + 2} edges \\({count} nonzeros after"),
         ((3, np.array([[1, 2], [0, 1]])), features[:1], "1 rows of features"),
         ((N, twice), np.concatenate([features, features[:2]]), "2 of .* are listed twice"),
@@ -199,12 +199,12 @@ def bad(edges, relations):
         (relations[1], features, "give features by relation"),
         ((N, pair), of_relations, "the graph has no types"),
         (relations[1], of_relations | {BUYS: features[:, :1]}, "same number of columns"),
-        (relations[1], {BUYS: features[:5]}, "'user buys item': 5 rows of features"),
+        (relations[1], {BUYS: features[:5]}, "'user buys item': features have 5 rows"),
     ]  # fmt: skip
 
 
 def test_process_grids_keep_none(edges):
-    with pytest.raises(InputError, match="process grids keep none"):
+    with pytest.raises(InputError, match="a process grid holds none"):
         plancc.compile((N, edges[0]), "cagnet-2d", 4, edge_features=edges[1])
 
 

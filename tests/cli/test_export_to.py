@@ -26,7 +26,7 @@ def test_the_command_writes_what_the_library_does(plan: Path, tmp_path: Path) ->
 @pytest.mark.parametrize("target", ["petsc", "hypre", "dgl-chunked"])
 def test_doubles_of_single_precision_are_told(target: str, plan: Path, tmp_path: Path) -> None:
     said = ok("export", plan, "--to", target, "-o", tmp_path / "single")
-    told = "values are float32: compile with --dtype float64 to keep doubles" in said
+    told = "values are float32; compile with --dtype float64 to keep doubles" in said
     assert told == (target != "dgl-chunked")
     double = tmp_path / "double.h5"
     replace(library.load(plan), value=library.load(plan).value.astype("float64")).save(double)

@@ -132,7 +132,7 @@ CASES = [
     refused("M1 hyperedge", "g.graphml", XML.format("<hyperedge/>"), "line 3|hyperedge"),
     refused("M1 weight", "g.graphml", XML.format(EDGE.format(10, 11, "", "x")), "line 3|'x'"),
     refused("C16 both triangles", "g.mtx", MTX + "real symmetric\n4 4 3\n2 1 3\n1 2 3\n1 4 2\n",
-         "line 4|symmetric|mirror is there too|'1 2 3'"),
+         "line 4|symmetric|mirror is also given|'1 2 3'"),
     Case("C16 an entry above the diagonal",
          {"g.mtx": MTX + "real symmetric\n4 4 2\n2 1 3\n1 4 2\n"},
          entries=both((0, 1), value=3.0) | both((0, 3), value=2.0)),
@@ -196,7 +196,7 @@ CASES = [
          {"g.graph": "4 3 110\n7 100 2\n7 1 1 3\n7 1 2 4\n7 1 3\n"},
          "compile g.graph --normalize none --effort fast -p 2 -o p.h5",
          says=("g.graph: ignored: the sizes of vertices",
-         "g.graph: its weights of vertices are not balanced: give --balance weights")),
+         "g.graph: its weights of vertices are not balanced; give --balance weights")),
     *(
         Case(f"weights of vertices of METIS, {more}",
              {"g.graph": "4 3 010\n1 2\n1 1 3\n1 2 4\n1 3\n"},

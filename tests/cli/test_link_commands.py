@@ -68,17 +68,17 @@ def test_links_by_the_commands(tmp_path, monkeypatch):
     assert found["target"].tolist() == [5, 0, 3]
     assert plancc(*scoring, "ask.csv").out.splitlines()[0] == "id,source,target,score,probability"
 
-    assert "holds no links" in plancc("export", "plan.h5", "--to", "hypre", "-o", "hypre").err
+    assert "cannot hold links" in plancc("export", "plan.h5", "--to", "hypre", "-o", "hypre").err
 
     def refused(words):
         with pytest.raises(InputError, match=words):
             score_links("plan.h5", "w.npz", "ask.csv", "x.csv", SingleTransport())
 
     for text, words in {
-        "3 x\n": "ask.csv, line 1: '3 x' is no link: give two ids",
+        "3 x\n": "ask.csv, line 1: '3 x' is no link; give two ids",
         "3,5\n3,77\n": "ask.csv, line 2: id 77: no vertex of",
-        "": "ask.csv: there is no link",
-        "PK\0": "ask.csv: not text: `links` takes a text file with two ids a line",
+        "": "ask.csv: the file has no link",
+        "PK\0": "ask.csv: is not text: `links` expects a text file with two ids a line",
     }.items():
         (tmp_path / "ask.csv").write_text(text)
         refused(words)
@@ -86,7 +86,7 @@ def test_links_by_the_commands(tmp_path, monkeypatch):
     said = plancc_run("plan.h5", "--task", "links").err
     assert "compile it with --link-split or --links" in said
     refused("plan.h5: scores of links need a plan with links")
-    with pytest.raises(InputError, match="these weights predict links: use a plan with links"):
+    with pytest.raises(InputError, match="these weights predict links; use a plan with links"):
         predict("plan.h5", "w.npz", "x.csv", SingleTransport())
 
 
@@ -124,6 +124,6 @@ def test_predictions_and_rehearsals_count_the_words_of_links(tmp_path, monkeypat
     assert "note: negatives as in epoch 0" in usual
     assert "links" not in ok("simulate", "plan.h5", "--task", "vertices")
     refused = fails(tmp_path, "simulate", "plan.h5", "--task", "vertices", "--seed", 1)
-    assert "--seed 1: is for links, and for --split" in refused
+    assert "--seed 1: is only for links and for --split" in refused
     refused = fails(tmp_path, "simulate", "plan.h5", *passes, "--split", "0.6,0.2,0.2")
-    assert "--split: is of vertices, and the task is link prediction" in refused
+    assert "--split: is only for the task of vertices" in refused

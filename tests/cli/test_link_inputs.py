@@ -75,7 +75,7 @@ CASES = [
     Case("C5 links there twice", links(train=twice(EDGES[:160])), "--links l.npz",
          says=("l.npz: 4 of 164 train links are listed twice or both ways",)),
     Case("C5 links that are no edges", links(train=OTHERS[100:200]), "--links l.npz",
-         says=("l.npz: 100 of 100 train links are no edges of the graph",)),
+         says=("l.npz: 100 of 100 train links are not edges of the graph",)),
     Case("C5 a link in every row", links(train=np.transpose(EDGES[[0, 1]])), "--links l.npz",
          refused="l.npz: train has a link in every row|sources in one row"),
     Case("arrays that are no links", links(train_negative=OTHERS[:9], weight=np.ones(160)),
@@ -87,7 +87,7 @@ CASES = [
          says=("l.npz: the ends of links are read as vertex numbers|ids (100, 101, 102, 103",)),
     Case("links of text", {"g.txt": BOTH, "l.npz": lambda path: np.savez(path,
          train=np.array([["a"], ["b"]]))}, "--links l.npz",
-         refused="l.npz: train is of text, shape [2, 1]: give integers|the numbers of vertices"),
+         refused="l.npz: train is of text, shape [2, 1]; give integers|the numbers of vertices"),
     *(
         Case(f"times under a line of names, {kind}", {"g.txt": "0 1\n1 2\n2 3\n3 4\n4 5\n",
              "t.csv": f"{head}" + "5\n1\n2\n3\n4\n"}, "--link-split 0.2,0.2 --link-times t.csv",
@@ -96,7 +96,7 @@ CASES = [
     ),
     Case("C5 all links are for training", {"g.txt": BOTH,
          "l.npz": lambda path: np.savez(path, train=EDGES.T)}, "--links l.npz",
-         says=("l.npz: 200 of 200 links are for training: there are no scores of validation",)),
+         says=("l.npz: 200 of 200 links are for training, so validation",)),
 ]  # fmt: skip
 
 

@@ -39,7 +39,7 @@ def test_a_line_for_every_name(plural, registry, tmp_path):
         assert ok("list", plural, name).startswith(f"{name}: ")
         assert as_json("list", plural, name) == every[name]
     error = fails(tmp_path, "list", plural, "bogus")
-    assert error.startswith(f"unknown {plural[:-1]} 'bogus': choose from {names[0]}, ")
+    assert error.startswith(f"unknown {plural[:-1]} 'bogus'; choose from {names[0]}, ")
 
 
 def test_machines(tmp_path, monkeypatch):
@@ -51,7 +51,7 @@ def test_machines(tmp_path, monkeypatch):
         assert read_machine(path) == find_machine(name)
     assert as_json("list", "machines", "h100")["node"]["ranks"] == 8
     assert fails(tmp_path, "list", "machines", "bogus").startswith(
-        "unknown machine 'bogus': choose from"
+        "unknown machine 'bogus'; choose from"
     )
     for file in (path.rename(tmp_path / "mine"), "none.toml"):
         error = fails(tmp_path, "list", "machines", file)

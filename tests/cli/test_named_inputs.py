@@ -44,7 +44,7 @@ CASES = [
     Case("usual names above", {"g.csv": f"Source,Target\n{CSV}"},
          says=("row = Source, column = Target",), silent=("warning",), entries=KNOWS),
     Case("other names above", {"g.csv": f"follower,followee\n{CSV}"},
-         says=("g.csv, line 1: 'follower,followee' is taken as names of columns|--columns 1,2",),
+         says=("g.csv, line 1: 'follower,followee' is read as names of columns|--columns 1,2",),
          entries=KNOWS),
     Case("parquet", {"g.parquet": parquet(src=[u for u, _ in EDGES], dst=[v for _, v in EDGES])},
          says=(NAMED,), entries=KNOWS),
@@ -72,9 +72,9 @@ CASES = [
           [("who", "whom"), *TO_BOB]),
     edges("g.txt", {"g.txt": "x y\na bob\nbob c\n"}, "perhaps names of columns",
           [("x", "y"), *TO_BOB],
-          says=("g.txt, line 1: 'x y' is taken as an edge; neither is an id below (# before it",)),
+          says=("g.txt, line 1: 'x y' is read as an edge; neither is an id below (# before it",)),
     edges("g.txt", {"g.txt": "u v\nv w\n"}, "usual names that are ids", [("v", "w")],
-          says=("g.txt, line 1: 'u v' is taken as names of columns; 'v' is an id below",)),
+          says=("g.txt, line 1: 'u v' is read as names of columns; 'v' is an id below",)),
     edges("g.csv --transpose", {"g.csv": "bob,a\nc,bob\n"}, "turned", TO_BOB),
     Case("rows of a csv", {"g.csv": CSV, "d.csv": DATA}, "compile g.csv --data d.csv PLAIN",
          rows=ROWS, silent=("rows without ids",)),
@@ -152,7 +152,7 @@ LATER = [
          "compile g.csv --links l.npz PLAIN", refused="l.npz: train[1, 0]|'Bob'"),
     Case("parts by line", {"g.csv": CSV, "v.part": "0\n0\n0\n0\n0\n"},
          "compile g.csv --model file --part v.part -p 1 -o p.h5",
-         says=("v.part: lines are taken in the graph's order of vertices (Smith, J, alice,",)),
+         says=("v.part: lines are read in the graph's order of vertices (Smith, J, alice,",)),
 ]  # fmt: skip
 
 
@@ -239,4 +239,4 @@ def test_names_go_through_every_way_of_a_plan(tmp_path, monkeypatch):
     (tmp_path / "numbers.csv").write_text("1,2\n2,3\n")
     done = plancc("patch", "c.h5", "--graph", "numbers.csv", "-o", "f.h5")
     assert done.code == 2
-    assert "ids of the plan are names, and of the graph numbers" in done.err
+    assert "ids of the plan are names, but of the graph numbers" in done.err

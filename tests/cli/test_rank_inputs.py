@@ -14,7 +14,7 @@ pytestmark = pytest.mark.mpi
 
 PREDICT = "predict plan.h5 --weights w.npz"
 COMPILE = "compile graph -o p.h5"
-OTHERS = "the ranks have other options: "
+OTHERS = "the ranks have different options: "
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ TOGETHER = [
     (f"{A_CSV} --embeddings 1", A_CSV, 2,
      OTHERS + "--embeddings is 1 on rank 0, not given on rank 1"),
     (f"{PREDICT} --ids 3,4,5", f"{PREDICT} --ids 3,4", 2,
-     "other ranks were given other ids; give all the same"),
+     "the ranks were given different ids; give all the same"),
     (A_CSV, A_CSV.replace("w.npz", "sage.npz"), 2,
      "w.npz: the weights of rank 0 differ from those of rank 1"),
     (A_CSV, A_CSV.replace("w.npz", "gone.npz"), 2, "rank 1: gone.npz: "),
@@ -53,7 +53,7 @@ TOGETHER = [
     ("calibrate --quick -o m.toml", "calibrate -o m.toml", 2,
      OTHERS + "--quick is True on rank 0, False on rank 1"),
     (f"{COMPILE} -p 2", f"{COMPILE} -p 3", 2, OTHERS + "--parts is 2 on rank 0, 3 on rank 1"),
-    (f"{COMPILE} -p 2", f"{COMPILE} -p 2 --compress", 2, "rank 1: --compress is for a"),
+    (f"{COMPILE} -p 2", f"{COMPILE} -p 2 --compress", 2, "rank 1: --compress is only for a"),
 ]  # fmt: skip
 
 

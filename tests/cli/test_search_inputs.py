@@ -16,7 +16,7 @@ CASES = [
          says=("the fullest part has 57.1% more weights than the mean|more nonzeros|more rows",)),
     Case("a plan in place of a part vector", {"g.txt": RING, "g.h5": HDF5},
          "compile g.txt --model file --part g.h5 -p 2 -o p.h5",
-         refused="g.h5: not text|plancc export PLAN -o FILE.part` writes a plan's part vector"),
+         refused="g.h5: is not text|plancc export PLAN -o FILE.part` writes a plan's part vector"),
     Case(
         "an uneven part vector to begin with",
         {"h.hgr": NETS, "h.part": "0\n0\n0\n0\n1\n1\n"},

@@ -160,8 +160,8 @@ def test_after_warm_up_the_same_command_compiles_nothing(portable, tmp_path, mon
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--level", "x86-64-v3"], "--level goes with --portable"),
-        (["--level", ""], "--level goes with --portable"),
+        (["--level", "x86-64-v3"], "--level needs --portable"),
+        (["--level", ""], "--level needs --portable"),
         (["--portable", "kernels", "--level", ""], "--level '': this processor has "),
         (["--portable", ""], "--portable '': give a folder that can be written"),
         (["--portable", __file__], f"--portable '{__file__}': give a folder that can be written"),

@@ -82,7 +82,7 @@ def features_only(of: np.ndarray) -> dict[str, Any]:
 RIGHT = {"features": FEATURES, "labels": LABELS}
 BY_LINE = {"features": FEATURES[ORDER], "labels": LABELS[ORDER]}
 IN_LINE = {"features": FEATURES}
-TAKEN_BY_NUMBERS = "12 parts are taken by the numbers in their names, 'part.2.parquet'"
+TAKEN_BY_NUMBERS = "12 parts are read by the numbers in their names, 'part.2.parquet'"
 
 CASES = [
     *(
@@ -146,13 +146,13 @@ CASES = [
     of_data("C12 parts by their numbers", parts(12, "part.{}.parquet", features_only), "d.parquet",
          says=(f"d.parquet: {TAKEN_BY_NUMBERS} before 'part.10.parquet'",), rows=IN_LINE),
     of_data("C12 a folder of another name", parts(12, "{}.parquet", features_only), "nodes",
-         says=("nodes: 12 parts are taken by the numbers in their names, '2.parquet' before",),
+         says=("nodes: 12 parts are read by the numbers in their names, '2.parquet' before",),
          rows=IN_LINE),
     Case("C12 parts with ids", {"g.mtx": RING,
          "d.parquet": parts(12, "part.{}.parquet", features_and_id)}, "--data d.parquet/",
-         rows=IN_LINE, silent=("parts are taken",)),
+         rows=IN_LINE, silent=("parts are read",)),
     of_data("C12 parts with leading zeros", parts(12, "part-{:05}.parquet", features_only),
-         "d.parquet", rows=IN_LINE, silent=("parts are taken",)),
+         "d.parquet", rows=IN_LINE, silent=("parts are read",)),
     Case("C12 edges in parts and their features", {"g": parts(12, "part.{}.parquet",
          lambda of: {"u": of, "v": (of + 1) % N}), "e.npy": lambda path: np.save(path,
          np.arange(N, dtype=np.float32))}, "compile g --edge-features e.npy PLAIN",
@@ -160,7 +160,7 @@ CASES = [
          check=lambda folder: edge_k_has_k(folder)),
     Case("C12 edges in parts alone", {"g": parts(12, "part.{}.parquet",
          lambda of: {"u": of, "v": (of + 1) % N})}, entries={(i, (i + 1) % N): 1.0
-         for i in range(N)}, silent=("parts are taken",)),
+         for i in range(N)}, silent=("parts are read",)),
 ]  # fmt: skip
 
 
@@ -354,7 +354,7 @@ KINDS = [
     ),
     *(
         of_data(f"an empty {name}", table("id").replace(*pair, 1),
-             refused=f"t.csv, line 2: column '{name}' is empty: give every row a number, as fillna")
+             refused=f"t.csv, line 2: column '{name}' is empty; give every row a number, as fillna")
         for name, pair in (("f0", ("\n3,3,", "\n3,,")), ("label", (",0\n", ",\n")))
     ),
     of_data("a mask of words", "id,train_mask\n" + "".join(f"{v},yes\n" for v in range(N)),
@@ -362,10 +362,10 @@ KINDS = [
          "hold 0"),
     Case("ids of text without a line of names", {"g.csv": "ann,bob\nbob,ann\n",
          "t.csv": "bob,4,1\nann,1,0\n"}, "compile g.csv --data t.csv PLAIN",
-         refused="t.csv, line 1: neither numbers alone nor names of columns|as id,f0,label"),
+         refused="t.csv, line 1: it is neither numbers only nor names of columns|as id,f0,label"),
     Case("numbers of rows beside names", {"g.csv": "ann,bob\nbob,ann\n", "t.csv": "0,4\n1,5\n"},
          "compile g.csv --data t.csv PLAIN",
-         says=("t.csv: the first column counts the rows, and is taken as a feature",),
+         says=("t.csv: the first column counts the rows, and is read as a feature",),
          rows={"features": np.array([[0, 4], [1, 5]], np.float32)}),
     of_data("what is seldom meant, of a table",
          "label,train_mask,val_mask\n" + "1,1,1\n" + "2,1,0\n" * (N - 1),
@@ -377,10 +377,10 @@ KINDS = [
          says=("the heaviest vertex weighs 1000",)),
     Case("rows without ids of ids with gaps", {"g.txt": "10 20\n20 30\n30 10\n",
          "t.csv": "f0\n1\n2\n3\n"}, "compile g.txt --data t.csv PLAIN",
-         says=("t.csv: rows without ids are taken in the graph's order of vertices (10, 20, 30)",)),
+         says=("t.csv: rows without ids are read in the graph's order of vertices (10, 20, 30)",)),
     Case("a row more than ids from 1", {"g.txt": "1 2\n2 3\n", "t.csv": "f0\n1\n1\n1\n1\n"},
          "compile g.txt --data t.csv PLAIN",
-         refused="the graph 3 vertices: vertices count from 0 here, and the graph's ids from 1"),
+         refused="graph has 3 vertices: vertices count from 0 here, and the graph's ids from 1"),
     of_data("labels of words", "id,label\n" + "".join(f"{v},cat\n" for v in range(N)),
          refused="line 2: not a table of numbers: 'cat' in column 'label'|pandas.factorize"),
 ]  # fmt: skip

@@ -211,8 +211,8 @@ def test_geometric():
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
-        ("nothing", {}, "unknown dataset 'nothing': choose from digits, karate"),
-        ("digits", {"k": 3}, "no option 'k': choose from neighbors, seed"),
+        ("nothing", {}, "unknown dataset 'nothing'; choose from digits, karate"),
+        ("digits", {"k": 3}, "no option 'k'; choose from neighbors, seed"),
         ("digits", {"neighbors": 0}, r"`neighbors` '?0'?: "),
         ("digits", {"neighbors": 1797}, r"`neighbors` '?1797'?: "),
         ("karate", {"seed": -1}, r"`seed` '?-1'?: "),

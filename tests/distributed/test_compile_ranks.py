@@ -355,19 +355,19 @@ def test_a_graph_without_edges(tmp_path):
 
 
 REFUSED = {
-    "model": ({"model": "gp"}, "model 'gp' is compiled by one process"),
-    "grid": ({"model": "cagnet-1d"}, "model 'cagnet-1d' is compiled by one process"),
-    "objective": ({"objective": "time"}, "minimise the volume only"),
-    "effort": ({"effort": "best"}, "search with effort fast only"),
-    "budget": ({"budget": 3}, "`budget` is for a compile by one process"),
+    "model": ({"model": "gp"}, "model 'gp' is only compiled by one process"),
+    "grid": ({"model": "cagnet-1d"}, "model 'cagnet-1d' is only compiled by one process"),
+    "objective": ({"objective": "time"}, "minimise only the volume"),
+    "effort": ({"effort": "best"}, "only support effort fast"),
+    "budget": ({"budget": 3}, "`budget` is only for a compile by one process"),
     "links": ({"links": "none.npz"}, "none.npz: no such file"),
-    "edges": ({"edge_features": "source"}, "`edge_features` is for a compile by one process"),
-    "hops": ({"topology": "2x2", "exchange": "nodes"}, "nodes: is for a compile by one"),
-    "reading": ({"symmetrize": True}, "`symmetrize` is for a compile by one process"),
-    "balance": ({"balance": "nnz,train"}, "balance 'nnz,train': several ranks balance"),
+    "edges": ({"edge_features": "source"}, "`edge_features` is only for a compile by one process"),
+    "hops": ({"topology": "2x2", "exchange": "nodes"}, "nodes: is only for a compile by one"),
+    "reading": ({"symmetrize": True}, "`symmetrize` is only for a compile by one process"),
+    "balance": ({"balance": "nnz,train"}, "balance 'nnz,train': several ranks only balance"),
     "ranks": ({"num_parts": 2}, "3 ranks for 2 parts"),
     "parts": ({"num_parts": N + 1}, "every part needs at least one vertex"),
-    "memory": ({"memory": 10**7}, "on each of 3 ranks, and `memory` of a rank is 10 MiB"),
+    "memory": ({"memory": 10**7}, "on each of 3 ranks, but `memory` is 10 MiB for a rank"),
     "normalisation": ({"normalize": "x"}, "normalization"),
 }
 
@@ -393,12 +393,12 @@ def spoil(name, at, value):
 
 SPOILT = {
     "index": (spoil("indices.npy", -1, 10**6), r"entry \d+ is '1000000', out of range 0\.\.399"),
-    "order": (spoil("indices.npy", 1, 0), "columns that do not ascend"),
+    "order": (spoil("indices.npy", 1, 0), "columns of a row do not ascend"),
     "offsets": (spoil("indptr.npy", 5, 10**6), r"indptr\.npy: does not ascend"),
-    "head": (lambda folder: (folder / "graph.json").write_text("{"), r"graph\.json: not JSON"),
-    "missing": (lambda folder: (folder / "indices.npy").unlink(), "a folder of no format"),
+    "head": (lambda folder: (folder / "graph.json").write_text("{"), r"graph\.json: is not JSON"),
+    "missing": (lambda folder: (folder / "indices.npy").unlink(), "a folder, but of no format"),
     "shorter": (lambda f: np.save(f / "indices.npy", np.zeros(3, np.int32)), "does not ascend"),
-    "zero": (lambda f: np.save(f / "values.npy", np.zeros(entries(f))), "zeros among the values"),
+    "zero": (lambda f: np.save(f / "values.npy", np.zeros(entries(f))), "some values are zero"),
     "NaN": (lambda f: np.save(f / "values.npy", np.full(entries(f), np.nan)), "not a finite"),
     "negative": (lambda f: np.save(f / "values.npy", -np.ones(entries(f))), "of vertex 0 "),
     "labels": (lambda f: np.save(f / "labels.npy", np.zeros(3, np.int64)), "labels"),
@@ -485,7 +485,7 @@ def test_folders_of_the_same_content_are_the_same(tmp_path):
 
 def test_a_file_is_no_folder(tmp_path):
     (tmp_path / "g.mtx").write_text("%%MatrixMarket matrix coordinate pattern general\n1 1 0\n")
-    with pytest.raises(InputError, match="make one of it with: plancc convert"):
+    with pytest.raises(InputError, match="make one with: plancc convert"):
         on_ranks(2, tmp_path / "g.mtx", tmp_path / "p.h5", 2)
     with pytest.raises(InputError, match="none: no such file"):
         on_ranks(2, tmp_path / "none", tmp_path / "p.h5", 2)

@@ -131,7 +131,7 @@ def test_edge_index_without_edges():
         ((2.5, np.array([[0], [1]])), "'2.5'"),
         ((0, np.zeros((2, 0), int)), "no vertices"),
         ((2, np.array([[0, 1], [1, 0], [0, 0]])), r"not \(3, 2\): transpose it"),
-        ((np.array([[0, 1], [1, 0]]), 2), r"wrong way round: pass \(num_vertices, edge_index\)"),
+        ((np.array([[0, 1], [1, 0]]), 2), r"in the wrong order; pass \(num_vertices, edge_index\)"),
         (
             np.zeros((2, 5), int),
             r"a bare edge_index of shape \(2, 5\) .* \(num_vertices, edge_index",

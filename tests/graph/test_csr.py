@@ -215,8 +215,8 @@ def damaged(tmp_path, name, array):
 @pytest.mark.parametrize(
     ("name", "array", "words"),
     [
-        ("indices.npy", None, "folder of no format"),
-        ("indices.npy", b"\x93NUMPY", "indices.npy: not an .npy array"),
+        ("indices.npy", None, "folder, but of no format"),
+        ("indices.npy", b"\x93NUMPY", "indices.npy: is not an .npy array"),
         ("indices.npy", b"", "indices.npy: the file is empty"),
         ("indices.npy", np.zeros(5, np.int32), "indptr.npy: does not ascend from 0 to 5"),
         ("indices.npy", np.zeros((2, 2), int), "indices.npy: must be a list of integers"),
@@ -229,15 +229,15 @@ def damaged(tmp_path, name, array):
         ("indptr.npy", np.array([0, 2**63 - 1, -(2**63)]), f"entry 2 is '-{2**63}'"),
         ("values.npy", lambda k: np.full(k, np.nan), "folder/values.npy: value 'nan' is not"),
         ("original_ids.npy", np.full(N, 2**63, np.uint64), f"id '{2**63}' does not fit"),
-        ("graph.json", b"[", "graph.json: not JSON"),
-        ("graph.json", b"[" * 200_000, "graph.json: not JSON"),
+        ("graph.json", b"[", "graph.json: is not JSON"),
+        ("graph.json", b"[" * 200_000, "graph.json: is not JSON"),
         ("graph.json", b'{"directed": false}', r"entries \(i, j\) have no \(j, i\)"),
         ("graph.json", b'{"directed": 1}', "graph.json: 'directed' must be true or false"),
         ("graph.json", b'{"version": 2}', "graph.json: version '2' is not 1"),
         ("features.npy", np.zeros((3, 2)), "'features'"),
-        ("graph.json", b'{"types": 1, "relations": []}', "graph.json: '1' and .* are no types"),
+        ("graph.json", b'{"types": 1, "relations": []}', "graph.json: '1' and .* are not types"),
         ("graph.json", TYPES % b'["a", 3]', "graph.json: types of 3 vertices, and .* has 40"),
-        ("graph.json", TYPES % b'["a", 1], ["b", 39]', "row .*, column .*: an entry of no rela"),
+        ("graph.json", TYPES % b'["a", 1], ["b", 39]', "row .*, column .*: the entry belongs"),
         ("graph.json", PARALLEL, "relations are parallel, and relation.npy is missing"),
     ],
 )
@@ -252,7 +252,7 @@ def test_a_file_cut_short_and_an_index_out_of_range(tmp_path):
     indices = np.load(folder / "indices.npy")
     whole = (folder / "indices.npy").read_bytes()
     (folder / "indices.npy").write_bytes(whole[:-4])
-    with pytest.raises(InputError, match=r"indices\.npy: not an \.npy array"):
+    with pytest.raises(InputError, match=r"indices\.npy: is not an \.npy array"):
         read_graph(folder)
     for index in (N, -1):
         indices[5] = index

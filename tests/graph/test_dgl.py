@@ -99,7 +99,7 @@ def test_a_partition(path):
     graph = (5, np.stack([SRC, DST]))
     plan = plancc.compile(graph, "file", 2, part=path)
     assert plan.owner().tolist() == OWNER
-    with pytest.raises(InputError, match=r"the graph has 6 vertices, the partition 5"):
+    with pytest.raises(InputError, match=r"the graph has 6 vertices, but the partition has 5"):
         plancc.compile((6, np.stack([SRC, DST])), "file", 2, part=path)
 
 
@@ -118,14 +118,14 @@ def described(**others):
     [
         (described(), "save what partition_graph.*as orig_nids.npy"),
         ("{", "not JSON"),
-        ("[1]", "describes no partition of DGL"),
+        ("[1]", "does not describe a partition of DGL"),
         (described(node_map={"a": [[0, 1]], "b": [[1, 2]]}), "heterogeneous"),
-        (described(node_map={"_N": [[0, 3], [2, 5]]}), "holds no ranges"),
-        (described(node_map={"_N": [[0, 3], [3, 1]]}), "holds no ranges"),
-        (described(node_map={"_N": [[0, 3], [3]]}), "holds no ranges"),
-        (described(node_map={"_N": [["a", 3]]}), "holds no ranges"),
-        (described(node_map={"_N": []}), "holds no ranges"),
-        (described(node_map={"_N": [[0, 2**40]]}), "holds no ranges"),
+        (described(node_map={"_N": [[0, 3], [2, 5]]}), "hold consecutive ranges"),
+        (described(node_map={"_N": [[0, 3], [3, 1]]}), "hold consecutive ranges"),
+        (described(node_map={"_N": [[0, 3], [3]]}), "hold consecutive ranges"),
+        (described(node_map={"_N": [["a", 3]]}), "hold consecutive ranges"),
+        (described(node_map={"_N": []}), "hold consecutive ranges"),
+        (described(node_map={"_N": [[0, 2**40]]}), "hold consecutive ranges"),
     ],
 )
 def test_partitions_refused(path, text, words):
@@ -137,7 +137,7 @@ def test_partitions_refused(path, text, words):
 @pytest.mark.parametrize("original", [[0, 1, 2, 3], [0, 1, 2, 3, 3], [0, 1, 2, 3, -1], [0.5] * 5])
 def test_mappings_refused(path, original):
     np.save(path.with_name("orig_nids.npy"), original)
-    with pytest.raises(InputError, match=r"no permutation|out of range|no list of"):
+    with pytest.raises(InputError, match=r"no permutation|out of range|not a list of"):
         read_part_vector(path)
 
 

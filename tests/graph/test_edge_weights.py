@@ -50,7 +50,7 @@ SOURCES = {
     "parquet": (parquet, "column 'weight' is"),
 }
 RANGE = "1,082,040,961 to 1,254,192,988"
-DOUBT = f"taken as weights of the edges, {RANGE}: whole numbers this large are often times or ids"
+DOUBT = f"read as weights of the edges, {RANGE}: whole numbers this large are often times or ids"
 
 
 @pytest.mark.parametrize("name", SOURCES)
@@ -97,7 +97,7 @@ def doubt(name, *parts):
 )
 def test_names_that_say_no_weight(name):
     said, _ = doubt(f"column '{name}'", [0.5, 2])
-    assert "taken as weights of the edges, 0.5 to 2: the name says " in said
+    assert "read as weights of the edges, 0.5 to 2: the name says " in said
 
 
 @pytest.mark.parametrize("name", ["weight", "candidate", "ideal", "prototype", "sometimes_w"])

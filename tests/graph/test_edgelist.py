@@ -204,7 +204,7 @@ def test_target_before_source_is_said(tmp_path, name):
         (tmp_path / name).write_text("target,source\n5,7\n7,9\n")
     else:
         write_parquet(tmp_path / name, table)
-    said = "row is column 'source', which needs column 'target' .`columns` target,source reverses"
+    said = "'source' holds rows, and 'target' the rows they need .`columns` target,source reverses"
     with pytest.warns(PlanccWarning, match=said):
         graph = read_graph(tmp_path / name)
     assert entries(graph) == {(1, 0): 1, (2, 1): 1}
@@ -296,6 +296,6 @@ def test_edges_as_networkx_writes_them(tmp_path, data):
     path = tmp_path / "a.edgelist.txt"
     path.write_text(f"1 2 {data}\n")
     words = (
-        "line 1: the data of an edge is a dict: write the file by nx.write_edgelist(graph, path, "
+        "line 1: the data of an edge is a dict; write the file by nx.write_edgelist(graph, path, "
     )
     refused(read_graph, path, words, "data=False), or data=['weight']", data)

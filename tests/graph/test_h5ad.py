@@ -90,7 +90,7 @@ def test_sparse_features(path, monkeypatch):
         put_sparse(file, "X", sp.csr_array(X))
     np.testing.assert_array_equal(read_vertex_data(path, 4).features, X)
     monkeypatch.setattr("plancc.memory.available_memory", lambda: X.nbytes - 1)
-    words = r"cells\.h5ad: 'X', dense of shape \(4, 2\), takes .* of memory, and this computer has"
+    words = r"cells\.h5ad: 'X', dense of shape \(4, 2\), takes .* of memory, but this computer has"
     with pytest.raises(InputError, match=words):
         read_vertex_data(path, 4)
 
@@ -189,14 +189,14 @@ SOFT = lambda _: h5py.SoftLink("/elsewhere")  # noqa: E731
         (lambda f: f.move(C, "obsp/other"), "is missing: there is 'distances', 'other'; choose"),
         (lambda f: f.__delitem__(f"{C}/indptr"), "'obsp/connectivities/indptr' is missing"),
         (shape_of((4, 5)), "must be square"),
-        (shape_of((2**40, 2**40)), "are no matrix of shape"),
+        (shape_of((2**40, 2**40)), "do not form a matrix of shape"),
         (shape_of("four"), "has no shape"),
         (shape_of((-1, -1)), "has no shape"),
         (replaced(f"{C}/indptr", [0, 1, 2, 1, 3]), "from 0 to 3: entry 3 is '1'"),
         (replaced(f"{C}/indices", [1, 0, 9]), "holds '9', out of range 0..3"),
         (replaced(f"{C}/indices", [1.0, 0, 3]), "must be a list of integers"),
         (replaced(f"{C}/data", [1.0, np.nan, 1.0]), "'nan' is not a finite number"),
-        (replaced(f"{C}/data", [1.0]), "and values of shape (1,) are no matrix"),
+        (replaced(f"{C}/data", [1.0]), "and values of shape (1,) do not form a matrix"),
         (claimed(f"{C}/indptr", (2**36,)), "of shape (68719476736,) is not in the file"),
         (claimed("X", (4, 2**40)), "is not in the file"),
         (wide, "'X', dense of shape (4, 8589934592), is too wide"),

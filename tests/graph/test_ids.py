@@ -72,8 +72,8 @@ def test_data_of_all_ids_names_the_way_out(path, tmp_path):
     np.savez(tmp_path / "a.npz", labels=np.arange(6))
     with pytest.warns(PlanccWarning):
         graph = read_graph(path)
-    words = r"has '6' rows, the graph 3 vertices: ids up to 5 occur in the graph, 3 in all; read "
-    with pytest.raises(InputError, match=words + "it with `num_vertices` 6"):
+    words = r"has '6' rows, but the graph has 3 vertices: ids up to 5 occur in the graph, 3 in all"
+    with pytest.raises(InputError, match=words + "; read it with `num_vertices` 6"):
         read_vertex_data(tmp_path / "a.npz", graph)
     with pytest.warns(PlanccWarning), pytest.raises(InputError, match="`num_vertices` 6"):
         plancc.compile(path, "block", 2, data=tmp_path / "a.npz")
@@ -114,7 +114,7 @@ def test_more_rows_than_vertices_without_holes(tmp_path):
         "%%MatrixMarket matrix coordinate pattern general\n3 3 1\n1 2\n"
     )
     with pytest.raises(
-        InputError, match=r"has '5' rows, the graph 3 vertices: give every vertex one row$"
+        InputError, match=r"has '5' rows, but the graph has 3 vertices; give every vertex one row$"
     ):
         read_vertex_data(data, read_graph(tmp_path / "a.mtx"))
 
@@ -130,7 +130,7 @@ def test_ids_that_count_from_one_are_no_vertex_numbers(tmp_path, options, name):
         graph = read_graph(path, **options)
     assert graph.num_vertices == 4
     np.save(data, np.eye(3))
-    words = f"'3' rows, the graph 4 vertices: vertex 0 has no edge; .* from 1, leave out `{name}`$"
+    words = f"but the graph has 4 vertices: vertex 0 has no edge; .* from 1, leave out `{name}`$"
     with pytest.raises(InputError, match=words):
         read_vertex_data(data, graph)
     assert read_vertex_data(data, read_graph(path)).features.shape == (3, 3)
@@ -141,6 +141,6 @@ def test_ids_that_count_from_one_are_no_vertex_numbers(tmp_path, options, name):
         read_graph(path, keep_ids=True)
     np.save(data, np.eye(7))
     with pytest.raises(
-        InputError, match=r"has '7' rows, the graph 9 vertices: give every vertex one row$"
+        InputError, match=r"has '7' rows, but the graph has 9 vertices; give every vertex one row$"
     ):
         read_vertex_data(data, graph)

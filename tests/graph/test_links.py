@@ -130,14 +130,14 @@ def test_negatives_of_every_link(tmp_path):
     ("source", "words"),
     [
         (7, "'int' has no links"),
-        ("links.csv", "links are read from .npz"),
-        ({**PAIRS, "valid": [[0], [1]]}, "'valid' is no kind of links: they are train, val,"),
-        ({**PAIRS, "train": [[0.5], [1]]}, r"train is of float64, shape \[2, 1\]: give integers"),
-        ({**PAIRS, "test": [[0, 1, 2]]}, r"shape \[1, 3\]: give integers of shape \[2, links\]"),
+        ("links.csv", "links are only read from .npz"),
+        ({**PAIRS, "valid": [[0], [1]]}, "'valid' is unknown; choose from train, val,"),
+        ({**PAIRS, "train": [[0.5], [1]]}, r"train is of float64, shape \[2, 1\]; give integers"),
+        ({**PAIRS, "test": [[0, 1, 2]]}, r"shape \[1, 3\]; give integers of shape \[2, links\]"),
         ({**PAIRS, "val": [[0], [41]]}, "val: vertex '41' is out of range 0..40"),
-        ({"train": [[0], [1]], "val": [[0], [1]]}, "val has links and no negatives: give val_neg"),
+        ({"train": [[0], [1]], "val": [[0], [1]]}, "val has links but no negatives; give val_neg"),
         ({**PAIRS, "train": np.zeros((2, 0), int)}, "there are no training links"),
-        ({**PAIRS, "test_target_negative": [[1], [2]]}, "has 2 rows, and test 1 links"),
+        ({**PAIRS, "test_target_negative": [[1], [2]]}, "has 2 rows, but test 1 links"),
         ({**PAIRS, "test_target_negative": [[1, 2]]}, "0 and 2 negatives each"),
         ([SimpleNamespace()] * 3, "the data of train have no edge_label_index and edge_label"),
     ],
@@ -163,7 +163,7 @@ def test_shares_that_leave_nothing_for_training():
     [
         (np.eye(3), (0.4, 0.4), "has no edges to split"),
         (np.ones((3, 3)), (0.4, 0.4), "2 negatives are needed, and 0 pairs of vertices have"),
-        (np.ones((3, 3)), (0, 0.3), "`link_split` 0.3: of 3 edges is less than one link"),
+        (np.ones((3, 3)), (0, 0.3), "0.3: this share of 3 edges is less than one link"),
     ],
 )
 def test_graphs_that_cannot_be_split(matrix, shares, words):
@@ -215,7 +215,7 @@ def test_links_of_one_time_stay_together(tmp_path):
 @pytest.mark.parametrize(
     ("times", "words"),
     [
-        ([1] * 9, "9 times, and the graph has 10 edges"),
+        ([1] * 9, "9 times, but the graph has 10 edges"),
         ([1.0] * 9 + [np.nan], r"the time of edge 9 \(counted from 0\) is not finite"),
         ([[1, 2]] * 10, "give a number for every edge"),
         ([1] * 8 + [2] * 2, "have 2 different times, too few for `link_split` 0.2,0.3"),
@@ -225,9 +225,9 @@ def test_links_of_one_time_stay_together(tmp_path):
 def test_refused_times(tmp_path, times, words):
     with pytest.raises(InputError, match=words):
         timed(tmp_path, times)
-    with pytest.raises(InputError, match="`link_times` values: the edges have no values: give"):
+    with pytest.raises(InputError, match="`link_times` values: the edges have no values; give"):
         timed(tmp_path, "values", pattern=True)
-    with pytest.raises(InputError, match="the graph has no vertex data: drop `split`"):
+    with pytest.raises(InputError, match="the graph has no vertex data; drop `split`"):
         compiler.compile(tmp_path / "graph.txt", "hp", 2, split="time")
-    with pytest.raises(InputError, match="`link_times` are of links: give their shares"):
+    with pytest.raises(InputError, match="`link_times` needs shares of links"):
         compiler.compile(tmp_path / "graph.txt", "hp", 2, link_times="values")

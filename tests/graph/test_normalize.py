@@ -117,7 +117,7 @@ def test_values_that_float32_cannot_hold():
 
 
 def test_unknown_normalization():
-    with pytest.raises(InputError, match="'mean': choose from sym, row, none"):
+    with pytest.raises(InputError, match="'mean'; choose from sym, row, none"):
         normalize(graph_of([[1.0]]), "mean")
 
 

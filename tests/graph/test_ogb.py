@@ -84,7 +84,7 @@ def test_a_heterogeneous_folder(hetero):
     before = graph.source.sha256
     table(hetero, "raw/relations/paper___cites___paper/edge", [(4, 1)])
     assert read_graph(hetero).source.sha256 != before
-    with pytest.raises(InputError, match="no split 'random': choose from time"):
+    with pytest.raises(InputError, match="no split 'random'; choose from time"):
         as_source(str(hetero), split="random")
 
 
@@ -94,9 +94,9 @@ def test_a_heterogeneous_folder(hetero):
         (
             "raw/num-node-dict",
             [("author", "paper"), (3, "x")],
-            "line 2: 'x' is no number of vertices",
+            "line 2: 'x' is not a number of vertices",
         ),
-        ("raw/num-node-dict", [("author", "paper"), (3, -5)], "line 2: '-5' is no number of v"),
+        ("raw/num-node-dict", [("author", "paper"), (3, -5)], "line 2: '-5' is not a number of v"),
         ("raw/num-node-dict", [("author", "paper"), (3,)], "a line of types and a line of"),
         ("raw/num-node-dict", [("author", "papers"), (3, 5)], "has no number of vertices of 'pap"),
         ("raw/triplet-type-list", [("author", "reads", "paper")], "author___reads___paper/edge.cs"),
@@ -106,7 +106,7 @@ def test_a_heterogeneous_folder(hetero):
             [(1, 5)],
             "type 'paper' is out of range 0..4: '5'",
         ),
-        ("raw/relations/author___writes___paper/num-edge-list", [3], "'3' edges, and there are 2"),
+        ("raw/relations/author___writes___paper/num-edge-list", [3], "'3' edges, but there are 2"),
         (
             "raw/triplet-type-list",
             [("author", "writes", "paper")] * 2,
@@ -143,7 +143,7 @@ def test_several_splits(folder):
         table(folder, f"split/random/{name}", rows)
     with pytest.raises(InputError, match="choose one by `split`, random or time"):
         read_vertex_data(folder, 5)
-    with pytest.raises(InputError, match="no split 'year': choose from random, time"):
+    with pytest.raises(InputError, match="no split 'year'; choose from random, time"):
         read_vertex_data(folder, 5, split="year")
     check(read_vertex_data(folder, 5, split="time"))
     assert read_vertex_data(folder, 5, split="random").train_mask.tolist() == [False] * 4 + [True]
@@ -229,8 +229,8 @@ def test_the_real_library(folder, tmp_path):
         (lambda f: (f / "raw/num-node-list.csv.gz").unlink(), "list.csv.gz is missing"),
         (lambda f: table(f, "raw/edge", [(0, 1), (1,)]), "edge.csv.gz, line 2: 2 columns"),
         (lambda f: table(f, "raw/edge", [(0, 1), (1, "x")]), "edge.csv.gz, line 2: not a whole"),
-        (lambda f: table(f, "raw/triplet-type-list", ["a"]), "line 1: 'a' names no relation"),
-        (lambda f: table(f, "raw/triplet-type-list", [("a", "..", "b")]), "names no relation"),
+        (lambda f: table(f, "raw/triplet-type-list", ["a"]), "line 1: 'a' is not a relation"),
+        (lambda f: table(f, "raw/triplet-type-list", [("a", "..", "b")]), "is not a relation"),
         (lambda f: (f / "raw/edge.csv.gz").write_bytes(b"\x1f\x8b\x08"), "gzip data is damaged"),
         (lambda f: binary(f, edge_index=[[0, 1, 2]]), "must be (2, edges), not (1, 3)"),
         (lambda f: binary(f, num_nodes_list=[3, 2]), "holds 2 graphs"),
@@ -259,5 +259,5 @@ def test_wrong_data(folder, change, words):
 
 
 def test_other_folders(tmp_path):
-    with pytest.raises(InputError, match="is a folder of no format that has folders"):
+    with pytest.raises(InputError, match="is a folder, but of no format with folders"):
         read_graph(tmp_path)

@@ -72,7 +72,7 @@ class TestWithPyarrow:
         assert entries(read_graph(path, **again)) == entries(graph) == {(0, 1): 2.5}
 
     def test_a_reading_that_is_none(self):
-        with pytest.raises(InputError, match="`columns` 'a b' are no names"):
+        with pytest.raises(InputError, match="`columns` 'a b' are not names"):
             reading_of("'columns=a\nb'")
 
     def test_a_folder_of_parts(self, tmp_path):

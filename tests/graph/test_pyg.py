@@ -150,7 +150,7 @@ def test_names_of_ones_own(path):
 
 def test_what_is_left_out_or_guessed_is_said(path):
     torch.save({"edge_index": torch.tensor([[0], [6]])}, path)
-    with pytest.warns(PlanccWarning, match="taken as 7 vertices"):
+    with pytest.warns(PlanccWarning, match="read as 7 vertices"):
         assert read_graph(path).num_vertices == 7
     torch.save(tensors(edge_attr=torch.zeros(3, 4)), path)
     with pytest.warns(PlanccWarning, match="'edge_attr' has 4 columns and is left out"):
@@ -161,7 +161,7 @@ def test_labels_of_a_graph_are_not_its_vertices(path):
     """`y` of one row, and no features: the edges say how many vertices there are."""
     few = {"edge_index": torch.tensor([[0, 1], [1, 6]]), "y": torch.tensor([1])}
     torch.save(few, path)
-    words = "'y' has 1 rows, and 'edge_index' names vertex 6: it is not taken for the number of"
+    words = "'y' has 1 rows, and 'edge_index' names vertex 6: it is not used as the number of"
     with pytest.warns(PlanccWarning, match=words), pytest.warns(PlanccWarning, match="7 vertices"):
         assert read_graph(path).num_vertices == 7
     torch.save(few | {"train_mask": torch.ones(9, dtype=torch.bool), "x": torch.ones(8, 2)}, path)
@@ -177,7 +177,7 @@ def test_labels_of_a_graph_are_not_its_vertices(path):
 def test_whole_numbers_of_edges_may_be_types(path, shape):
     kinds = torch.tensor([1, 2, 3]).reshape(shape)
     torch.save(tensors(edge_attr=kinds), path)
-    words = "'edge_attr' is taken as weights .*, 1 to 3: whole numbers may be types .*`pattern`"
+    words = "'edge_attr' is read as weights .*, 1 to 3: whole numbers may be types .*`pattern`"
     with pytest.warns(PlanccWarning, match=words):
         assert entries(read_graph(path)) == {(1, 0): 1, (2, 1): 2, (2, 3): 3}
     with warnings.catch_warnings():
@@ -276,9 +276,9 @@ class OfModule:
         (tensors(num_nodes=2**40), f"{2**40} vertices; at most"),
         (tensors(num_nodes=0), "the graph has no vertices"),
         (tensors(edge_index=None, adj_t=torch.eye(5)), "holds"),
-        (tensors(edge_index=None, adj_t=3), "'adj_t' is no square sparse tensor"),
+        (tensors(edge_index=None, adj_t=3), "'adj_t' is not a square sparse tensor"),
         ({"x": torch.eye(2)}, "'edge_index' is missing; there are 'x'"),
-        (torch.eye(3), "holds no graph but 'Tensor'"),
+        (torch.eye(3), "holds a 'Tensor', not a graph"),
         (Hostile(), "it holds an object of"),
         (OfModule(), "it holds an object of 'getattr'"),
     ],
@@ -312,7 +312,7 @@ def test_claims_of_what_is_not_stored(path, held):
     torch.save(held(), path)
     for read in (read_graph, lambda path: read_vertex_data(path, 5)):
         with pytest.raises(
-            InputError, match=r"data\.pt: a tensor of shape .* are stored: save its"
+            InputError, match=r"data\.pt: a tensor of shape .* are stored; save its"
         ):
             read(path)
 

@@ -230,7 +230,7 @@ def test_ids_that_are_words(name, tmp_path):
 def test_rows_without_ids_follow_the_vertices_and_say_so(tmp_path):
     graph, x = networkx.Graph([(2, 0), (0, 3), (3, 1)]), features(range(4))
     npz(tmp_path / "x.npz", x, None)
-    said = r"x.npz: rows without ids are taken in the graph's order of vertices \(2, 0, 3, 1\); "
+    said = r"x.npz: rows without ids are read in the graph's order of vertices \(2, 0, 3, 1\); "
     with pytest.warns(PlanccWarning, match=said):
         plan = plancc.compile(graph, "block", 2, data=tmp_path / "x.npz")
     rows = dict(zip([2, 0, 3, 1], x.tolist(), strict=True))

@@ -41,7 +41,7 @@ GRAPHS: dict[str, tuple[str | bytes, str]] = {
     "hash.txt": ("0 1000000000000000000\n", "line 1|18 digits|'1000000000000000000'|anew"),
     "empty.txt": ("", "the file is empty"),
     "lists.txt": ("0: 1 2\n1: 2 3\n", "line 1|'0:'|write an adjacency list as one edge a line"),
-    "packed.zip": (zipped("0 1\n"), "unpack it first|.gz alone is read"),
+    "packed.zip": (zipped("0 1\n"), "only .gz can be read; unpack it first"),
     "array.mtx": (MTX.replace("coordinate", "array") + "real general\n2 2\n0\n1\n1\n0\n",
                   "line 1|a coordinate (sparse) matrix|'array'"),
     "novalue.mtx": (MTX + "real general\n3 3 1\n1 2\n", "line 3|'ROW COLUMN VALUE'|'1 2'"),

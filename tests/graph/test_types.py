@@ -69,12 +69,12 @@ def test_what_is_in_no_relation_is_said():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({("a", "to", "b"): np.zeros((2, 0), int)}, "type 'a' has: add 'a': count"),
+        ({("a", "to", "b"): np.zeros((2, 0), int)}, "type 'a' has; add 'a': count"),
         ({"a": 1, "b": 1, ("a", "to", "b"): np.array([[0], [1]])}, "'1' of type 'b' is out of"),
         ({"a": 0, "b": 1, ("a", "to", "b"): np.zeros((2, 0), int)}, "type 'a' has '0' vertices"),
         ({"a": 2, ("a", "to", "b"): sp.eye_array(3)}, "the matrix has 3 vertices of type 'a'"),
-        ({("a", "b"): sp.eye_array(3)}, "is no relation: give three texts"),
-        ({("a", "x\n", "b"): sp.eye_array(3)}, "give a printable text"),
+        ({("a", "b"): sp.eye_array(3)}, "is not a relation; give three strings"),
+        ({("a", "x\n", "b"): sp.eye_array(3)}, "give printable text"),
         ({("a", "x", "b"): sp.csr_array((3, 2)) * np.nan, "b": 4}, "the matrix has 3"),
     ],
 )
@@ -135,13 +135,13 @@ def test_a_folder_names_types_and_relations(tmp_path):
     ("old", "new", "words"),
     [
         ("[types]", "[kinds]", "a table [types] of counts"),
-        ("author = 4", "author = 5", "a matrix of 6 x 4, and there are 6 vertices"),
+        ("author = 4", "author = 5", "the matrix is 6 x 4, but there are 6 vertices"),
         ("author = 4", "author = ", "not TOML"),
         ("author = 4", f"author = {'[' * 100_000}", "not TOML"),
-        ('name = "by"', "name = 3", "is no relation"),
+        ('name = "by"', "name = 3", "is not a relation"),
         ('name = "by"', "", "relation 3 needs source, name, destination and file"),
-        ("by.mtx", "../by.mtx", "'../by.mtx' is no file inside the folder"),
-        ("by.mtx", "no.mtx", "'no.mtx' is no file inside the folder"),
+        ("by.mtx", "../by.mtx", "'../by.mtx' is not a file inside the folder"),
+        ("by.mtx", "no.mtx", "'no.mtx' is not a file inside the folder"),
         ('"by"', '"cites"', "the matrix"),
         ('source = "author"', 'source = "editor"', "types.toml: relation 'editor writes paper': t"),
         ("author = 4", "author = -4", "types.toml: type 'author' has '-4' vertices"),
@@ -173,7 +173,7 @@ def test_a_folder_speaks_of_its_own_types_and_keys(tmp_path):
     text = (tmp_path / "types.toml").read_text()
     text = text.replace("author = 4", 'author = {count = 4, feature = "x.npy"}')
     (tmp_path / "types.toml").write_text(text)
-    words = "types.toml: type 'author' has a key 'feature', which is no name of vertex data"
+    words = "types.toml: type 'author' has a key 'feature', which is not a name of vertex data"
     with pytest.raises(InputError, match=words):
         as_source(str(tmp_path))
     data = as_source(str(tmp_path), keys={"features": "feature"})[1]
@@ -227,14 +227,14 @@ def test_types_have_vertex_data_of_their_own(tmp_path):
     assert not as_source(given, data=False)[1].of_type
     assert as_source(given, data)[1].sizes() == data.sizes()
     (tmp_path / "types.toml").write_text(text.replace("x.npy", "z.npy"))
-    with pytest.raises(InputError, match=r"features of type 'author': 'z.npy' is no file inside"):
+    with pytest.raises(InputError, match=r"features of type 'author': 'z.npy' is not a file"):
         read_graph(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ({"author": {"x": np.ones((5, 1))}}, "type 'author': key 'x' has '5' rows, the graph 4"),
+        ({"author": {"x": np.ones((5, 1))}}, "type 'author': key 'x' has '5' rows, but the gr"),
         ({"editor": {"x": np.ones((5, 1))}}, "type 'editor': is unknown; types are "),
         ({"author": np.ones((4, 1))}, "type 'author': give a mapping of names to arrays"),
         ({"author": {"x": [[1.0]] * 4}, "paper": 3}, "type 'paper': give a mapping of names to a"),
@@ -283,13 +283,13 @@ def test_a_type_has_as_many_vertices_as_rows():
     for data in ({"train_idx": np.arange(3), "x": x.toarray()}, {"x": x}):
         graph = as_graph(given | {"paper": data})
         assert graph.types.counts["paper"] == 6
-    with pytest.raises(InputError, match="type 'paper': key 'x' is sparse: make it dense"):
+    with pytest.raises(InputError, match="type 'paper': key 'x' is sparse; make it dense"):
         as_source(given | {"paper": {"x": x}})
 
 
 @pytest.mark.parametrize("key", ["weight", "weights"])
 def test_weights_are_of_all_types_together(key):
-    words = f"type 'paper': key '{key}': weights of only some .*: `weights` takes one vector"
+    words = f"type 'paper': key '{key}': weights of only some .*; `weights` expects one vector"
     with pytest.raises(InputError, match=words):
         as_source(relations() | {"paper": {key: np.ones(6)}})
     plan = plancc.compile(relations(), num_parts=2, balance="weights", weights=np.arange(10))

@@ -166,7 +166,7 @@ def test_wrong_arrays(tmp_path):
     np.savez(tmp_path / "labels.npz", labels=np.arange(5))
     for given, words in (
         ([1, 2, 3, 4, -5], "`weights`: key 'weights' holds '-5' in row 4"),
-        ([1, 2, 3], "'3' rows, the graph 5 vertices"),
+        ([1, 2, 3], "'3' rows, but the graph has 5 vertices"),
         (["a"] * 5, "must have a number"),
         (np.ones((5, 0)), "must have a number"),
         (tmp_path / "labels.npz", "no 'weight'"),
@@ -199,6 +199,6 @@ def test_parts_share_weights(kind, tmp_path):
 def test_weights_that_are_not_there():
     with pytest.raises(
         InputError,
-        match="needs vertex weights, and it has none: give `weights`, or a column 'weight' in",
+        match="needs vertex weights, but it has none; give `weights`, or a column 'weight' in",
     ):
         plancc.compile(GRAPH, num_parts=2, balance="weights")

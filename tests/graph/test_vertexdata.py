@@ -87,8 +87,8 @@ BAD = {
     "inf": ({"features": np.full((2, 2), 1e300)}, "'features' holds '1e+300'"),
     "labels beside": (
         {"features": [[1], [2]], "y": [1]},
-        "key 'y' has '1' rows, the graph 2 "
-        "vertices, as many as 'features' has rows: give every vertex one label",
+        "key 'y' has '1' rows, but the graph has 2 "
+        "vertices, as many as 'features' has rows; give every vertex one label",
     ),
     "mask type": ({"train_mask": [0.0, 1]}, "'train_mask' must be a list of booleans"),
     "mask of two": ({"val_mask": [[0], [2]]}, "a list of vertex numbers is called 'val_idx'"),
@@ -104,7 +104,7 @@ BAD = {
     "both": ({"targets": [[0], [1]], "labels": [0, 1]}, "'labels' and 'targets' are both given"),
     "sparse rows": (
         SPARSE | {"feat_shape": [3, 1]},
-        "'feat_shape' has '3' rows, the graph 2 vertices: give every vertex one row",
+        "'feat_shape' has '3' rows, but the graph has 2 vertices; give every vertex one row",
     ),
     "sparse column": (SPARSE | {"feat_indices": [4]}, "'feat_indices' holds '4'"),
     "sparse pointer": (SPARSE | {"feat_indptr": [0, 2, 1]}, "'feat_indptr' does not ascend"),
@@ -192,11 +192,11 @@ def test_names_and_split_of_the_library(tmp_path):
         (tmp_path / "g.txt", {"keys": keys}, "format 'edgelist' holds no vertex data"),
         (matrix, {"keys": keys}, "the graph has no vertex data"),
         (matrix, {"split": "0"}, "the graph has no vertex data"),
-        (path, {"split": "0", "data": False}, "`data` has none"),
-        (path, {"keys": keys, "data": VertexData(labels=np.array(Y))}, "`data` has none"),
+        (path, {"split": "0", "data": False}, "`data` has no names"),
+        (path, {"keys": keys, "data": VertexData(labels=np.array(Y))}, "`data` has no names"),
         (matrix, {"keys": {"graph": "a"}}, "needs a graph that is read from a file"),
-        (tmp_path / "g.txt", {"keys": {"graph": "a"}}, "`keys` is for pyg, h5ad"),
-        (path, {"keys": {"graph": "a"}}, "`keys` is for pyg, h5ad"),
+        (tmp_path / "g.txt", {"keys": {"graph": "a"}}, "`keys` is only for pyg, h5ad"),
+        (path, {"keys": {"graph": "a"}}, "`keys` is only for pyg, h5ad"),
     ]:
         with pytest.raises(InputError, match=words):
             plancc.compile(source, "block", 2, **more)
@@ -222,7 +222,7 @@ def test_masks_of_several_splits():
     found = vertex_data_of({"train_mask": masks.astype(np.uint8)}, N, split="1")
     assert np.array_equal(found.train_mask, TRAIN)
     for split in (None, "2", "random"):
-        with pytest.raises(InputError, match=r"has 2 splits: choose one by `split` 0\.\.1"):
+        with pytest.raises(InputError, match=r"has 2 splits; choose one by `split` 0\.\.1"):
             vertex_data_of({"train_mask": masks}, N, split=split)
 
 
@@ -242,7 +242,7 @@ def test_array_files(tmp_path):
     head = (tmp_path / "x.npy").read_bytes().replace(b"(5, 2), }        ", b"(99999999, 2), } ")
     (tmp_path / "h.npy").write_bytes(head)
     for name in ("o.npy", "t.npy", "h.npy"):
-        with pytest.raises(InputError, match=f"{name}: not an .npy array"):
+        with pytest.raises(InputError, match=f"{name}: is not an .npy array"):
             read_vertex_data(tmp_path / name, N)
 
 
@@ -421,7 +421,7 @@ def test_a_table_in_parquet(tmp_path):
         ({"train_mask": [True, None]}, "column 'train_mask': 1 values are null"),
         ({"train_mask": [2, 1]}, "column 'train_mask' is a mask"),
         ({"z": [1, 2]}, "no vertex data"),
-        ({"x": np.zeros(0)}, "key 'x' has '0' rows, the graph 2 vertices"),
+        ({"x": np.zeros(0)}, "key 'x' has '0' rows, but the graph has 2 vertices"),
     ]:
         write_parquet(tmp_path / "w.parquet", wrong)
         with pytest.raises(InputError, match=words):
@@ -434,7 +434,7 @@ def test_a_table_in_parquet(tmp_path):
 def test_a_line_of_numbers_may_be_names(tmp_path):
     (tmp_path / "x.csv").write_text("0,1\n5,6\n7,8\n")
     assert read_vertex_data(tmp_path / "x.csv", 3).features.tolist() == [[0, 1], [5, 6], [7, 8]]
-    with pytest.warns(PlanccWarning, match=r"the first line, 0,1\.\.\., is taken as names"):
+    with pytest.warns(PlanccWarning, match=r"the first line, 0,1\.\.\., is read as names"):
         assert read_vertex_data(tmp_path / "x.csv", 2).features.tolist() == [[5, 6], [7, 8]]
 
 
@@ -467,8 +467,8 @@ def test_a_source_with_both(tmp_path):
     ("data", "words"),
     [
         ({"z": [1]}, "`data`: no vertex data: none of the keys 'features, labels"),
-        ({"x": np.ones((4, 2))}, "`data`: key 'x' has '4' rows, the graph 5 vertices"),
-        (np.ones((5, 2)), "`data` is 'ndarray': pass a path, a VertexData, or a dict"),
+        ({"x": np.ones((4, 2))}, "`data`: key 'x' has '4' rows, but the graph has 5 vertices"),
+        (np.ones((5, 2)), "`data` is 'ndarray'; pass a path, a VertexData, or a dict"),
         ({"x": [[1], [2, 3]]}, "key 'x' cannot be read as an array"),
     ],
 )

@@ -256,7 +256,7 @@ def test_a_run_of_another_plan_is_refused(graph, plan, run, tmp_path):
         content = sealing.attributes(file)["content_sha256"]
     for flag, path in (("--run", run[0]), ("--trace", run[1])):
         error = fails(tmp_path, "report", other, flag, path, "-o", page)
-        assert f"{path}: of a run of another plan (content hash {content[:12]}; {other} " in error
+        assert f"{path}: is of a run of another plan (content hash {content[:12]}; {other}" in error
     log, trace = (tmp_path / path.name for path in run)
     for path, without in zip(run, (log, trace), strict=True):
         # as other programs write it, and earlier versions did

@@ -55,19 +55,19 @@ def test_a_log_is_read_by_columns(tmp_path):
     [
         ([], "empty"),
         ([epoch(0), '{"epoch": 1, "loss": 0.'], r"line 2: .*cut off: {\"epoch\": 1"),
-        ([epoch(0), "", "[1, 2]"], r"line 3: not an object .*\[1, 2\]"),
-        ([{"step": 1, "loss": 2.0}], r"line 1: no 'epoch'"),
+        ([epoch(0), "", "[1, 2]"], r"line 3: is no object .*\[1, 2\]"),
+        ([{"step": 1, "loss": 2.0}], r"line 1: 'epoch' is missing"),
         ([epoch(0, loss="low")], "line 1: loss is low, not a number"),
         ([epoch(0, loss=True)], r"line 1: loss is true"),
         ([epoch(0, epoch=-1)], r"line 1: epoch is -1"),
-        ([epoch(0), epoch(0)], r"line 2: epoch 0 after epoch 0"),
+        ([epoch(0), epoch(0)], r"line 2: epoch 0 follows epoch 0"),
         ([epoch(0, accuracy=[0.5])], r"line 1: accuracy is \[0.5\]"),
         ([epoch(0, seconds_mean={"spmm": -1})], r"line 1: seconds_mean of 'spmm' is -1"),
         ([epoch(0, seconds_max={"spmm": 1})], r"line 1: seconds_max has no 'total'"),
         (["[" * 100_000], r"line 1: .*cut off: \[\[\["),
         ([epoch(0, loss=10**400)], r"line 1: loss is 1000"),
         ([epoch(0, plan=7)], r"line 1: plan must be a content hash, got 7"),
-        ([epoch(0), epoch(1, plan="a" * 64), epoch(2, plan="b" * 64)], r"line 3: another plan"),
+        ([epoch(0), epoch(1, plan="a" * 64), epoch(2, plan="b" * 64)], r"line 3: the plan differs"),
     ],
 )
 def test_what_is_no_log_is_named(tmp_path, lines, words):
@@ -153,7 +153,7 @@ def test_a_timeline_that_is_too_large_is_refused(tmp_path, monkeypatch):
     assert read_timeline(path).title == "epoch 1"
     with open(path, "a") as stream:
         stream.write(" " * (1 << 20))
-    with pytest.raises(InputError, match=r"trace\.json: larger than 3 MiB: trace fewer epochs"):
+    with pytest.raises(InputError, match=r"trace\.json: is larger than 3 MiB; trace fewer epochs"):
         read_timeline(path)
 
 
@@ -167,9 +167,9 @@ def test_a_timeline_without_epochs_is_shown_as_a_whole(tmp_path):
     ("events", "words"),
     [
         ("{", "not a timeline in JSON, or cut off"),
-        ("[]", "no list 'traceEvents'"),
-        ([], "no event of a rank"),
-        ([span(0, "spmm", 0, 1)], "no event of a rank"),
+        ("[]", "the list 'traceEvents'"),
+        ([], "no event is of a rank"),
+        ([span(0, "spmm", 0, 1)], "no event is of a rank"),
         ([title(0, "rank 0"), span(0, "spmm", 0, -1)], "event 1: dur is -1"),
         ([title(0, "rank 0"), {"ph": "X", "pid": "0"}], "event 1: pid is 0, not a whole"),
         ([title(0, "rank 0"), {"ph": "X", "pid": 0, "name": 3}], "event 1: its name is 3"),

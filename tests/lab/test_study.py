@@ -162,7 +162,7 @@ def test_contenders() -> None:
     ("text", "words"),
     [
         ("", "name at least one"),
-        ("hp,hp", "'hp' is there twice"),
+        ("hp,hp", "'hp' is given twice"),
         ("nothing", "unknown model or partitioner 'nothing'"),
         ("hp:efort=fast", r"unknown option of 'hp' 'efort'.*effort"),
         ("metis:preset=zz", "unknown preset 'zz'"),
@@ -183,7 +183,7 @@ def test_contenders() -> None:
         ("cagnet-1.5d:replication", "replication: give a value"),
         ("hp:objective=foo", "unknown objective 'foo'"),
         ("rp:objective=volume", "model 'rp' has no option objective"),
-        ("cagnet-1d:blocks=hp:objective=cut", "objective 'cut' is model gp's"),
+        ("cagnet-1d:blocks=hp:objective=cut", "objective 'cut' is only for gp"),
         ("hp:preset=foo", "unknown preset 'foo'"),
     ],
 )
@@ -208,7 +208,7 @@ def test_lines_of_others_do_not_count(graphs: list[Path], tmp_path: Path) -> Non
     odd = b'{"sources": "0.1.0", "key": ["a\xff"], "result": 1}\n'
     ours = json.dumps(line | {"result": {"none": "of ours"}})
     keep.write_bytes(text.encode() + odd + ours.encode())
-    with pytest.warns(PlanccWarning, match=r"kept\.jsonl, line 5: not the row .*measured again"):
+    with pytest.warns(PlanccWarning, match=r"kept\.jsonl, line 5: is not the row .*measured again"):
         (second,) = study(graphs[:1], rp, [2], results=keep).rows
     assert second.sha256 == first.sha256
     assert study(graphs[:1], rp, [2], results=keep).rows == [second]
@@ -225,7 +225,7 @@ def test_an_edited_row_is_measured_again(name, value, graphs, tmp_path):
     of = line["result"]["figures"] if name in first.figures else line["result"]
     of[name] = value
     keep.write_text(f"{json.dumps(line)}\n")
-    with pytest.warns(PlanccWarning, match=r"kept.jsonl, line 1: .*; measured again"):
+    with pytest.warns(PlanccWarning, match=r"kept.jsonl, line 1: .*; it is measured again"):
         (second,) = study(graphs[:1], rp, [2], results=keep).rows
     assert replace(second, figures=first.figures) == first
     assert second.figures | {"seconds": 0} == first.figures | {"seconds": 0}

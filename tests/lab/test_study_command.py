@@ -29,7 +29,7 @@ def test_the_table(words: tuple[object, ...], tmp_path: Path) -> None:
     assert "graph.mtx: 90 vertices" in said
     assert said.count("cagnet-2d") == 3  # in the table, and why it has no plan of 2
     assert "geometric mean" not in said  # of one graph
-    assert "-  graph.mtx, cagnet-2d, p = 2: 2 ranks: not a perfect square" in said
+    assert "-  graph.mtx, cagnet-2d, p = 2: 2 ranks are not a perfect square" in said
     assert len((tmp_path / "plancc-study.jsonl").read_text().splitlines()) == 7
     again = ok(*words)  # seconds too: all rows are kept
     assert again.startswith(said)

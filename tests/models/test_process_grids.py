@@ -66,16 +66,16 @@ def test_refusals_name_what_fits(num_ranks):
             assert math.prod(sizes) == num_ranks
             assert fits(model, num_ranks, grid=shape) == Grid(model[-2:], *sizes)
             assert fits(model, num_ranks, grid=sizes) == Grid(model[-2:], *sizes)
-        near = re.search(r"take (\d+) or (\d+) ranks", words)
+        near = re.search(r"use (\d+) or (\d+) ranks", words)
         assert int(near[1]) < num_ranks < int(near[2])
         for number in near.groups():
             assert isinstance(fits(model, int(number)), Grid)
     words = fits("cagnet-1.5d", num_ranks, replication=8)
     for c in map(
-        int, re.search("choose replication (.*), or take", words)[1].replace(" or", ",").split(", ")
+        int, re.search("choose replication (.*), or use", words)[1].replace(" or", ",").split(", ")
     ):
         assert isinstance(fits("cagnet-1.5d", num_ranks, replication=c), Grid)
-    for number in re.search(r"or take ([\d or]+) ranks", words)[1].split(" or "):
+    for number in re.search(r"or use ([\d or]+) ranks", words)[1].split(" or "):
         assert isinstance(fits("cagnet-1.5d", int(number), replication=8), Grid)
 
 
@@ -110,8 +110,8 @@ def test_what_the_graph_makes_wrong():
     for num_ranks, options, words in (
         (N + 1, {"model": "cagnet-1d"}, f"{N + 1} ranks for {N} vertices"),
         (49, {"model": "cagnet-2d"}, f"49 ranks for {N} vertices"),  # in 7 blocks of rows
-        (16, {"data": features}, "a layer is 3 wide: take at most 3 process columns"),
-        (16, {"dims": [8, 2, 4]}, "a layer is 2 wide: take at most 2 process columns"),
+        (16, {"data": features}, "a layer is 3 wide; use at most 3 process columns"),
+        (16, {"dims": [8, 2, 4]}, "a layer is 2 wide; use at most 2 process columns"),
         (4, {"topology": "2x2"}, "ranks of grid '2d 2x2' cannot be mapped to nodes"),
         (4, {"objective": "volume"}, "'rp' assigns the blocks of rows of 'cagnet-2d'"),
         (4, {"budget": 1.0}, "'rp' assigns the blocks of rows of 'cagnet-2d'"),

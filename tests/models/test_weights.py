@@ -80,12 +80,12 @@ def test_limits_of_their_own():
 @pytest.mark.parametrize(
     ("text", "dims", "words"),
     [
-        ("edges", None, "unknown balance 'edges': choose from nnz, rows, weights, work, train"),
+        ("edges", None, "unknown balance 'edges'; choose from nnz, rows, weights, work, train"),
         ("", None, "unknown balance ''"),
         ("nnz,", None, "unknown balance ''"),
         ("nnz,rows,nnz", None, "balance 'nnz,rows,nnz' names 'nnz' twice"),
         ("nnz:0.1,nnz:0.2", None, "balance 'nnz,nnz' names 'nnz' twice"),
-        ("nnz:", None, "balance 'nnz:': '' is not an allowed imbalance: give a number that is at"),
+        ("nnz:", None, "balance 'nnz:': '' is not an allowed imbalance; give a number that is at"),
         ("rows,nnz:x", None, "balance 'nnz:x': 'x' is no"),
         ("nnz:0.1:0.2", None, "balance 'nnz:0.1:0.2': '0.1:0.2' is not an allowed imbalance"),
         ("nnz:-0.1", None, "balance 'nnz:-0.1': '-0.1' is no"),
@@ -111,7 +111,7 @@ def test_wrong_balances(text, dims, words):
 @pytest.mark.parametrize(
     ("balance", "words"),
     [
-        ("weights", "memory: balance 'weights' needs vertex weights, and it has none: give"),
+        ("weights", "memory: balance 'weights' needs vertex weights, but it has none; give"),
         ("train", "balance 'train' needs vertex data with a 'train_mask' (`data`)"),
         (Balance(("train",), train_mask=np.zeros(3, bool)), "holds no vertex"),
         (Balance(("work",), (2**31 - 1, 2**31 - 1)), f"above {MAX_TOTAL}"),

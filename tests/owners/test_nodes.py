@@ -148,7 +148,7 @@ def test_a_node_without_enough_rows_is_no_answer():
 def test_flat_where_hops_do_not_pay(graph):
     node = Node(ranks=3, latency=1e-3, bandwidth=1e6)
     slow_inside = Machine(latency=1e-9, bandwidth=1e12, multiply_adds=1e9, node=node)
-    with pytest.warns(PlanccWarning, match="node-aware exchange .*4x3. is not used.*` nodes$"):
+    with pytest.warns(PlanccWarning, match="node-aware exchange .*4x3. is not used.*` nodes uses"):
         plan = compiled(graph, "hp", 12, topology="4x3", machine=slow_inside)
     assert plan.header.topology is None
     assert plan.provenance["topology"] == "4x3"
@@ -168,7 +168,7 @@ def test_relays_are_tried_for_the_busiest_of_many_parts(graph):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"topology": "4x4"}, "topology 4x4 has 16 ranks for 12 parts: give it one rank for"),
+        ({"topology": "4x4"}, "topology 4x4 has 16 ranks for 12 parts; give it one rank for"),
         ({"exchange": "relays:4"}, "unknown exchange 'relays:4'"),
         ({"topology": "4x3", "exchange": "some"}, "unknown exchange 'some'"),
     ],

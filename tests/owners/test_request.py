@@ -84,14 +84,14 @@ LINKS = {"link_split": (0.1, 0.1)}
 FOUR_BATCHES = {"model": "stochastic-hp", "batch_size": 2, "batches": 4}
 REFUSED = {
     "'speed' has 3 numbers: 4 ranks need 4": {"machine": SPEEDS},
-    "`exchange` nodes: needs a topology": {"exchange": "nodes"},
-    "`exchange` relays: a process grid has none": {"exchange": "relays", "model": "cagnet-1d"},
+    "`exchange` nodes: it needs nodes x ranks": {"exchange": "nodes"},
+    "`exchange` relays: a process grid has no relays": {"exchange": "relays", "model": "cagnet-1d"},
     "`links` and `link_split` exclude each other": LINKS | {"links": "links.npz"},
-    "is of links: give `links` or `link_split`": {"disjoint_train_ratio": 0.5},
-    "a process grid has no plans with links": LINKS | {"model": "cagnet-1d"},
+    "needs links; give `links` or `link_split`": {"disjoint_train_ratio": 0.5},
+    "a process grid cannot hold links": LINKS | {"model": "cagnet-1d"},
     "balance 'nnz' does not use them; give": {"weights": [1] * 5, "balance": "nnz"},
-    "balance rows: model 'libra' shares nonzeros evenly": {"model": "libra", "balance": "rows"},
-    "balance train: model 'auto' shares nonzeros": {"model": "auto", "balance": "train"},
+    "balance rows: model 'libra' only balances nonzeros": {"model": "libra", "balance": "rows"},
+    "balance train: model 'auto' only balances nonzeros": {"model": "auto", "balance": "train"},
     "the nets of 4 batches": FOUR_BATCHES | {"partitioner": "mtkahypar", "budget": 1.0},
 }
 

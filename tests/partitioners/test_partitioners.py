@@ -180,9 +180,9 @@ def test_scaled_keeps_what_fits():
         ({"partitioner": "patoh"}, "auto, mtkahypar, kahypar, metis, kaminpar, builtin"),
         (
             {"partitioner": "metis"},
-            "a hypergraph: take `model` gp, .* choose from mtkahypar, kahypar, builtin",
+            "a hypergraph; use `model` gp, .* choose from mtkahypar, kahypar, builtin",
         ),
-        ({"partitioner": "kahypar", "preset": "best"}, "'best': choose from default, quality"),
+        ({"partitioner": "kahypar", "preset": "best"}, "'best'; choose from default, quality"),
     ],
 )
 def test_wrong_options(options, words):
@@ -209,7 +209,7 @@ def test_weights_and_costs_that_no_partitioner_can_take(fields, words):
 
 @pytest.mark.parametrize(
     ("name", "preset", "words"),
-    [("metis", "recursive", "kway"), ("kaminpar", None, "'volume': choose from metis, builtin")],
+    [("metis", "recursive", "kway"), ("kaminpar", None, "'volume'; choose from metis, builtin")],
 )
 def test_who_has_no_volume_objective(name, preset, words):
     with pytest.raises(InputError, match=words):

@@ -125,7 +125,7 @@ def test_what_is_refused(tmp_path):
             {"fixed": np.zeros(N, int), "epsilon": 5.0},
             "too few others to fill 5 parts",
         ),
-        ("hp", {"capacities": (1, 1, 1, 1, 2)}, "for parts of one size"),
+        ("hp", {"capacities": (1, 1, 1, 1, 2)}, "needs parts of one size"),
         ("hp", {"partitioner": "metis"}, "drop `partitioner` metis"),
         ("rcm", {}, "not for model 'rcm'"),
         ("auto", {}, "not for model 'auto'"),

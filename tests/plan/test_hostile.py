@@ -337,7 +337,7 @@ def test_truncated(path, share):
     size = path.stat().st_size
     left = min(size - 1, int(share * size))
     os.truncate(path, left)
-    cut_off = f"the plan is cut off: {left:,} of {size:,} bytes are there"
+    cut_off = f"the plan is cut off: {left:,} of {size:,} bytes are present"
     refused(path, cut_off if left > 100 else "not a plan")
 
 
@@ -362,7 +362,7 @@ def test_errors_have_no_words_of_hdf5(path, tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("mesh.part.4", b"0\n1\n", "not a plan but a part vector: compile it with model"),
+        ("mesh.part.4", b"0\n1\n", "not a plan but a part vector; compile it with model"),
         ("none.h5", b"", "not a plan: the file is empty"),
     ],
 )

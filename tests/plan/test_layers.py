@@ -18,7 +18,7 @@ WRONG = {
     "no step": ([], "not []"),
     "a word": (["product"], "'product' is not a step"),
     "coefficients": ([Aggregate(8, "nonsense")], "coefficients 'nonsense': choose from plan, mean"),
-    "not gathered": ([Maximum(8)], "Maximum takes gathered rows: GatherNeighbours comes before it"),
+    "not gathered": ([Maximum(8)], "Maximum needs gathered rows; put GatherNeighbours first"),
     "width": ([Linear(8, 4), Aggregate(8)], "reads 8 columns, and its input has 4"),
 }
 

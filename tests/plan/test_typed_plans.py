@@ -170,9 +170,9 @@ def test_nonzeros_of_no_relation_are_found(plan, tmp_path):
     ("name", "text", "words"),
     [
         ("types", '[["user",30],["item",21]]', "51 vertices by type in a plan of 50"),
-        ("types", '[["user", 30],["item",20]]', "are no types and relations"),
+        ("types", '[["user", 30],["item",20]]', "are not types and relations"),
         ("relations", '[["user","buys","thing"]]', "type 'thing' is unknown"),
-        ("relations", None, "are no types and relations"),
+        ("relations", None, "are not types and relations"),
     ],
 )
 def test_a_header_whose_types_do_not_fit_is_refused(plan, tmp_path, name, text, words):

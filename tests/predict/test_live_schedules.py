@@ -98,5 +98,5 @@ def test_what_has_no_live_rows_is_refused(plan, tmp_path):
     with pytest.raises(InputError, match="live rows of 3 layers; plan has them of 2"):
         schedule_of(tables_of(plan, live_layers=2), (12, 8, 8, CLASSES), passes)
     plancc.compile(rmat(), "libra", 2).save(tmp_path / "edge.h5")
-    with pytest.raises(InputError, match="an edge plan; the pass dead-rows is for row plans"):
+    with pytest.raises(InputError, match="is an edge plan, but the pass dead-rows needs a row"):
         schedule_of(tmp_path / "edge.h5", (12, 8, CLASSES), passes)

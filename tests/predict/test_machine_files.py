@@ -106,14 +106,14 @@ NEEDED = ("latency = 1e-6", "bandwidth = 1e9", "multiply_adds = 1e9")
         ("multiply_adds = true", "'multiply_adds' is True"),
         ("multiply_adds = [1.0]", r"'multiply_adds' is \[1.0\]"),
         ("latency = 2026-01-01", "'latency' is datetime"),
-        ("turbo = 3", "unknown key 'turbo' = 3: choose from latency, bandwidth, multiply_adds"),
+        ("turbo = 3", "unknown key 'turbo' = 3; choose from latency, bandwidth, multiply_adds"),
         ("[machine]\nlatency = 1e-6", r"unknown table \[machine\]"),
         ("[nodes]\nranks = 3", r"unknown table \[nodes\] \(did you mean node\?\)"),
         ('"a\\nb" = 1', r"unknown key 'a\\nb'"),
         ("latency: 3", "not TOML"),
         (f"latency = 1{'0' * 5000}", "not TOML"),
         ("latency = " + "[" * 3000, "not TOML"),
-        (b"latency = \xff", "not TOML: the file is no text"),
+        (b"latency = \xff", "not TOML: the file is not text"),
         (None, "no such file"),
         ("node = 3", "'node' is 3, not a table"),
         ("[node]\nranks = 0", "'node.ranks' is 0, not a whole number from 1"),
@@ -123,13 +123,13 @@ NEEDED = ("latency = 1e-6", "bandwidth = 1e9", "multiply_adds = 1e9")
         ("[node]\ninjection = -1", "'node.injection' is -1"),
         (
             "[node]\nspeed = 2",
-            r"'node.speed' = 2 \(it belongs above all tables\): choose from ranks",
+            r"'node.speed' = 2 \(it belongs above all tables\); choose from ranks",
         ),
         (
             "[compute]\nlatency = 1",
             r"'compute.latency' = 1 \(it belongs above all tables or to \[node",
         ),
-        ("bandwith = 1", r"unknown key 'bandwith' = 1 \(did you mean bandwidth\?\): choose from"),
+        ("bandwith = 1", r"unknown key 'bandwith' = 1 \(did you mean bandwidth\?\); choose from"),
         ("[compute]\noverhead = -1", "'compute.overhead' is -1, not a finite number from 0"),
         ("[compute]\ndense = 'x'", "'compute.dense' is 'x'"),
         ("[spmm]\nwidth = [1]", "'spmm.nonzeros_per_row' is missing: table 'spmm' needs nonzeros"),
@@ -185,5 +185,5 @@ def test_wrong_machines(tmp_path):
         read_machine(tmp_path)
     with pytest.raises(InputError, match="'latency'"):
         Machine(latency=0.0, bandwidth=1.0, multiply_adds=1.0)
-    with pytest.raises(InputError, match="'nowhere': no such file, and no machine of plancc"):
+    with pytest.raises(InputError, match="'nowhere': no such file, nor a machine of plancc"):
         find_machine("nowhere")

@@ -74,5 +74,5 @@ def test_wrong_numbers_of_stages(stages):
 
 def test_other_plans_have_no_pipeline():
     for model in ("rp", "cagnet-2d"):
-        with pytest.raises(InputError, match="`pipeline` is for feature plans with one group"):
+        with pytest.raises(InputError, match="`pipeline` needs a feature plan with one group"):
             pipelined(plancc.compile(PATH, model, 4), 2)

@@ -125,7 +125,7 @@ def test_per_part(path, expected):
 
 
 def test_what_is_for_row_plans_is_refused(path):
-    with pytest.raises(InputError, match="an edge plan; boundary sampling is for row plans"):
+    with pytest.raises(InputError, match="an edge plan, but boundary sampling needs a row plan"):
         report(path, dims=[4, 3], boundary_sampling=[0.1])
-    with pytest.raises(InputError, match="an edge plan; what mini-batches move is for row plans"):
+    with pytest.raises(InputError, match="plan, but the cost of mini-batches needs a row plan"):
         batch_reports([path], 3)

@@ -297,7 +297,7 @@ def test_ranks_that_read_different_files_do_not_resume(plans, checkpoint, tmp_pa
         with closing(Checkpoints(options, ready.content, transport)) as kept:
             kept.load(ready._learner)
 
-    with pytest.raises(InputError, match=r"last\.safetensors: not the same file on all ranks"):
+    with pytest.raises(InputError, match=r"last\.safetensors: is not the same file on all ranks"):
         run_ranks(PARTS, resume)
 
 
@@ -470,14 +470,14 @@ OTHER = [
     ({}, {"seed": 4}, "seed 1; cannot resume with 4"),
     ({}, {"scale_features": "columns"}, "with scale-features none; cannot resume with columns"),
     ({}, {"plan": 1}, "belongs to another plan"),
-    ({}, {"resume": False}, "of an earlier run; set `resume` to go on"),
+    ({}, {"resume": False}, "of an earlier run; set `resume` to continue"),
     # values that no run wrote are shown with care
     ({"epoch": 10**15}, {}, "has seen 1000000000000000 already"),
     ({"plan": "\x1b[31m" + "x" * 99}, {}, "belongs to another plan"),
     ({"options hidden": [[[[[[[["x" * 999]]]]]]]]}, {}, "is damaged: its option 'hidden'"),
     ({"options lr": "\x1b]0;title\x07"}, {}, "is damaged: its option 'lr'"),
     ({"options model": "gone"}, {}, "is damaged: its option 'model' is 'missing'"),
-    *(({"steps": steps}, {}, "counts no updates") for steps in (-1, 2**53, 2**63 - 1)),
+    *(({"steps": steps}, {}, "does not count updates") for steps in (-1, 2**53, 2**63 - 1)),
 ]
 
 

@@ -60,14 +60,14 @@ def test_what_one_process_does_is_not_done_twice(folder, monkeypatch):
     done = alone("export", folder, "--to", "hgr", "-o", folder / "g.hgr", program="plancc")
     assert done.returncode == 2
     assert sentences(done) == [
-        "plancc: error: export is for one process: start it without a launcher of ranks"
+        "plancc: error: export is only for one process; start it without a launcher of ranks"
     ]
 
 
 def test_what_is_wrong_is_said_once(folder, tmp_path, ranks):
     for words, sentence, code in (
-        (["--objective", "time"], "--objective time: several ranks minimise the volume only", 2),
-        (["--no-data", "--split-name", "1"], "--data has none", 2),
+        (["--objective", "time"], "--objective time: several ranks minimise only the volume", 2),
+        (["--no-data", "--split-name", "1"], "--data has no names", 2),
         (["-o", "/nowhere/p.h5"], "the folder /nowhere does not exist", 1),
     ):
         words = ("compile", folder, "-p", "4", "-o", tmp_path / "p.h5", *words)

@@ -32,7 +32,7 @@ def test_ranks_that_share_a_device_do_not_meet_by_nccl(monkeypatch):
         monkeypatch.setenv(f"OMPI_COMM_WORLD_{variable}", str(value))
     assert launch.ranks_here() == 3
     meeting = torch_dist.Meeting(0, 3, "localhost", 1)
-    with pytest.raises(BackendUnavailable, match="this machine has 2 for 3 ranks: choose gloo"):
+    with pytest.raises(BackendUnavailable, match="this machine has 2 for 3 ranks; choose gloo"):
         torch_dist.join("nccl", meeting, 0, 1.0, launch.ranks_here())
     cards(monkeypatch, 2, nccl=False)
     assert torch_dist.best_backend(1) == "gloo"

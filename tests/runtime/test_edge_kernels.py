@@ -239,8 +239,8 @@ def test_operands_may_be_views(native):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"reduce": "prod"}, "unknown reduction 'prod': choose from sum, mean, max"),
-        ({"reduce": "max", "weight": (NNZ,)}, "reduction 'max' takes no `weight`"),
+        ({"reduce": "prod"}, "unknown reduction 'prod'; choose from sum, mean, max"),
+        ({"reduce": "max", "weight": (NNZ,)}, "reduction 'max' does not support `weight`"),
         ({"weight": (NNZ + 1,)}, rf"weight of shape \[{NNZ + 1}, 1\]:"),
         ({"weight": (NNZ, 3)}, rf": shape \[{NNZ}, {D}\] is needed"),
     ],

@@ -75,13 +75,13 @@ def test_a_damaged_row_is_noticed(plan, tmp_path):
     ("change", "said"),
     [
         ({"sampler": None, "batch_size": None, "fanouts": None, "steps": None}, "full batch reads"),
-        ({"scale_features": "rows"}, "does not go with `features_on_disk`"),
+        ({"scale_features": "rows"}, "does not suit `features_on_disk`"),
         (
             {"scale_features": "columns"},
-            "`scale_features` columns: does not go with `features_on_disk`",
+            "`scale_features` columns: does not suit `features_on_disk`",
         ),
-        ({"device": "cuda"}, "does not go with `features_on_disk`"),
-        ({"row_order": "rcm"}, "`row_order` rcm: does not go with `features_on_disk`"),
+        ({"device": "cuda"}, "does not suit `features_on_disk`"),
+        ({"row_order": "rcm"}, "`row_order` rcm: does not suit `features_on_disk`"),
         ({"dtype": "bfloat16"}, "compile the graph with features of float16"),
     ],
 )
@@ -94,7 +94,7 @@ def test_options_that_do_not_go_with_it(change, said, plan):
     ("kind", "said"),
     [
         ({"compress": True}, "/vertex_data/features is compressed"),
-        ({"data": False}, "is no file with features"),
+        ({"data": False}, "is not a file with features"),
     ],
 )
 def test_plans_whose_rows_cannot_be_read_alone(kind, said, plan):

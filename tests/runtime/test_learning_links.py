@@ -256,15 +256,15 @@ BATCHES = {"batch_size": 25, "fanouts": (3, 2)}
     [
         ({"metric": "accuracy"}, "`metric` accuracy: .* has links between vertices"),
         ({"loss": "mse"}, "`loss` mse"),
-        ({"split": (0.6, 0.2, 0.2)}, "`split`: is of vertices, and the task is link prediction"),
-        ({"class_weights": "balanced"}, "`class_weights`: is of vertices"),
-        ({"task": "vertices", "decoder": "mlp"}, "`decoder` mlp: is for link prediction"),
-        ({"task": "vertices", "negatives": 2}, "`negatives` 2: is for link prediction"),
+        ({"split": (0.6, 0.2, 0.2)}, "`split`: is only for the task of vertices"),
+        ({"class_weights": "balanced"}, "`class_weights`: is only for the task of"),
+        ({"task": "vertices", "decoder": "mlp"}, "`decoder` mlp: is only for link prediction"),
+        ({"task": "vertices", "negatives": 2}, "`negatives` 2: is only for link prediction"),
         ({"sampler": "uniform"}, "`sampler` uniform: the ends of links are drawn with sampler nei"),
         ({"batch_size": 4}, "sampler 'neighbour' needs `fanouts`"),
         ({**BATCHES, "draw": "everywhere"}, "only owners draw ends of links"),
-        ({"exclude_links": True}, "`exclude_links`: is for mini-batches; give `sampler` or"),
-        ({"exclude_links": True, "task": "vertices", **BATCHES}, "is for link prediction"),
+        ({"exclude_links": True}, "`exclude_links`: is only for mini-batches; give `sampler` or"),
+        ({"exclude_links": True, "task": "vertices", **BATCHES}, "is only for link prediction"),
     ],
 )
 def test_refused(options, words):

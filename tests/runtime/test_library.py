@@ -191,7 +191,7 @@ def test_errors_are_one_sentence(tmp_path, plan_file):
         (lambda: graph.halo(torch.ones(n + 1)), rf"x has shape \[{n + 1}\], but \[{n}, "),
         (
             lambda: graph.product(torch.ones(n, 2).double()),
-            "float64 on cpu, but the graph of torch.f",
+            "float64 on cpu, the graph is torch.f",
         ),
         (lambda: GCNConv(2, 3)(graph, torch.ones(1, 2)), "x has shape"),
         (lambda: GATConv(2, 3)(graph, torch.ones(1, 2)), "x of shape"),
@@ -296,7 +296,7 @@ def test_parameters_of_one_rank_alone_are_refused():
         own.grad = torch.ones_like(own)
         graph.sync_gradients([own])
 
-    with pytest.raises(InputError, match="other shapes on other ranks"):
+    with pytest.raises(InputError, match="differ in shape between ranks"):
         on_graphs(work)
 
 

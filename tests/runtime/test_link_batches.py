@@ -94,7 +94,7 @@ def test_a_batch_of_all_links_and_neighbours_is_the_full_batch():
     assert [e.loss for e in found.epochs] == pytest.approx([e.loss for e in full.epochs], abs=1e-12)
     assert found.final.mrr == pytest.approx(full.final.mrr, abs=1e-12)
     size = links(0).pairs["train"].shape[1]
-    assert f"there are only {size} training links, and batches are of {size}" in found.remarks[0]
+    assert f"there are only {size} training links, so batches are of {size}" in found.remarks[0]
 
 
 def test_links_of_a_directed_graph_are_left_out_one_way(tmp_path):

@@ -351,8 +351,8 @@ def test_the_sampler_that_the_plan_was_compiled_for(tmp_path):
 
 
 ON_FULL_BATCH = (
-    "the plan is for mini-batches (neighbour batch_size=3 fanouts=4,2), this run trains the full "
-    "batch: --sampler neighbour draws the plan's batches, --batch-size full drops this warning"
+    "the plan is for mini-batches (neighbour batch_size=3 fanouts=4,2), but this run trains the "
+    "full batch: --sampler neighbour draws the plan's batches, --batch-size full drops this warning"
 )
 
 
@@ -416,7 +416,7 @@ def test_a_slice_alone_does_for_samplers_that_need_no_more():
         ("--fanouts 2,x", "--fanouts '2,x': give whole numbers"),
         ("--steps 3", "steps 3: only mini-batches have steps; give --sampler or --batch-size"),
         ("--steps 3 --batch-size full", "have steps; --batch-size full leaves them out"),
-        ("--sampler uniform --draw owners", "--draw owners: is for samplers neighbour, walk, "),
+        ("--sampler uniform --draw owners", "owners: is only for samplers neighbour, walk, "),
         ("--draw owners", "--draw owners: only mini-batches are drawn; give --sampler"),
         ("--batch-size 4 --seed 99999999999999999999", "seed 99999999999999999999"),
     ],
@@ -496,7 +496,7 @@ def test_a_batch_larger_than_its_source(words, available, what, plans, tmp_path)
         done = alone(plans["directed"], *words_of_size, "--ranks", 2, "--threads", 1)
         assert done.returncode == 0, done.stderr
         found.append(json.loads(target.read_text()))
-    remark = f"--batch-size {asked}: there are only {available} {what}, and batches are of"
+    remark = f"--batch-size {asked}: there are only {available} {what}, so batches are of"
     assert done.stderr.count(remark) == 1
     whole, more = found
     remark = remark.replace("--batch-size", "`batch_size`")
@@ -572,7 +572,7 @@ def test_batches_that_cannot_be(plans, tmp_path):
     graph = plancc_runtime.open(plans["directed"], SingleTransport())
     for words, says in (
         ({"sampler": "neighbour", "fanouts": (3,)}, "has 1 number, the model 2 layers"),
-        ({"draw": "owners"}, "`draw` owners: is for samplers neighbour, walk"),
+        ({"draw": "owners"}, "`draw` owners: is only for samplers neighbour, walk"),
     ):
         with pytest.raises(InputError, match=says):
             next(graph.batches(**words))

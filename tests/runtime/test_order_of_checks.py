@@ -125,7 +125,7 @@ OF_LAYOUTS = {
         ({SAMPLED: 0.5}, f"`{SAMPLED}` 0.5: {ROW}"),
         ({"batch_size": 8}, f"`batch_size` 8: {ROW}"),
         ({"fold": "none"}, "`fold` none: needs an edge plan"),
-        ({"hidden": 2}, "splits columns over 3 ranks, and a layer is 2 wide"),
+        ({"hidden": 2}, "splits columns over 3 ranks, but a layer is 2 wide"),
     ],
     "feature 1x3": [
         (GAT, "`model` gat: attention weighs whole rows"),
@@ -159,7 +159,7 @@ def test_ranks_that_differ(folder, no_kernels):
         options = TrainOptions(threads=1, seed=transport.rank)
         train(folder / "plan.h5", options, transport)
 
-    with pytest.raises(InputError, match="other options: `seed` is"):
+    with pytest.raises(InputError, match="different options: `seed` is"):
         run_ranks(2, seeds)
     names = ("plan.h5", "bare.h5")
     with pytest.raises(PlanccError, match="opened different plans"):

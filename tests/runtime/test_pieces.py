@@ -87,14 +87,14 @@ MAX = {"model": "sage", "aggregator": "max"}
         ({"delay": 2}, "`delay` 2: only fold delayed has one, not fold sync"),
         ({"fold": "none", "delay": 2}, "`delay` 2: only fold delayed has one, not fold none"),
         ({"fold": "delayed", "delay": 0}, "`delay` 0: must be at least 1"),
-        ({"fold": "late"}, "unknown fold 'late': choose from sync, none, delayed"),
-        ({"fold": "none", "norm": "batch"}, "does not go with norm batch"),
+        ({"fold": "late"}, "unknown fold 'late'; choose from sync, none, delayed"),
+        ({"fold": "none", "norm": "batch"}, "does not suit norm batch"),
         ({"fold": "none", **MAX}, "with aggregator max"),
         *(({"pipeline": value}, STAGES) for value in ("1", "-3", "many", "2.5")),
         ({"attention_dropout": 0.4}, "`attention_dropout` 0.4: model gcn has no such"),
         ({"model": "gat", "attention_dropout": 1.0}, "`attention_dropout` 1.0: must be below 1"),
         ({"recompute": True, "passes": ("constant",)}, "`recompute`: needs the pass order"),
-        ({"fold": "delayed", "checkpoint": "run"}, "`fold` delayed: has sums under way between"),
+        ({"fold": "delayed", "checkpoint": "run"}, "`fold` delayed: keeps sums in flight between"),
     ],
 )
 def test_options_that_do_not_fit_each_other(options, words):

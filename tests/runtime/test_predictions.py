@@ -197,15 +197,15 @@ def test_words_for_some_vertices_are_those_of_their_neighbourhoods(ranks, tmp_pa
         ("1.5", "`ids` '1.5': neither an id, which is a whole number, nor a file"),
         ("abc", "`ids` 'abc': neither an id"),
         ("", "`ids` '': neither an id"),
-        (b"", "asked.txt: there is no id; give one at least"),
-        (b"7\n\n8 9\n", "asked.txt, line 3: '8 9': no id; ids are whole numbers"),
-        (b"\xff\xfe7\n", "asked.txt, line 1: .*no id; ids are whole numbers"),
-        (b"1\n2\n1", "asked.txt, line 3: '1': this id is there twice; give every id once"),
-        (b"\x93NUMPY\1\0v\0", "asked.txt: not text: `ids` takes numbers, or a text file with one"),
+        (b"", "asked.txt: there is no id; give at least one"),
+        (b"7\n\n8 9\n", "asked.txt, line 3: '8 9': is not an id; ids are whole numbers"),
+        (b"\xff\xfe7\n", "asked.txt, line 1: .*is not an id; ids are whole numbers"),
+        (b"1\n2\n1", "asked.txt, line 3: '1': this id is given twice; give every id once"),
+        (b"\x93NUMPY\1\0v\0", "asked.txt: is not text: `ids` expects numbers, or a text file"),
         (b"\n0", "asked.txt, line 2: id 0: no vertex of .*row.h5 has this id; its ids come from"),
-        ("1,2.5", "`ids` 2.5: no id"),
-        ("1,,2", "`ids` : no id"),
-        ("9" * 30, "`ids` 9+: no id"),
+        ("1,2.5", "`ids` 2.5: is not an id"),
+        ("1,,2", "`ids` : is not an id"),
+        ("9" * 30, "`ids` 9+: is not an id"),
     ],
 )
 def test_ids_that_are_refused(content, words, case, tmp_path):
@@ -362,12 +362,12 @@ def test_wrong_plans_and_weights(case, tmp_path):
             on_ranks(2, lambda transport: predict(*names, transport, threads=1))
         assert no_file(out.parent)
 
-    fails(r"features of width 5, and the network takes 6", features=case.features[:, 1:])
-    fails(r"no features, and the network takes 6", labels=case.labels)
+    fails(r"features of width 5, but the network needs 6", features=case.features[:, 1:])
+    fails(r"no features, but the network needs 6", labels=case.labels)
     many = np.arange(N, dtype=np.int32) % 9
-    fails(r"labels of 9 classes, and the network has 4", features=case.features, labels=many)
+    fails(r"labels of 9 classes, but the network has 4", features=case.features, labels=many)
     three = case.targets[:, 1:]
-    fails(r"labels of 3 classes, and the network has 4", features=case.features, targets=three)
+    fails(r"labels of 3 classes, but the network has 4", features=case.features, targets=three)
     case.save("wide.npz", dims=[WIDTH, HIDDEN + 1, CLASSES])
     fails(r"wide\.npz: convs\.0\.weight has shape \(6, 5\)", "wide.npz", features=case.features)
     np.savez(case.folder / "old.npz", **case.weights)
@@ -469,7 +469,7 @@ def test_ids_of_another_plan_of_the_same_name(case, tmp_path, monkeypatch):
 
     monkeypatch.setattr(slices, "check_slices", replaced)
     names = plan, case.folder / "weights.npz", out / "x.csv"
-    with pytest.raises(PlanError, match=r"plan\.h5: another plan has this name"):
+    with pytest.raises(PlanError, match=r"plan\.h5: another plan replaced it"):
         predict(*names, SingleTransport(), threads=1)
     assert no_file(out)
 
@@ -493,9 +493,9 @@ def test_the_library_gathers_and_saves_any_rows(ranks, case, tmp_path, small_blo
         with pytest.raises(InputError, match="rows"):
             graph.gather(rows[1:] if transport.rank == 0 else rows)
         if transport.size > 1:
-            with pytest.raises(InputError, match="other types on other ranks"):
+            with pytest.raises(InputError, match="differ in type between ranks"):
                 graph.gather(rows.float() if transport.rank == 0 else rows)
-            with pytest.raises(InputError, match="other names, types or widths"):
+            with pytest.raises(InputError, match="differ in names, types or widths"):
                 graph.gather(rows[:, :2] if transport.rank == 0 else rows)
         for name, tensor, words in [
             ("a.csv", rows[:, :, None], "a table has rows of one dimension"),
@@ -533,7 +533,7 @@ def test_gathered_rows_keep_their_type(dtype, case):
         graph = plancc_runtime.open(case.folder / "row.h5", transport, threads=1)
         rows = (graph.vertices / 7).to(dtype)
         if transport.size > 1:  # their numbers travel alike
-            with pytest.raises(InputError, match="other types on other ranks"):
+            with pytest.raises(InputError, match="differ in type between ranks"):
                 graph.gather(rows.to(torch.half if transport.rank else torch.bfloat16))
         return graph.gather(rows)
 
@@ -563,7 +563,7 @@ def test_rows_that_are_no_numbers_fail_on_all_ranks(rows, case, tmp_path):
         graph = plancc_runtime.open(case.folder / "row.h5", transport, threads=1)
         given = rows if transport.rank == 1 else graph.vertices
         for call in (graph.gather, lambda each: graph.save_rows(tmp_path / "x.csv", each)):
-            with pytest.raises(InputError, match=r"rank 1: .* is no dense tensor or array"):
+            with pytest.raises(InputError, match=r"rank 1: .* is not a dense tensor or array"):
                 call(given)
 
     on_ranks(2, work)
@@ -573,10 +573,10 @@ def test_rows_that_are_no_numbers_fail_on_all_ranks(rows, case, tmp_path):
 @pytest.mark.parametrize(
     ("file", "names", "words"),
     [
-        ("x.npz", ["../../evil"], "no name in an .npz has /"),
-        *(("x.npz", ["a\\b"], "no name in an .npz has /"), ("x.npz", [""], "'' is no name")),
-        *(("x.npz", ["x" * 70_000], "is no name"), ("x.csv", ["a\nb"], "is no name")),
-        ("x.csv", ["\udc80"], "is no name"),
+        ("x.npz", ["../../evil"], "a name in an .npz cannot have /"),
+        *(("x.npz", ["a\\b"], "a name in an .npz cannot"), ("x.npz", [""], "'' is not a name")),
+        *(("x.npz", ["x" * 70_000], "is not a name"), ("x.csv", ["a\nb"], "is not a name")),
+        ("x.csv", ["\udc80"], "is not a name"),
         ("x.csv", ["x", "x_1"], "two columns have the name x_1"),
     ],
 )

@@ -205,7 +205,7 @@ def test_mpirun_passes_the_signal_on_and_the_code_back(tmp_path, ranks):
     assert job.returncode == 75, err
     epochs = epochs_when_stopped(err, "SIGUSR1")
     lines = out.replace("\r", "").splitlines()
-    assert lines.count("--split stands in place of the plan's masks (train, val, test)") == 1
+    assert lines.count("--split replaces the plan's masks (train, val, test)") == 1
     [network] = [line for line in lines if line.startswith("GCN")]
     assert network.endswith("labels from the plan")
     assert len(network) > 80

@@ -82,11 +82,11 @@ WRONG = {
     ),
     "scattered twice": (
         (OWN, Multiply("a", "x", "t"), ScatterAdd("e", "t", "y"), ScatterAdd("f", "t", "y")),
-        "ScatterAdd 'f' from 't' to 'y': 't' leaves by another step too",
+        "ScatterAdd 'f' from 't' to 'y': 't' is sent by another step too",
     ),
     "made after it left": (
         (OWN, Multiply("a", "x", "t"), ScatterAdd("e", "t", "y"), Multiply("b", "x", "t")),
-        "Multiply 'b' from 'x' to 't': 't' has left for other ranks before",
+        "Multiply 'b' from 'x' to 't': 't' was sent to other ranks before",
     ),
     "no product before": (
         (OWN, ScatterAdd("e", "x", "y")),

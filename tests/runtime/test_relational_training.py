@@ -147,14 +147,14 @@ def test_what_a_plan_with_types_does_not_offer_is_one_sentence(tmp_path):
         (path, {"model": "sage", "aggregator": "gcn"}, "`model` sage: .*another `aggregator`"),
         (path, {"model": "rgcn", "aggregator": "max"}, "aggregator of relations"),
         (path, {"model": "gat", "attention_dropout": 0.5}, "attention_dropout: needs a graph of"),
-        (path, {"model": "rgcn", "recompute": True}, "^`recompute`: is for plans of one type"),
+        (path, {"model": "rgcn", "recompute": True}, "^`recompute`: is only for plans of one"),
         (path, {"model": "rgcn", "target": "editor"}, "`target` editor: .* has the types "),
         (path, {"model": "rgcn", "target": "venue"}, "`target` venue: .* has labels of paper"),
         (edge, {"model": "rgcn"}, "trains in layout row, not edge"),
         (square, {"model": "rgcn"}, "`model` rgcn: needs a plan with types"),
         (square, {"target": "paper"}, "`target` paper: needs a plan with types"),
-        (twice, {"model": "rgcn"}, "has labels of paper, venue: give `target`"),
-        (none, {"model": "rgcn"}, "has no labels: compile the graph with some, or give `target`"),
+        (twice, {"model": "rgcn"}, "has labels of paper, venue; give `target`"),
+        (none, {"model": "rgcn"}, "has no labels; compile the graph with some, or give `target`"),
         (lone, {"model": "gat"}, "`model` gat: no relation leads to author; choose rgcn or sage"),
     ):
         with pytest.raises(InputError, match=words):
@@ -163,7 +163,7 @@ def test_what_a_plan_with_types_does_not_offer_is_one_sentence(tmp_path):
     assert train(bare, TrainOptions(model="rgcn", epochs=1), SingleTransport()).epochs
     held["author"].pop("features")
     plancc.compile(relations(), "block", 1, data=held).save(bare)
-    with pytest.raises(InputError, match="type 'author' has no features, and 'paper' depends"):
+    with pytest.raises(InputError, match="type 'author' has no features, but 'paper' depends"):
         train(bare, TrainOptions(model="sage"), SingleTransport())
     random = train(none, TrainOptions(model="gat", target="venue", epochs=2), SingleTransport())
     assert random.random_labels

@@ -76,7 +76,7 @@ def test_near_the_largest_class():
 @pytest.mark.parametrize(
     ("options", "cores", "words"),
     [
-        ({"layers": 1, "hidden": 64}, 4, ["`hidden` 64 has no effect: nothing stands between"]),
+        ({"layers": 1, "hidden": 64}, 4, ["`hidden` 64 has no effect: nothing is between"]),
         ({"layers": 1, "norm": "layer"}, 4, ["`norm` layer has no effect"]),
         ({"layers": 2, "hidden": 64, "threads": 4}, 4, []),
         ({"threads": 4}, 1, ["`threads` 4: more than the 1 of the machine's cores that each rank"]),
@@ -122,7 +122,7 @@ def test_the_command_says_it_in_its_own_words(plan, tmp_path):
     assert len(said) == 1
     assert said[0].startswith("plancc-run: warning: the train accuracy ")
     assert "try --scale-features columns, more --epochs, or another --optimizer or --lr" in said[0]
-    untested = "200 vertices train and none is tested: the plan has no masks for it; --split 0.6"
+    untested = "200 vertices train, but none is tested: the plan has no masks for it; --split 0.6"
     assert untested in done.stdout
     assert "none is tested" not in alone(plan, "--epochs", 1, "--split", "0.6,0.2,0.2").stdout
     random = alone(bare, "--epochs", 5, "--ranks", 1)  # labels of which there is nothing to learn
@@ -174,7 +174,7 @@ def test_a_layer_that_moves_what_its_steps_do_not_say(passes, monkeypatch):
     for result in trained(path, options, 3):
         [more] = [each for each in result.remarks if each not in said]
         assert re.fullmatch(
-            r"layer 2 \(GCNConv\) sends [1-9]\d* words forward on rank \d, but its steps say 0: "
+            r"layer 2 \(GCNConv\) sends [1-9]\d* words forward on rank \d, but its steps say 0; "
             "list its messages in `Options.steps`, else its words and predictions are wrong",
             more,
         )

@@ -57,7 +57,7 @@ def test_initial_weights_of_another_network_say_so_first(case, tmp_path):
     plan, path = case[0] / "plan.h5", tmp_path / "w.npz"
     alone(plan, "--epochs", 1, "--scale-features", "columns", "--save", path)
     for options, words in (
-        (["--model", "sage"], "these weights are of model gcn, and this run has sage; set --model"),
+        (["--model", "sage"], "these weights are of model gcn, but this run has sage; set --model"),
         (["--hidden", 7], "convs.0.weight has shape"),
         ([], "these weights are of standardised features; set --scale-features columns too"),
     ):
@@ -118,7 +118,7 @@ def test_a_graph_without_such_features_is_refused(case, weights):
     with pytest.raises(InputError, match=r"shape \[41, 6\], .* features of width 7"):
         network(graph, graph.features[:, 1:])
     graph.features = None
-    with pytest.raises(InputError, match="no features: pass x"):
+    with pytest.raises(InputError, match="no features; pass x"):
         network(graph)
 
 

@@ -226,7 +226,7 @@ def test_wrong_operands_are_refused(place):
         matrix.multiply(torch.ones(6, 5, device=device).T, out)
     with pytest.raises(InputError, match=r"rows should be int64\[4\]"):
         matrix.multiply(x, out, rows=torch.arange(3, device=device))
-    with pytest.raises(InputError, match="unknown kernel 'fast': choose from numba, torch"):
+    with pytest.raises(InputError, match="unknown kernel 'fast'; choose from numba, torch"):
         prepare(csr_matrix((2, 2)), torch.float32, device, "fast")
     with pytest.raises(InputError, match="float16"):
         prepare(csr_matrix((2, 2)), torch.float16, device, kernel)

@@ -268,11 +268,11 @@ def test_given_weights_of_several_classes_are_those_of_their_vertices(ranks, tmp
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("1 2", "2 class weights of shape .2,., and there are 3 classes: give one a line"),
+        ("1 2", "2 class weights of shape .2,., but there are 3 classes; give one a line"),
         ("1\n-2\n3", "the weight of class 1 is -2.0; give 0 or more"),
         ("1\nnan\n3", "the weight of class 1 is nan; give 0 or more"),
-        ("1\ntwo\n3", "no list of class weights"),
-        (None, "no list of class weights"),
+        ("1\ntwo\n3", "is not a list of class weights"),
+        (None, "is not a list of class weights"),
     ],
 )
 def test_wrong_files_of_weights(text, words, tmp_path):
@@ -364,6 +364,6 @@ def test_weights_of_numbers_do_not_predict_classes(plan_of_numbers, tmp_path):
     plan = plancc.load(plan_of_numbers)
     classes = replace(plan.vertex_data, targets=None, labels=np.zeros(N, np.int32))
     replace(plan, vertex_data=classes).save(tmp_path / "classes.h5")
-    with pytest.raises(InputError, match="has classes, and the network predicts real numbers"):
+    with pytest.raises(InputError, match="has classes, but the network predicts real numbers"):
         predicted(tmp_path / "classes.h5", tmp_path / "weights.npz", tmp_path / "out.csv")
     assert not (tmp_path / "out.csv").exists()

@@ -108,7 +108,7 @@ def test_ranks_that_are_threads(case):
 
 REFUSED = {
     "modle": ({"modle": "sage"}, r"option of training 'modle' \(did you mean model\?\): help"),
-    "save": ({"save": "x.npz"}, r"'save': call trained\.save\(path\) on what plancc\.train ret"),
+    "save": ({"save": "x.npz"}, r"'save'; call trained\.save\(path\) on what plancc\.train ret"),
     "rank": ({"rank": 3}, r"'rank' \(did you mean ranks\?\)"),
     "text": ({"batch_size": "64"}, "`batch_size` '64': give a number of vertices, or full"),
     "size": ({"batch_size": 0}, "`batch_size` 0: must be at least 1"),
@@ -119,7 +119,7 @@ REFUSED = {
     "file": ({"predict": 3}, "`predict` 3: a path is needed"),
     "twice": (
         {"model": "gat", "heads": 1, "model_options": {"heads": 4}},  # 1 is the default
-        "`heads` 1 and `model_options` heads=4: give one of them",
+        "`heads` 1 excludes `model_options` heads=4; give one",
     ),
     "mapping": ({"model_options": 5}, "`model_options` 5: a mapping of names to values is needed"),
     "names": ({"passes": "all"}, "`passes` 'all': several names are needed, as a tuple or list"),
@@ -142,7 +142,7 @@ def test_what_is_refused(case, monkeypatch):
     folder, plan, _ = case
     for data in (worlds.data(), {"x": 1}, None):
         with pytest.raises(
-            InputError, match=r"^an object of type \w+ is no plan, .* compile it fir"
+            InputError, match=r"^an object of type \w+ is not a plan .* compile it fir"
         ):
             plancc.train(data)
     with monkeypatch.context() as patched:
@@ -150,7 +150,7 @@ def test_what_is_refused(case, monkeypatch):
         patched.setenv("OMPI_COMM_WORLD_RANK", "0")
         with pytest.raises(InputError, match="the launcher has started 2 ranks already"):
             plancc.train(folder / "plan.h5", ranks=2)
-    with pytest.raises(InputError, match="3 ranks need a plan file: give the path"):
+    with pytest.raises(InputError, match="3 ranks need a plan file; give the path"):
         on_ranks(3, lambda transport: plancc.train(plan, transport=transport, epochs=1))
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(BackendUnavailable, match="pip install"):

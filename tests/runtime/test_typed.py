@@ -152,9 +152,9 @@ def test_wrong_use_is_one_sentence(tmp_path):
     graph = plancc_runtime.open_typed(tmp_path / "plan.h5", dtype=torch.float64)
     for name, x, words in (
         ("reads", torch.ones(1, 1), "relation 'reads' is unknown; there are"),
-        ("writes", torch.ones(7, 1), r"but \[40, any number\] of type 'author'"),
+        ("writes", torch.ones(7, 1), r"needs \[40, any number\] of type 'author'"),
         (WRITES, torch.ones(40, 1, dtype=torch.float32), "x is of torch.float32"),
-        (WRITES, np.ones((40, 1)), r"x is of type ndarray: give a tensor, torch.as_tensor\(x\)"),
+        (WRITES, np.ones((40, 1)), r"x is of type ndarray; give a tensor, torch.as_tensor\(x\)"),
     ):
         with pytest.raises(InputError, match=words):
             graph.product(name, x)
@@ -163,7 +163,7 @@ def test_wrong_use_is_one_sentence(tmp_path):
     types = plan.header.types
     fewer = replace(plan.header, types=Types(types.counts, types.relations[1:]))
     replace(plan, header=fewer).save(tmp_path / "fewer.h5")
-    with pytest.raises(PlanError, match="a nonzero that is of no relation"):
+    with pytest.raises(PlanError, match="a nonzero without a relation"):
         plancc_runtime.open_typed(tmp_path / "fewer.h5")
     plancc.compile(sp.eye_array(3), "block", 1).save(tmp_path / "square.h5")
     with pytest.raises(InputError, match="the plan has no types"):

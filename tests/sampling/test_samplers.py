@@ -389,7 +389,7 @@ def test_a_batch_larger_than_its_source_is_a_smaller_one(sampler, train, availab
     assert fitted.batches_per_epoch(population) == 1
     what = "training vertices" if sampler.of_training and train else "vertices"
     assert remark == (
-        f"`batch_size` {sampler.batch_size}: there are only {available} {what}, and batches are of "
+        f"`batch_size` {sampler.batch_size}: there are only {available} {what}, so batches are of "
         f"{available}"
     )
     assert fitted.fitted(population) == (fitted, "")
@@ -532,5 +532,5 @@ def test_options_of_a_third_party_are_the_fields_of_its_class(monkeypatch):
             make_sampler("second", 50, **wrong)
     with pytest.raises(InputError, match="only 50 vertices"):
         EverySecond(51).check(Population(50))
-    with pytest.raises(InputError, match="is no sampler"):
+    with pytest.raises(InputError, match="is not a sampler"):
         parse_sampler("second backwards=maybe")

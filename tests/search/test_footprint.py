@@ -129,7 +129,7 @@ def test_the_default_is_less_than_there_is(monkeypatch):
     [
         (
             *("extreme", "hp", "balanced", "balanced"),
-            r", or take `effort` fast \(... MiB\), or have ranks",
+            r", or use `effort` fast \(... MiB\), or have ranks",
         ),
         ("sbm", "hp", "balanced", "balanced", ", or have ranks"),  # whose efforts take the same
         ("sbm", "hp", "fast", "fast", r", or have .* together: mpirun -n R plancc compile FOLDER$"),

@@ -83,7 +83,7 @@ def command(
     if not (math.isfinite(mask_density) and 0 <= mask_density <= 1):
         raise InputError(f"--mask-density {mask_density:g}: give a share between 0 and 1")
     if graph is not None and datasets:
-        raise InputError(f"{graph} and --dataset {datasets[0]}: give one of them")
+        raise InputError(f"{graph} and --dataset {datasets[0]} exclude each other; give one")
     chosen = {name: accelerator(name) for name in machines or SHIPPED}
     if graph is not None:
         subjects = [_of_file(graph, dims or GRAPH_DIMS, mask_density)]
@@ -199,7 +199,7 @@ def _print_comparison(beside: list[Comparison], machines: dict[str, Accelerator]
     if any(each.machine == CPU for each in beside):
         say(
             "Of the CPU a graph's published speed-up is inferred from the energies, which are "
-            "divided by 1,000: see the documentation."
+            "divided by 1,000; see the documentation."
         )
 
 

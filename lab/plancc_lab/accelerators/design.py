@@ -138,7 +138,7 @@ def accelerator(name: str | os.PathLike[str]) -> Accelerator:
         return read_accelerator(str(files(__package__).joinpath(f"machines/{text}.toml")))
     if not os.path.exists(text):
         raise InputError(
-            f"{text}: no such file, and no shipped accelerator: choose from {', '.join(SHIPPED)}"
+            f"{text}: no such file, nor a shipped accelerator; choose from {', '.join(SHIPPED)}"
         )
     return read_accelerator(text)
 
@@ -159,7 +159,7 @@ def read_accelerator(path: str | os.PathLike[str]) -> Accelerator:
     tables: dict[str, type[OutputTiles | Cache]] = {"tiles": OutputTiles, "cache": Cache}
     given = [key for key in tables if key in values]
     if len(given) != 1:
-        raise InputError(f"{name}: {len(given)} tables of [tiles] and [cache]: give one of them")
+        raise InputError(f"{name}: has {len(given)} tables of [tiles] and [cache]; give one")
     (key,) = given
     table = values.pop(key)
     if not isinstance(table, dict):
@@ -173,7 +173,7 @@ def _make(kind: type[Made], values: dict[str, Any], where: str, **others: Any) -
     known = [field.name for field in fields(kind) if field.name not in others]  # type: ignore[arg-type]
     for key, value in values.items():
         if key not in known:
-            raise InputError(f"{where}: unknown key {key!r} = {value!r}: give {', '.join(known)}")
+            raise InputError(f"{where}: unknown key {key!r} = {value!r}; give {', '.join(known)}")
     missing = [key for key in known if key not in values]
     if missing:
         raise InputError(f"{where}: '{missing[0]}' is missing")
@@ -190,11 +190,11 @@ def _check(value: Any, may_be_zero: tuple[str, ...] = ()) -> None:
         if field.name in _CHOICES:
             if given not in _CHOICES[field.name]:
                 choices = ", ".join(_CHOICES[field.name])
-                raise InputError(f"'{field.name}' is {given!r}: choose from {choices}")
+                raise InputError(f"'{field.name}' is {given!r}; choose from {choices}")
         elif kind == "bool":
             wanted = "" if isinstance(given, bool) else "true or false"
         elif kind == "str":
-            wanted = "" if isinstance(given, str) and given else "a text"
+            wanted = "" if isinstance(given, str) and given else "a string"
         elif kind == "float":
             number = isinstance(given, int | float) and not isinstance(given, bool)
             zero = number and given == 0 and field.name in may_be_zero

@@ -66,7 +66,7 @@ class Aggregations:
                 f"{self.nonzeros:g} nonzeros do not fit a matrix of {self.vertices:g} rows"
             )
         if not self.widths or min(self.widths) < 1:
-            raise InputError(f"widths {self.widths}: at least one, and none below 1, are needed")
+            raise InputError(f"widths {self.widths}: at least one is needed, none below 1")
         if not 0 <= self.mask_density <= 1:
             raise InputError(f"mask_density {self.mask_density:g} is no share between 0 and 1")
 

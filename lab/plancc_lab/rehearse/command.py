@@ -108,7 +108,7 @@ def command(
     from plancc_runtime.launch import need_torch
 
     if is_graph(plan):
-        raise InputError(f"{plan}: a graph, not a plan: compile it first")
+        raise InputError(f"{plan}: is a graph, not a plan; compile it first")
     need_torch("a rehearsal")
     from plancc_lab.rehearse.rehearsal import rehearse
 
@@ -320,6 +320,6 @@ def check_memory(plan: str, prediction: Prediction) -> None:
     needed += ranks * PER_RANK + ONCE
     if there is not None and needed > there:
         raise PlanccError(
-            f"{plan}: to rehearse {ranks:,} ranks takes about {size(needed)}, and this computer "
+            f"{plan}: rehearsing {ranks:,} ranks takes about {size(needed)}, but this computer "
             f"has {size(there)} left; give fewer `ranks`, or smaller `dims`"
         )

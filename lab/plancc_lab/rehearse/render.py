@@ -81,7 +81,7 @@ def notes(found: Rehearsal, note: str) -> list[str]:
     said, fold = [note] if note else [], found.result.options.fold
     if not found.measured_alone:
         said.append(
-            f"fold {fold} leaves messages under way, so no rank could execute an epoch "
+            f"fold {fold} leaves messages in flight, so no rank could execute an epoch "
             "alone: products are measured with the data of another rank in the caches"
         )
     return said

@@ -76,7 +76,7 @@ def command(
 
     options.check_output(output, *plans, *runs, *traces)
     if not output.lower().endswith((".html", ".htm")):
-        raise InputError(f"{output}: the page is HTML: choose a name that ends in .html")
+        raise InputError(f"{output}: the page is HTML; choose a name that ends in .html")
     require("a report", "jinja2", "matplotlib")
     if len(plans) > len(LETTERS):
         raise InputError(f"{len(plans)} plans: a page shows {len(LETTERS)} at most")
@@ -132,10 +132,10 @@ def _left_behind(
         if timeline.all_ranks[-1] + 1 > num_ranks:
             raise InputError(
                 f"{timeline.path}: rank {timeline.all_ranks[-1]}, but {plan} runs on {num_ranks} "
-                f"rank{'s' * (num_ranks != 1)} at most: the timeline of another plan's run"
+                f"rank{'s' * (num_ranks != 1)} at most; the timeline is of another plan's run"
             )
         if timeline.all_ranks[-1] + 1 != ranks:
-            raise InputError(f"{timeline.path}: {ranks} ranks up to {timeline.all_ranks[-1]}")
+            raise InputError(f"{timeline.path}: only {ranks} ranks of 0..{timeline.all_ranks[-1]}")
         if log is not None and (others := sorted(set(timeline.epochs) - set(log.epoch.tolist()))):
             raise InputError(
                 f"{timeline.path}: of another run than {log.path}, which has no epoch {others[0]}"
@@ -147,6 +147,6 @@ def _check_plan(file: RunLog | Timeline | None, plan: str, content: str) -> None
     """Raise InputError if a log or a timeline names a plan with another content hash."""
     if file is not None and file.plan and content and file.plan != content:
         raise InputError(
-            f"{file.path}: of a run of another plan (content hash {file.plan[:12]}; {plan} has "
+            f"{file.path}: is of a run of another plan (content hash {file.plan[:12]}; {plan} has "
             f"{content[:12]})"
         )

@@ -82,16 +82,16 @@ def read_log(path: str | PathLike[str]) -> RunLog:
         where = f"{name}, line {number}"
         entry = _json(line, where, "a JSON object of one epoch")
         if not isinstance(entry, dict):
-            raise InputError(f"{where}: not an object with the figures of an epoch: {_cut(line)}")
+            raise InputError(f"{where}: is no object with the figures of an epoch: {_cut(line)}")
         epochs.append(_epoch(entry, where))
         if len(epochs) > 1 and epochs[-1]["epoch"] <= epochs[-2]["epoch"]:
             was, now = epochs[-2]["epoch"], epochs[-1]["epoch"]
-            raise InputError(f"{where}: epoch {now} after epoch {was}: lines of two runs")
+            raise InputError(f"{where}: epoch {now} follows epoch {was}: the lines are of two runs")
         plan = plan or epochs[-1]["plan"]
         if epochs[-1]["plan"] not in (plan, ""):
-            raise InputError(f"{where}: another plan than in earlier lines: lines of two runs")
+            raise InputError(f"{where}: the plan differs from the one in earlier lines")
     if not epochs:
-        raise InputError(f"{name}: empty: no epoch was logged")
+        raise InputError(f"{name}: is empty; no epoch was logged")
 
     def column(get: Any) -> Float64Array:
         return np.array([get(each) for each in epochs], float)
@@ -123,9 +123,9 @@ def _lines(name: str) -> Iterator[tuple[int, str]]:
         while line := stream.readline(LONGEST_LINE + 1):
             number += 1
             if len(line) > LONGEST_LINE:
-                raise InputError(f"{name}, line {number}: longer than {LONGEST_LINE:,} characters")
+                raise InputError(f"{name}, line {number}: is over {LONGEST_LINE:,} characters long")
             if number > MOST_EPOCHS:
-                raise InputError(f"{name}: more than {MOST_EPOCHS:,} lines")
+                raise InputError(f"{name}: has more than {MOST_EPOCHS:,} lines")
             if line.strip():
                 yield number, line
 
@@ -134,7 +134,7 @@ def _epoch(entry: dict[str, Any], where: str) -> dict[str, Any]:
     """Return the checked figures of an epoch that a report shows."""
     missing = [key for key in ("epoch", "loss", "seconds_mean", "seconds_max") if key not in entry]
     if missing:
-        raise InputError(f"{where}: no '{missing[0]}': not the log of a run")
+        raise InputError(f"{where}: '{missing[0]}' is missing, so this is not the log of a run")
     found: dict[str, Any] = {
         "epoch": _whole(entry["epoch"], "epoch", where),
         "words_sent": _whole(entry.get("words_sent", 0), "words_sent", where),
@@ -200,7 +200,7 @@ def read_timeline(path: str | PathLike[str]) -> Timeline:
     content = _json(_whole_text(name), name, "a timeline in JSON")
     events = content.get("traceEvents") if isinstance(content, dict) else None
     if not isinstance(events, list):
-        raise InputError(f"{name}: no list 'traceEvents': not the timeline of a run")
+        raise InputError(f"{name}: the list 'traceEvents' is missing; this is not a run's timeline")
     others = content.get("otherData")
     ranks, spans = _spans(events, name)
     epochs, chosen = _epochs_of_all(spans), -1
@@ -300,7 +300,7 @@ def _spans(events: list[Any], name: str) -> tuple[list[int], list[_Spans]]:
                 titles[track] = str(event["args"].get("name"))
             continue
         if not isinstance(event.get("name"), str):
-            raise InputError(f"{where}: its name is {_cut(event.get('name'))}, not a text")
+            raise InputError(f"{where}: its name is {_cut(event.get('name'))}, not a string")
         begin = _not_negative(event.get("ts"), "ts", where, negative=True)
         length = _not_negative(event.get("dur"), "dur", where)
         names.setdefault(track, []).append(event["name"])
@@ -311,7 +311,7 @@ def _spans(events: list[Any], name: str) -> tuple[list[int], list[_Spans]]:
         if track in names and (match := re.fullmatch(r"rank (\d{1,9})", title))
     }
     if not of_rank:
-        raise InputError(f"{name}: no event of a rank: not the timeline of a run")
+        raise InputError(f"{name}: no event is of a rank, so this is not the timeline of a run")
     ranks = sorted(of_rank)
     return ranks, [_Spans(names[of_rank[r]], np.array(times[of_rank[r]])) for r in ranks]
 
@@ -342,7 +342,7 @@ def _whole_text(name: str) -> str:
             length += len(piece)
             if length > LARGEST_TRACE:
                 most = LARGEST_TRACE >> 20
-                raise InputError(f"{name}: larger than {most} MiB: trace fewer epochs")
+                raise InputError(f"{name}: is larger than {most} MiB; trace fewer epochs")
     return "".join(pieces)
 
 

@@ -131,10 +131,10 @@ def predict_batches(
         raise InputError(f"`batches` {len(numbers)}: give 1 to {MOST:,}")
     if predictor.approximation is not None or predictor.pipeline is not None:
         raise InputError(
-            "`batches`: steps are predicted without `boundary_sampling`, `fold` and `pipeline`"
+            "`batches`: steps cannot be predicted with `boundary_sampling`, `fold` or `pipeline`"
         )
     with PlanFile(path) as file:
-        file.check_row_plan("what mini-batches move")
+        file.check_row_plan("the cost of mini-batches")
         if file.header.types is not None:
             raise InputError("`batches`: steps of a plan with types are not predicted")
         recorded, training = (

@@ -59,9 +59,9 @@ def command(plan: str | None, **given: Any) -> None:
     drawn = options.of_batches(given["batches"], {name: given[name] for name in OF_BATCHES})
     refuse(given)
     if plan is None:
-        raise InputError("nothing to predict: give a plan, or a graph and --sweep")
+        raise InputError("there is nothing to predict; give a plan, or a graph and --sweep")
     if core.is_graph(plan):
-        raise InputError(f"{plan}: a graph, not a plan: compile it first, or give --sweep p=4..64")
+        raise InputError(f"{plan}: is a graph, not a plan; compile it, or give --sweep p=4..64")
     if given["batches"] is None:
         core.show_epoch(plan, given)
     else:
@@ -74,11 +74,11 @@ def _sweep(graph: str | None, given: dict[str, Any]) -> None:
     passes = given["passes"]
     if DEAD_ROWS in passes:
         raise InputError(
-            f"--passes {','.join(passes)}: {DEAD_ROWS} is for one plan, not for --sweep"
+            f"--passes {','.join(passes)}: {DEAD_ROWS} is only for one plan, not for --sweep"
         )
     for name in OF_ONE_PLAN:
         if is_given(given[name]):
-            raise InputError(f"{options.flag_of(name)} is for one plan: drop it, or --sweep")
+            raise InputError(f"{options.flag_of(name)} is only for one plan; drop it, or --sweep")
     predictor = default_predictor(given["dims"], given["machine"])
     run_sweep(graph, replace(predictor, passes=passes), given)
 
@@ -89,7 +89,7 @@ def _show_step(plan: str, given: dict[str, Any], drawn: dict[str, Any]) -> None:
 
     with PlanFile(plan) as file:
         if file.header.types is not None:
-            raise InputError(f"`batches` {given['batches']}: is for plans of one type of vertices")
+            raise InputError(f"`batches` {given['batches']}: is only for plans of one vertex type")
     if given["seed"] is not None:
         drawn["seed"] = given["seed"]
     basis, _, word_bytes = core.prepared(plan, given, epoch=False)

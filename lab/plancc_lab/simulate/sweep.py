@@ -48,7 +48,7 @@ def parse_models(text: str) -> list[Contender]:
         check_choice("model", each.model, [n for n, m in MODELS.loaded().items() if m.swept])
         if each.search:
             name = next(iter(each.search))
-            raise InputError(f"`models` '{each.label}': one `{name}` is for all models of a sweep")
+            raise InputError(f"`models` '{each.label}': `{name}` applies to all models of a sweep")
     return found
 
 
@@ -169,13 +169,13 @@ def _check_boundaries(sizes: Sizes, models: Sequence[Contender]) -> None:
         model = MODELS[contender.model]
         if model.layout == "edge":
             raise InputError(
-                f"model '{contender.label}': its parts share rows, which numbers do not tell: give "
+                f"model '{contender.label}': its parts share rows, so numbers are not enough; give "
                 "the graph"
             )
         needed = sends_rows(contender) and not model.even_random
         if needed and _boundary_of(sizes, contender) is None:
             raise InputError(
-                f"model '{contender.label}' without a graph: give its `boundary`, as in "
+                f"model '{contender.label}' needs a graph or its `boundary`; give "
                 f"{contender.label}=PARTS:FRACTION, the halo rows per own row"
             )
 

@@ -91,7 +91,7 @@ def refuse(given: dict[str, Any]) -> None:
     """Raise InputError if an option of sweeps is given without ``--sweep``."""
     for name in SWEEP_OPTIONS:
         if is_given(given[name]):
-            raise InputError(f"{options.flag_of(name)} is for --sweep: give --sweep p=16..4096 too")
+            raise InputError(f"{options.flag_of(name)} needs --sweep; give --sweep p=16..4096 too")
 
 
 def run_sweep(graph: str | None, predictor: Predictor, given: dict[str, Any]) -> None:
@@ -147,17 +147,17 @@ def _sizes(graph: str | None, given: dict[str, Any]) -> Sizes | None:
     if given["vertices"] is None:
         for name in OF_NUMBERS[1:]:
             if is_given(given[name]):
-                raise InputError(f"--{name} stands for a graph: give --vertices too")
+                raise InputError(f"--{name} describes a graph; give --vertices too")
         if graph is None:
             raise InputError("--sweep needs a graph file, or --vertices and --nonzeros")
         return None
     if graph is not None:
-        raise InputError(f"--vertices {given['vertices']} is for no graph file: drop {graph}")
+        raise InputError(f"--vertices {given['vertices']} replaces a graph file; drop {graph}")
     if given["nonzeros"] is None:
         raise InputError(f"--vertices {given['vertices']}: give --nonzeros too")
     for name in OF_GRAPHS:
         if is_given(given[name]):
-            raise InputError(f"--{name.replace('_', '-')} is for a graph file, not for --vertices")
+            raise InputError(f"--{name.replace('_', '-')} needs a graph file, not --vertices")
     boundary: dict[str, Boundary] = {}
     for text in given["boundary"]:
         label, _, points = text.rpartition("=")  # a label may contain a "="

@@ -136,7 +136,7 @@ def command(
         )
     if not any(row.figures for row in found.rows):
         row = found.rows[0]
-        raise InputError(f"no plan of the study was made: {row.graph}, {row.label}: {row.why}")
+        raise InputError(f"the study has no plan: {row.graph}, {row.label}: {row.why}")
     if plot is not None:
         plot_study(found, plot)
     render.print_study(found, options.form(), chosen)

@@ -58,12 +58,12 @@ def parse_columns(text: str | None, baseline: str | None, form: str) -> list[str
     if text is None:
         return []
     if form:
-        raise InputError(f"`table_columns` and --{form}, which has all columns: give one of them")
+        raise InputError(f"`table_columns` and --{form}, which has all columns, exclude each other")
     found = [word.strip() for word in text.split(",")]
     for name in found:
         check_choice("column", name, [*COLUMNS, *(each + RATIO for each in RATIOS)])
         if found.count(name) > 1:
-            raise InputError(f"`table_columns` '{text}': '{name}' is there twice")
+            raise InputError(f"`table_columns` '{text}': '{name}' is given twice")
         if (name.endswith(RATIO) or name == PAYS[1]) and baseline is None:
             raise InputError(f"`table_columns` '{text}': '{name}' needs a `baseline`")
     return found

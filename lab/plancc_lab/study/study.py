@@ -241,7 +241,7 @@ def study(
     names = [os.path.basename(os.path.abspath(path)) for path in graphs]
     for name in names:
         if names.count(name) > 1:
-            raise InputError(f"graph '{name}' is there twice: a study tells graphs by their names")
+            raise InputError(f"graph '{name}' is given twice: a study tells graphs apart by name")
     given = dict(settings or {})
     if given.get("objective") is not None:
         own = [name for model in MODELS.loaded().values() for name in model.own_objectives]
@@ -276,7 +276,7 @@ def open_kept(path: str | os.PathLike[str]) -> Kept:
         except (ValueError, TypeError, RecursionError):
             known = False
         if not known:
-            raise InputError(f"{name}: not a file of kept rows: choose another name (`results`)")
+            raise InputError(f"{name}: is not a file of kept rows; choose another name (`results`)")
     return Kept(Path(path), __version__)
 
 
@@ -331,7 +331,7 @@ class _Cases:
                 self.num_kept += 1
                 return known
             where = f"{kept.path}, line {kept.line(key)}"
-            said = f"{where}: not the row that was kept there; measured again"
+            said = f"{where}: is not the row that was kept there; it is measured again"
             warn(said)
         found = self.row(source, contender, num_parts, seed)
         if kept is not None and not found.why:

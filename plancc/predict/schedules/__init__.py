@@ -169,7 +169,7 @@ def check_pipelined(tables: Tables) -> None:
     """Raise InputError unless the products of these tables can be pipelined."""
     if tables.grid is None or tables.grid.scheme != "feature" or tables.grid.rows > 1:
         what = tables.layout if tables.grid is None else f"{tables.layout} {tables.grid}"
-        raise InputError(f"`pipeline` is for feature plans with one group; {tables.name} is {what}")
+        raise InputError(f"`pipeline` needs a feature plan with one group; {tables.name} is {what}")
 
 
 def scheduler_of(tables: Tables) -> Scheduler:

@@ -60,9 +60,9 @@ class Approximation:
         """Raise InputError unless epochs of these tables can have this approximation."""
         what = tables.layout if tables.grid is None else str(tables.grid)
         if self.boundary_sampling < 1 and (tables.layout != "row" or tables.grid is not None):
-            raise InputError(f"`boundary_sampling` is for row plans; {tables.name} is {what}")
+            raise InputError(f"`boundary_sampling` needs a row plan; {tables.name} is {what}")
         if self.fold != "sync" and (tables.layout != "edge" or tables.leaves is None):
-            raise InputError(f"`fold` {self.fold} is for edge plans; {tables.name} is {what}")
+            raise InputError(f"`fold` {self.fold} needs an edge plan; {tables.name} is {what}")
 
     def passes(self, passes: Sequence[str]) -> list[str]:
         """Return those of `passes` that are possible: late sums need inputs, so they exclude

@@ -36,7 +36,7 @@ class GridScheduler(Scheduler):
         assert grid is not None
         if tables.num_parts != grid.num_parts:
             raise InputError(
-                f"{tables.name}: {tables.num_parts} parts for grid '{grid}', which has "
+                f"{tables.name}: has {tables.num_parts} parts, but grid '{grid}' has "
                 f"{grid.num_parts}"
             )
         self._grid, self._tables, self.num_ranks = grid, tables, grid.num_ranks

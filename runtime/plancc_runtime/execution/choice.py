@@ -133,7 +133,7 @@ def check_layout(task: LearningTask) -> None:
         return
     if options.dtype == "bfloat16":
         raise InputError(
-            "`dtype` bfloat16: needs a plan of layout row, and this is one of layout "
+            "`dtype` bfloat16: needs a plan of layout row, but this is one of layout "
             f"{header.layout}"
         )
     row_only = ("sampler", *BATCH_OPTIONS, "sampler_options", *RATES_KEPT)
@@ -145,7 +145,7 @@ def check_layout(task: LearningTask) -> None:
         wanted.append(f"`model` {options.model}")
     if wanted:
         raise InputError(
-            f"{wanted[0]}: needs a plan of layout row, and this is an edge plan, whose rows are "
+            f"{wanted[0]}: needs a plan of layout row, but this is an edge plan, whose rows are "
             "spread over ranks"
         )
 
@@ -179,7 +179,7 @@ def _check_grid(grid: Grid, options: TrainOptions, wanted: list[str]) -> None:
     if MODELS[options.model].whole_rows:
         raise InputError(
             f"`model` {options.model}: attention needs all neighbours of a row at once, but grid "
-            f"'{grid}' brings them piece by piece; use a plan of layout row"
+            f"'{grid}' sends them piece by piece; use a plan of layout row"
         )
     if grid.layout == "grid" and options.row_order not in ("auto", "none"):
         raise InputError(
@@ -195,7 +195,7 @@ def _check_grid(grid: Grid, options: TrainOptions, wanted: list[str]) -> None:
         wanted.append(f"`wire` {options.wire}")
     if wanted:
         raise InputError(
-            f"{wanted[0]}: needs a plan of layout row, and this is one of grid '{grid}'"
+            f"{wanted[0]}: needs a plan of layout row, but this is one of grid '{grid}'"
         )
 
 

@@ -140,7 +140,7 @@ def steps_remark(network: Network, view: View, sent: Counter[str], transport: Tr
             if told != counted and not wrong:
                 wrong = (
                     f"layer {k + 1} ({type(network.convs[k]).__name__}) sends {counted:,} words "
-                    f"{way} on rank {transport.rank}, but its steps say {told:,}: list its "
+                    f"{way} on rank {transport.rank}, but its steps say {told:,}; list its "
                     "messages in `Options.steps`, else its words and predictions are wrong"
                 )
     found = transport.any(bool(wrong))

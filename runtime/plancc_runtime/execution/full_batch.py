@@ -189,7 +189,7 @@ def _misfits(options: TrainOptions, header: Header) -> dict[str, str]:
     if options.first_dropout > 0 and not sampled:
         off["constant"] = DROPS_FEATURES
     if options.norm == "batch" and options.epochs:
-        off["dead-rows"] = "norm batch takes statistics over all rows"
+        off["dead-rows"] = "norm batch computes statistics over all rows"
     if options.fold == "delayed":
         off["order"] = "the fold delays partial sums of a layer's input, not of its projection"
     if header.layout != "row":

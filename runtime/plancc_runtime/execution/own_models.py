@@ -33,7 +33,7 @@ class OwnModels(FullBatch):
             for each in self._options.chosen(RATES_KEPT) if "edge_attr" in taken else ():
                 raise InputError(
                     f"{self._options.setting(each)}: samples of the boundary leave out features of "
-                    f"edges, which `model` {name} takes"
+                    f"edges, which `model` {name} reads"
                 )
         assert isinstance(network, OwnNetwork)
         network.recompute = self._options.recompute

@@ -65,7 +65,7 @@ class NumbaMatrix(SparseMatrix):
         if device.type != "cpu":
             raise InputError(f"`kernel` 'numba' works on the `device` 'cpu', not on '{device}'")
         if matrix.shape[1] > 2**31:
-            raise InputError(f"`kernel` 'numba' takes at most 2^31 columns, not {matrix.shape[1]}")
+            raise InputError(f"`kernel` 'numba' supports up to 2^31 columns, not {matrix.shape[1]}")
         value = np.float32 if dtype == torch.float32 else np.float64
         self._whole = _RowRange(
             np.ascontiguousarray(matrix.indptr, np.int64),

@@ -328,8 +328,8 @@ def check_draw(choice: str, sampler: Sampler) -> None:
     if choice == "owners" and not (sampler.owners_draw or type(sampler) in BY_OWNERS):
         names = ", ".join(each.name for each in BY_OWNERS)
         raise InputError(
-            f"`draw` owners: is for samplers {names}, whose rows are drawn one by one; sampler "
-            f"'{sampler.name}' draws everywhere: leave it out"
+            f"`draw` owners: is only for samplers {names}, whose rows are drawn one by one; "
+            f"sampler '{sampler.name}' draws everywhere; leave it out"
         )
 
 

@@ -102,7 +102,7 @@ class EdgeGraph(LocalGraph):
         if self.plan_header.normalization != "none":
             raise InputError(
                 f"the plan has values that '{self.plan_header.normalization}' normalised, not "
-                "weights: compile it with normalize 'none'"
+                "weights; compile it with normalize 'none'"
             )
         return self.edge_values()[self._order_of_edges()]
 

@@ -140,9 +140,9 @@ def _fault(step: Step, before: Sequence[Step], after: Sequence[Step]) -> str:
     if comes and step.target in {s.source for s in before} | {s.target for s in (*before, *after)}:
         return f"{target} is read before it, or made by another step too{two}"
     if step.source in {s.source for s in left} and leaves:
-        return f"{source} leaves by another step too{two}"
+        return f"{source} is sent by another step too{two}"
     if step.target in {each.source for each in left}:
-        return f"{target} has left for other ranks before{two}"
+        return f"{target} was sent to other ranks before{two}"
     if leaves and not makers:
         return f"no product before it makes {source}"
     if isinstance(step, ScatterAdd) and not any(

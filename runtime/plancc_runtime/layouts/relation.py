@@ -66,7 +66,7 @@ class TypedBlock:
         if block.relation is not None:
             if len(block.relation) != len(block.column):
                 raise InputError(
-                    "the plan has several relations from one type to one type: leave out samples "
+                    "the plan has several relations from one type to one type; leave out samples "
                     "of the boundary"
                 )
             fits = types.fits(row_vertices, columns[block.column], block.relation)
@@ -77,7 +77,7 @@ class TypedBlock:
         """Raise PlanError on all ranks if a nonzero belongs to no relation. Collective."""
         with transport.agreement():
             if (self.relation < 0).any():
-                raise PlanError("the plan has a nonzero that is of no relation: compile it again")
+                raise PlanError("the plan has a nonzero without a relation; compile it again")
 
     def stack(self) -> Block:
         """Return the stack, which has for every relation the own rows of its destination type.

@@ -77,8 +77,8 @@ def check_training(options: TrainOptions) -> None:
     for name, value in options.chosen(NEED_LAYERS.split()).items():
         if value not in ("full", ()):
             raise InputError(
-                f"{options.setting(name)}: is for built-in models, but `model` {options.model} "
-                "is a class of your own; leave it out"
+                f"{options.setting(name)}: is only for built-in models, but `model` "
+                f"{options.model} is a class of your own; leave it out"
             )
     if options.dtype == "bfloat16":
         raise InputError("`dtype` bfloat16: a class of your own needs float32 or float64")
@@ -86,15 +86,15 @@ def check_training(options: TrainOptions) -> None:
         try:
             json.dumps(value)
         except (TypeError, ValueError):
-            why = "give numbers, texts, or lists of them, which files of weights can hold"
+            why = "give numbers, strings, or lists of them, which files of weights can hold"
             raise InputError(f"`model_options` {name} {shown(value, 60)}: {why}") from None
 
 
 def _refuse_built_in(options: TrainOptions, names: str) -> None:
     for name in options.chosen(names.split()):
         raise InputError(
-            f"{options.setting(name)}: is for built-in models; give it to a class of your own by "
-            f"`model_options` {name}={getattr(options, name)}"
+            f"{options.setting(name)}: is only for built-in models; give it to a class of your own "
+            f"by `model_options` {name}={getattr(options, name)}"
         )
 
 
@@ -178,9 +178,9 @@ def _parsed(file: str) -> ast.Module:
             return ast.parse(source)
     except SyntaxError as error:
         where = f"{file}, line {error.lineno}" if error.lineno else file
-        raise InputError(f"{where}: not Python: {error.msg}") from None
+        raise InputError(f"{where}: is not Python: {error.msg}") from None
     except (ValueError, RecursionError, MemoryError) as error:
-        raise InputError(f"{file}: not Python: {shown(error)}") from None
+        raise InputError(f"{file}: is not Python: {shown(error)}") from None
 
 
 def class_of(name: str) -> type[nn.Module]:
@@ -304,7 +304,7 @@ def constructor_options(
     if missing:
         flags = ", ".join(f"`model_options` {k}=..." for k in missing)
         raise InputError(
-            f"`model` {name}: its constructor needs {', '.join(missing)}: give {flags}"
+            f"`model` {name}: its constructor needs {', '.join(missing)}; give {flags}"
         )
     return options
 
@@ -339,12 +339,13 @@ def forward_arguments(name: str, model: type[nn.Module], there: Collection[str])
     _, *parameters = signature(model.forward).parameters.items()  # drops self
     if not parameters or parameters[0][1].kind not in (*_BY_NAME, Parameter.POSITIONAL_ONLY):
         raise InputError(
-            f"`model` {name}: its forward takes no features: write forward(self, x, edge_index)"
+            f"`model` {name}: its forward has no argument for features; write "
+            "forward(self, x, edge_index)"
         )
     first, *others = (k for k, each in parameters)
     if first in WHOLE_DATA:
         raise InputError(
-            f"`model` {name}: its forward takes '{first}' whole, but plans give tensors: write "
+            f"`model` {name}: its forward expects an object '{first}', not tensors: write "
             "forward(self, x, edge_index)"
         )
     missing = [k for k in _required(dict(parameters[1:])) if k not in there]

@@ -340,8 +340,7 @@ class PerRelation(RelationConv):
         closed = isinstance(steps[0], Aggregate) and steps[0].coefficients == "closed-mean"
         if closed or any(isinstance(each, Maximum) for each in steps):
             raise InputError(
-                f"`model` {name}: adds or averages neighbours in a relation; choose another "
-                "`aggregator`"
+                f"`model` {name}: only adds or averages neighbours; choose another `aggregator`"
             )
         alone = [each for each in types.wanted if self.reads_input and not types.into(each)]
         if not (types.relations or alone):

@@ -125,7 +125,7 @@ class Call(NamedTuple):
 def refuse(call: Call, why: str) -> NoReturn:
     """Raise InputError for a call whose result would depend on the number of ranks."""
     raise InputError(
-        f"`{call.name}` {why}, so its result would depend on the number of ranks: move it out of "
+        f"`{call.name}` {why}, so its result would depend on the number of ranks; move it out of "
         "the network, or replace the layer"
     )
 

@@ -59,7 +59,7 @@ ALONE = names(
 """Modules of torch that handle each row independently if an aggregation contains them."""
 Enter = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 DRAWS = (
-    "the network draws random numbers of Python or numpy, which differ between ranks: seed both "
+    "the network draws random numbers of Python or numpy, which differ between ranks; seed both "
     "alike on ranks that are processes, or draw outside and give the numbers as an argument"
 )
 
@@ -111,7 +111,7 @@ def distributed(model: nn.Module, graph: EdgeGraph | TypedGraph, seed: int = 1) 
     """
     if (graph.union if isinstance(graph, TypedGraph) else graph).folds:
         raise InputError(
-            "the plan is an edge plan, which spreads the edges of a row over ranks: compile a row "
+            "the plan is an edge plan, which spreads the edges of a row over ranks; compile a row "
             "plan, for example with model hp"
         )
     return Distributed(model, graph, seed)
@@ -199,7 +199,7 @@ class Distributed(nn.Module):
             if versions != [version(x) for x in given]:
                 raise InputError(
                     f"`recompute`: an argument of a {type(layer).__name__} of the network changes "
-                    "in place before the backward pass: change a copy"
+                    "in place before the backward pass; change a copy"
                 )
             with ExitStack() as after, self._running(layer, then):
                 after.callback(_put, _state_of(layer))  # running statistics are updated once
@@ -231,7 +231,7 @@ class Distributed(nn.Module):
             if differ := [pair for pair in pairs if pair[0] != pair[1]]:
                 raise InputError(
                     f"rank {rank} calls `{differ[0][0]}` in the network where rank 0 calls "
-                    f"`{differ[0][1]}`: let no branch of `forward` depend on the rank"
+                    f"`{differ[0][1]}`; let no branch of `forward` depend on the rank"
                 )
         self._passed.add(self.model.training)
 
@@ -257,7 +257,7 @@ class Distributed(nn.Module):
         of_rank = {}
         for name, x in numbers.items():
             if is_lazy(x):
-                raise InputError(f"'{name}' of the network has no size yet: give all widths")
+                raise InputError(f"'{name}' of the network has no size yet; give all widths")
             flat = torch.as_tensor(x).detach().cpu().double().numpy()
             of_rank[name] = sha256(flat.tobytes()).hexdigest()
         found = self._graph.transport.gather(of_rank)
@@ -265,7 +265,7 @@ class Distributed(nn.Module):
             name = next((k for k in {**found[0], **other} if found[0].get(k) != other.get(k)), "")
             if name:
                 raise InputError(
-                    f"rank {rank} has other numbers in '{name}' of the network than rank 0: seed "
+                    f"rank {rank} has other values in '{name}' of the network than rank 0; seed "
                     "torch alike before it is made, or call `graph.sync_parameters(model)`, and "
                     "give tensors of rows as arguments"
                 )
@@ -325,7 +325,7 @@ class Distributed(nn.Module):
                 )
             if what == "ends" and any("beyond" in each for each in fits):
                 raise InputError(
-                    f"`{name}` has numbers of vertices beyond this rank's: give "
+                    f"`{name}` has ids of vertices beyond this rank's; give "
                     f"`graph.edge_index{'_dict' * bool(self._in_dicts)}`, or part of it"
                 )
         if not any(kind.what.endswith("rows") for kind in kinds):
@@ -354,7 +354,7 @@ class Distributed(nn.Module):
         if is_script or layer._backward_hooks or layer._backward_pre_hooks:
             raise InputError(
                 f"a {type(layer).__name__} of the network is a script or has backward hooks, in "
-                "which sums over rows would cover this rank only: leave these out"
+                "which sums over rows would cover this rank only; leave these out"
             )
         if type(layer).__name__ == "HeteroLinear":  # sorts rows, but handles each independently
             return _around(layer, _enter_unmarked)
@@ -621,7 +621,7 @@ def tensors_in(value: Any) -> list[tuple[Path, Tensor]]:
         members = () if isinstance(each, Tensor) else getattr(each, "__dict__", {}).values()
         if any(isinstance(x, Tensor) for x in (*members, getattr(each, "edge_index", None))):
             raise InputError(
-                f"an argument is a {type(each).__name__}, which has tensors: give the network "
+                f"an argument is a {type(each).__name__}, which has tensors; give the network "
                 "these, such as `data.x, data.edge_index`"
             )
     return [(path, each) for path, each in leaves if isinstance(each, Tensor)]

@@ -132,7 +132,7 @@ class Message(Spread):
         """Return rows and factors. Raise InputError if one was changed in place since."""
         if [version(self.rows), version(self.factors)] != self.versions:
             raise InputError(
-                "the network changes rows in place between reading and summing: change a copy"
+                "the network changes rows in place between reading and summing; change a copy"
             )
         return self.rows, self.factors
 
@@ -182,7 +182,7 @@ class Count(int):
 
     def _refused(self, *_: Any) -> Any:
         raise InputError(
-            "the network computes with this rank's number of rows or edges: use this number only "
+            "the network computes with this rank's number of rows or edges; use this number only "
             "as a size, or in products, quotients and powers"
         )
 

@@ -136,13 +136,13 @@ def _sendable(x: Tensor, graph: LocalGraph, sums: bool = False) -> Tensor:
             )
         return x.to(dtype)
     if x.is_complex():
-        raise InputError("complex numbers cannot travel: use `torch.view_as_real` of them")
+        raise InputError("complex numbers cannot travel; use `torch.view_as_real` of them")
     whole = x.long().abs()
     most = whole.sum() if sums else whole.max() if x.numel() else whole.new_zeros(())
     limit = 2**24 if dtype == torch.float32 else 2**53
     if (summed(most, graph.transport) if sums else largest(most, graph.transport)) > limit:
         raise InputError(
-            f"whole numbers above {limit} cannot travel as {dtype}: open the plan with "
+            f"whole numbers above {limit} cannot travel as {dtype}; open the plan with "
             "dtype=torch.float64"
         )
     return x.to(dtype)

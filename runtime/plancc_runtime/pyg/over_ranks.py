@@ -92,7 +92,7 @@ class OverRanks(TorchFunctionMode):
         elif reduce in ("amax", "amin"):
             found = extreme(src, reduce, Bins(total, most, at_entries), None, whole, own)
         else:
-            return refuse(call, f"takes '{reduce}' over entries of all ranks")
+            return refuse(call, f"computes '{reduce}' over entries of all ranks")
         return torch.where(count > 0, found, whole)
 
     def _reduce_axes(self, call: Call, x: Spread, dims: set[int]) -> Any:
@@ -192,7 +192,7 @@ class OverRanks(TorchFunctionMode):
 
     def _batch_norm(self, call: Call, x: Spread) -> Tensor:
         if x.axis == 1 and x.ndim > 1:
-            refuse(call, "takes rows as channels")
+            refuse(call, "treats rows as channels")
         if not call.get(5, "training", False):
             return alike(call.run(), x)
         return self._normalized(call, x, (0, *range(2, x.ndim)))

@@ -187,7 +187,7 @@ def _made(options: NetworkOptions, dims: Sequence[int], seed: int) -> nn.Module:
     for parameter, value in model.named_parameters():
         if is_lazy(value):
             raise InputError(
-                f"`model` {name}: '{parameter}' has no size yet: let its constructor take "
+                f"`model` {name}: '{parameter}' has no size yet; let its constructor take "
                 "in_channels and out_channels, whose values the plan gives"
             )
     return model

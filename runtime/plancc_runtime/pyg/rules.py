@@ -79,7 +79,7 @@ class TorchRules(OverRanks):
             elif not found and name in ("expand", "repeat", "broadcast_to"):
                 return self._made(call)
             elif not found or name not in calls.SIZED:
-                refuse(call, "makes row numbers of this rank")
+                refuse(call, "computes row numbers of this rank alone")
             if not found:
                 return call.run()
         if Unknown in kinds:
@@ -167,11 +167,11 @@ class TorchRules(OverRanks):
         if call.name == "arange":
             of, begins = counts[0].of, call.args[:-1] in ((), (0,)) and "step" not in call.kwargs
             if of is None or not begins or call.args[-1:] != (counts[0],):
-                refuse(call, "makes row numbers of this rank")
+                refuse(call, "computes row numbers of this rank alone")
             return marked(found, EdgeEnds, ends=(RowNumbers(of, False),))
         places = [k for k, each in enumerate(numbers[: found.ndim]) if isinstance(each, Count)]
         if len(counts) > 1 or not places:
-            refuse(call, "makes two axes of rows or edges, or row numbers of this rank")
+            refuse(call, "makes two axes of rows or edges, or numbers rows on this rank")
         [place] = places
         old = place - len(numbers) + call.args[0].ndim if call.name == "repeat" else 0
         if call.name == "repeat" and old >= 0 and call.args[0].shape[old] != 1:
@@ -301,7 +301,7 @@ class TorchRules(OverRanks):
         if is_end(index, True):
             if not is_rows(x, dim) or x.of != index.of:
                 shape = [*x.shape]
-                refuse(call, f"takes sources of a tensor {shape} that has no axis of their rows")
+                refuse(call, f"selects sources of a tensor {shape} that has no axis of their rows")
             x = self.columns.of(x, index.relations)
         elif along != is_end(index, False) or (along and not (is_rows(x) and x.of == index.of)):
             refuse(call, "picks entries by number")
@@ -330,7 +330,7 @@ class TorchRules(OverRanks):
             at = f"{first.start or ''}:{first.stop or ''}" if isinstance(first, slice) else first
             refuse(
                 call,
-                f"takes rows or edges {at} of every rank, not of the whole graph (choose "
+                f"selects rows or edges {at} of every rank, not of the whole graph (choose "
                 "rows by a mask, such as `x[vertices < 10]` with `graph.vertices` as an argument)",
             )
         taken = call._replace(func=Tensor.__getitem__, args=(x, (first, *rest)))
@@ -423,7 +423,7 @@ class TorchRules(OverRanks):
             if x.axis in axes and name == "cat":
                 return self._joined(call, found)
             if x.axis in axes:
-                refuse(call, "goes along all rows or edges")
+                refuse(call, "works along all rows or edges")
         elif not (name in calls.ROW_BY_ROW or beyond_pointwise(call) <= calls.KEEP_ROWS):
             refuse(call, "is not known to treat each row by itself")
         return self._row_by_row(call, found)
@@ -450,9 +450,9 @@ class TorchRules(OverRanks):
         """Concatenate tensors along their axis of rows or edges."""
         x, parts = found[0], call.args[0]
         if len(found) < len(parts):
-            refuse(call, "puts entries behind rows or edges")
+            refuse(call, "appends entries to rows or edges")
         if len(parts) > 1 and all(is_rows(each) for each in parts):
-            refuse(call, "puts rows behind rows")
+            refuse(call, "appends rows to rows")
         if any(each.axis != x.axis for each in found):
             refuse(call, "joins different axes of rows or edges")
         return spread(call.run(), x.axis, None) if len(parts) > 1 else alike(call.run(), x)
@@ -488,7 +488,7 @@ class TorchRules(OverRanks):
         if packed or (call.args[5] > 0 and call.args[6]):
             refuse(call, "drops entries at random, or packs sequences")
         if x.axis != (0 if batch_first else 1):
-            refuse(call, "goes along all rows or edges")
+            refuse(call, "works along all rows or edges")
         return self._row_by_row(call, [x])
 
     _gru = _lstm
@@ -505,7 +505,7 @@ def _only(call: Call, rows: Iterable[TypeRows | None]) -> TypeRows | None:
         return first
     of = {first, *others}
     if len(of - {None}) > 1:
-        refuse(call, "joins rows of several types, or of two graphs (one that a layer has cached)")
+        refuse(call, "joins rows of several types, or of two graphs (a layer may cache one)")
     return of.pop() if len(of) == 1 else None
 
 

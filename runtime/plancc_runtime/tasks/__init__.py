@@ -42,7 +42,7 @@ def learns_links(header: Header, options: TrainOptions) -> bool:
             "`task` links: the plan has no links; compile it with `link_split` or `links`"
         )
     for name in options.chosen(("split", "class_weights", "classes")) if links else ():
-        raise InputError(f"`{name}`: is of vertices, and the task is link prediction; leave it out")
+        raise InputError(f"`{name}`: is only for the task of vertices; leave it out")
     for name in () if links else options.chosen(LINK_OPTIONS):
-        raise InputError(f"{options.setting(name)}: is for link prediction; leave it out")
+        raise InputError(f"{options.setting(name)}: is only for link prediction; leave it out")
     return links

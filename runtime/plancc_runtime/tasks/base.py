@@ -82,7 +82,7 @@ class LearningTask:
             raise InputError(
                 f"`predict` {fspath(path)}: {plan} has no labels, and random ones predict nothing; "
                 f"{WITH_LABELS}; weights that are trained already need no labels: plancc predict "
-                "takes them"
+                "reads them"
             )
 
     def is_validated(self, data: LocalData) -> bool:

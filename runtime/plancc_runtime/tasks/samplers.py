@@ -121,4 +121,4 @@ def _link_seeds(task: LinkPairs, learner: Any, part: Part, resources: Resources)
 
 def _check_fanouts(task: LearningTask, fit: bool) -> None:
     if task.options.relation_fanouts is not None and not fit:
-        raise InputError("`relation_fanouts`: are for sampler 'neighbour' on a plan with types")
+        raise InputError("`relation_fanouts`: needs sampler 'neighbour' and a plan with types")

@@ -48,14 +48,14 @@ class TypedVertices(LearningTask):
         layout, options = self.header.layout, self.options
         if layout != "row":
             raise InputError(
-                f"a plan with types trains in layout row, not {layout}: compile it with model hp, "
+                f"a plan with types trains in layout row, not {layout}; compile it with model hp, "
                 "gp or rp"
             )
         built_in = () if is_own(options.model) else ("recompute", "parametrization")
         wanted = [*options.chosen((*RATES_KEPT, *built_in))]
         wanted += ["dtype"] * (options.dtype == "bfloat16")
         if wanted:
-            raise InputError(f"{options.setting(wanted[0])}: is for plans of one type of vertices")
+            raise InputError(f"{options.setting(wanted[0])}: is only for plans of one vertex type")
 
     def joined(self, part: Part, plan: str) -> Part:
         """Return the slice with the vertex data of all types in common arrays; not collective.
@@ -148,15 +148,15 @@ class TypedVertices(LearningTask):
                 if target not in names:
                     raise InputError(
                         f"`target` {shown(target)}: {plan} has {what} "
-                        f"{shown(', '.join(names))} alone"
+                        f"{shown(', '.join(names))} only"
                     )
         if self.target is not None:
             return
         if labelled:
-            said = f"has labels of {shown(', '.join(labelled))}: give `target`, the type to learn"
+            said = f"has labels of {shown(', '.join(labelled))}; give `target`, the type to learn"
         else:
             random = "or give `target` to learn random ones"
-            said = f"has no labels: compile the graph with some, {random}"
+            said = f"has no labels; compile the graph with some, {random}"
         raise InputError(f"{plan}: {said}")
 
     def _describe(self, widths: Mapping[str, int], plan: str) -> TypesOfNetwork:
@@ -176,8 +176,8 @@ class TypedVertices(LearningTask):
         read = {*first.wanted, *(source for source, *_ in first.relations)}
         for name in (each for each in types.names if each in read and each not in widths):
             raise InputError(
-                f"{plan}: type '{shown(name)}' has no features, and '{shown(target)}' depends on "
-                "it: compile the graph with features of every type, a column of ones if there are "
+                f"{plan}: type '{shown(name)}' has no features, but '{shown(target)}' depends on "
+                "it; compile the graph with features of every type, a column of ones if there are "
                 "none"
             )
         self.network = {"types": asdict(network)}

@@ -451,7 +451,7 @@ class Transport(ABC):
         said = "; ".join(sentences[:MOST_DIFFERENCES])
         if more := len(sentences[MOST_DIFFERENCES:]):
             said += f"; and {more} more differ{'s' * (more == 1)}"
-        self.agree(InputError(f"the ranks have other options: {said}; give all ranks the same"))
+        self.agree(InputError(f"the ranks have different options: {said}; give all ranks the same"))
 
     @contextmanager
     def agreement(self) -> Iterator[None]:

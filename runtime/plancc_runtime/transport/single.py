@@ -20,7 +20,7 @@ class SingleTransport(Transport):
 
     def exchange(self, sends: Addressed, receives: Addressed) -> Channel:
         for peer, _ in (*sends, *receives):
-            raise ValueError(f"one rank alone cannot talk to rank {peer}")
+            raise ValueError(f"one rank alone cannot send to rank {peer}")
         return _NoChannel()
 
     def subgroup(self, ranks: Sequence[int]) -> MessageGroup:

@@ -94,8 +94,8 @@ def join(
         raise BackendUnavailable("transport nccl needs a CUDA device and a torch built with NCCL")
     if backend == "nccl" and best_backend(ranks_here) != "nccl":
         raise BackendUnavailable(
-            f"transport nccl needs a CUDA device for every rank, and this machine has "
-            f"{torch.cuda.device_count()} for {ranks_here} ranks: choose gloo or mpi, whose ranks "
+            f"transport nccl needs a CUDA device for every rank, but this machine has "
+            f"{torch.cuda.device_count()} for {ranks_here} ranks; choose gloo or mpi, whose ranks "
             "may share devices"
         )
     if backend == "nccl":

@@ -49,7 +49,7 @@ def packed(value: Any) -> bytes:
         if isinstance(value, np.ndarray) and value.dtype.kind in KINDS:
             arrays.append(np.ascontiguousarray(value).reshape(value.shape))
             return {"array": len(arrays) - 1}
-        raise TypeError(f"ranks do not tell each other values of type {type(value).__name__}")
+        raise TypeError(f"values of type {type(value).__name__} cannot be sent to other ranks")
 
     content = {"value": tree(value)}  # fills `arrays`
     header = json.dumps(content | {"arrays": [[a.dtype.str, a.shape] for a in arrays]}).encode()
@@ -84,7 +84,7 @@ def unpacked(data: bytes) -> Any:
             raise ValueError("more bytes than arrays")
         return _value(header["value"], arrays)
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        raise ValueError(f"these bytes are no value of a rank: {error}") from error
+        raise ValueError(f"these bytes are not a value of a rank: {error}") from error
 
 
 def _value(tree: Any, arrays: list[np.ndarray]) -> Any:

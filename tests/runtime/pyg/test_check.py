@@ -77,7 +77,7 @@ def test_ranks_whose_models_differ_are_named():
             model.last.bias.data += 1
         distributed(model, graph)(torch.zeros(graph.num_rows, 8), graph.edge_index, None)
 
-    with pytest.raises(InputError, match=r"rank 2 has other numbers in 'last\.bias'"):
+    with pytest.raises(InputError, match=r"rank 2 has other values in 'last\.bias'"):
         run_ranks(3, work, 60)
 
 
@@ -114,7 +114,7 @@ def test_arguments_that_do_not_fit_are_named():
 
     for given, sentence in (
         (lambda g, x: (x[1:], g.edge_index, None), "`x` has shapes"),
-        (lambda g, x: (x, g.edge_index + 99, None), "`edge_index` has numbers of vertices beyond"),
+        (lambda g, x: (x, g.edge_index + 99, None), "`edge_index` has ids of vertices beyond"),
         (lambda g, x: (Data(x=x, edge_index=g.edge_index), None, None), "an argument is a Data,"),
         (lambda g, x: (x[:1, :3], None, None), "no argument of the network has"),
     ):

@@ -288,7 +288,7 @@ def test_functions_with_other_names_are_as_good(name):
 
 @pytest.mark.parametrize("at", [slice(10), slice(2, None), 0])
 def test_rows_by_place_are_named(at):
-    with pytest.raises(InputError, match=r"takes rows or edges (:10|2:|0).* of every rank.*mask"):
+    with pytest.raises(InputError, match=r"selects rows or edges (:10|2:|0).* of every rank.*mask"):
         on_ranks(lambda: Forward(lambda x, **_: x[at]), 2)
 
 
