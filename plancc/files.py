@@ -323,8 +323,7 @@ class FolderLock:
 
 @contextlib.contextmanager
 def atomic_write(
-    path: str | os.PathLike[str],
-    former: Sequence[str | os.PathLike[str]] = (),
+    path: str | os.PathLike[str], former: Sequence[str | os.PathLike[str]] = ()
 ) -> Iterator[Path]:
     """Write a file under a temporary name in the same folder; rename it when it is complete.
 

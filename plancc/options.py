@@ -94,7 +94,7 @@ REFINEMENTS: Rows = {
         asked.max_extra_volume is not None
         and asked.objective == "volume"
         and ", ".join(name for name in OBJECTIVES if name != "volume")
-    ),
+    )
 }
 TASKS: Rows = {
     "model '{asked.name}' has no option `objective`": lambda asked: (

@@ -162,8 +162,7 @@ def _better(revision: Revision, asked: RefineOptions, record: Record) -> Owners:
 
 
 def _loaded(
-    plan: Plan | str | os.PathLike[str],
-    part: str | os.PathLike[str] | npt.ArrayLike | None,
+    plan: Plan | str | os.PathLike[str], part: str | os.PathLike[str] | npt.ArrayLike | None
 ) -> Plan:
     """Return the plan to refine, with the owners `part` if they are given."""
     plan = plan if isinstance(plan, Plan) else load(plan)

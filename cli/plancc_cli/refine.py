@@ -81,5 +81,5 @@ def command(plan: str, output: str, part: str | None, compress: bool, **settings
             "epoch": times.as_dict() | {"before_seconds": times.beside(given)},
             "metrics": {"before": given.metrics().figures(), "after": better.metrics().figures()},
             "provenance": decoded(better.provenance),
-        },
+        }
     )

@@ -61,9 +61,7 @@ TRAINING = "--ranks 4 --threads 1 --epochs 2"
 
 @click.command(cls=options.Sections)
 @click.option(
-    "--portable",
-    metavar="FOLDER",
-    help="Compile for all processors of --level, into this folder.",
+    "--portable", metavar="FOLDER", help="Compile for all processors of --level, into this folder."
 )
 @click.option(
     "--level", help="x86-64-v3, x86-64-v2, or generic (ARM).  [default: the best of this processor]"

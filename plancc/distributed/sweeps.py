@@ -35,12 +35,7 @@ from plancc.search.presets import ON_RANKS
 
 
 def sweep(
-    ranks: Ranks,
-    share: Share,
-    owner: Int32Array,
-    limits: Limits,
-    seed: int,
-    within: bool = False,
+    ranks: Ranks, share: Share, owner: Int32Array, limits: Limits, seed: int, within: bool = False
 ) -> Int32Array:
     """Move rows until few moves lower the volume; return owners, equal on all ranks. Collective.
 
@@ -72,12 +67,7 @@ class _Work:
     """Owners that sweeps change, equal on all ranks, and the parts of this rank's nets."""
 
     def __init__(
-        self,
-        ranks: Ranks,
-        share: Share,
-        owner: Int32Array,
-        limits: Limits,
-        seed: int,
+        self, ranks: Ranks, share: Share, owner: Int32Array, limits: Limits, seed: int
     ) -> None:
         self.ranks, self.share, self.weight, self.limits = ranks, share, limits.weights, limits
         self.owner, self.seed, self.number = owner, seed, 0

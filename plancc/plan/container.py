@@ -17,10 +17,7 @@ from plancc.errors import InputError, PlanccError, PlanError
 from plancc.files import check_input, open_file
 from plancc.plan.format import MAJOR, OLDEST, FileDataset
 
-FILTERS = {
-    h5py.h5z.FILTER_DEFLATE: "deflate",
-    h5py.h5z.FILTER_SHUFFLE: "shuffle",
-}
+FILTERS = {h5py.h5z.FILTER_DEFLATE: "deflate", h5py.h5z.FILTER_SHUFFLE: "shuffle"}
 HDF5_ERROR = re.compile(r"^['\"]?(Can't|Unable to|Error iterating|Couldn't|Invalid location)")
 """The beginnings of h5py's messages for errors of HDF5."""
 MAX_DEFLATION = 1100

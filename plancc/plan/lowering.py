@@ -47,12 +47,7 @@ _Chunks = list[tuple[Int32Array, ...]]
 
 
 def lower(
-    matrix: Graph,
-    owners: Owners,
-    num_parts: int,
-    *,
-    normalization: str,
-    self_loops: bool,
+    matrix: Graph, owners: Owners, num_parts: int, *, normalization: str, self_loops: bool
 ) -> Plan:
     """Make the plan of ``matrix @ H``: a row plan, or an edge plan if nonzeros have owners.
 

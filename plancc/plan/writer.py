@@ -176,11 +176,7 @@ def _stored_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def write_array(
-    file: h5py.File,
-    name: str,
-    array: npt.NDArray[Any],
-    compress: bool,
-    check: Callable[[], None],
+    file: h5py.File, name: str, array: npt.NDArray[Any], compress: bool, check: Callable[[], None]
 ) -> None:
     """Write a dataset piece by piece; `check` raises if writing has failed.
 

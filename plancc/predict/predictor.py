@@ -25,12 +25,7 @@ from plancc.predict.machine_files import DEFAULT_MACHINE, find_machine
 from plancc.predict.memory import WORD_BYTES
 from plancc.predict.passes import COMMON_PASSES, DEFAULT_DIMS, moved_widths
 from plancc.predict.schedule import Pairs
-from plancc.predict.schedules import (
-    Approximation,
-    Tables,
-    schedule_of,
-    tables_of_owners,
-)
+from plancc.predict.schedules import Approximation, Tables, schedule_of, tables_of_owners
 from plancc.predict.schedules.epoch import ADD_WORDS, PACK_WORDS
 from plancc.predict.simulation import Prediction, simulate, slowness
 from plancc.predict.sizes import even_tables, ring

@@ -26,10 +26,7 @@ from plancc.predict.memory import Memory
 if TYPE_CHECKING:
     from plancc.predict.pipelines import Pipeline
 
-STEPS = (
-    *("expand", *HOPS),
-    *("multiply", "fold", "collectives", "dense", "all-reduce"),
-)
+STEPS = (*("expand", *HOPS), *("multiply", "fold", "collectives", "dense", "all-reduce"))
 """Steps of an epoch, in the order in which tables show them; expand and fold may be split into
 hops."""
 DRAW = "draw"

@@ -32,19 +32,10 @@ from plancc.plan.slices import check_tables
 from plancc.plan.topology import Topology
 from plancc.plan.values import Header
 from plancc.predict.machine import Machine
-from plancc.predict.schedules import (
-    live_tables,
-    read_tables,
-    tables_of_owners,
-    training_vertices,
-)
+from plancc.predict.schedules import live_tables, read_tables, tables_of_owners, training_vertices
 from plancc.predict.schedules.plan_tables import rank_of_parts
 from plancc.predict.schedules.row import traffic_of
-from plancc.report.costs import (
-    TrainingCost,
-    grid_pass_costs,
-    read_product,
-)
+from plancc.report.costs import TrainingCost, grid_pass_costs, read_product
 from plancc.report.epochs import Basis, EpochTimes, recorded_random
 from plancc.report.grid_traffic import ProductTraffic
 from plancc.report.passes import PassCost, SampledCost, sampled_costs

@@ -105,11 +105,7 @@ class NeighbourBatch(Batch):
     listed = True
 
     def __init__(
-        self,
-        population: Population,
-        seeds: Int32s,
-        fanouts: tuple[int, ...],
-        key: np.uint64,
+        self, population: Population, seeds: Int32s, fanouts: tuple[int, ...], key: np.uint64
     ) -> None:
         self.population = population
         self.num_blocks = len(fanouts)

@@ -168,10 +168,7 @@ class RowJob(RefiningJob):
         degrees and the boundary of these owners. For `more`, see `begin`.
         """
         owner = None
-        self.kind, self.starter = (
-            "",
-            AUTO,
-        )  # the choice must not depend on a lower effort
+        self.kind, self.starter = ("", AUTO)  # the choice must not depend on a lower effort
         self.begun.clear()
         for way in self._first_ways(effort, more):
             try:

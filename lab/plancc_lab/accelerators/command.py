@@ -170,7 +170,7 @@ def _print(shown: Shown, beside: list[Comparison], machines: dict[str, Accelerat
         _print_comparison(beside, machines)
     say(
         f"One epoch, forward and back. Over CPU: {accelerator(CPU).name}. A model: nothing was "
-        "measured.",
+        "measured."
     )
 
 
@@ -194,7 +194,7 @@ def _print_comparison(beside: list[Comparison], machines: dict[str, Accelerator]
         if factors:
             say(
                 f"{figure}: within a factor {math.ceil(100 * max(factors)) / 100:.2f} of the "
-                "published",
+                "published"
             )
     if any(each.machine == CPU for each in beside):
         say(

@@ -24,10 +24,7 @@ SMALLEST, LARGEST = 1e-30, 1e30
 
 Made = TypeVar("Made")
 
-_CHOICES = {
-    "adjacency": ("csr", "csc", "pairs"),
-    "skips": ("rows", "windows", "nothing"),
-}
+_CHOICES = {"adjacency": ("csr", "csc", "pairs"), "skips": ("rows", "windows", "nothing")}
 
 
 @dataclass(frozen=True)

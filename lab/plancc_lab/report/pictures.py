@@ -119,10 +119,7 @@ def matrix_pictures(parts: PartRange, most: int) -> MatrixPictures:
     side = per_pixel(size, step)
     local_row, column_place = parts.place_of_rows(), parts.place_of_columns()
     part = np.repeat(np.arange(parts.last, dtype=np.int32), np.diff(parts.part_ptr))
-    pixel = {
-        "before": (parts.global_id // step).astype(np.int64),
-        "after": np.arange(size) // step,
-    }
+    pixel = {"before": (parts.global_id // step).astype(np.int64), "after": np.arange(size) // step}
     counts = {name: np.zeros(side * side) for name in pixel}
     inside = 0
     local_rows = np.arange(len(local_row))

@@ -11,13 +11,7 @@ from plancc.errors import InputError
 from plancc.registry import check_choice
 from plancc.report.table import Table
 from plancc_cli.render_epochs import payoff_words
-from plancc_cli.tables import (
-    digits,
-    number,
-    print_data,
-    print_table,
-    say,
-)
+from plancc_cli.tables import digits, number, print_data, print_table, say
 from plancc_lab.study.study import PAYS, RATIOS
 
 if TYPE_CHECKING:

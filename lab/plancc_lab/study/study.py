@@ -105,11 +105,7 @@ class Row:
         return (
             {name: flat[name] for name in list(flat)[:8]}
             | self.figures
-            | {
-                "sha256": self.sha256,
-                "notes": "; ".join(self.notes),
-                "why": self.why,
-            }
+            | {"sha256": self.sha256, "notes": "; ".join(self.notes), "why": self.why}
         )
 
 

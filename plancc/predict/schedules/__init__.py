@@ -19,13 +19,7 @@ from typing import TYPE_CHECKING
 
 from plancc.errors import InputError
 from plancc.plan.convolutions import Convolution
-from plancc.plan.layers import (
-    Aggregate,
-    Attention,
-    Bias,
-    Linear,
-    OwnLinear,
-)
+from plancc.plan.layers import Aggregate, Attention, Bias, Linear, OwnLinear
 from plancc.predict.passes import COMMON_PASSES, DEAD_ROWS
 from plancc.predict.schedule import Schedule
 from plancc.predict.schedules.approximate import (

@@ -30,14 +30,7 @@ from plancc.plan.products import AllReduce, Multiply, Program, ScatterAdd, Step,
 from plancc.plan.words import AllReduceWords, Collective, Transfer
 from plancc.predict.memory import Memory
 from plancc.predict.passes import layers_of
-from plancc.predict.schedule import (
-    DenseProduct,
-    Elementwise,
-    Operation,
-    Place,
-    PointToPoint,
-    Work,
-)
+from plancc.predict.schedule import DenseProduct, Elementwise, Operation, Place, PointToPoint, Work
 from plancc.predict.schedules.links import LinkTables
 
 Works = Mapping[str, Sequence[Work]]

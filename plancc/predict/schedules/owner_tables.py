@@ -26,11 +26,7 @@ from plancc.predict.schedules.tables import (
 
 
 def tables_of_owners(
-    matrix: Graph,
-    owners: Owners,
-    num_parts: int,
-    grid: Grid | None = None,
-    name: str = "owners",
+    matrix: Graph, owners: Owners, num_parts: int, grid: Grid | None = None, name: str = "owners"
 ) -> Tables:
     """Return the tables of the plan that these owners would make; the plan is not built.
 

@@ -198,11 +198,7 @@ def rank_of_parts(num_parts: int, num_ranks: int) -> Int32Array:
 
 
 def tables_of(
-    plan: Plan,
-    name: str = "plan",
-    blocks: bool = True,
-    copies: bool = False,
-    live_layers: int = 0,
+    plan: Plan, name: str = "plan", blocks: bool = True, copies: bool = False, live_layers: int = 0
 ) -> Tables:
     """Return the tables of a plan in memory; for the other parameters see `read_tables`."""
     live = partial(_live, num_layers=live_layers) if live_layers else None

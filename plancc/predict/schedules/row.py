@@ -9,13 +9,7 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.plan.exchange import Int64Array
-from plancc.plan.layers import (
-    Aggregate,
-    Attention,
-    GatherNeighbours,
-    Maximum,
-    RowStep,
-)
+from plancc.plan.layers import Aggregate, Attention, GatherNeighbours, Maximum, RowStep
 from plancc.plan.metrics import Traffic
 from plancc.plan.products import ROW, Program, adjoint, edge_program
 from plancc.predict.memory import Memory, row_memory

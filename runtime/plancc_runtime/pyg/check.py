@@ -379,10 +379,7 @@ def _gradient(x: Tensor) -> Tensor:
 
 
 def _compared(
-    alone: _Passes,
-    together: _Passes,
-    entries: Mapping[Entry, _Entries],
-    transport: Transport,
+    alone: _Passes, together: _Passes, entries: Mapping[Entry, _Entries], transport: Transport
 ) -> Agreement:
     def apart(
         found: Tensor, expected: Tensor, of: Entry | None = None, least: float = 1e-30
