@@ -239,7 +239,7 @@ class SearchOptions(PartitionOptions):
     fixed: Any = of_search(
         None,
         "part vector of rows that never move; -1 lets a row move",
-        more="In Python also int[n], in vertex order. It does not go with `capacities`.",
+        more="In Python also int[n], in vertex order.",
         metavar="FILE",
     )
     stop: Stop | None = option(

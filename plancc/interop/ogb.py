@@ -286,7 +286,7 @@ def read_ogb_links(path: StrPath) -> dict[str, Any]:
     for part, key in (("train", "train"), ("valid", "val"), ("test", "test")):
         where = os.path.join(root, name, f"{part}.pt")
         if os.path.isfile(where):
-            found |= _links_of_split(load_torch(where), key, where)
+            found |= _split_ends(load_torch(where), key, where)
             continue
         for table, end in (("edge", ""), ("edge_neg", "_negative")):
             if file := _table(os.path.join(root, name), f"{part}/{table}"):
@@ -299,7 +299,7 @@ def _link_files(folder: str) -> bool:
     return os.path.isfile(os.path.join(folder, "train.pt")) or bool(_table(folder, "train/edge"))
 
 
-def _links_of_split(held: Any, key: str, where: str) -> dict[str, Any]:
+def _split_ends(held: Any, key: str, where: str) -> dict[str, Any]:
     """Return the links in train.pt, valid.pt or test.pt, by the names that `plancc.graph.links`
     uses."""
     if not isinstance(held, dict) or not {"edge", "source_node"} & held.keys():

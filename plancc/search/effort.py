@@ -166,7 +166,7 @@ def _refine_expected(job: RowJob, owners: list[Owners], expectation: Expectation
     if owners:
         owners = _best_first(job, owners)
     if effort != "best" and not expectation.exact:
-        owners = owners[:1]  # other starts are no better on batches outside the sample
+        owners = owners[:1]  # other starts are no better outside the sample
     cycles = 1 if effort == "fast" else EXPECTED.cycles
     found = job.refine_objective(owners, cycles)
     if effort == "fast":

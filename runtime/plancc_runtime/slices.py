@@ -219,12 +219,12 @@ def check_slices(part: Part, transport: Transport) -> None:
         _check_counts("rows for links", part.link_exchange, transport)
     by_hand = transport.any(part.claims is None)
     if part.claims is not None and not by_hand:
-        _check_claims(part.claims, part.link_exchange is not None, transport)
+        _check_claims(part.claims, transport)
     if fold is not None:
         _check_once(part, fold, transport)
 
 
-def _check_claims(claims: Claims, has_links: bool, transport: Transport) -> None:
+def _check_claims(claims: Claims, transport: Transport) -> None:
     """Check what each rank's tables say of other ranks against their own tables. Collective.
 
     Every message must have the same rows at both ends, and vertices and nonzeros of all ranks must
@@ -232,8 +232,7 @@ def _check_claims(claims: Claims, has_links: bool, transport: Transport) -> None
     """
     size = transport.size
     steps = ["rows", "partial rows"][: 1 + claims.folds]
-    steps += ["forwarded rows"] * (len(claims.sent) - len(steps) - has_links)
-    steps += ["rows for links"] * has_links
+    steps += ["forwarded rows, or rows for links"] * (len(claims.sent) - len(steps))
     balances = np.array([claims.vertices, claims.nonzeros])
     said = np.concatenate([claims.sent.T, np.broadcast_to(balances, (size, 2))], axis=1)
     heard = transport.alltoall(np.ascontiguousarray(said))
