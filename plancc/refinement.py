@@ -70,9 +70,8 @@ def refine(
 ) -> Plan:
     """Look for better owners of a plan's rows, starting from its present owners.
 
-    The result is never worse than the given plan. First, parts above the allowed imbalance are
-    brought below it. Then the objective is lowered. If no better owners are found, the owners stay
-    the same.
+    First, parts above the allowed imbalance are brought below it. Then the objective is lowered; it
+    never rises in this step. If no better owners are found, the owners stay the same.
 
     Parameters:
         part (path or int[num_vertices], optional): Owners to start from, in place of the plan's;

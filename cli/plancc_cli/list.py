@@ -39,13 +39,15 @@ def _about(declared: type) -> str:
     return docstring(declared).split("\n\nAttributes:")[0].replace("`", "")
 
 
-def _of_class(declared: type, fields: Iterable[Field[Any]]) -> dict[str, Any]:
+def _of_class(
+    declared: type, fields: Iterable[Field[Any]], flag_of: Callable[[str], str] = options.flag_of
+) -> dict[str, Any]:
     """Return facts about a class: its docstring's first sentence, its docstring, its options."""
     about, told = _about(declared), {}
     for field in fields:
         default = default_in_words(field)
         words = str(field.metadata.get("help", ""))
-        told[options.flag_of(field.name)] = words + (f" [{default}]" if default else "")
+        told[flag_of(field.name)] = words + (f" [{default}]" if default else "")
     return {"what": first_sentence(about.split("\n\n")[0]), "about": about, "options": told}
 
 
@@ -81,7 +83,10 @@ def _partitioner(adapter: Any) -> dict[str, Any]:
 
 
 def _sampler(sampler: Any) -> dict[str, Any]:
-    return _of_class(sampler, options_of(sampler)) | {"needs": list(sampler.needs)}
+    def flag_of(name: str) -> str:
+        return options.flag_of(name) if name in options.SAMPLING else f"--sampler-option {name}"
+
+    return _of_class(sampler, options_of(sampler), flag_of) | {"needs": list(sampler.needs)}
 
 
 def _format(format: Any) -> dict[str, Any]:
@@ -177,7 +182,7 @@ def _print_one(name: str, entry: dict[str, Any]) -> None:
     if entry.get("options"):
         click.echo("\nOptions:")
         for flag, words in entry["options"].items():
-            say(f"  {flag:20} {words}")
+            say(f"  {flag:20}  {words}")
 
 
 @click.group("list", subcommand_metavar="WHAT [NAME]", options_metavar="")

@@ -496,8 +496,10 @@ def named_options(given: dict[str, Any]) -> dict[str, Any]:
 
     named = given.pop("sampler_options", None) or {}
     for name in named:
-        if name in taken() or name == "batches":
-            raise InputError(f"--sampler-option {name}: is no option of a sampler; see --{name}")
+        if name in taken() or name in OF_BATCHES:
+            raise InputError(
+                f"--sampler-option {name}: not a sampler option; see {flag_of(name)}"
+            )
     return {name: read_option(name, text) for name, text in named.items()}
 
 

@@ -43,6 +43,16 @@ class ModelName(options.NameIn):
         return value
 
 
+class _Resume(click.Choice[str]):
+    """The type of --resume; its error says what to do if the plan follows the option."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value not in self.choices:
+            cure = f"put the plan before --resume, or write --resume=always {value}"
+            raise InputError(f"--resume '{value}': choose always or if-any; {cure}")
+        return super().convert(value, param, ctx)
+
+
 READERS: dict[str, dict[str, Any]] = {
     "model": {"type": ModelName("model", MODELS)},
     "model_options": options.NAMED,
@@ -54,7 +64,7 @@ READERS: dict[str, dict[str, Any]] = {
     "passes": {"default": "all", "callback": _parse_passes},
     "feature_cache": {"type": options.size},
     "resume": {
-        "type": click.Choice(("always", "if-any")),
+        "type": _Resume(("always", "if-any")),
         "is_flag": False,
         "flag_value": "always",
         "default": None,

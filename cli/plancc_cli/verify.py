@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 
 from plancc_cli import options
@@ -26,7 +24,7 @@ def command(plan: str, against: str | None) -> None:
     convert` needs no options.
     """
     from plancc.graph.csr import reading_like
-    from plancc.graph.formats import FORMATS, read_graph
+    from plancc.graph.formats import read_graph
     from plancc.plan.reader import PlanFile
     from plancc.plan.verify import verify_file
     from plancc_cli.tables import print_json
@@ -35,10 +33,7 @@ def command(plan: str, against: str | None) -> None:
     if against is not None:
         with PlanFile(plan) as file:
             provenance = file.attributes("provenance")
-        known = provenance.get("source_format")
-        same_name = os.path.basename(against) == provenance.get("source_name")
-        format = known if same_name and known in FORMATS else None
-        graph = read_graph(against, format, **reading_like(provenance, against))
+        graph = read_graph(against, **reading_like(provenance, against))
     done = verify_file(plan, graph)
     if options.form():
         print_json({"plan": plan, "valid": True, "checked": done})

@@ -28,6 +28,8 @@ OF_CONVERT = {
     for name in ("format", "pattern", "allow_large", "num_vertices", "keep_ids", "columns")
 } | {"keys": "plancc convert --key"}
 """Reading options of `convert`, as commands without these options name them."""
+OF_SAMPLERS = {name: f"--sampler-option {name}" for name in ("keep", "walk_length")}
+"""Options of samplers, as commands name them."""
 
 
 class Interruptible(click.Command):
@@ -57,7 +59,7 @@ def interruption() -> Iterator[None]:
 
 def in_flags(sentence: str, command: click.Command | None) -> str:
     """Return the sentence with every `` `parameter` `` as its flag, or without the marks."""
-    flags = {} if command is None else OF_COMPILE | OF_CONVERT
+    flags = {} if command is None else OF_COMPILE | OF_CONVERT | OF_SAMPLERS
     for option in command.params if command is not None else ():
         if isinstance(option, click.Option):
             longest = max((*option.opts, *option.secondary_opts), key=len)

@@ -33,7 +33,7 @@ from plancc.graph.canonical import (
     with_weight_range,
 )
 from plancc.graph.columns import columns_of
-from plancc.graph.formats import FLAGS, Format, join_names, reading_of, split_names
+from plancc.graph.formats import FLAGS, FORMATS, Format, join_names, reading_of, split_names
 from plancc.graph.graph import (
     Graph,
     Source,
@@ -299,9 +299,12 @@ def reading_like(provenance: Mapping[str, Any], path: StrPath) -> dict[str, Any]
     For a folder, options that `plancc convert` applied already are left out, unless the source was
     a folder too.
     """
-    reading = reading_of(str(provenance.get("source_reading", "")))
+    reading: dict[str, Any] = reading_of(str(provenance.get("source_reading", "")))
+    format = provenance.get("source_format")
+    if format in FORMATS and os.path.basename(path) == provenance.get("source_name"):
+        reading["format"] = format
     made_of = _head(os.fspath(path))["made_of"] if os.path.isdir(path) else {}
-    if not made_of or provenance.get("source_format") == "csr":
+    if not made_of or format == "csr":
         return reading
     done = reading_of(shown(made_of.get("reading", "")))
     return {name: each for name, each in reading.items() if name in FLAGS and name not in done}

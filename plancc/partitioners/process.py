@@ -58,7 +58,7 @@ def _answer(
 
 def advice(run: Callable[..., object]) -> str:
     """Return advice for the user if an adapter's `run` fails, for messages."""
-    return OTHERWISE if run.__module__.startswith("plancc") else f"look at {place_of(run)}"
+    return OTHERWISE if run.__module__.startswith("plancc.") else f"look at {place_of(run)}"
 
 
 def run_in_child(

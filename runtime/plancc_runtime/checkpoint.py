@@ -465,7 +465,9 @@ def _facts_of(text: str) -> _Facts:
                 checked(each, value)
         except InputError:
             there = shown(reprlib.repr(options.get(each.name, "missing")), 40)
-            raise _Unfit(f"is damaged: its option '{each.name}' is {there}") from None
+            raise _Unfit(
+                f"is of another version, or damaged: its option '{each.name}' is {there}"
+            ) from None
     best = taken(found, "best", _is_object, "an object")
     loss = taken(best, "loss", lambda x: x is None or _is_finite(x), "null or a finite number")
     counts = {name: taken(best, name, _is_count, "a number") for name in BEST_FACTS[1:]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from os import PathLike
 
+from plancc.errors import InputError
 from plancc.plan.parts import Part
 from plancc.plan.population import read_population
 from plancc.plan.reader import PlanFile
@@ -84,6 +85,8 @@ def chosen_batches(plan: str | PathLike[str] | Slice, task: LearningTask) -> Dra
     options = task.options
     given = {name: getattr(options, name) for name in BATCH_OPTIONS}
     for name, value in (options.sampler_options or {}).items():
+        if given.get(name) is not None:
+            raise InputError(f"`{name}` and `sampler_options` {name} exclude each other; give one")
         given[name] = read_option(name, value)
     sampler, population = task_sampler(task, plan, given)
     check_draw(options.draw, sampler)
