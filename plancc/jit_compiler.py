@@ -307,7 +307,7 @@ class _Library(JITCodeLibrary):
     def serialize_using_object_code(self) -> tuple[str, str, tuple[bytes, bytes]]:
         """Return the data to keep: the machine code, and the names of its functions for numba.
 
-        No other code is linked with it, because kernels call inner functions.
+        No other code is linked with the machine code, because kernels call inner functions.
         """
         names = [each.name for each in self._final_module.functions if not each.is_declaration]
         stubs = "\n".join(f'define void @"{name}"() {{ unreachable }}' for name in names)

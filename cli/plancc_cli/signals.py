@@ -48,10 +48,11 @@ _code = 1
 
 
 def answering(program: str, work: Callable[[], object]) -> None:
-    """Do the work of a console entry point, which signals may end; then end the process.
+    """Do the work of a console entry point, then end the process. A signal may end the work early.
 
-    If other code calls the entry point (with other streams, threads, a debugger), this function
-    returns, or raises SystemExit with the exit code, and the other code answers signals.
+    If other code calls the entry point, the process does not end: this function returns, or raises
+    SystemExit with the exit code, and the calling code must answer signals. Signs of other code are
+    replaced standard streams, other threads, or a debugger.
 
     Parameters:
         program: Name of the program, for messages.
@@ -192,7 +193,7 @@ def begin_command(*, answers: bool) -> None:
     """Begin to note written files, which the sentence of an interruption lists.
 
     Parameters:
-        answers: Whether the process runs a command alone, and a thread of it answers signals.
+        answers: Whether the process runs only this command, and one of its threads answers signals.
     """
     global _answers
     _answers = answers

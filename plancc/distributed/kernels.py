@@ -291,7 +291,7 @@ def move_rows(
 
 @njit(cache=True, nogil=True)
 def unpack_rows(position: Any, row_ptr: Any, numbers: Any, out: Any) -> None:
-    """Copy the entries of the rows `position` to their places: those of row r begin at
+    """Copy the entries of the rows `position` to `out`. The entries of row r begin there at
     ``row_ptr[r]``.
     """
     at = 0

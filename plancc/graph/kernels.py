@@ -332,11 +332,11 @@ def is_mirrored(indptr: Any, indices: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def mirror_sum(base: int, indptr: Any, indices: Any) -> Any:
-    """Sum the hashes of entries above the diagonal, minus those of transposed entries below it.
+    """Return the sum of hashes of entries above the diagonal, minus that of entries below it.
 
-    `base` is the number of the first row. Several ranks may each have some rows of the pattern: the
-    sums of all ranks add up to 0 if the pattern is symmetric, and otherwise to a random number of
-    64 bits. The hash is splitmix64.
+    An entry and the transposed entry have the same hash, from splitmix64. `base` is the number of
+    the first row. Several ranks may each have some rows of the pattern: the sums of all ranks add
+    up to 0 if the pattern is symmetric, and otherwise to a random number of 64 bits.
     """
     total = np.uint64(0)
     for i in range(len(indptr) - 1):

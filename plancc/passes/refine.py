@@ -257,10 +257,9 @@ class _RefineTraffic(RefineVolume, ABC):
         """Return prices of traffic in proportion to `strength`."""
 
     def _held(self, value: float) -> Tariff | None:
-        """Return prices at which sweeps lower the volume and keep the objective at `value` or
-        below.
+        """Return prices at which sweeps lower the volume while the objective is at most `value`.
 
-        None if the pass does not hold its objective.
+        None if sweeps of the pass may raise the objective.
         """
         return None
 

@@ -15,7 +15,7 @@ from plancc.passes.kernels.nets import transpose
 
 @dataclass(frozen=True)
 class VectorOwners:
-    """Choose the owner of every row among the parts that need it or have partial sums of it.
+    """Choose the owner of every row among the parts that need the row or have its partial sums.
 
     ::
 

@@ -239,7 +239,7 @@ def clone_program(late: bool, returns: bool = True) -> Program:
     """The program of edge plans without a fold, or with a `late` fold (Md et al. 2021, 0c and
     cd-r). "y" has own rows, then "leaves": rows of vertices that other ranks own.
 
-    `returns`: whether sums are sent back to the leaves.
+    `returns`: whether owners send sums back to the ranks that have the leaves.
     """
     own = Multiply("partial", "x", "y"), Multiply("itself", "x", "y")
     if not late:

@@ -135,7 +135,7 @@ class Route:
         return cls()
 
     def attributes(self) -> dict[str, str | bool]:
-        """The attributes of the root group that describe the route."""
+        """Return the route as attributes of the plan file's root group."""
         return {RELAYS: True} if self.topology is None else {"topology": str(self.topology)}
 
     def problem(self, layout: str, num_parts: int) -> str:

@@ -164,7 +164,10 @@ class Exchanges(dict[str, Exchange]):
         return tuple(self[name] for hop in HOPS if (name := f"{step}_{hop}") in self)
 
     def needed(self, step: str) -> Side:
-        """The side of a step at the parts that need rows (expand) or have partial rows (fold)."""
+        """Messages of a step, by part: received in an expand, or sent in a fold.
+
+        These are the messages of the parts that need rows, or that have partial rows.
+        """
         return self[step].receive if step == "expand" else self[step].send
 
     def of_parts(self, first: int, last: int) -> Exchanges:

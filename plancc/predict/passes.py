@@ -1,6 +1,7 @@
 """Passes that make an epoch send fewer words, and the steps of layers with these passes.
 
-The names are those of `plancc_runtime.options.PASSES`; the pass "overlap" changes no words.
+The passes have the same names as in `plancc_runtime.options.PASSES`. The pass "overlap" is not
+listed, since it does not change the number of words.
 
     plain      products move d_in columns forward, d_out back (`ProductOptions`, order "paper")
     order      products move the narrower of H and H W

@@ -115,8 +115,8 @@ class Sizes:
     Attributes:
         vertices, nonzeros: Sizes of the matrix, with its diagonal.
         boundary: Boundary by label of a model. The key "" is for all other models that exchange
-            rows, except rp. The default boundary of rp is that of a random matrix with the same
-            number of nonzeros in every row.
+            rows, except rp. By default, rp has the boundary of a random matrix whose rows all have
+            the same number of nonzeros.
 
     Raises:
         InputError: If there are no vertices, or fewer nonzeros than vertices.

@@ -323,7 +323,7 @@ class Graph(EdgeGraph):
 
         Parameters:
             path: Name of the file; its extension gives the format: ``.csv`` or ``.npz``. Rank 0
-                writes the file, and holds some MiB of it at a time.
+                writes the file in pieces, and holds a few MiB at a time.
             rows (Tensor[num_rows, ...], or mapping of str to such tensors): Columns by name; a
                 single tensor gets the name "row". A CSV has a column for each number of a row:
                 ``row_0``, ``row_1`` and so on.

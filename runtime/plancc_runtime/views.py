@@ -44,7 +44,7 @@ class View:
 
 
 def place_of(rows: Tensor, outputs: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return those of the ascending local `rows` that are outputs of a view, and their places.
+    """Return the rows of `rows` that are outputs of a view, and the places of these outputs.
 
     Parameters:
         rows (int64[n]): Local rows, ascending.

@@ -332,7 +332,7 @@ def _leave(  # type: ignore[no-untyped-def]
 ):
     """Move all nonzeros of net e in part q to the net's other parts, if this gains.
 
-    Part q is not the owner's part. Returns the number of nonzeros that moved.
+    Part q does not own the vertex of net e. Returns the number of nonzeros that moved.
 
     Parameters:
         pins (int64[m]): The nonzeros of e in q.

@@ -84,10 +84,12 @@ class LateFolds(FullBatch):
             sums.finish()
 
     def figures(self, network: Network) -> Figures:
-        """Return the words of an epoch, as a mean over the epochs of a cycle.
+        """Return the mean number of words that are sent per epoch.
 
-        With the pass `constant`, sums of the features are not counted: they are sent in the first
-        epochs only. The other passes change no words, since gradients stay on their rank.
+        The mean is over the epochs of one cycle, in which every bin of vertices has one turn. If
+        the pass `constant` is on, sums of the features are not counted, since they are sent in the
+        first epochs only. The other passes do not change the number of words, since gradients stay
+        on their rank.
         """
         on = [name for name in self._passes if name == "constant"]
         return figures_of(network, on, self._training, self._training, self._transport)

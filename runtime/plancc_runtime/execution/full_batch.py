@@ -3,7 +3,7 @@
     order       every layer moves the narrower of H and H W            (in the layers, `nn.conv`)
     constant    the first layer exchanges the features once, and sends no gradients of features; if
                 the boundary is sampled, a rank keeps the features of all halo rows, and an epoch
-                reads those that it draws
+                reads the features of the halo rows that it draws
     dead-rows   rows that no labelled training vertex depends on are dropped (`layouts.live`)
     overlap     own rows are multiplied while messages travel          (`layouts.executor`)
 

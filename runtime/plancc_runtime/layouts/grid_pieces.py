@@ -134,7 +134,9 @@ def _has_empty_rows(transposed: csr_matrix) -> bool:
 
 
 class RowPieces:
-    """All pieces of a process row, each on the rank that has its columns. Collective to make.
+    """All pieces of a process row, each on the rank that has the piece's columns.
+
+    The constructor is collective.
 
     Parameters:
         own: Pieces of this rank.

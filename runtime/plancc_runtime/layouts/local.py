@@ -213,8 +213,8 @@ class LocalGraph(ProgramGraph):
     def fold_pattern(self, nonzeros: str) -> Pattern:
         """Return a pattern whose rows are own rows and whose columns are rows of `partial_rows`.
 
-        An own row has a nonzero for itself if this rank has nonzeros in it, and a nonzero for every
-        rank that has it as a folded row.
+        An own row has a nonzero for itself if this rank has nonzeros in the row, and a nonzero for
+        every rank that has the row as a folded row.
 
         Parameters:
             nonzeros: Name in `layouts.block.NONZEROS`.

@@ -127,9 +127,9 @@ class Conv(nn.Module, ABC):
 
     @abstractmethod
     def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
-        """Return the fixed part, which depends on x and the graph alone, without gradient.
+        """Return the fixed part of the layer: what it computes from x and the graph alone.
 
-        Collective.
+        The result has no gradient. Collective.
         """
 
     @abstractmethod
@@ -172,8 +172,8 @@ class Conv(nn.Module, ABC):
         Not collective.
 
         Parameters:
-            fixed: Whether `before` gets the fixed part instead of x, and then x too if
-                `reads_input`. `across` then moves nothing.
+            fixed: Whether `before` gets the result of the method `fixed` instead of x. If
+                `reads_input` is true, `before` gets x too. `across` then moves no rows.
             first: Whether this is the first layer, whose input needs no gradient.
 
         Raises:
@@ -187,7 +187,7 @@ class Conv(nn.Module, ABC):
 
     @property
     def fixed_rows(self) -> str:
-        """Which rows the fixed part has: "inputs", "outputs", or "columns" (own and halo rows)."""
+        """Which rows `fixed` returns: "inputs", "outputs", or "columns" (own and halo rows)."""
         at_hand = [each for each in self.both_ways(True, fixed=True).forward if each.at_hand]
         if not at_hand:
             return "inputs"
@@ -195,7 +195,7 @@ class Conv(nn.Module, ABC):
 
     @property
     def fixes_product(self) -> bool:
-        """Whether the fixed part is a product with the matrix."""
+        """Whether a product with the matrix is part of what `fixed` computes."""
         steps = self.both_ways(True, fixed=True).forward
         return any(each.at_hand and isinstance(each, Aggregate) for each in steps)
 

@@ -133,7 +133,7 @@ class Network(nn.Module):
         return x if self.standardization is None else self.standardization(x, where)
 
     def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
-        """Return the fixed part of the first layer, for a constant input. Collective."""
+        """Return the result of the first layer's `fixed` for a constant input. Collective."""
         return self.convs[0].fixed(graph, x)
 
     def forward(

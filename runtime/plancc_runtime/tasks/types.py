@@ -60,8 +60,8 @@ class TypedVertices(LearningTask):
     def joined(self, part: Part, plan: str) -> Part:
         """Return the slice with the vertex data of all types in common arrays; not collective.
 
-        Features are as wide as the widest type's features, and are filled up with zeros. Labels and
-        masks are those of the target type; other vertices count as unlabelled.
+        Features are as wide as the widest type's features; zeros fill missing columns. Vertices of
+        the target type keep their labels and masks; other vertices count as unlabelled.
 
         Parameters:
             plan: The plan's name, for messages.
