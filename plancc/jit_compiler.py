@@ -341,7 +341,7 @@ class _InnerLibrary(_Library):
     """The code of one inner function."""
 
     def finalize(self) -> None:
-        """Leave the code as it is."""
+        """Finish without optimising or compiling the code."""
         self._raise_if_finalized()
         self._finalize_dynamic_globals()
         self._finalized = True

@@ -218,7 +218,7 @@ def only_wake(number: int, frame: FrameType | None) -> None:
 
 
 def ends_with(code: int) -> None:
-    """Note the exit code before a command says why it ends; from then on no signal interrupts it.
+    """Note the exit code of a command that is about to say why it ends; then ignore signals.
 
     Another thread that calls this function waits until the process has ended.
     """

@@ -316,7 +316,7 @@ def _doubtful(
 
 
 def check_shares(shares: Sequence[float]) -> None:
-    """Raise InputError unless `shares` are two shares for `link_split`."""
+    """Raise InputError unless `shares` are two numbers >= 0 whose sum is above 0 and below 1."""
     if len(shares) != 2 or min(shares) < 0 or not 0 < sum(shares) < 1:
         cure = "give the shares of validation and test links, which leave some for training"
         raise InputError(f"`link_split` {','.join(map(str, shares))}: {cure}, as 0.1,0.1")

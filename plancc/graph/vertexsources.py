@@ -395,7 +395,7 @@ def _row_ids(
 
 
 def _may_be_row_ids(held: Mapping[str, Any], graph: Graph) -> str:
-    """Return advice about an array that may hold row ids, with a semicolon before it; or ""."""
+    """Return advice about an array that may hold row ids, after a semicolon; "" if none may."""
     own = {name: held[name] for name in USUAL_IDS if isinstance(held.get(name), np.ndarray)}
     name = None if held.keys() & _OF_EDGES else id_column(own, (), graph, "")
     if name is None or are_in_order(own[name], ids_of(graph)):

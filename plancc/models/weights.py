@@ -105,8 +105,9 @@ class Balance:
         return ",".join(name if own is None else f"{name}:{own!r}" for name, own in words)
 
     def check_given(self, graph: Graph) -> None:
-        """Raise InputError if the graph or the training mask lacks the weights; called before any
-        work.
+        """Raise InputError if the graph or the training mask lacks the weights.
+
+        Callers call this before they start long work.
         """
         for name in self.names:
             if name in (WEIGHTS, "train"):

@@ -234,7 +234,7 @@ class Contest:
 
 
 def choose(asked: Unowned, *, grids: bool = False, hops: bool = False) -> Ownership:
-    """Return the owners of the candidate of an `AutoModel` with the best value of the objective.
+    """Find owners by every candidate of an `AutoModel`; return the owners with the best objective.
 
     The objective is "time" if none is named. Searches share the budget. Parts of row plans share
     the given balance, and parts of edge plans share nonzeros. If no candidates are named, at most

@@ -283,8 +283,7 @@ def _best_of(ranked: Sequence[Adapter]) -> Adapter | None:
 def _candidates(
     problem: Hypergraph | WeightedGraph, partitioner: str, warnings: list[str]
 ) -> list[Adapter]:
-    """Return the adapters to try one after the other; for "auto", the best installed, then
-    builtin."""
+    """Return the adapters to try, in order; for "auto", the best installed one, then builtin."""
     if partitioner != AUTO:
         adapter: Adapter = PARTITIONERS[partitioner]
         check_accepts(partitioner, type(problem))

@@ -108,7 +108,7 @@ def _needs(indptr, indices, nonzero_owner, num_parts):  # type: ignore[no-untype
 
 @njit(cache=True, nogil=True)
 def _trade(ptr, part, kind, v, q, sign, sent, received):  # type: ignore[no-untyped-def]
-    """Add (`sign` 1) or subtract (-1) the rows that are sent for vertex v if part q owns it."""
+    """Add (`sign` 1) or subtract (-1) the rows that are sent for vertex v if part q owns v."""
     for a in range(ptr[v], ptr[v + 1]):
         m = part[a]
         if m != q:

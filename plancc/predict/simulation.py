@@ -149,12 +149,12 @@ class Prediction:
 
     @property
     def max_words(self) -> int:
-        """Words of the rank that sends most words."""
+        """Largest number of words that a rank sends."""
         return int(self.counts.words_sent.max())
 
     @property
     def max_messages(self) -> int:
-        """Messages of the rank that sends most messages."""
+        """Largest number of messages that a rank sends."""
         return int(self.counts.messages_sent.max())
 
     @property

@@ -207,7 +207,7 @@ def _even_pairs(rows: Int64Array, fraction: float, peers: float | None) -> Pairs
 
 
 def ring(num_parts: int, rows: Int64Array) -> Pairs:
-    """Return messages of these rows from every part to parts at even distances around it."""
+    """Return messages from every part to other parts at even distances in a ring of all parts."""
     peers = len(rows)
     offsets = 1 + np.arange(peers, dtype=np.int64) * (num_parts - 1) // max(1, peers)
     target = np.repeat(np.arange(num_parts, dtype=np.int32), peers)

@@ -191,7 +191,7 @@ class Learner:
         return {name: self._taken(name, outputs, view, data) for name in data.splits}
 
     def _rank(self, scores: Scores, splits: Splits, data: LocalData) -> None:
-        """Add areas under curves to the scores, if the option `metric` is one. Collective.
+        """Add areas under curves to the scores, if the option `metric` is such an area. Collective.
 
         Every class has an area, and the mean is taken over the classes for which the area is
         defined. If the area is defined for no class, no mean is added.

@@ -140,7 +140,7 @@ class TypedGraph:
         )
 
     def by_type(self, x: Tensor) -> dict[str, Tensor]:
-        """Return stacked rows of all types, as layers by relation return them, split by type."""
+        """Split x, the stacked rows of all types that layers by relation return, by type."""
         sizes = [self.num_rows(name) for name in self.types.counts]
         return dict(zip(self.types.counts, x.split(sizes), strict=True))
 

@@ -66,7 +66,7 @@ class OutputTiles:
 
     @property
     def masked(self) -> bool:
-        """Whether outputs that the mask drops are left out: neither computed nor written."""
+        """Whether outputs that the mask drops are neither computed nor written."""
         return self.mask_buffer > 0
 
 

@@ -287,7 +287,7 @@ class _GraphFile:
 
     @cached_property
     def sha256(self) -> str:
-        """The hash of the file; for a folder, the hash of the files in it that are read."""
+        """The hash of the file; if `path` is a folder, of the folder's files that are read."""
         return self.graph.source.sha256 if os.path.isdir(self.path) else sha256_of(self.path)
 
     @cached_property

@@ -68,7 +68,7 @@ class OuterBlock:
 
 @dataclass(frozen=True)
 class Buffers:
-    """Buffers of the rows that travel in products of one width. The caller owns them.
+    """Buffers of the rows that are sent in products of one width. The caller owns the buffers.
 
     Attributes:
         halo (Tensor[halo rows, width]): Halo rows. `HaloExchange.expand` receives them;
@@ -203,7 +203,7 @@ class HaloExchange(RowMover[B]):
 
 
 class Halo(HaloExchange[MessageBuffers]):
-    """The direct exchange: the owner of a row sends it to each rank that needs it.
+    """The direct exchange: the owner of a row sends the row to each rank that needs the row.
 
     Parameters:
         exchange: This rank's exchange: it sends input rows and receives halo rows.

@@ -167,7 +167,7 @@ class LocalGraph(ProgramGraph):
         return found
 
     def largest_returned(self, y: Tensor) -> Tensor:
-        """Return the elementwise maximum of own rows of y and other ranks' halo rows for them.
+        """Return the elementwise maximum of own rows of y and other ranks' copies of these rows.
 
         Like `returned`, but with the maximum instead of the sum, and without gradient. The exchange
         is direct, never node-aware. Collective.
@@ -429,7 +429,7 @@ class _HaloRows(torch.autograd.Function):
 
 
 class _Returned(torch.autograd.Function):
-    """Adds to `own` rows, or to zeros if `own` is None, the other ranks' `copies` of these rows.
+    """Adds the other ranks' `copies` of own rows to `own`, or to zeros if `own` is None.
 
     The gradient of `own` is g; the gradient of `copies` is ``halo_rows(g)``.
     """

@@ -387,7 +387,7 @@ class PerRelation(RelationConv):
 
 @cache
 def per_relation(kind: type[Conv]) -> type[PerRelation]:
-    """Return the subclass of `PerRelation` for convolutions of class `kind`. It is made once."""
+    """Return the subclass of `PerRelation` for convolutions of class `kind`; made once."""
     name = f"PerRelation({kind.__name__})"
     options = type(kind.Options.__name__, (OptionsPerRelation, kind.Options), {})
     of_kind = {each: getattr(kind, each) for each in ("reads_values", "reads_edges")}

@@ -129,7 +129,7 @@ class TypedVertices(LearningTask):
         return block
 
     def find_target(self, file: PlanFile) -> str | None:
-        """Choose the target type of an open plan, and return it. Errors: see `joined`."""
+        """Choose and return the target type of an open plan. `joined` lists the errors."""
         labelled = []
         for k, name in enumerate(self.types.names):
             labelled += [name] * any(file.has(f"vertex_data/{key}_of_{k}") for key in LABELS)

@@ -321,7 +321,7 @@ class LocalChannel(Channel):
             )
 
     def _meet(self, mine: _End, place: _Place) -> _End | None:
-        """Return the message's other end if it was left here; else leave this end for the other."""
+        """Return the message's other end if `place` has it; else leave this end at `place`."""
         with self._group.lock:
             ends = self._group.ends[place]
             if ends and ends[0].outgoing != mine.outgoing:
