@@ -130,7 +130,7 @@ def code_of(work: Callable[[], object]) -> int:
 
 
 def _listen(program: str) -> None:
-    """Let signals interrupt the work, and start the thread that ends work that goes on."""
+    """Let signals interrupt the work; start a thread that ends work that does not stop."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     with contextlib.suppress(RuntimeError):  # the system has no thread left: native code delays
@@ -166,7 +166,7 @@ def _unraisable(unraisable: Any) -> None:
 
 
 def _wait(program: str, signals: int) -> NoReturn:
-    """Wait, in a thread, for a signal that ends the work; end the process if the work goes on."""
+    """Wait, in a thread, for a signal; end the process if the work does not stop soon after."""
     while os.read(signals, 1)[0] not in STOPPING:
         pass
     processes.adopt_orphans()

@@ -88,9 +88,9 @@ def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _cell(value: Any) -> Any:
-    """Return a cell of CSV as printable text that no spreadsheet takes for a formula.
+    """Return a cell of CSV as a printable string that no spreadsheet reads as a formula.
 
-    A text that begins like a formula and is not a number gets an apostrophe before it.
+    A string that begins like a formula, but is not a number, gets an apostrophe at its beginning.
     """
     if not isinstance(value, str):
         return value

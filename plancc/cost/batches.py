@@ -220,7 +220,7 @@ class Estimate:
 
     @classmethod
     def around(cls, mean: float, deviations: npt.NDArray[Any]) -> Estimate:
-        """Return the mean with its interval, by Student's t distribution.
+        """Return the mean with its confidence interval, by Student's t distribution.
 
         Parameters:
             deviations (float[batches]): Value of every batch, minus any constant.

@@ -327,7 +327,7 @@ class _Rounds:
         return cycle
 
     def shave(self) -> None:
-        """Lower the value step by step, by sweeps within the limit that hold a lower value."""
+        """Lower the objective step by step: each step sweeps with a slightly lower upper bound."""
         how = self.options.schedule
         if how.shavings == 0:
             return

@@ -143,12 +143,12 @@ class Metrics:
 
     @property
     def expand_volume(self) -> int:
-        """The share of the expand in `volume`."""
+        """Number of rows in `volume` that the expand sends."""
         return self.volume - self.fold_volume
 
     @property
     def expand_messages(self) -> int:
-        """The share of the expand in `messages`."""
+        """Number of messages in `messages` that belong to the expand."""
         return self.messages - self.fold_messages
 
     @property

@@ -130,7 +130,7 @@ class Basis:
 
     @property
     def given(self) -> bool:
-        """Whether machine or widths are given by the user."""
+        """Whether the user gave the machine or the widths."""
         return "given" in (self.dims_from, self.machine_from)
 
     def as_dict(self) -> dict[str, Any]:

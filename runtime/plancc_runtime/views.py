@@ -16,7 +16,7 @@ from plancc_runtime.layouts.layer_graph import LayerGraph
 
 @dataclass(eq=False)
 class View:
-    """The input of one forward pass, beside weights and features.
+    """The input of one forward pass, except weights and features.
 
     Attributes:
         graphs: A graph for each layer; the outputs of a graph are the inputs of the next.

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 @dataclass(frozen=True)
 class Link:
-    """Cost of a rank's messages while all ranks exchange.
+    """Latency and bandwidth of a rank's messages while all ranks exchange.
 
     Attributes:
         latency: Seconds per message.

@@ -95,7 +95,7 @@ class Bits:
         return OwnedRows(Population(n), False, *pattern, np.arange(n, dtype=np.int32))
 
     def _words(self, rows: Int64Array) -> Pairs:
-        """Return the words of bits that hold the rows at these places in `_rows`."""
+        """Return the words whose bits stand for `rows`, given as places in `_rows`."""
         words = np.unique(self._word[rows])
         return self._pairs(*np.unique(self._message[words], return_counts=True))
 

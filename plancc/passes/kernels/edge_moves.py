@@ -584,6 +584,6 @@ def _best_owner(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _strain(load: float, more: float, prices: Any) -> float:
-    """Cost of more load on one side of a part."""
+    """Return by how much the penalty of a load rises if `more` is added to the load."""
     cost = penalty(load + more, prices.ceiling, prices.pressure)
     return cost - penalty(load, prices.ceiling, prices.pressure)

@@ -136,7 +136,7 @@ class Conv(nn.Module, ABC):
     def forward(
         self, graph: LayerGraph, x: Tensor, fixed: Tensor | None = None, rectified: bool = False
     ) -> Tensor:
-        """Return the output rows. If `fixed` is given, nothing travels, and x gets no gradient.
+        """Return the output rows. If `fixed` is given, no rows are sent, and x gets no gradient.
 
         Collective. If `draws` is true, there is another parameter `key`: a uint64, which must be
         different in every layer and update.
@@ -279,11 +279,11 @@ class LinearAggregation:
             return graph.product(x, self._coefficients)
 
     def projects_first(self, first: bool) -> bool:
-        """Return whether `nn.recompute` should multiply rows by W before they travel.
+        """Return whether `nn.recompute` should multiply rows by W before the rows are sent.
 
         Then the layer keeps only one sum for the backward pass. The result is false if more columns
-        would travel. With order "auto" it is also false in the first layer: its input needs no
-        gradient, so its rows travel only forward.
+        would be sent. With order "auto", the result is also false for the first layer: the input of
+        the first layer needs no gradient, so rows are sent only in the forward pass.
 
         Parameters:
             first: Whether this is the first layer.

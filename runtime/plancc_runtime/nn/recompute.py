@@ -97,7 +97,7 @@ class _Layer:
         return (*self._halves.across(*given), *(own if self._skips else ()))
 
     def before(self, place: slice, rows: Rows) -> Rows:
-        """Return the rows that travel, and the rows that are kept, of some rows of the input."""
+        """Return, for some input rows, the rows to send and the rows to keep."""
         vertices = self._graph.vertices[place]
         (x,) = rows
         x = self._network.dropped(x, self._k, self._step, vertices)

@@ -28,7 +28,7 @@ _found: dict[tuple[Any, ...], list[RowAxis] | None] = {}
 
 
 class RowAxis(NamedTuple):
-    """An axis of a tensor with `each` entries for every row, one row after another."""
+    """An axis with `each` consecutive entries for every row; rows follow one another."""
 
     axis: int
     each: int

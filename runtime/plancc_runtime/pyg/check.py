@@ -268,7 +268,7 @@ class _Side(NamedTuple):
     def share_of_sum(self, out: _Output) -> Tensor:
         """Return this rank's share of the sum of an output.
 
-        If the output has rows, each row has a weight that is a hash of its vertex.
+        If the output has rows, each row is weighted by a hash of its vertex.
         """
         x = out.x
         if out.of is None:
