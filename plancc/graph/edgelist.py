@@ -555,7 +555,7 @@ def _names_columns(path: StrPath, line: _Line, data: bytes, wanted: Sequence[str
 
 
 def _is_id(word: bytes, data: bytes, start: int, separator: bytes) -> bool:
-    """Whether a line of the text from `start` on has this word in a column."""
+    """Return whether `word` is in a column of any line of `data` after offset `start`."""
     found = re.escape(word)
     ends = rb'[\s"%s]' % re.escape(separator)
     pattern = re.compile(rb"%s(?<=%s%s)(?=%s|$)" % (found, ends, found, ends))

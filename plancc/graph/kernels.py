@@ -18,11 +18,11 @@ _HASH, _PERCENT, _QUOTE = 35, 37, 34
 
 @njit(cache=True, nogil=True)
 def scan_integers(text, comments, usual, values, ptr, line):  # type: ignore[no-untyped-def]
-    """Read the whole numbers of a text that ends in a newline, or count them.
+    """Read or count the whole numbers in a text that ends in a newline.
 
-    Fills `values`, `ptr` and `line` (see `plancc.graph.textfile.Integers`); if these are empty, the
-    numbers are only counted. With `usual`, 007 and -0 are bad tokens. Returns the number of tokens,
-    the number of lines, and the offset of the first bad token or -1.
+    Fills `values`, `ptr` and `line` (see `plancc.graph.textfile.Integers`); if these arrays are
+    empty, the numbers are only counted. If `usual` is true, 007 and -0 are bad tokens. Returns the
+    number of tokens, the number of lines, and the offset of the first bad token or -1.
     """
     fill = len(ptr) > 0
     tokens, lines, number, k = 0, 0, 0, 0

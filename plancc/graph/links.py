@@ -269,8 +269,7 @@ def _numbers_of_names(array: Array, graph: Graph, what: str) -> Array:
 def _doubtful(
     links: SplitLinks, graph: Graph, known: Int64Array, where: str, labelled: bool
 ) -> Iterator[tuple[Mask, str]]:
-    """Yield masks of doubtful pairs among the pairs of a kind, each with a sentence about these
-    pairs.
+    """Yield a mask of doubtful pairs, and a sentence that says why these pairs are doubtful.
 
     Parameters:
         known: Keys of the graph's edges (`edges_of`).

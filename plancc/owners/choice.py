@@ -129,8 +129,7 @@ class Contest:
         self.answers.append(found)
 
     def _check_time(self, form: Form, left: float) -> None:
-        """Note why a form is left out, if fewer seconds are left of the budget than a search
-        takes."""
+        """Note that a form is left out if the budget has too few seconds left for a search."""
         if left < self.least:
             self.late.append(form.name)
             least = f"no search so far took less than {self.least:.1f} s"

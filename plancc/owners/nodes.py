@@ -172,7 +172,7 @@ def _on_nodes(
 def _between(
     matrix: Graph, options: SearchOptions, limits: Limits, first: npt.NDArray[np.int64]
 ) -> _Share:
-    """Return the search into nodes, with its share of the allowed imbalance and the budget."""
+    """Return the search that divides vertices over nodes, with part of the allowed imbalance."""
     capacities = limits.capacities or (1.0,) * int(first[-1])
     sums = np.add.reduceat(np.array(capacities), first[:-1])
     of_nodes = None if len(set(sums.tolist())) == 1 else tuple(sums.tolist())

@@ -146,7 +146,7 @@ def partitions(
 
 
 def _notes(adapter: Adapter, limits: Limits, preset: str, threads: int) -> list[str]:
-    """Return notes for the user about a partitioner with these limits, preset and threads."""
+    """Return notes for the user about a partitioner with the given limits, preset and threads."""
     notes = []
     if limits.unequal and not adapter.capacities:
         moved = "plancc moved vertices between them, to the shares of `capacities`"

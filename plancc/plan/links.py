@@ -99,7 +99,7 @@ def lower_links(
 def exchange_of_rows(
     receiver: Int64Array, owner: Int64Array, row: Int64Array, parts: int
 ) -> Exchange:
-    """Return the exchange, over all parts, that sends these rows.
+    """Return the exchange between all parts that sends the given rows.
 
     Parameters:
         receiver, owner, row (int64[volume]): For every row that is sent, the part that receives

@@ -225,8 +225,9 @@ def all_finite(values: npt.NDArray[np.floating]) -> bool:
 
 @njit(cache=True, nogil=True, plain=True)
 def _has_all_bits(words, bits):  # type: ignore[no-untyped-def]
-    """Whether some word has all these bits. The result is tested every 4,096 words, so loops
-    vectorise.
+    """Return whether any word has all the bits of `bits`.
+
+    The result is tested only after every 4,096 words, so that the compiler vectorises the loop.
     """
     for start in range(0, len(words), 4096):
         found = False

@@ -259,8 +259,9 @@ def grid_program(grid: Grid) -> Program:
 
 
 def adjoint(program: Sequence[Step]) -> Program:
-    """Return the program of A^T G, given the program of A H. Late steps bring constants, which have
-    no gradient, so the result leaves them out.
+    """Return the program of A^T G, given the program of A H.
+
+    The result has no late steps, since the rows of late steps are constants without a gradient.
     """
     return tuple(step.adjoint() for step in reversed(program) if not step.late)
 

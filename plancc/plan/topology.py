@@ -81,7 +81,7 @@ class Topology:
 
     @property
     def ranks_per_node(self) -> int | None:
-        """Ranks of every node; None if nodes have different numbers of ranks."""
+        """Number of ranks of every node; None if nodes differ in the number of ranks."""
         return self.groups[0][1] if len(self.groups) == 1 else None
 
     def check(self, num_parts: int) -> None:

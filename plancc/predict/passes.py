@@ -61,7 +61,6 @@ def layers_of(
 
 
 def moved_widths(dims: Sequence[int], passes: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the width of the rows that every GCN layer sends forward and back, with these
-    passes."""
+    """Return, for every GCN layer with these passes, the widths of rows sent forward and back."""
     layers = layers_of(dims, passes)
     return [(moved_columns(each.forward), moved_columns(each.back)) for each in layers]

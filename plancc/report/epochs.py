@@ -168,7 +168,7 @@ class EpochTimes:
 
     @classmethod
     def of(cls, basis: Basis, tables: Tables, random: float | None = None) -> EpochTimes:
-        """Return the times for these tables.
+        """Return the predicted epoch times of a plan with these tables.
 
         Raises:
             InputError: If a given width is too small for the grid, or a given machine has speeds

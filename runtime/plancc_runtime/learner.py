@@ -291,5 +291,5 @@ class Learner:
 
 
 def is_finite(x: Tensor) -> bool:
-    """Return whether all numbers are finite. The check goes piece by piece, to save memory."""
+    """Return whether all numbers are finite. The check reads piece by piece, to save memory."""
     return all(bool(piece.isfinite().all()) for piece in x.reshape(-1).split(AT_ONCE))

@@ -78,7 +78,7 @@ class EdgeState(NamedTuple):
 
 
 def pattern_of(indptr: Any, indices: Any, movable: Any = None) -> MatrixPattern:
-    """Sort the nonzeros of a CSR pattern by rows and by columns; takes 24 bytes per nonzero.
+    """Sort the nonzeros of a CSR pattern by rows and by columns; needs 24 bytes per nonzero.
 
     `movable`, bool[nnz]: whether a nonzero may change its owner; None: all nonzeros may. The owner
     of a vertex may change if all nonzeros of its row may change their owner.

@@ -85,7 +85,7 @@ class Clones:
     diagonal: npt.NDArray[np.float64]
 
     def alone(self) -> Clones:
-        """Return these clones with counts of local edges, by which variant 0c divides its means."""
+        """Return these clones with the local edge counts by which variant 0c divides means."""
         block = self.block
         assert block.edges is not None
         assert block.closed_edges is not None

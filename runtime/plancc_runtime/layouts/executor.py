@@ -239,7 +239,7 @@ class Executor:
         }
 
     def with_blocks(self, blocks: Blocks, movers: Mapping[str, RowMover[Any]]) -> Executor:
-        """Return a copy with these movers, in which `blocks` replace blocks of the same names."""
+        """Return a copy with other movers, in which `blocks` replace blocks of the same names."""
         other = copy(self)
         other._blocks, other._movers = self._blocks | blocks, movers
         return other

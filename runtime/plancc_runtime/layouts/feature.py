@@ -238,7 +238,7 @@ class FeatureGraph(LayerGraph):
 
     @property
     def alone(self) -> bool:
-        """Whether nothing travels in the group: it has one rank, and there is no pipeline."""
+        """Whether the group sends nothing, since it has only one rank and there is no pipeline."""
         return self._grid.columns == self._batches.stages == 1 and not self._slicing.crosses
 
     def multiply(self, stage: int, x: Tensor, coefficients: str, back: bool) -> Tensor:

@@ -123,7 +123,7 @@ class RowMover(ABC, Generic[M]):
 
     @abstractmethod
     def arriving(self, pieces: Sequence[Any], buffers: M) -> Iterator[tuple[Any, Tensor]]:
-        """Yield the pieces of a block in order, each with its rows, as soon as these have arrived.
+        """Yield each piece of a block with its rows, in order, as soon as its rows have arrived.
 
         The round ends after the last piece.
         """

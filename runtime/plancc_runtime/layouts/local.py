@@ -90,7 +90,7 @@ class LocalGraph(ProgramGraph):
         return graph
 
     def with_halo(self, halo: Tensor | None = None) -> GraphWithHalo:
-        """Return this graph for inputs that include their halo rows, so that nothing travels.
+        """Return this graph for inputs that include their halo rows, so that no rows are sent.
 
         Parameters:
             halo: Halo rows of all inputs, which then have own rows only. None: every input has own
@@ -357,7 +357,7 @@ class LocalGraph(ProgramGraph):
 
 
 class GraphWithHalo(LocalGraph):
-    """A graph whose inputs have own rows and halo rows, so that nothing travels.
+    """A graph whose inputs have own rows and halo rows, so that no rows are sent.
 
     Parameters:
         graph: Graph of a row plan. Both graphs share their laid-out matrices. If `graph` is

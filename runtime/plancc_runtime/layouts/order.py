@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def order_rows(part: Part, method: str, pipeline: str, transport: Transport) -> Part:
-    """Return the slice with its rows in the order of a method. Collective.
+    """Return the slice with its rows sorted by the method `method`. Collective.
 
     In a feature plan, the rows of a group of ranks are ordered. Then the pipeline assigns these
     rows to the ranks of the group. A rank sends the vertex data of rows that another rank gets.

@@ -175,7 +175,7 @@ class StackGraph(LocalGraph):
 
 
 class StackWithHalo(GraphWithHalo, StackGraph):
-    """A stack for inputs whose halo rows are already on this rank: nothing travels."""
+    """A stack for inputs whose halo rows are already on this rank, so that no rows are sent."""
 
 
 class RelationGraph(LocalGraph):
