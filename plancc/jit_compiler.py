@@ -136,7 +136,7 @@ def _lean_overloads() -> Iterator[None]:
     """Make numba's implementations of functions inner functions in a ``with`` block.
 
     numba finds implementations by the flags of their caller. So implementations made in the block
-    are not found outside it.
+    are not found outside the block.
     """
     cpu = target_registry["cpu"]
     usual = jit_registry.pop(cpu)  # a registry accepts no key twice

@@ -244,7 +244,7 @@ def _block_nets(
 
     Returns:
         num_columns, net_ptr, pins, cost, source: Nets of one pin are left out, but `num_columns`
-            counts them.
+            also counts these nets.
     """
     num = 0
     source = np.empty(len(columns), dtype=np.int32)

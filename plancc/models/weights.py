@@ -129,7 +129,7 @@ class Balance:
         return Limits(_stacked(found), num_parts, allowed, self.capacities, tuple(found))
 
     def without_limits(self) -> Balance:
-        """Return the balance without the allowed imbalances of single names."""
+        """Return the balance with one common imbalance, and no separate imbalance for any name."""
         return replace(self, allowed={})
 
 

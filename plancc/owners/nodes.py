@@ -64,7 +64,7 @@ def pays(matrix: Graph, topology: Topology) -> bool:
 
 
 def search_on_nodes(find: Find, asked: Unowned, limits: Limits | None) -> SearchResult:
-    """Search owners, in two levels if that pays.
+    """Search owners in two levels, nodes and then ranks, if `pays` says so; else in one level.
 
     Parameters:
         find: The search.
@@ -72,8 +72,9 @@ def search_on_nodes(find: Find, asked: Unowned, limits: Limits | None) -> Search
         limits: Limits of the parts; None to search in one level.
 
     Returns:
-        The result. For the time of an epoch, its `others` include owners of the search in two
-        levels. Its `how` names the topology if its owners are from the search in two levels.
+        The result. If the objective is "time", the attribute `others` includes owners from the
+        search in two levels. If the owners are from this search, the attribute `how` names the
+        topology.
     """
     matrix, num_parts, report = asked.matrix, asked.task.num_parts, asked.report
     options, nodes = asked.task.search_options, asked.task.options.nodes

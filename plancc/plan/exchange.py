@@ -197,8 +197,8 @@ class Exchange:
     def merged(self, rank: int, ranks: Int64Array) -> Exchange:
         """Merge the messages of several parts into the exchange of their rank.
 
-        Messages inside the rank are dropped. A row travels once between two ranks, even if several
-        parts send or receive it. Both ends order the rows of a message by plan order.
+        Messages inside the rank are dropped. A row is sent once between two ranks, even if several
+        parts send or receive the row. Both ends order the rows of a message by plan order.
 
         Parameters:
             rank: The rank that runs these parts. `row` must hold places in plan order.

@@ -1,8 +1,8 @@
 """The figures of a plan's load and communication, and their definitions.
 
-All volumes are in rows of H; a row travels once per part that needs it. Words are rows times the
-width of H. The volume of an edge plan is the sum of its two steps: rows of the expand, and partial
-rows of the fold.
+All volumes are in rows of H; a row counts once per part that needs the row. Words are rows times
+the width of H. The volume of an edge plan is the sum of its two steps: rows of the expand, and
+partial rows of the fold.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def trained(
             result with their counts. It is collective and raises the errors of `train`.
 
     Raises:
-        Stopped: If `stop` asked for it; also the errors of `train`.
+        Stopped: If `stop` asked to stop the run; also the errors of `train`.
     """
     run, ids = prepared(plan, options, transport), None
     if options.predict is not None:

@@ -232,8 +232,9 @@ class TypedGraph:
         Collective at the first call.
 
         Parameters:
-            read: Numbers of relations. Each returned row is the source of an edge of one of them.
-            here: Numbers of relations. No returned row is the source of an edge of one of them.
+            read: Numbers of relations. Each returned row is a source in at least one of these
+                relations.
+            here: Numbers of relations. No returned row is a source in any of these relations.
 
         Returns:
             LocalGraph: A graph that fetches these halo rows.

@@ -1,6 +1,6 @@
 """Times of messages and collectives on a machine, as plain numbers.
 
-A `replay` knows a machine only by its `Links`; the command makes them.
+A `replay` knows a machine only by its `Links`, which the command makes.
 """
 
 from __future__ import annotations

@@ -217,7 +217,7 @@ def study(
     Parameters:
         baseline: Label of the contender to which ratios are taken.
         settings: Keywords of `plancc.read_graph` and `plancc.compile`, for all contenders that
-            accept them.
+            accept these keywords.
         results: File of JSON lines that keeps the rows; kept rows are not computed again. Rows of
             another version of plancc, or with other options, are ignored. If a row was edited, the
             study warns and computes the row again.

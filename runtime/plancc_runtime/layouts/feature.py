@@ -214,7 +214,7 @@ class FeatureGraph(LayerGraph):
                 sent; it fills these rows of `source`.
             after: Function that is called with the row range of each batch when its rows are in
                 `out`.
-            meanwhile: Function that is called once, while the first messages travel.
+            meanwhile: Function that is called once, while the first messages are in flight.
         """
         needs = self._needs(coefficients, back)
         last = len(needs) - 1

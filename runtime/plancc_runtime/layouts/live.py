@@ -9,7 +9,7 @@ computed nor sent:
     outputs of layer k = inputs of layer k + 1
 
 From the last layer to the first, every rank marks the halo rows that its outputs need, and sends
-the owners one byte per halo row. Then both ends of a message drop the same rows from it.
+the owners one byte per halo row. Then both ends of a message drop the same rows from the message.
 """
 
 from __future__ import annotations

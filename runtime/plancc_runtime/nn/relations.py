@@ -329,7 +329,7 @@ class PerRelation(RelationConv):
     do not, the output is 0.
 
     Attributes:
-        kind: Class of the convolutions; `per_relation` makes a subclass for it.
+        kind: Class of the convolutions; `per_relation` makes a subclass for every such class.
     """
 
     kind: ClassVar[type[Conv]]

@@ -319,7 +319,7 @@ def _run(
         named: Arguments of the network for the whole graph, by name or place.
         kinds: Kind of every tensor in the arguments.
         known: Outputs of the run on all ranks, which have the kinds of the entries. The outputs of
-            a run on one rank get their kinds from them.
+            a run on one rank get their kinds from these outputs.
     """
     inner = _without_caches(model).double().train()
     outputs: list[_Output] = []

@@ -269,7 +269,7 @@ class _End(NamedTuple):
 
 
 class LocalChannel(Channel):
-    """A channel between threads. The thread that comes later, sender or receiver, copies."""
+    """A channel between threads. The later thread, sender or receiver, copies the message."""
 
     def __init__(self, transport: LocalTransport, sends: Addressed, receives: Addressed) -> None:
         self._transport, self._group = transport, transport._group
