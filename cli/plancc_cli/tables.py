@@ -104,7 +104,7 @@ def _cell(value: Any) -> Any:
 
 
 def screen_width() -> int:
-    """Return the characters of a line: COLUMNS, else the width of the terminal, else `WIDTH`."""
+    """Return the characters per line: COLUMNS, else the terminal's width, else `WIDTH`."""
     return shutil.get_terminal_size((WIDTH, 0)).columns
 
 

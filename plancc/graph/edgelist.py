@@ -323,7 +323,7 @@ def _edges_of(
 ) -> tuple[Names | None, Entries]:
     """Return the names (None if ids are numbers), and the edges; see `_columns_of`.
 
-    With names, u and v are numbers of names.
+    If there are names, u and v of the edges are positions in the list of names.
     """
     if not table.named:
         return None, _columns_of(path, data, table, pattern)

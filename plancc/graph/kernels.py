@@ -140,9 +140,9 @@ def number_names(text, separator, chosen, longest, first, last, ends, out):  # t
     """Number the names in two columns of a text, in the order in which names occur.
 
     Every line has `len(first)` columns; see `take_columns`. Double quotes around a column are
-    dropped. Fills `ends`, int64[2, edges], with numbers of names. If a third column is chosen, its
-    words are written into `out` as lines ``0 0 WORD``, and `out` must be as long as the text;
-    otherwise `out` is empty.
+    dropped. Fills `ends`, int64[2, edges], with the numbers given to names. If a third column is
+    chosen, its words are written into `out` as lines ``0 0 WORD``, and `out` must be as long as the
+    text; otherwise `out` is empty.
 
     Returns the number of edges; the offsets in the text where every name begins and stops,
     int64[names, 2]; the number of bytes written to `out`; the offset of the first wrong line or -1;

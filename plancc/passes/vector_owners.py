@@ -40,8 +40,8 @@ class VectorOwners:
 
         The volume never rises; at the same volume, the rows that the busiest part sends or receives
         do not rise. A vertex without nonzeros off the diagonal in its row and column keeps its
-        owner. Nonzeros on the diagonal move with their row, but no part gets above the limit of
-        nonzeros by this.
+        owner. Nonzeros on the diagonal move with their row, but these moves bring no part above
+        the limit of nonzeros.
 
         Raises:
             InputError: See `Owners.check`.

@@ -139,7 +139,7 @@ def with_links(
 
 
 class _RowOrder(NamedTuple):
-    """Plan order: `rows` in this order, `position` of every row, first row `part_ptr` of every
+    """Plan order: `rows` in plan order, `position` of every row, first row `part_ptr` of every
     part.
     """
 

@@ -54,7 +54,7 @@ class Header:
 
     @property
     def ranks_per_node(self) -> int | None:
-        """Ranks of every node; None if nodes differ, or if there is no topology."""
+        """Number of ranks of every node; None if nodes differ, or if there is no topology."""
         return None if self.topology is None else self.topology.ranks_per_node
 
     @property

@@ -19,7 +19,7 @@ the steps, of the slowest rank's time. Times of one operation:
 
 Batches of a pipeline overlap as in `plancc.predict.pipelines`.
 Late messages (of delayed partial sums) count only the time that exceeds all other steps. A rank's
-compute, and its overhead of every operation, is divided by the rank's speed. Rates are those of
+compute, and its overhead of every operation, is divided by the rank's speed. Rates hold for
 float32; numbers of 8 bytes take twice as long.
 """
 

@@ -195,9 +195,7 @@ class EpochTimes:
         return cls.of(basis, tables_of(plan), recorded_random(provenance, basis))
 
     def beside(self, plan: Plan) -> float | None:
-        """Return the seconds of another plan's epoch on the same basis; None if there is no
-        prediction.
-        """
+        """Return another plan's epoch seconds with the same machine and widths; None if unknown."""
         try:
             return self.basis.predictor.epoch(tables_of(plan)).seconds
         except InputError:

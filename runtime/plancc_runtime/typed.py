@@ -177,8 +177,10 @@ class TypedGraph:
     def edge_index_dict(self) -> dict[Relation, Tensor]:
         """Ends of this rank's edges of every relation: int64[2, edges].
 
-        A source is a place among [own rows | halo rows] of its type; the halo rows are those of all
-        relations. Edges are in the order of `Graph.edge_index`. Collective at the first use.
+        A source is a place among [own rows | halo rows] of its type; the halo rows include the
+        halo rows of all relations. Edges are in the order of `Graph.edge_index`.
+
+        Collective at the first use.
         """
         if not self._edges:
             of_column = torch.from_numpy(self._typed.column_type)

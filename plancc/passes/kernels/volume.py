@@ -398,7 +398,7 @@ def _choose_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score
 
 @njit(cache=True, nogil=True)
 def _move_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score: Any) -> Any:
-    """Move vertices to the parts in `best`; a vertex chooses again if this has no gain any more.
+    """Move vertices to the parts in `best`. If a move no longer gains, its vertex chooses again.
 
     Returns:
         moved, gained, evaluations: See `sweep`.

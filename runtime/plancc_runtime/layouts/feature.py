@@ -281,7 +281,7 @@ class _Stages:
     """A matrix cut into batches of rows.
 
     Attributes:
-        needs: For every batch, the last batch of the input that it reads (`Batches.needs`).
+        needs: For every batch, the last batch of the input that is read (`Batches.needs`).
         matrices: The rows of every batch, laid out for products.
     """
 

@@ -1,8 +1,8 @@
 """The nonzeros of a rank of a process grid, as a `Block`.
 
 The columns of the block are the columns of the rank's *pieces* (`Grid.pieces`), one piece after the
-other. All columns count as halo rows, even if this rank owns some of these rows. Message
-k has the rows of piece k.
+other. All columns count as halo rows, even if this rank owns some of these rows. Message k
+has the rows of piece k.
 
              piece 0   piece 1
            +---------+---------+
