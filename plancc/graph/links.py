@@ -376,7 +376,7 @@ def cut_by_time(times: FloatArray, shares: Sequence[float], where: str) -> tuple
     Parameters:
         times: float64[links], ascending.
         shares: Wanted shares of validation and of test links.
-        where: Words that begin messages.
+        where: Beginning of all error messages.
 
     Raises:
         InputError: If the links have too few different times.

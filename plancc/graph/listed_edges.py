@@ -100,7 +100,7 @@ def with_features(
     Parameters:
         found: Edges of the source, with features. If the source holds half of a symmetric matrix,
             entries (i, j) and (j, i) have the same features.
-        where: Words that begin messages.
+        where: Beginning of all error messages.
         symmetrize: Whether the graph was read with this option. If it was, an edge that is listed
             in one direction has the same features in both directions.
 

@@ -228,7 +228,7 @@ def vertex_data_of(
             `INDEX_LISTS`; others are ignored. For a graph of several vertex types, it may map every
             type to such a mapping.
         num_vertices, split, keys, required: See `read_vertex_data`.
-        where: Words that begin every message.
+        where: Beginning of all error messages.
         elsewhere: Whether the names in `keys` may be in another source.
         in_order: Whether rows are in the order of the vertices, even if the source has ids.
 

@@ -212,7 +212,7 @@ class Graph(EdgeGraph):
     def sync_parameters(self, module: nn.Module) -> None:
         """Copy the parameters and buffers of rank 0 to all ranks. Collective.
 
-        This is needed if ranks initialise them differently, for instance from torch's random
+        This is needed if ranks initialise parameters differently, for instance from torch's random
         generator in different states.
         """
         tensors = dict(module.named_parameters()) | dict(module.named_buffers())

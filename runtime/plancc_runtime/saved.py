@@ -206,7 +206,7 @@ class TrainedNetwork(nn.Module):
             Tensor[num_rows, d_L]
 
         Raises:
-            InputError: If there are no features, or their width is not the network's.
+            InputError: If there are no features, or their width is not the network's input width.
         """
         if x is None:
             x = getattr(graph, "features", None)

@@ -236,7 +236,7 @@ class Block(WithColumns):
     def whole_degree(self, nonzeros: str) -> Int64Array:
         """Return the number of nonzeros of every row on all ranks: int64[num_local_rows].
 
-        `layouts.whole_counts` must have counted them.
+        `layouts.whole_counts` must have counted the nonzeros of all ranks before.
 
         Parameters:
             nonzeros: Name in `NONZEROS`.

@@ -213,7 +213,7 @@ def with_weights(
 def _as_saved(network: TypesOfNetwork, init: str | PathLike[str] | None) -> TypesOfNetwork:
     """Return `network` with types and relations in the order of the saved weights `init`.
 
-    If the weights are of other types or relations, `network` is returned as it is.
+    If the weights are of other types or relations, `network` is returned unchanged.
     """
     saved = read_description(init)[0] if init is not None else None
     if not saved or not isinstance(saved.get("types"), dict) or not saved["types"]:
