@@ -95,7 +95,7 @@ class LateFolds(FullBatch):
         return figures_of(network, on, self._training, self._training, self._transport)
 
     def _fix(self, settled: bool) -> None:
-        """Compute the first layer's fixed part of the features.
+        """Compute the first layer's `fixed` (`nn.conv`) from the features.
 
         Parameters:
             settled: Whether this is the last time; buffers and unused features are then freed.

@@ -145,7 +145,7 @@ class FullBatch(Execution):
         """Make the view for training use live rows only, if any rank has a dead row. Collective.
 
         Parameters:
-            fixed_by: First layer, if the view has its fixed part; else None.
+            fixed_by: First layer, if the view has the result of this layer's `fixed`; else None.
         """
         whole, block = self._whole, self._block
         wanted = data.splits["train"].cpu().numpy()

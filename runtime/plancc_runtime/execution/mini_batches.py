@@ -72,7 +72,7 @@ class BatchShare:
 
     Attributes:
         local: The part of the slice that belongs to the batch.
-        x, fixed: Features, and fixed part of the first layer, as in `View`; None before they are
+        x, fixed: Features, and the first layer's `fixed`, as in `View`; None before they are
             fetched. If halo rows' features are cached, they follow the features of the inputs in
             `x`, unless all rows of the slice are inputs.
         graphs: Graph of every layer.

@@ -235,7 +235,7 @@ class Network(nn.Module):
         """Return the steps of layer k, from 0, and of its residual, in an epoch.
 
         Parameters:
-            fixed: Whether the layer's fixed part is given.
+            fixed: Whether the result of the layer's method `fixed` is given.
             plain: Whether the pass "order" is off.
         """
         conv, after = self.convs[k], list[LayerStep]()
