@@ -1,4 +1,4 @@
-"""What a wheel has besides its sources: kernels compiled ahead, if `PLANCC_KERNELS` names them."""
+"""What a wheel has besides its sources: compiled kernels, if `PLANCC_KERNELS` names a folder."""
 
 import os
 from importlib.metadata import distribution
@@ -11,7 +11,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 class Kernels(BuildHookInterface):
     """The kernels of a folder, in a wheel for the Python that builds it.
 
-    They run where numba does: the wheel's tag is that of numba's own wheel.
+    The kernels run where numba runs: the wheel has the same tag as numba's own wheel.
     """
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:

@@ -95,8 +95,9 @@ class Compilation:
         return done + (time.perf_counter() - last if at_work else 0.0)
 
     def others(self) -> float:
-        """Return the time of a clock that stops during compilation; it never goes back, in any
-        thread.
+        """Return the seconds of a clock that stops while kernels are compiled.
+
+        The time of this clock never decreases, in any thread.
         """
         now = time.perf_counter()
         done, last, at_work = self._state  # read at once: a kernel may end in between

@@ -198,7 +198,7 @@ def divided(given: Mapping[str, Any], *declared: Any) -> list[dict[str, Any]]:
 
 
 def entries(options: Iterable[Field[Any]]) -> list[str]:
-    """Return the lines of a docstring about these options."""
+    """Return lines for a docstring that describe the options `options`."""
     lines = []
     for each in options:
         default, more = default_in_words(each), str(each.metadata.get("more", ""))

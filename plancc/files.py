@@ -391,7 +391,7 @@ def _temporary(shown: str, target: str, is_folder: bool) -> Iterator[str]:
 
 
 def _keep(path: str, name: str | os.PathLike[str]) -> None:
-    """Give a file (if it exists) a second name; remove the file that had the second name."""
+    """Link a file, if it exists, to a second name; replace any file that has this name."""
     extra = temporary_name(path)
     with unfinished(extra):
         try:

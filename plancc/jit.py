@@ -388,7 +388,7 @@ def _compiled_in(function: Any, seen: set[Any]) -> Iterator[str]:
 
 
 def _names(code: CodeType) -> set[str]:
-    """Return the names that a function reads, including names in functions within it."""
+    """Return the names that a function and its inner functions read."""
     within = (each for each in code.co_consts if isinstance(each, CodeType))
     return set(code.co_names).union(*map(_names, within))
 
@@ -399,8 +399,11 @@ def _is_constant(value: Any) -> bool:
 
 @cache
 def _content(path: str) -> str:
-    """Return a hash of a source. If the file changed after this program began, the hash is random,
-    because the imported source may be the earlier one."""
+    """Return a hash of a source file.
+
+    If the file changed after this program began, the hash is random, because the program may have
+    imported the earlier source.
+    """
     changed = os.stat(path).st_mtime > BEGIN
     return sha256(Path(path).read_bytes() + (os.urandom(16) if changed else b"")).hexdigest()
 
@@ -413,8 +416,11 @@ class _Lock(event.Listener):
         self._descriptor = -1
 
     def take(self, owner: KernelCache) -> bool:
-        """Wait until this process may compile a kernel. Return False if it holds a lock already, or
-        cannot get one. Functions that a kernel calls are compiled under the kernel's lock."""
+        """Wait until this process may compile a kernel; return True if the process got the lock.
+
+        Return False if the process holds a lock already, or cannot get a lock. Functions that a
+        kernel calls are compiled under the kernel's lock.
+        """
         if self._owner is not None:
             return False
         try:
@@ -448,7 +454,7 @@ class _Lock(event.Listener):
 
 
 def _locked(descriptor: int) -> bool:
-    """Wait for the lock; return whether this process got it. False after `PATIENCE` seconds."""
+    """Wait at most `PATIENCE` seconds for the lock; return whether this process got the lock."""
     listener, end, waits = compilation(), time.monotonic() + PATIENCE, False
     try:
         while time.monotonic() < end:

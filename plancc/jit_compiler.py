@@ -136,7 +136,7 @@ def _lean_overloads() -> Iterator[None]:
     """Make numba's implementations of functions inner functions in a ``with`` block.
 
     numba finds implementations by the flags of their caller. So implementations made in the block
-    are not found outside it.
+    are not found outside the block.
     """
     cpu = target_registry["cpu"]
     usual = jit_registry.pop(cpu)  # a registry accepts no key twice
@@ -307,7 +307,7 @@ class _Library(JITCodeLibrary):
     def serialize_using_object_code(self) -> tuple[str, str, tuple[bytes, bytes]]:
         """Return the data to keep: the machine code, and the names of its functions for numba.
 
-        No other code is linked with it, because kernels call inner functions.
+        No other code is linked with the machine code, because kernels call inner functions.
         """
         names = [each.name for each in self._final_module.functions if not each.is_declaration]
         stubs = "\n".join(f'define void @"{name}"() {{ unreachable }}' for name in names)
@@ -341,7 +341,7 @@ class _InnerLibrary(_Library):
     """The code of one inner function."""
 
     def finalize(self) -> None:
-        """Leave the code as it is."""
+        """Finish without optimising or compiling the code."""
         self._raise_if_finalized()
         self._finalize_dynamic_globals()
         self._finalized = True

@@ -199,7 +199,7 @@ def _remarks_on_weights(request: Request, graph: Graph) -> list[str]:
 
 
 def normalise(work: PreparedGraph, observer: Observer) -> PreparedGraph:
-    """Normalise the graph, and complete task and balance from it."""
+    """Normalise the graph, and complete the task and the balance from the normalised graph."""
     request, options, seed = work.request, work.request.plan_options, work.request.search.seed
     with observer("normalize"):
         how = {**options.normalizing, "dtype": options.value_dtype}

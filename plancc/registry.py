@@ -25,7 +25,7 @@ class Registry:
         group: Entry-point group for third parties.
         targets: The built-in entries, in the order in which users see them.
         instance_of, subclass_of: Target of a class. Entries of third parties must be instances of
-            this class, or subclasses of it without abstract methods.
+            the class `instance_of`, or subclasses of `subclass_of` without abstract methods.
     """
 
     def __init__(

@@ -7,7 +7,7 @@ import _signal  # type: ignore[import-not-found]  # `signal` makes its enumerati
 
 
 def let_kill() -> None:
-    """Let Ctrl-C end the process as it ends one without Python: no traceback of half an import."""
+    """Let Ctrl-C end the process at once, without a Python traceback from an unfinished import."""
     _replace(_signal.default_int_handler, _signal.SIG_DFL)
 
 

@@ -491,7 +491,7 @@ def sampling(default: str) -> Decorator:
 
 
 def named_options(given: dict[str, Any]) -> dict[str, Any]:
-    """Remove ``--sampler-option`` from `given`, and return the options of samplers in it."""
+    """Remove ``--sampler-option`` from `given`; return the samplers' options that it named."""
     from plancc.sampling import read_option
 
     named = given.pop("sampler_options", None) or {}

@@ -160,7 +160,7 @@ def _training(training: TrainingCost, random: TrainingCost) -> Table:
 
 
 def _passes(costs: Sequence[PassCost], layout: str, in_hops: bool) -> Table:
-    """Return the table of what each pass saves beside the earlier ones; the last row is the run."""
+    """Return the table of passes, each added to the previous passes; the last row has all."""
     caption = "exact, per epoch, without dropout of the features; plancc-run has all passes on"
     caption += "; dead-rows is for row plans" * (layout != "row")
     caption += "; rows with node-aware exchange" * in_hops

@@ -127,7 +127,7 @@ def command(
 
 
 def resumed_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a run that resumes: given options, else those of the checkpoint."""
+    """Return the options of a run that resumes: given options, else the checkpoint's options."""
     launch.need_torch(PROGRAM)
     from plancc_runtime.checkpoint import resumed_options
 

@@ -121,7 +121,7 @@ SECTIONS["Checkpoints and results"] += RESULTS
 
 
 def run_option(name: str, **settings: Any) -> click.Option:
-    """Return the option of a parameter with its default in `TrainOptions`, or other settings."""
+    """Return the command-line option `name`; `settings` replace settings from `TrainOptions`."""
     if name in OF_RUN:
         return OF_RUN[name]
     return options.field_option(FIELDS[name], **READERS.get(name, {}) | settings)

@@ -48,10 +48,11 @@ _code = 1
 
 
 def answering(program: str, work: Callable[[], object]) -> None:
-    """Do the work of a console entry point, which signals may end; then end the process.
+    """Do the work of a console entry point, then end the process. A signal may end the work early.
 
-    If other code calls the entry point (with other streams, threads, a debugger), this function
-    returns, or raises SystemExit with the exit code, and the other code answers signals.
+    If other code calls the entry point, the process does not end: this function returns, or raises
+    SystemExit with the exit code, and the calling code must answer signals. Signs of other code are
+    replaced standard streams, other threads, or a debugger.
 
     Parameters:
         program: Name of the program, for messages.
@@ -129,7 +130,7 @@ def code_of(work: Callable[[], object]) -> int:
 
 
 def _listen(program: str) -> None:
-    """Let signals interrupt the work, and start the thread that ends work that goes on."""
+    """Let signals interrupt the work; start a thread that ends work that does not stop."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     with contextlib.suppress(RuntimeError):  # the system has no thread left: native code delays
@@ -165,7 +166,7 @@ def _unraisable(unraisable: Any) -> None:
 
 
 def _wait(program: str, signals: int) -> NoReturn:
-    """Wait, in a thread, for a signal that ends the work; end the process if the work goes on."""
+    """Wait, in a thread, for a signal; end the process if the work does not stop soon after."""
     while os.read(signals, 1)[0] not in STOPPING:
         pass
     processes.adopt_orphans()
@@ -192,7 +193,7 @@ def begin_command(*, answers: bool) -> None:
     """Begin to note written files, which the sentence of an interruption lists.
 
     Parameters:
-        answers: Whether the process runs a command alone, and a thread of it answers signals.
+        answers: Whether the process runs only this command, and one of its threads answers signals.
     """
     global _answers
     _answers = answers
@@ -217,7 +218,7 @@ def only_wake(number: int, frame: FrameType | None) -> None:
 
 
 def ends_with(code: int) -> None:
-    """Note the exit code before a command says why it ends; from then on no signal interrupts it.
+    """Note the exit code of a command that is about to say why it ends; then ignore signals.
 
     Another thread that calls this function waits until the process has ended.
     """

@@ -88,9 +88,9 @@ def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _cell(value: Any) -> Any:
-    """Return a cell of CSV as printable text that no spreadsheet takes for a formula.
+    """Return a cell of CSV as a printable string that no spreadsheet reads as a formula.
 
-    A text that begins like a formula and is not a number gets an apostrophe before it.
+    A string that begins like a formula, but is not a number, gets an apostrophe at its beginning.
     """
     if not isinstance(value, str):
         return value
@@ -104,7 +104,7 @@ def _cell(value: Any) -> Any:
 
 
 def screen_width() -> int:
-    """Return the characters of a line: COLUMNS, else the width of the terminal, else `WIDTH`."""
+    """Return the characters per line: COLUMNS, else the terminal's width, else `WIDTH`."""
     return shutil.get_terminal_size((WIDTH, 0)).columns
 
 

@@ -108,7 +108,7 @@ def command(portable: str | None, level: str | None, first: bool) -> None:
 
 
 def _for_level(level: str | None) -> dict[str, str]:
-    """Return the variables by which numba compiles for a level; this processor must have it."""
+    """Return the variables that make numba compile for a level of this processor."""
     from plancc import jit
 
     names = jit.levels(jit.processor())

@@ -161,7 +161,7 @@ def _check(model: str, options: Mapping[str, Any], search: Mapping[str, Any]) ->
 
 
 def _of_model(declared: Field[Any], text: str) -> Any:
-    """Return the value of a model's option that a string gives, in the declared type."""
+    """Convert `text` to the declared type of a model's option."""
     for left in re.findall(r"\{(.*?)\}", text):
         if left not in ("graph", "p"):
             raise InputError(f"{declared.name} '{text}': {{{left}}} is neither {{graph}} nor {{p}}")

@@ -77,8 +77,8 @@ def batch_figures(
         owners (sequence of (int32[n], int)): Owner vectors, each with its number of parts.
         numbers: Numbers of the batches, such as ``range(1000)``.
         seed, stream: See `Sampler.batch`.
-        threads: Number of threads, 1..1024. The result does not depend on it. Every thread holds
-            8 n bytes and one batch.
+        threads: Number of threads, 1..1024. The result does not depend on `threads`. Every thread
+            holds 8 n bytes and one batch.
 
     Returns:
         list of BatchFigures, one per owner vector, in the order of `numbers`
@@ -220,7 +220,7 @@ class Estimate:
 
     @classmethod
     def around(cls, mean: float, deviations: npt.NDArray[Any]) -> Estimate:
-        """Return the mean with its interval, by Student's t distribution.
+        """Return the mean with its confidence interval, by Student's t distribution.
 
         Parameters:
             deviations (float[batches]): Value of every batch, minus any constant.

@@ -349,7 +349,7 @@ def _same_source(ranks: Ranks, folder: str) -> str:
     """Return the hash of the graph's bytes; InputError if the ranks' files differ.
 
     Collective. If several ranks of one computer have the same files, only the first of these ranks
-    reads them.
+    reads the files.
     """
     with ranks.agreement():
         with input_errors(folder):

@@ -1,4 +1,4 @@
-"""Figures and predicted epoch of a plan that has its parts on several ranks."""
+"""Figures and predicted epoch of a plan whose parts are on several ranks."""
 
 from __future__ import annotations
 

@@ -90,8 +90,8 @@ def parts_of_nets(
         owner (int32[n]): Part of every vertex.
     Returns:
         ptr (int64[m + 1]): Offsets of the nets' entries.
-        entry (uint16 or uint32[entries]): Twice the part, plus 1 if the net has one pin in it.
-            Entries of a net ascend if the net has pins in all parts.
+        entry (uint16 or uint32[entries]): Twice the part, plus 1 if the net has exactly one pin in
+            the part. Entries of a net ascend if the net has pins in all parts.
     """
     dtype = np.uint16 if 2 * num_parts <= MOST_SHORT else np.uint32
     room = np.empty(len(pins) + len(net_ptr), dtype=dtype)  # untouched pages cost nothing
@@ -291,7 +291,7 @@ def move_rows(
 
 @njit(cache=True, nogil=True)
 def unpack_rows(position: Any, row_ptr: Any, numbers: Any, out: Any) -> None:
-    """Copy the entries of the rows `position` to their places: those of row r begin at
+    """Copy the entries of the rows `position` to `out`. The entries of row r begin there at
     ``row_ptr[r]``.
     """
     at = 0

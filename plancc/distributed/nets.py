@@ -52,14 +52,16 @@ def nets_between(
 
 
 def _merged(sizes: Int64Array, pins: Int32Array, cost: Int64Array) -> Any:
-    """Merge equal nets, adding their costs. Return numbers of pins, pins and costs."""
+    """Merge equal nets and add their costs. Return every net's number of pins, pins and cost."""
     none = pins[:0]
     ptr, pins, _, cost, _ = merge_equal_nets(offsets(sizes), pins, none, cost, none)
     return np.diff(ptr), pins, cost
 
 
 def corridor(ranks: Ranks, share: Share, owner: Int32Array) -> Int32Array | None:
-    """Label each vertex near the boundary separately, and all others of a part alike. Collective.
+    """Give each vertex near the boundary its own label, and all others of a part one label.
+
+    Collective.
 
     Returns:
         int32[n], or None if the boundary alone has too many links.

@@ -179,7 +179,7 @@ def _normalised_by_relation(
 def _nets(
     ranks: Ranks, bounds: Int64Array, indptr: Int64Array, indices: Int32Array
 ) -> tuple[Int64Array, Int32Array]:
-    """Return, for each vertex of this rank, the rows of all ranks that use it, ascending."""
+    """Return, for each vertex of this rank, the rows on all ranks that use it, ascending."""
     ptr, rows, _ = transpose(indptr, indices, indices[:0], int(bounds[-1]))
     rows += np.int32(bounds[ranks.rank])
     ends = ptr[bounds]

@@ -62,7 +62,7 @@ def allowing(*, large: bool) -> Iterator[None]:
 
 
 def large_allowed() -> bool:
-    """Whether the code runs in a context without bounds."""
+    """Return whether this code runs in a context that sets no bounds on sizes."""
     return _large.get()
 
 

@@ -95,14 +95,14 @@ def claims_of(head: bytes) -> Said:
 def first_line(
     first: Sequence[float], lines: int, below: Sequence[IntArray], is_table: bool
 ) -> tuple[str, Said | None]:
-    """Return a remark about the first line or "", and the line's claims if it holds sizes.
+    """Return a remark about the first line, or "", and the sizes that the line claims, or None.
 
-    In a line of sizes, the last number is the number of lines below, or half of it if the lines
-    list every edge in both directions. The other numbers are the number of vertices: at least as
-    large as the ids below require, or equal to the number of distinct ids. Such a line may still be
-    an edge if the first column never rises (a path that is listed from its end), or if fewer lines
-    follow. The line of column numbers that pandas writes is ``0,1[,2]``: its ids occur nowhere
-    else, while other ids are repeated.
+    In a line of sizes, the last number is the number of lines below. If the lines list every edge
+    in both directions, the last number is half the number of lines. The other numbers are the
+    number of vertices: at least as large as the ids below require, or equal to the number of
+    distinct ids. Such a line may still be an edge if the first column never rises (a path that is
+    listed from its end), or if fewer lines follow. The line of column numbers that pandas writes is
+    ``0,1[,2]``: its ids occur nowhere else, while other ids are repeated.
 
     Parameters:
         first: Numbers of the first line: ``u, v`` or ``u, v, weight``.

@@ -345,7 +345,7 @@ def write_head(folder: Path, directed: bool, source: Source, types: Types | None
 
 
 def write_csr(graph: Graph, folder: Path) -> None:
-    """Write a graph into an existing folder."""
+    """Write a graph as arrays and a header into an existing folder."""
     for name in (*ROWS, *OTHERS):
         array = getattr(graph, name.removesuffix(".npy"))
         if array is not None:

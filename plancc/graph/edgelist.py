@@ -323,7 +323,7 @@ def _edges_of(
 ) -> tuple[Names | None, Entries]:
     """Return the names (None if ids are numbers), and the edges; see `_columns_of`.
 
-    With names, u and v are numbers of names.
+    If there are names, u and v of the edges are positions in the list of names.
     """
     if not table.named:
         return None, _columns_of(path, data, table, pattern)
@@ -555,7 +555,7 @@ def _names_columns(path: StrPath, line: _Line, data: bytes, wanted: Sequence[str
 
 
 def _is_id(word: bytes, data: bytes, start: int, separator: bytes) -> bool:
-    """Whether a line of the text from `start` on has this word in a column."""
+    """Return whether `word` is in a column of any line of `data` after offset `start`."""
     found = re.escape(word)
     ends = rb'[\s"%s]' % re.escape(separator)
     pattern = re.compile(rb"%s(?<=%s%s)(?=%s|$)" % (found, ends, found, ends))

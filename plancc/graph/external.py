@@ -252,7 +252,7 @@ class _Growing:
         self._head()
 
     def _head(self) -> None:
-        """Write the header; numpy pads it, so that it has one size for all lengths."""
+        """Write the header. numpy pads headers, so all lengths give the same header size."""
         shape: Any = {"descr": self._kind.str, "fortran_order": False, "shape": (self._length,)}
         self._stream.seek(0)
         np.lib.format.write_array_header_1_0(self._stream, shape)

@@ -105,7 +105,7 @@ def to_folder(
 
 
 def check_reading(path: StrPath, memory: int | None, *, format: str | None = None) -> None:
-    """Refuse a text if reading it takes more than `memory` bytes.
+    """Raise InputError if reading a text file takes more than `memory` bytes.
 
     Parameters:
         memory: Bytes of memory; None for no limit.
@@ -134,7 +134,7 @@ def _is_there(path: StrPath, entry: Format) -> bool:
 
 
 def _taken(path: StrPath, entry: Format) -> int:
-    """Return the estimated bytes of memory for reading a text whole.
+    """Return the estimated bytes of memory for reading a whole text file into memory.
 
     The estimate uses the number of entries in the header if the format has a header; otherwise it
     uses the size of the file.

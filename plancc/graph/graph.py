@@ -180,7 +180,9 @@ def check_num_vertices(num_vertices: int, where: str) -> None:
 
 
 def check_one_type(graph: Graph, where: str) -> None:
-    """Raise InputError for a graph of several vertex types, which `where` cannot hold."""
+    """Raise InputError if the graph has vertex types. `where`: name of the file to write, whose
+    format cannot hold types.
+    """
     if graph.types is not None:
         raise InputError(
             f"{where} cannot hold the types of {graph.source.name}; compile its own source"

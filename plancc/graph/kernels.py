@@ -18,11 +18,11 @@ _HASH, _PERCENT, _QUOTE = 35, 37, 34
 
 @njit(cache=True, nogil=True)
 def scan_integers(text, comments, usual, values, ptr, line):  # type: ignore[no-untyped-def]
-    """Read the whole numbers of a text that ends in a newline, or count them.
+    """Read or count the whole numbers in a text that ends in a newline.
 
-    Fills `values`, `ptr` and `line` (see `plancc.graph.textfile.Integers`); if these are empty, the
-    numbers are only counted. With `usual`, 007 and -0 are bad tokens. Returns the number of tokens,
-    the number of lines, and the offset of the first bad token or -1.
+    Fills `values`, `ptr` and `line` (see `plancc.graph.textfile.Integers`); if these arrays are
+    empty, the numbers are only counted. If `usual` is true, 007 and -0 are bad tokens. Returns the
+    number of tokens, the number of lines, and the offset of the first bad token or -1.
     """
     fill = len(ptr) > 0
     tokens, lines, number, k = 0, 0, 0, 0
@@ -140,9 +140,9 @@ def number_names(text, separator, chosen, longest, first, last, ends, out):  # t
     """Number the names in two columns of a text, in the order in which names occur.
 
     Every line has `len(first)` columns; see `take_columns`. Double quotes around a column are
-    dropped. Fills `ends`, int64[2, edges], with numbers of names. If a third column is chosen, its
-    words are written into `out` as lines ``0 0 WORD``, and `out` must be as long as the text;
-    otherwise `out` is empty.
+    dropped. Fills `ends`, int64[2, edges], with the numbers given to names. If a third column is
+    chosen, its words are written into `out` as lines ``0 0 WORD``, and `out` must be as long as the
+    text; otherwise `out` is empty.
 
     Returns the number of edges; the offsets in the text where every name begins and stops,
     int64[names, 2]; the number of bytes written to `out`; the offset of the first wrong line or -1;
@@ -332,11 +332,11 @@ def is_mirrored(indptr: Any, indices: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def mirror_sum(base: int, indptr: Any, indices: Any) -> Any:
-    """Sum the hashes of entries above the diagonal, minus those of transposed entries below it.
+    """Return the sum of hashes of entries above the diagonal, minus that of entries below it.
 
-    `base` is the number of the first row. Several ranks may each have some rows of the pattern: the
-    sums of all ranks add up to 0 if the pattern is symmetric, and otherwise to a random number of
-    64 bits. The hash is splitmix64.
+    An entry and the transposed entry have the same hash, from splitmix64. `base` is the number of
+    the first row. Several ranks may each have some rows of the pattern: the sums of all ranks add
+    up to 0 if the pattern is symmetric, and otherwise to a random number of 64 bits.
     """
     total = np.uint64(0)
     for i in range(len(indptr) - 1):

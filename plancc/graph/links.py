@@ -269,8 +269,7 @@ def _numbers_of_names(array: Array, graph: Graph, what: str) -> Array:
 def _doubtful(
     links: SplitLinks, graph: Graph, known: Int64Array, where: str, labelled: bool
 ) -> Iterator[tuple[Mask, str]]:
-    """Yield masks of doubtful pairs among the pairs of a kind, each with a sentence about these
-    pairs.
+    """Yield a mask of doubtful pairs, and a sentence that says why these pairs are doubtful.
 
     Parameters:
         known: Keys of the graph's edges (`edges_of`).
@@ -316,7 +315,7 @@ def _doubtful(
 
 
 def check_shares(shares: Sequence[float]) -> None:
-    """Raise InputError unless `shares` are two shares for `link_split`."""
+    """Raise InputError unless `shares` are two numbers >= 0 whose sum is above 0 and below 1."""
     if len(shares) != 2 or min(shares) < 0 or not 0 < sum(shares) < 1:
         cure = "give the shares of validation and test links, which leave some for training"
         raise InputError(f"`link_split` {','.join(map(str, shares))}: {cure}, as 0.1,0.1")
@@ -377,7 +376,7 @@ def cut_by_time(times: FloatArray, shares: Sequence[float], where: str) -> tuple
     Parameters:
         times: float64[links], ascending.
         shares: Wanted shares of validation and of test links.
-        where: Words that begin messages.
+        where: Beginning of all error messages.
 
     Raises:
         InputError: If the links have too few different times.

@@ -100,7 +100,7 @@ def with_features(
     Parameters:
         found: Edges of the source, with features. If the source holds half of a symmetric matrix,
             entries (i, j) and (j, i) have the same features.
-        where: Words that begin messages.
+        where: Beginning of all error messages.
         symmetrize: Whether the graph was read with this option. If it was, an edge that is listed
             in one direction has the same features in both directions.
 
@@ -134,11 +134,11 @@ def with_features(
 def for_every_edge(graph: Graph, edges: ListedEdges, given: Array, where: str, what: str) -> Array:
     """Return the entries of `given` for all edges, array[edges, ...].
 
-    If `given` has entries for half of a symmetric matrix, they are repeated for the other half.
+    If `given` has entries for half of a symmetric matrix, the other half gets the same entries.
 
     Parameters:
-        where: Words that begin messages.
-        what: Phrase for the entries, for messages.
+        where: Beginning of error messages.
+        what: Noun for the entries in error messages.
 
     Raises:
         InputError: If there are more or fewer entries than edges.

@@ -43,7 +43,7 @@ class NamedEdges(NamedTuple):
 
     Attributes:
         names (bytes[n]): Distinct names, ascending.
-        u, v (int64[edges]): Numbers of names.
+        u, v (int64[edges]): Both ends of each edge, as positions in `names`.
         weights (bytes): Text with a line ``0 0 WORD`` for every line of the source, where WORD is
             the word in the third chosen column; empty if there is no third column.
     """

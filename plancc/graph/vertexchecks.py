@@ -47,7 +47,7 @@ def check_vertex_data(
     Parameters:
         arrays: Arrays by some of the names in `SOURCE_KEYS`.
         graph: The graph of the vertices.
-        where: Words that begin every message.
+        where: Beginning of all error messages.
         names: Name of every array in messages, by its key in `arrays`; None if messages use the
             keys.
 
@@ -151,7 +151,7 @@ def finite(array: npt.NDArray[Any], what: str, first: int = 0) -> npt.NDArray[An
     """Return numbers in the type of `feature_type`; InputError if a number is not finite.
 
     Parameters:
-        what: Words that begin messages.
+        what: Beginning of all error messages.
         first: Number of the first row, for messages.
 
     Warns:

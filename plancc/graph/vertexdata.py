@@ -177,7 +177,7 @@ class DataByType:
 
 
 def _taken(array: Any, order: npt.NDArray[np.integer]) -> Any:
-    """Return rows ``order`` of an array; if these are all rows of a mapped file, it is not read."""
+    """Return rows ``order`` of an array. If these are all rows of a mapped file, no row is read."""
     whole = isinstance(array, MappedRows) and len(order) == len(array)
     return array.take(order) if whole else array[order]
 

@@ -228,7 +228,7 @@ def vertex_data_of(
             `INDEX_LISTS`; others are ignored. For a graph of several vertex types, it may map every
             type to such a mapping.
         num_vertices, split, keys, required: See `read_vertex_data`.
-        where: Words that begin every message.
+        where: Beginning of all error messages.
         elsewhere: Whether the names in `keys` may be in another source.
         in_order: Whether rows are in the order of the vertices, even if the source has ids.
 
@@ -395,7 +395,7 @@ def _row_ids(
 
 
 def _may_be_row_ids(held: Mapping[str, Any], graph: Graph) -> str:
-    """Return advice about an array that may hold row ids, with a semicolon before it; or ""."""
+    """Return advice about an array that may hold row ids, after a semicolon; "" if none may."""
     own = {name: held[name] for name in USUAL_IDS if isinstance(held.get(name), np.ndarray)}
     name = None if held.keys() & _OF_EDGES else id_column(own, (), graph, "")
     if name is None or are_in_order(own[name], ids_of(graph)):

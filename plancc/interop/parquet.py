@@ -226,7 +226,7 @@ def _weights(read: Any, names: Sequence[str], where: str) -> npt.NDArray[np.floa
 def _named_edges(read: Any, names: Sequence[str], where: str) -> tuple[Names | None, Entries]:
     """Return the names (None if ids are numbers), and the edges.
 
-    With names, u and v are numbers of names.
+    If there are names, u and v of the edges are positions in the list of names.
     """
     arrow = library("pyarrow", where, NEEDS)
     if not any(_is_text(arrow, read.schema.field(k).type) for k in (0, 1)):

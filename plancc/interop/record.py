@@ -1,6 +1,6 @@
 """Records: edges, number of vertices, weights and vertex data of a graph, by name.
 
-The readers of frameworks make records, and this module makes graphs of them.
+The readers of frameworks make records, and this module makes graphs from these records.
 """
 
 from __future__ import annotations

@@ -34,10 +34,10 @@ class Model(ABC):
             (`with_objective`). If the default objective is one of these, a search runs only on
             request.
         minimised: Objectives that equal the cost of the model's problem. A partitioner's result
-            then needs no refinement for them.
+            then needs no refinement for these objectives.
         starts_from_cut: Whether a search starts from a partition of the graph with few cut edges,
-            made by the fastest partitioner. False: it starts from a partition of the model's own
-            problem.
+            made by the fastest partitioner. False: the search starts from a partition of the
+            model's own problem.
         of_batches: Whether the objective is the expected volume of mini-batches (classes derived
             from `StochasticModel` only).
         competes: Whether model auto may try the model.
@@ -47,8 +47,8 @@ class Model(ABC):
         even_random: Whether owners are random and parts have equal numbers of rows. The number of
             halo rows then follows from sizes alone.
         follows_capacities: Whether a model that assigns owners itself respects capacities: it makes
-            parts in proportion to them, or the user has chosen the sizes. Models that are searched
-            or partitioned always follow capacities.
+            parts in proportion to the capacities, or the user has chosen the sizes. Models that are
+            searched or partitioned always follow capacities.
         on_ranks: Whether several ranks can compile the model together (`plancc.distributed`). This
             needs a model that is searched by the volume of row plans, or a `build` that does not
             read columns.

@@ -61,7 +61,7 @@ def part_vector(
     Parameters:
         part: The file's path, or the array.
         num_vertices: Expected length.
-        num_parts: Number of parts; part numbers must be below it.
+        num_parts: Number of parts; part numbers must be below this number.
         least: Smallest allowed number; -1 if a vertex may have no part.
 
     Raises:

@@ -50,7 +50,7 @@ class LibraModel(EdgeModel):
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
     ) -> Assignment:
-        """Assign all nonzeros and rows; `seed` orders vertices with equal numbers of nonzeros.
+        """Assign all nonzeros and rows. `seed` orders vertices that have equally many nonzeros.
 
         One bit per part and vertex, whether the part holds the vertex, takes ``num_parts / 8``
         bytes per vertex.

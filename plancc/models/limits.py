@@ -227,7 +227,7 @@ def part_weights(
 def least_maximum(weights: npt.NDArray[np.int64], num_parts: int) -> int:
     """Lower bound of the weight of the heaviest part in any partition.
 
-    It is the largest of three numbers: ``ceil(total / num_parts)``, since weights are whole
+    The bound is the largest of three numbers: ``ceil(total / num_parts)``, since weights are whole
     numbers; the heaviest vertex; and the sum of the two lightest among the ``num_parts + 1``
     heaviest vertices, since two of these share a part. 0 if all weights are 0.
 

@@ -116,8 +116,8 @@ def _marks(net_ptr: Any, pins: Any, size: Any, source: Any) -> Any:
 def _merge_sorted(
     net_ptr: Any, pins: Any, size: Any, cost: Any, source: Any, mark: Any, order: Any
 ) -> Any:
-    """Merge nets that have equal numbers of pins and equal hashes; they are neighbours in
-    `order`.
+    """Merge equal nets. Equal nets have equal numbers of pins and equal hashes, so they are
+    neighbours in `order`.
     """
     sourced, sized = len(source) > 0, len(size) > 0
     first = np.empty(len(order), dtype=np.int64)
@@ -244,7 +244,7 @@ def _block_nets(
 
     Returns:
         num_columns, net_ptr, pins, cost, source: Nets of one pin are left out, but `num_columns`
-            counts them.
+            also counts these nets.
     """
     num = 0
     source = np.empty(len(columns), dtype=np.int32)

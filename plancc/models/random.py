@@ -19,7 +19,7 @@ from plancc.models.weights import Balance, capacities_of, check_num_parts
 def random_owner(
     num_vertices: int, num_parts: int, seed: int, capacities: Capacities = None
 ) -> npt.NDArray[np.int32]:
-    """Draw owners at random; the parts' numbers of rows differ by at most one.
+    """Draw owners at random, so that the sizes of any two parts differ by at most one row.
 
     Parameters:
         num_vertices, num_parts: Sizes.

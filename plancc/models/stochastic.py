@@ -171,8 +171,8 @@ class StochasticModel(Model):
     ) -> Hypergraph:
         """Build the hypergraph for a partitioner.
 
-        If exact probabilities are known, the nets are made by `fitted`. Otherwise the nets are
-        those of `batches` batches, or of the number of batches from equation 14.
+        If exact probabilities are known, `fitted` makes the nets. Otherwise the nets come from
+        `batches` batches; if `batches` is "auto", equation 14 gives the number of batches.
         """
         check_num_parts(matrix.num_vertices, num_parts)
         source = self.source(matrix)

@@ -105,8 +105,9 @@ class Balance:
         return ",".join(name if own is None else f"{name}:{own!r}" for name, own in words)
 
     def check_given(self, graph: Graph) -> None:
-        """Raise InputError if the graph or the training mask lacks the weights; called before any
-        work.
+        """Raise InputError if the graph or the training mask lacks the weights.
+
+        Callers call this before they start long work.
         """
         for name in self.names:
             if name in (WEIGHTS, "train"):
@@ -128,7 +129,7 @@ class Balance:
         return Limits(_stacked(found), num_parts, allowed, self.capacities, tuple(found))
 
     def without_limits(self) -> Balance:
-        """Return the balance without the allowed imbalances of single names."""
+        """Return the balance with one common imbalance, and no separate imbalance for any name."""
         return replace(self, allowed={})
 
 

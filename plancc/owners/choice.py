@@ -129,8 +129,7 @@ class Contest:
         self.answers.append(found)
 
     def _check_time(self, form: Form, left: float) -> None:
-        """Note why a form is left out, if fewer seconds are left of the budget than a search
-        takes."""
+        """Note that a form is left out if the budget has too few seconds left for a search."""
         if left < self.least:
             self.late.append(form.name)
             least = f"no search so far took less than {self.least:.1f} s"
@@ -234,7 +233,7 @@ class Contest:
 
 
 def choose(asked: Unowned, *, grids: bool = False, hops: bool = False) -> Ownership:
-    """Return the owners of the candidate of an `AutoModel` with the best value of the objective.
+    """Find owners by every candidate of an `AutoModel`; return the owners with the best objective.
 
     The objective is "time" if none is named. Searches share the budget. Parts of row plans share
     the given balance, and parts of edge plans share nonzeros. If no candidates are named, at most

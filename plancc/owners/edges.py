@@ -84,7 +84,7 @@ def _searched(asked: Unowned) -> Ownership:
 
 
 def _assigned(matrix: Graph, problem: Assignment, task: Task) -> Ownership:
-    """Return the model's owners of nonzeros, with the best owners of rows for them."""
+    """Return the owners of nonzeros that the model chose, and row owners that fit them best."""
     from plancc.passes.vector_owners import VectorOwners
 
     who, num_parts, options = f"model '{task.name}'", task.num_parts, task.options

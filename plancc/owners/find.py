@@ -12,7 +12,7 @@ STOPPED = "the search was stopped before its end; these are the best owners so f
 def find_owners(asked: Unowned) -> Ownership:
     """Find owners of the rows of a matrix, and of its nonzeros for an edge plan.
 
-    With a topology, parts are numbered so that parts which exchange much share a node.
+    With a topology, parts are numbered so that parts which exchange many rows share a node.
 
     Raises:
         InputError: For a matrix that does not suit the task.

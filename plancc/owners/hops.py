@@ -22,8 +22,7 @@ unless the predicted epoch becomes longer by more than this factor."""
 
 
 def with_hops(plan: Plan, task: Task, options: PlanOptions) -> tuple[Plan, list[str], str]:
-    """Return the plan with node-aware exchange or relays, if the user asks for them or they are
-    quicker.
+    """Return the plan with node-aware exchange or relays, if requested or predicted to be faster.
 
     With `exchange` "auto", relays are tried for many parts and an objective of the busiest part.
 

@@ -58,7 +58,10 @@ def mirrored_share(graph: Graph) -> float:
 
 
 def degrees(graph: Graph) -> npt.NDArray[np.int64]:
-    """Return the nonzeros of every row, plus those of its column in a directed graph: int64[n]."""
+    """Return the number of nonzeros of every row: int64[n].
+
+    In a directed graph, the nonzeros of the column with the same number are added.
+    """
     found = graph.row_nonzeros().astype(np.int64)
     if graph.directed:
         step = max(BLOCK, graph.num_vertices)  # every step takes an array of n numbers

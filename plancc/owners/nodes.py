@@ -64,7 +64,7 @@ def pays(matrix: Graph, topology: Topology) -> bool:
 
 
 def search_on_nodes(find: Find, asked: Unowned, limits: Limits | None) -> SearchResult:
-    """Search owners, in two levels if that pays.
+    """Search owners in two levels, nodes and then ranks, if `pays` says so; else in one level.
 
     Parameters:
         find: The search.
@@ -72,8 +72,9 @@ def search_on_nodes(find: Find, asked: Unowned, limits: Limits | None) -> Search
         limits: Limits of the parts; None to search in one level.
 
     Returns:
-        The result. For the time of an epoch, its `others` include owners of the search in two
-        levels. Its `how` names the topology if its owners are from the search in two levels.
+        The result. If the objective is "time", the attribute `others` includes owners from the
+        search in two levels. If the owners are from this search, the attribute `how` names the
+        topology.
     """
     matrix, num_parts, report = asked.matrix, asked.task.num_parts, asked.report
     options, nodes = asked.task.search_options, asked.task.options.nodes
@@ -172,7 +173,7 @@ def _on_nodes(
 def _between(
     matrix: Graph, options: SearchOptions, limits: Limits, first: npt.NDArray[np.int64]
 ) -> _Share:
-    """Return the search into nodes, with its share of the allowed imbalance and the budget."""
+    """Return the search that divides vertices over nodes, with part of the allowed imbalance."""
     capacities = limits.capacities or (1.0,) * int(first[-1])
     sums = np.add.reduceat(np.array(capacities), first[:-1])
     of_nodes = None if len(set(sums.tolist())) == 1 else tuple(sums.tolist())

@@ -143,7 +143,7 @@ class Task:
 
     @property
     def search_options(self) -> SearchOptions:
-        """Options of the search, with the objective that it minimises."""
+        """Options of the search, with the objective that the search minimises."""
         objective = None if self.model.of_batches else self.objective
         return replace(self.options, objective=objective)
 

@@ -30,8 +30,8 @@ class Start:
             start of the largest rank comes first. The start is not made on kinds without a rank.
         preset: Preset of the partitioner.
         objective: "cut" or "volume" of the graph; "" for the column-net hypergraph.
-        efforts: Efforts that make the start. Effort "best" makes all starts except those that are
-            only for "fast".
+        efforts: Efforts that make the start. Effort "best" makes all starts except the starts that
+            are only for "fast".
         slowness: Run time relative to METIS, roughly; effort "best" makes the start only if there
             is time for it.
         most_rows: Rows of an average part above which the start is not made.
@@ -88,8 +88,8 @@ class Adapter:
         strong_rank: Rank among the slow, strong partitioners, by kind of problem. Effort "best",
             and searches for the expected volume of mini-batches, add one start by such a
             partitioner.
-        highest: Preset that gives the best partitions; effort "best" makes a start with it on every
-            graph. "" if there is none.
+        highest: Preset that gives the best partitions; effort "best" makes a start with this preset
+            on every graph. "" if there is no such preset.
         slowness: Run time relative to METIS, roughly; a strong start is made only if there is time
             for it.
         several: Whether `run` accepts ``seeds``, a list, in place of ``seed``, and returns

@@ -71,7 +71,8 @@ def run_in_child(
 ) -> Any:
     """Run ``adapter.run`` in a child process and return its raw answer.
 
-    On Linux the child ends when this process ends. Any exception here kills it, Ctrl-C included.
+    On Linux, the child ends when this process ends. If this function raises an exception, also for
+    Ctrl-C, the child is killed.
 
     Parameters:
         problem: Hypergraph or WeightedGraph.
@@ -82,7 +83,7 @@ def run_in_child(
     Raises:
         BackendError: If the child crashed, failed, was stopped, exceeded `time_limit` or gave no
             answer; the message ends with the last words of the child's output.
-        PlanccError: If the adapter raised it.
+        PlanccError: If the adapter raised an error of this class.
     """
     command = [sys.executable, "-P", "-m", "plancc.partitioners.child"]
     with scratch_folder() as folder:

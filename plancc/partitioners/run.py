@@ -146,7 +146,7 @@ def partitions(
 
 
 def _notes(adapter: Adapter, limits: Limits, preset: str, threads: int) -> list[str]:
-    """Return notes for the user about a partitioner with these limits, preset and threads."""
+    """Return notes for the user about a partitioner with the given limits, preset and threads."""
     notes = []
     if limits.unequal and not adapter.capacities:
         moved = "plancc moved vertices between them, to the shares of `capacities`"
@@ -283,8 +283,7 @@ def _best_of(ranked: Sequence[Adapter]) -> Adapter | None:
 def _candidates(
     problem: Hypergraph | WeightedGraph, partitioner: str, warnings: list[str]
 ) -> list[Adapter]:
-    """Return the adapters to try one after the other; for "auto", the best installed, then
-    builtin."""
+    """Return the adapters to try, in order; for "auto", the best installed one, then builtin."""
     if partitioner != AUTO:
         adapter: Adapter = PARTITIONERS[partitioner]
         check_accepts(partitioner, type(problem))

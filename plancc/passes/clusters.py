@@ -32,7 +32,7 @@ from plancc.passes.presets import PROPAGATION, Propagation
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """Clusters, and the graph between them.
+    """Clusters, and the graph between the clusters.
 
     Attributes:
         label (int32[n]): Cluster of every vertex.

@@ -20,7 +20,8 @@ class Context:
         limits: Limits of the weights of vertices, or of nonzeros if nonzeros have owners.
         seed: Seed of random choices. The same seed gives the same owners, unless the deadline
             passes.
-        threads: Number of threads. The owners do not depend on it, unless the deadline passes.
+        threads: Number of threads. The owners do not depend on `threads`, unless the deadline
+            passes.
         deadline: No sweep starts after the deadline, except sweeps that restore the balance.
         time: Computes the time of an epoch, for the objective "time"; None for other objectives.
         movable (bool[nnz], optional): Whether each nonzero may be in another part than its row.

@@ -43,8 +43,8 @@ class Flows:
     Attributes:
         limits: Limits of the parts.
         deadline: No pair of parts is begun after the deadline.
-        threads: Number of pairs that are solved at once. The owners do not depend on it, unless the
-            deadline passes.
+        threads: Number of pairs that are solved at once. The owners do not depend on `threads`,
+            unless the deadline passes.
         numbers: Tuned numbers.
         most: Largest total number of vertices that may move; None: any number. If a pair would
             exceed this number, it is not changed.

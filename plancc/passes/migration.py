@@ -17,7 +17,7 @@ from plancc.passes.presets import LEAST_MIGRATION, MIGRATION, MIGRATION_CUTS, VC
 
 
 def place_all(owner: Owner, nets: Nets, context: Context) -> Owner:
-    """Give every vertex without a part the part where it costs the fewest rows.
+    """Assign every vertex without a part to the part where the vertex costs the fewest rows.
 
     Parameters:
         owner (int32[num_vertices]): Part of every vertex, -1 for a vertex without a part; not

@@ -257,10 +257,9 @@ class _RefineTraffic(RefineVolume, ABC):
         """Return prices of traffic in proportion to `strength`."""
 
     def _held(self, value: float) -> Tariff | None:
-        """Return prices at which sweeps lower the volume and keep the objective at `value` or
-        below.
+        """Return prices at which sweeps lower the volume while the objective is at most `value`.
 
-        None if the pass does not hold its objective.
+        None if sweeps of the pass may raise the objective.
         """
         return None
 
@@ -328,7 +327,7 @@ class _Rounds:
         return cycle
 
     def shave(self) -> None:
-        """Lower the value step by step, by sweeps within the limit that hold a lower value."""
+        """Lower the objective step by step: each step sweeps with a slightly lower upper bound."""
         how = self.options.schedule
         if how.shavings == 0:
             return

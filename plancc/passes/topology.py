@@ -49,7 +49,7 @@ class MapToTopology:
     def run(
         self, owner: npt.NDArray[np.int32], pairs: sp.csr_array, num_parts: int
     ) -> npt.NDArray[np.int32]:
-        """Return owners with the new numbers of parts.
+        """Return the owners after renumbering the parts.
 
         Parameters:
             owner (int32[n]): Part of every vertex; not changed.

@@ -15,7 +15,7 @@ from plancc.passes.kernels.nets import transpose
 
 @dataclass(frozen=True)
 class VectorOwners:
-    """Choose the owner of every row among the parts that need it or have partial sums of it.
+    """Choose the owner of every row among the parts that need the row or have its partial sums.
 
     ::
 
@@ -40,8 +40,8 @@ class VectorOwners:
 
         The volume never rises; at the same volume, the rows that the busiest part sends or receives
         do not rise. A vertex without nonzeros off the diagonal in its row and column keeps its
-        owner. Nonzeros on the diagonal move with their row, but no part gets above the limit of
-        nonzeros by this.
+        owner. Nonzeros on the diagonal move with their row, but these moves bring no part above
+        the limit of nonzeros.
 
         Raises:
             InputError: See `Owners.check`.
@@ -108,7 +108,7 @@ def _needs(indptr, indices, nonzero_owner, num_parts):  # type: ignore[no-untype
 
 @njit(cache=True, nogil=True)
 def _trade(ptr, part, kind, v, q, sign, sent, received):  # type: ignore[no-untyped-def]
-    """Add (`sign` 1) or subtract (-1) the rows that are sent for vertex v if part q owns it."""
+    """Add (`sign` 1) or subtract (-1) the rows that are sent for vertex v if part q owns v."""
     for a in range(ptr[v], ptr[v + 1]):
         m = part[a]
         if m != q:

@@ -48,8 +48,9 @@ def write_attributes(group: h5py.Group, values: Mapping[str, Any]) -> None:
 
 
 def is_plain(attribute: h5py.h5a.AttrID) -> bool:
-    """Whether an attribute holds numbers or strings of fixed length, which HDF5 keeps outside its
-    heap.
+    """Return whether an attribute holds numbers or strings of fixed length.
+
+    HDF5 stores such values outside its heap.
     """
     kind = attribute.get_type()
     if isinstance(kind, h5py.h5t.TypeStringID):

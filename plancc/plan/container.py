@@ -181,7 +181,7 @@ def lock_advice(error: Exception) -> str:
 
 
 def _other_kind(path: str, error: OSError) -> str:
-    """Say which kind of file the name shows, and what to do with it; "" for an unknown kind."""
+    """Say what kind of file the name suggests, and what to do with the file; "" if unknown."""
     if "signature not found" not in str(error) or not os.path.getsize(path):
         return ""
     if re.search(r"\.part(\.\d+)?$", path):

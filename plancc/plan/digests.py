@@ -102,7 +102,7 @@ def points_of(arrays: Arrays) -> dict[str, Int64Array]:
 
 
 def leaves_of(arrays: Arrays, points: Mapping[str, Int64Array]) -> dict[str, Digests]:
-    """Return the leaves of datasets by name; `points` is the result of `points_of`."""
+    """Return the digests of the parts' entries, by dataset name. `points`: see `points_of`."""
 
     def leaves(name: str) -> Digests:
         array, dataset = arrays[name], dataset_of(name)
@@ -115,7 +115,7 @@ def leaves_of(arrays: Arrays, points: Mapping[str, Int64Array]) -> dict[str, Dig
 
 
 def digests_of_plan(arrays: Arrays) -> dict[str, Digests]:
-    """The leaves of all datasets of a plan, by the names of the datasets."""
+    """Return the digests of every part's entries, for each dataset of a plan, by dataset name."""
     return leaves_of(arrays, points_of(arrays))
 
 

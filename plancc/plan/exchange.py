@@ -1,11 +1,11 @@
 """Exchanges: which parts or ranks send which rows to which others.
 
-An exchange is a 0/1 matrix for every pair of ranks. A one at (i, j) says that row i of the receiver
+An exchange is a 0/1 matrix for every pair of ranks. A 1 at (i, j) says that row i of the receiver
 is row j of the sender. Every method is an operation on these matrices:
 
     reversed      transpose: turns an expand into a fold, and gives the adjoint
-    keep          keep some of the ones: live rows, boundary samples, mini-batches
-    renumbered    permute or drop rows and columns: a new row order, or only the rows that are kept
+    keep          keep some entries that are 1: live rows, boundary samples, mini-batches
+    renumbered    permute or drop rows and columns: a new row order, or kept rows only
     merged        join several parts to one rank, equal rows once: fewer ranks than parts
     of_parts      take some of the parts: a slice
 """
@@ -197,8 +197,8 @@ class Exchange:
     def merged(self, rank: int, ranks: Int64Array) -> Exchange:
         """Merge the messages of several parts into the exchange of their rank.
 
-        Messages inside the rank are dropped. A row travels once between two ranks, even if several
-        parts send or receive it. Both ends order the rows of a message by plan order.
+        Messages inside the rank are dropped. A row is sent once between two ranks, even if several
+        parts send or receive the row. Both ends order the rows of a message by plan order.
 
         Parameters:
             rank: The rank that runs these parts. `row` must hold places in plan order.

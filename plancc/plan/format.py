@@ -100,8 +100,9 @@ class FileDataset:
             with types (`TYPES`) or with parallel relations (`PARALLEL`); "": all plans.
         optional: Whether the dataset may be missing from these plans.
         cut: Name of the offsets that cut the dataset into the parts' slices; each slice has a
-            digest. It is the name of a dataset, which may itself be cut, or `LOCAL_ROWS`, or a
-            type's row of `TYPE_PTR`. "": the dataset is one slice, and every rank reads all of it.
+            digest. The name is that of a dataset, which may itself be cut, or `LOCAL_ROWS`, or a
+            type's row of `TYPE_PTR`. "": the dataset is one slice, and every rank reads the whole
+            dataset.
         ends: For a dataset of offsets, which rise from 0: the dimension that the last offset must
             equal. Readers check it.
         below: For numbers from 0: the dimension that all numbers must be below. Readers check it.

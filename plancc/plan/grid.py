@@ -179,7 +179,7 @@ class Grid:
         """The process column of "1.5d" that multiplies with the part's rows of H (Equation 3).
 
         Every column has floor(rows / columns) parts or one more. Tripathy et al. 2020 give all
-        left-over parts to the last column instead, and the other columns wait for it.
+        left-over parts to the last column instead, and the other columns wait for the last column.
         """
         return part * self.columns // self.rows
 

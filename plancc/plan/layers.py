@@ -190,7 +190,7 @@ def adjoint(steps: Steps, first: bool) -> Steps:
 
 
 def project_first(steps: Steps) -> Steps:
-    """Turn (A x) W into A (x W): move every linear map before the product that precedes it."""
+    """Turn (A x) W into A (x W): if a linear map follows a product, swap the two."""
     found = list(steps)
     for k, (product, linear) in enumerate(pairwise(steps)):
         if type(product) is Aggregate and type(linear) is Linear and not product.at_hand:

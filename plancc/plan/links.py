@@ -99,11 +99,12 @@ def lower_links(
 def exchange_of_rows(
     receiver: Int64Array, owner: Int64Array, row: Int64Array, parts: int
 ) -> Exchange:
-    """Return the exchange, over all parts, that sends these rows.
+    """Return the exchange between all parts that sends the given rows.
 
     Parameters:
-        receiver, owner, row (int64[volume]): The receiving part, the owner, and the owner's number
-            of every row; sorted by receiver, then owner, then row.
+        receiver, owner, row (int64[volume]): For every row that is sent, the part that receives
+            the row, the part that owns the row, and the row's local number at its owner. Sorted by
+            receiver, then owner, then row.
         parts: Number of parts.
     """
     keys, row_ptr = runs(receiver * parts + owner)

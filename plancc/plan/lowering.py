@@ -120,7 +120,7 @@ def with_links(
     number: Int64Array,
     per_link: int,
 ) -> Plan:
-    """Return the plan with links, and with the exchange that sends the rows needed for them.
+    """Return the plan with links, and with the exchange that sends the rows that links need.
 
     Parameters:
         ends (int[2, links]): Sources and targets, as vertices.
@@ -139,7 +139,7 @@ def with_links(
 
 
 class _RowOrder(NamedTuple):
-    """Plan order: `rows` in this order, `position` of every row, first row `part_ptr` of every
+    """Plan order: `rows` in plan order, `position` of every row, first row `part_ptr` of every
     part.
     """
 
@@ -378,7 +378,7 @@ def _fill(  # type: ignore[no-untyped-def]
 
 
 def _exchange(chunks: _Chunks, num_parts: int) -> Exchange:
-    """The exchange from the owners of rows to parts that need these rows or partial sums of them.
+    """Return the exchange from rows' owners to parts that need the rows or have partial sums.
 
     Every chunk has rows, numbered by their owner, and the length, part and owner of each message,
     sorted by part.

@@ -1,8 +1,8 @@
 """The figures of a plan's load and communication, and their definitions.
 
-All volumes are in rows of H; a row travels once per part that needs it. Words are rows times the
-width of H. The volume of an edge plan is the sum of its two steps: rows of the expand, and partial
-rows of the fold.
+All volumes are in rows of H; a row counts once per part that needs the row. Words are rows times
+the width of H. The volume of an edge plan is the sum of its two steps: rows of the expand, and
+partial rows of the fold.
 """
 
 from __future__ import annotations
@@ -143,12 +143,12 @@ class Metrics:
 
     @property
     def expand_volume(self) -> int:
-        """The share of the expand in `volume`."""
+        """Number of rows in `volume` that the expand sends."""
         return self.volume - self.fold_volume
 
     @property
     def expand_messages(self) -> int:
-        """The share of the expand in `messages`."""
+        """Number of messages in `messages` that belong to the expand."""
         return self.messages - self.fold_messages
 
     @property

@@ -225,8 +225,9 @@ def all_finite(values: npt.NDArray[np.floating]) -> bool:
 
 @njit(cache=True, nogil=True, plain=True)
 def _has_all_bits(words, bits):  # type: ignore[no-untyped-def]
-    """Whether some word has all these bits. The result is tested every 4,096 words, so loops
-    vectorise.
+    """Return whether any word has all the bits of `bits`.
+
+    The result is tested only after every 4,096 words, so that the compiler vectorises the loop.
     """
     for start in range(0, len(words), 4096):
         found = False
@@ -242,8 +243,8 @@ def claims_of(parts: PartRange, held: RankParts) -> Claims:
 
     Parameters:
         parts: The parts that the rank reads.
-        held: The parts of the rank. If several ranks have a part, the first of them makes the
-            claims for it.
+        held: The parts of the rank. If several ranks have a part, only the first of these ranks
+            makes claims about the part.
     """
     header, num_ranks, speaker = held.header, held.num_ranks, held.speaker
     first, last = held.parts
@@ -289,10 +290,11 @@ def _unbalanced(numbers, first, last):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, plain=True)
 def _digest_messages(table, part_ptr, first, of_part, rank_of_part, digest):  # type: ignore[no-untyped-def]
-    """Add a hash of every message to the digest of its peer's rank.
+    """Add a hash of every message to the digest of the rank that has the message's peer.
 
-    The hash is the sum of `mix` over the message's rows in plan order, combined with the part that
-    reads the row. `of_part`: whether the part owns the rows; otherwise the peer owns them.
+    For every row, `mix` hashes the row's number in plan order together with the part that reads the
+    row. The hash of a message is the sum of the hashes of its rows. `of_part`: whether the part
+    owns the rows; otherwise the peer owns the rows.
     """
     ptr, peer, row_ptr, row = table
     parts = len(part_ptr) - 1

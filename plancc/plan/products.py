@@ -239,7 +239,7 @@ def clone_program(late: bool, returns: bool = True) -> Program:
     """The program of edge plans without a fold, or with a `late` fold (Md et al. 2021, 0c and
     cd-r). "y" has own rows, then "leaves": rows of vertices that other ranks own.
 
-    `returns`: whether sums are sent back to the leaves.
+    `returns`: whether owners send sums back to the ranks that have the leaves.
     """
     own = Multiply("partial", "x", "y"), Multiply("itself", "x", "y")
     if not late:
@@ -259,8 +259,9 @@ def grid_program(grid: Grid) -> Program:
 
 
 def adjoint(program: Sequence[Step]) -> Program:
-    """Return the program of A^T G, given the program of A H. Late steps bring constants, which have
-    no gradient, so the result leaves them out.
+    """Return the program of A^T G, given the program of A H.
+
+    The result has no late steps, since the rows of late steps are constants without a gradient.
     """
     return tuple(step.adjoint() for step in reversed(program) if not step.late)
 

@@ -48,8 +48,9 @@ class RankParts:
 
     @property
     def speaker(self) -> Int64Array:
-        """For each part, the rank that makes the part's claims, int64[num_parts]: the first that
-        has it.
+        """For each part, the first rank that has the part: int64[num_parts].
+
+        Only this rank makes claims about the part (`part_invariants.claims_of`).
         """
         return np.searchsorted(self._ends, np.arange(self.header.num_parts), side="right")
 

@@ -97,7 +97,7 @@ def _group_by_part(indptr, indices, nonzero_owner, num_parts, rows, position):  
 def exchange_of_messages(
     receiver: Int32Array, sender: Int32Array, row_ptr: Int64Array, row: Int32Array, num_parts: int
 ) -> Exchange:
-    """Return the exchange with these messages.
+    """Return the exchange that consists of the given messages.
 
     The given messages are sorted by receiver, then sender.
 

@@ -51,9 +51,9 @@ class TypeTraffic:
     Attributes:
         vertices: Number of vertices of the type.
         row_imbalance: max / mean - 1 of the parts' rows of the type.
-        volume: Rows of the type that travel. A row counts once for every part that needs it, and
-            once for every part that has a partial row of it. The number of relations that use the
-            row does not matter.
+        volume: Number of rows of the type that are sent. A row counts once for every part that
+            needs the row, and once for every part that sends a partial row to its owner. The number
+            of relations that use the row does not matter.
     """
 
     name: str

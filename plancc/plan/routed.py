@@ -29,8 +29,8 @@ class PartRoute:
             are the first rows of the stage.
         hops: Collect, cross and spread. Collect sends own rows; cross and spread send rows of the
             stage. The rows that arrive in a hop are the hop's share of the stage.
-        at (int32[needed rows]): Place in the stage of every row that this rank needs. The order is
-            that of the rank's halo rows or folded rows.
+        at (int32[needed rows]): Place in the stage of every row that this rank needs. The rows
+            are in the order of the rank's halo rows or folded rows.
     """
 
     own: IntArray

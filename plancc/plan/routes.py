@@ -186,7 +186,7 @@ def _relays(messages: _Messages, once: _Once, topology: Topology) -> Int32Array:
 def _step(
     sender: Int32Array, receiver: Int32Array, place: Int64Array, part_ptr: Int64Array
 ) -> Exchange:
-    """The exchange of these rows; a row that is listed twice travels once."""
+    """Return the exchange that sends these rows; a row that is listed twice is sent once."""
     parts, rows = len(part_ptr) - 1, int(part_ptr[-1])
     pair = sender.astype(np.int64) * parts + receiver
     if parts * parts * rows < 2**63:

@@ -81,7 +81,7 @@ class Topology:
 
     @property
     def ranks_per_node(self) -> int | None:
-        """Ranks of every node; None if nodes have different numbers of ranks."""
+        """Number of ranks of every node; None if nodes differ in the number of ranks."""
         return self.groups[0][1] if len(self.groups) == 1 else None
 
     def check(self, num_parts: int) -> None:
@@ -135,7 +135,7 @@ class Route:
         return cls()
 
     def attributes(self) -> dict[str, str | bool]:
-        """The attributes of the root group that describe the route."""
+        """Return the route as attributes of the plan file's root group."""
         return {RELAYS: True} if self.topology is None else {"topology": str(self.topology)}
 
     def problem(self, layout: str, num_parts: int) -> str:

@@ -54,7 +54,7 @@ class Header:
 
     @property
     def ranks_per_node(self) -> int | None:
-        """Ranks of every node; None if nodes differ, or if there is no topology."""
+        """Number of ranks of every node; None if nodes differ, or if there is no topology."""
         return None if self.topology is None else self.topology.ranks_per_node
 
     @property
@@ -164,7 +164,10 @@ class Exchanges(dict[str, Exchange]):
         return tuple(self[name] for hop in HOPS if (name := f"{step}_{hop}") in self)
 
     def needed(self, step: str) -> Side:
-        """The side of a step at the parts that need rows (expand) or have partial rows (fold)."""
+        """Messages of a step, by part: received in an expand, or sent in a fold.
+
+        These are the messages of the parts that need rows, or that have partial rows.
+        """
         return self[step].receive if step == "expand" else self[step].send
 
     def of_parts(self, first: int, last: int) -> Exchanges:

@@ -372,7 +372,7 @@ class Machine:
     def sparse_multiply_adds(
         self, nonzeros_per_row: npt.ArrayLike, width: npt.ArrayLike, rows: npt.ArrayLike = 1
     ) -> Float64Array:
-        """Return multiply-adds per second of sparse products of these shapes."""
+        """Return the multiply-adds per second that sparse products of these sizes reach."""
         if self.spmm is None:
             shape = np.broadcast(nonzeros_per_row, width, rows).shape
             return np.full(shape, float(self.multiply_adds))
@@ -402,8 +402,10 @@ TABLES: dict[str, type] = {
 
 
 def _meant(prefix: str, key: str, known: Sequence[str]) -> str:
-    """Return a hint about an unknown key: its right table, or a similar known key; "" for no
-    hint."""
+    """Return a hint about an unknown key: the table that has the key, or a similar known key.
+
+    Returns "" if there is no hint.
+    """
     kinds: dict[str, type] = {"": Machine, **TABLES}
     others = {name: kind for name, kind in kinds.items() if name != prefix.removesuffix(".")}
     at = [name for name, kind in others.items() if key in (each.name for each in fields(kind))]

@@ -204,7 +204,7 @@ def _recomputing(rows: Sequence[Int64Array], dims: Sequence[int]) -> Int64Array:
 def _evaluation(
     rows: Int64Array, dims: Sequence[int], held: Sequence[int | Int64Array]
 ) -> Int64Array:
-    """Return the largest number of words of a forward pass without gradients: of three matrices."""
+    """Return the words of the three largest matrices of a forward pass without gradients."""
     most = 2 * rows * held[1]
     for k in range(1, len(dims) - 1):
         wide_in, wide_out = rows * held[k], rows * held[k + 1]

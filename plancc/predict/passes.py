@@ -1,6 +1,7 @@
 """Passes that make an epoch send fewer words, and the steps of layers with these passes.
 
-The names are those of `plancc_runtime.options.PASSES`; the pass "overlap" changes no words.
+The passes have the same names as in `plancc_runtime.options.PASSES`. The pass "overlap" is not
+listed, since it does not change the number of words.
 
     plain      products move d_in columns forward, d_out back (`ProductOptions`, order "paper")
     order      products move the narrower of H and H W
@@ -60,7 +61,6 @@ def layers_of(
 
 
 def moved_widths(dims: Sequence[int], passes: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the width of the rows that every GCN layer sends forward and back, with these
-    passes."""
+    """Return, for every GCN layer with these passes, the widths of rows sent forward and back."""
     layers = layers_of(dims, passes)
     return [(moved_columns(each.forward), moved_columns(each.back)) for each in layers]

@@ -143,7 +143,8 @@ class Predictor:
         """Return the costs of an epoch's messages inside and between nodes, for numbering the
         parts.
 
-        The costs are those of `plancc.predict.simulation`, summed over all exchanges of an epoch.
+        The costs are defined as in `plancc.predict.simulation`, and summed over all exchanges of an
+        epoch.
         """
         machine = self.machine
         widths = np.array(moved_widths(self.dims, self.passes))

@@ -19,7 +19,7 @@ the steps, of the slowest rank's time. Times of one operation:
 
 Batches of a pipeline overlap as in `plancc.predict.pipelines`.
 Late messages (of delayed partial sums) count only the time that exceeds all other steps. A rank's
-compute, and its overhead of every operation, is divided by the rank's speed. Rates are those of
+compute, and its overhead of every operation, is divided by the rank's speed. Rates hold for
 float32; numbers of 8 bytes take twice as long.
 """
 
@@ -149,12 +149,12 @@ class Prediction:
 
     @property
     def max_words(self) -> int:
-        """Words of the rank that sends most words."""
+        """Largest number of words that a rank sends."""
         return int(self.counts.words_sent.max())
 
     @property
     def max_messages(self) -> int:
-        """Messages of the rank that sends most messages."""
+        """Largest number of messages that a rank sends."""
         return int(self.counts.messages_sent.max())
 
     @property

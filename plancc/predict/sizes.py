@@ -115,8 +115,8 @@ class Sizes:
     Attributes:
         vertices, nonzeros: Sizes of the matrix, with its diagonal.
         boundary: Boundary by label of a model. The key "" is for all other models that exchange
-            rows, except rp. The default boundary of rp is that of a random matrix with the same
-            number of nonzeros in every row.
+            rows, except rp. By default, rp has the boundary of a random matrix whose rows all have
+            the same number of nonzeros.
 
     Raises:
         InputError: If there are no vertices, or fewer nonzeros than vertices.
@@ -207,7 +207,7 @@ def _even_pairs(rows: Int64Array, fraction: float, peers: float | None) -> Pairs
 
 
 def ring(num_parts: int, rows: Int64Array) -> Pairs:
-    """Return messages of these rows from every part to parts at even distances around it."""
+    """Return messages from every part to other parts at even distances in a ring of all parts."""
     peers = len(rows)
     offsets = 1 + np.arange(peers, dtype=np.int64) * (num_parts - 1) // max(1, peers)
     target = np.repeat(np.arange(num_parts, dtype=np.int32), peers)

@@ -71,7 +71,7 @@ class DataWidths:
 
     @classmethod
     def _from_labels(cls, features: int | None, labels: npt.NDArray[np.int32] | None) -> DataWidths:
-        """Return the widths of data without targets."""
+        """Return the widths of data that have labels, or neither labels nor targets."""
         if labels is None:
             return cls(features or None)
         classes = int(labels.max(initial=-1)) + 1

@@ -139,7 +139,8 @@ def grid_pass_costs(path: str, dims: Sequence[int]) -> list[PassCost]:
     """Return costs of an epoch on a plan's grid: with no pass on, then with one pass more each
     time.
 
-    All-reduces are not counted as messages. They sum over the copies of "1.5d", and sum gradients.
+    All-reduces are not counted as messages. All-reduces sum over the copies of "1.5d", and sum
+    gradients.
 
     Raises:
         InputError: If a width is smaller than the number of process columns.

@@ -130,7 +130,7 @@ class Basis:
 
     @property
     def given(self) -> bool:
-        """Whether machine or widths are given by the user."""
+        """Whether the user gave the machine or the widths."""
         return "given" in (self.dims_from, self.machine_from)
 
     def as_dict(self) -> dict[str, Any]:
@@ -168,7 +168,7 @@ class EpochTimes:
 
     @classmethod
     def of(cls, basis: Basis, tables: Tables, random: float | None = None) -> EpochTimes:
-        """Return the times for these tables.
+        """Return the predicted epoch times of a plan with these tables.
 
         Raises:
             InputError: If a given width is too small for the grid, or a given machine has speeds
@@ -195,9 +195,7 @@ class EpochTimes:
         return cls.of(basis, tables_of(plan), recorded_random(provenance, basis))
 
     def beside(self, plan: Plan) -> float | None:
-        """Return the seconds of another plan's epoch on the same basis; None if there is no
-        prediction.
-        """
+        """Return another plan's epoch seconds with the same machine and widths; None if unknown."""
         try:
             return self.basis.predictor.epoch(tables_of(plan)).seconds
         except InputError:

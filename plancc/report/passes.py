@@ -37,8 +37,9 @@ class PassCost:
 
     @classmethod
     def of(cls, passes: Sequence[str], sent: Counts, plain: PassCost | None) -> PassCost:
-        """Return the cost of these counts; `plain`: the cost with no pass, None if this is the cost
-        itself.
+        """Return the cost of an epoch that sends `sent` with the passes `passes`.
+
+        `plain`: the cost with no pass; None if `passes` is empty.
         """
         words = int(sent.words_sent.sum())
         return cls(

@@ -143,7 +143,7 @@ class Report:
 
 
 def _plain(value: Any) -> Any:
-    """Return figures, or a list of figures, ready for JSON."""
+    """Return figures, or a list of figures, as dicts and lists that JSON can hold."""
     if isinstance(value, list):
         return [_plain(each) for each in value]
     if hasattr(value, "as_dict"):

@@ -111,7 +111,7 @@ class Busiest(NamedTuple):
 
     @classmethod
     def of(cls, steps: Iterable[StepTraffic]) -> Self:
-        """Return the largest counts of a part over these successive steps."""
+        """Return the counts of the busiest part, summed over steps that run one after another."""
         sent, received, *messages = (sum(each) for each in zip(*steps, strict=True))
         rows, most = (int(np.maximum(*ends).max()) for ends in ((sent, received), messages))
         return cls(rows, most, int(sent.sum()))

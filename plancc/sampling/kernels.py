@@ -82,8 +82,8 @@ def induced(indptr: Any, indices: Any, rows: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def diagonal(indptr: Any, indices: Any, i: Any) -> Any:
-    """Return the position of nonzero (i, i) in its ascending row; the row's length if it is
-    missing."""
+    """Return the position of nonzero (i, i) in its ascending row; the row's length if the nonzero
+    is missing."""
     return place_in(indices[indptr[i] : indptr[i + 1]], i)
 
 

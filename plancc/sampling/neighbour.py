@@ -92,8 +92,10 @@ class NeighbourSampler(SizedSampler):
     def block_of_owner(
         self, owned: OwnedRows, rows: Int64s, hop: int, key: np.uint64
     ) -> OwnedBlock:
-        """Return the nonzeros that ascending rows of the owner keep in a hop; the rows of hop 0 are
-        seeds."""
+        """Return the nonzeros drawn in a hop for ascending rows of the owner.
+
+        The rows of hop 0 are the seeds.
+        """
         fanout = min(self.fanouts[hop], owned.num_vertices)
         drawn = _sampled_of_owner(owned.arrays, rows, fanout, np.uint64(bits(key, hop)))
         return OwnedBlock(rows, *drawn)
@@ -136,7 +138,11 @@ class NeighbourBatch(Batch):
 
 @njit(cache=True, nogil=True)
 def _sampled(indptr: Any, indices: Any, rows: Any, fanout: Any, key: Any) -> Any:
-    """Return the nonzeros that `rows` keep: ptr, columns, places in rows (ascending), factors."""
+    """Draw nonzeros of `rows`; return arrays ptr, columns, places and factors.
+
+    Nonzeros ``ptr[k]:ptr[k + 1]`` are those drawn for row ``rows[k]``. `places` has each nonzero's
+    position within its row, ascending; `factors` has the factor that scales each nonzero's value.
+    """
     sizes = np.empty(len(rows), dtype=np.int64)
     itself = np.empty(len(rows), dtype=np.int32)
     for k in range(len(rows)):

@@ -35,8 +35,9 @@ class OwnedBlock:
 class OwnedRows:
     """The rows of one owner, from which a sampler draws instead of from a `Population`.
 
-    Beside the matrix it holds 4 bytes for every row, 8 for every own vertex that may be drawn, and
-    4 for every nonzero unless all rows ascend by vertex; with relations 6 for every nonzero.
+    Besides the matrix, the object holds 4 bytes for every row, 8 bytes for every own vertex that
+    may be drawn, and 4 bytes for every nonzero unless all rows ascend by vertex. If nonzeros are
+    drawn by relation, the object holds 6 bytes for every nonzero.
 
     Parameters:
         population: The population, without its pattern; read only here.

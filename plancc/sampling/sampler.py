@@ -195,8 +195,7 @@ def sampler_options() -> dict[str, Field[Any]]:
 
 
 def read_option(name: str, value: Any) -> Any:
-    """Return the value of a sampler's option, parsed if it is a string; InputError for a wrong
-    one."""
+    """Return the value of a sampler's option; parse strings. InputError for a wrong value."""
     known = sampler_options()
     return parsed(known[name], value) if isinstance(value, str) and name in known else value
 

@@ -28,7 +28,7 @@ class WalkSampler(SizedSampler):
     that may repeat.)
 
     Attributes:
-        batch_size (int): Most vertices of a batch; a batch of one walk may have more.
+        batch_size (int): Largest number of vertices in a batch; a batch of one walk may have more.
         walk_length: Steps of every walk, in 1..`MAX_LENGTH`.
     """
 

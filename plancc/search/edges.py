@@ -264,11 +264,11 @@ class EdgeJob(RefiningJob):
 
     @property
     def efforts_below(self) -> Sequence[str]:
-        """Lower efforts. Their steps run too, so that a higher effort is never worse."""
+        """Lower efforts, whose steps are also run, so that a higher effort is never worse."""
         return EFFORTS[: EFFORTS.index(self.effort)]
 
     def _end_of(self, effort: str, best: Member) -> None:
-        """Run the last step of a lower effort: move single nonzeros."""
+        """Run the last step of the lower effort `effort`: move single nonzeros."""
         if effort not in self.below:
             rounds, self.record.effort = EDGE_EFFORTS[effort].rounds, effort
             self.below[effort] = self.refine(best.owners, "volume", self.options.seed, rounds)

@@ -131,8 +131,9 @@ def leave(job: RowJob, owners: list[Owners]) -> None:
 
 
 def _refine(job: RowJob, owners: list[Owners]) -> None:
-    """Refine owners for an objective other than the volume. Effort best goes on until time is
-    up.
+    """Refine owners for an objective other than the volume.
+
+    Effort "best" refines until its time is up.
     """
     if job.expectation is not None:
         _refine_expected(job, owners, job.expectation)
@@ -143,7 +144,7 @@ def _refine(job: RowJob, owners: list[Owners]) -> None:
 
 
 def _best_first(job: RowJob, owners: list[Owners]) -> list[Owners]:
-    """Put the best owners by the objective first; these need not have the smallest volume."""
+    """Put the owners with the best objective first; other owners may have a smaller volume."""
     best = job.record.found().owners
     return [best, *(each for each in owners if each.rows is not best.rows)]
 

@@ -35,7 +35,7 @@ KINDS = Kinds()
 
 @dataclass(frozen=True)
 class KindNumbers:
-    """Numbers of the efforts for one kind of graph."""
+    """Tuned numbers of every effort, for one kind of graph."""
 
     cuts: bool  # whether minimum cuts between parts pay, since parts have few neighbours
     # Starts of effort balanced besides the first: other partitioners and presets, then all of them

@@ -118,7 +118,7 @@ class RowJob(RefiningJob):
 
     @cached_property
     def clusters(self) -> Clusters | None:
-        """Clusters, and the graph between them; None if clusters would save few links."""
+        """Clusters, and the graph between clusters; None if clusters would save few links."""
         links, weight = links_of(self.matrix, self.nets), self.nets.weight
         rng = np.random.default_rng(self.options.seed)
         return find_clusters(links, weight, self.limits, rng, self.deadline.passed)

@@ -98,7 +98,7 @@ def kind_of(degree: npt.NDArray[np.int64], boundary: float | None = None) -> str
 
 
 def tightest(degree: npt.NDArray[np.int64], limits: Limits) -> Limits | None:
-    """Return limits with only the tightest constraint, if a start should balance only this one.
+    """Return limits with only the tightest constraint, if a start should balance nothing else.
 
     None if there is only one constraint; if another constraint is as tight; if the graph has hubs,
     since its weights differ too much; or if the limit leaves room for fewer than

@@ -47,8 +47,10 @@ class PartitionerTests:
         return adapter
 
     def problems(self, adapter: Adapter, side: int = 8) -> list[Problem]:
-        """Return a square grid with two isolated vertices, as a problem of every type that it
-        accepts.
+        """Return partitioning problems, one of each type that the partitioner accepts.
+
+        The graph of all problems is a square grid of `side` by `side` vertices, and two isolated
+        vertices.
         """
         path = sp.diags_array([1.0, 1.0], offsets=[1, -1], shape=(side, side))
         grid = sp.kron(path, sp.eye_array(side)) + sp.kron(sp.eye_array(side), path)

@@ -1,7 +1,7 @@
 """Checkpoints: files from which training resumes with the same results to the bit.
 
 A checkpoint is one file, which is complete or does not exist. It holds tensors as safetensors. All
-else is JSON in the metadata of safetensors, under the key "plancc".
+other data are JSON in the metadata of safetensors, under the key "plancc".
 
     DIR/last.safetensors    weights and buffers under their names in the network, the optimiser's
                             state as "optimizer/<parameter>/<name>", the best weights as "best/..."

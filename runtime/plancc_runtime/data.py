@@ -100,8 +100,8 @@ class LocalData:
     ) -> LocalData:
         """Return the data of a mini-batch. Collective.
 
-        Its only split is "train": the batch's targets that are training vertices. The features are
-        those of all rows of this rank.
+        The only split is "train": the batch's targets that are training vertices. The features of
+        all rows of this rank are included.
 
         Parameters:
             rows (int64[m]): Local rows of the batch's vertices that this rank owns.

@@ -73,11 +73,11 @@ The arrays are None on a rank that does not collect."""
 def named_arrays(rows: Any, num_rows: int, of: str = "`rows`") -> dict[str, np.ndarray]:
     """Return tensors or arrays as arrays by name.
 
-    Floating-point numbers of less than 4 bytes become float32, which can represent all of them.
+    Floating-point numbers of less than 4 bytes become float32, without loss of precision.
 
     Parameters:
-        rows: One tensor or array, which gets the name "row", or a mapping of names to several.
-        of: What error messages call `rows`.
+        rows: One tensor or array, which gets the name "row", or a mapping of names to arrays.
+        of: Name of `rows` in error messages.
 
     Raises:
         InputError: If a value is no dense tensor or array of numbers, or lacks a row for each

@@ -212,7 +212,7 @@ class Graph(EdgeGraph):
     def sync_parameters(self, module: nn.Module) -> None:
         """Copy the parameters and buffers of rank 0 to all ranks. Collective.
 
-        This is needed if ranks initialise them differently, for instance from torch's random
+        This is needed if ranks initialise parameters differently, for instance from torch's random
         generator in different states.
         """
         tensors = dict(module.named_parameters()) | dict(module.named_buffers())
@@ -323,7 +323,7 @@ class Graph(EdgeGraph):
 
         Parameters:
             path: Name of the file; its extension gives the format: ``.csv`` or ``.npz``. Rank 0
-                writes the file, and holds some MiB of it at a time.
+                writes the file in pieces, and holds a few MiB at a time.
             rows (Tensor[num_rows, ...], or mapping of str to such tensors): Columns by name; a
                 single tensor gets the name "row". A CSV has a column for each number of a row:
                 ``row_0``, ``row_1`` and so on.

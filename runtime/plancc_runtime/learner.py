@@ -77,7 +77,7 @@ class Learner:
         """Run the network forward and backward in training mode, before `update`. Collective.
 
         Parameters:
-            step: Number of the update, from 0; dropout depends on it.
+            step: Number of the update, from 0; dropout depends on this number.
             where: Name of the epoch or step, for error messages.
 
         Returns:
@@ -191,7 +191,7 @@ class Learner:
         return {name: self._taken(name, outputs, view, data) for name in data.splits}
 
     def _rank(self, scores: Scores, splits: Splits, data: LocalData) -> None:
-        """Add areas under curves to the scores, if the option `metric` is one. Collective.
+        """Add areas under curves to the scores, if the option `metric` is such an area. Collective.
 
         Every class has an area, and the mean is taken over the classes for which the area is
         defined. If the area is defined for no class, no mean is added.
@@ -291,5 +291,5 @@ class Learner:
 
 
 def is_finite(x: Tensor) -> bool:
-    """Return whether all numbers are finite. The check goes piece by piece, to save memory."""
+    """Return whether all numbers are finite. The check reads piece by piece, to save memory."""
     return all(bool(piece.isfinite().all()) for piece in x.reshape(-1).split(AT_ONCE))

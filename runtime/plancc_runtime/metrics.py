@@ -1,4 +1,4 @@
-"""Metrics by name. Runs print them; early stopping, schedules and the best weights follow one."""
+"""Metrics by name. Runs print metrics; early stopping, schedules and best weights use one."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def make_network(
 
 
 def _initialise(network: Network, path: str | PathLike[str]) -> None:
-    """Set the network's weights from a file, and its standardisation if the file has one.
+    """Set the network's weights from a file, and its standardisation if the file contains that.
 
     Raises:
         InputError: If the weights are of another model or of other widths, or if they were trained

@@ -573,7 +573,7 @@ def refuse_twice(given: Mapping[str, Any]) -> None:
 
 
 def check_same_options(options: TrainOptions, transport: Transport) -> None:
-    """Check that all ranks have the same options, apart from those in `OF_A_RANK`. Collective.
+    """Check that ranks have the same options, except options in `OF_A_RANK`. Collective.
 
     Raises:
         InputError: On all ranks; the error says which ranks have which values.

@@ -350,7 +350,7 @@ def _vertices_of(
 def _joined(opened: Opened, description: Description, task: LearningTask, weights: str) -> Part:
     """Return the slice with the vertex data of all types joined.
 
-    Raises InputError if the plan's vertex types are not the network's.
+    Raises InputError if the plan's vertex types differ from the network's vertex types.
     """
     of_network, types = description.options.types, opened.header.types
     if types is None and not of_network:

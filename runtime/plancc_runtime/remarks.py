@@ -23,7 +23,7 @@ def data_remarks(random_features: bool, random_labels: bool, what: str = "labels
 
     Parameters:
         random_features, random_labels: Whether the plan lacks features or labels, so that random
-            ones are used.
+            features or labels are used.
         what: What the task predicts: "labels" or "links".
     """
     if random_labels:

@@ -87,9 +87,10 @@ class RowFile(ABC):
 
     @property
     def passes(self) -> Sequence[Sequence[str]]:
-        """For each of the times that all rows must be written: the names of the arrays to write.
+        """Return the names of the arrays to write in each pass over all rows.
 
-        A CSV takes all arrays at once, an .npz one array after the other."""
+        A CSV file is written in one pass with all arrays; an .npz file needs one pass per array.
+        """
         return [list(self._columns)]
 
     def write(self, block: Arrays) -> None:

@@ -38,9 +38,10 @@ class Description:
     """Description of a network; stored as JSON in the file of its weights.
 
     Attributes:
-        dims: Widths d_0..d_L: of the features, of each layer's outputs, last the number of classes.
-        options: Options of the network, with all options of its convolutions, also those at their
-            defaults.
+        dims: Widths d_0..d_L: the width of the features, then the width of each layer's outputs.
+            The last width is the number of classes.
+        options: Options of the network and of its convolutions, also options that have their
+            default values.
         normalize_features: Whether every row of features is first divided by the sum of its
             magnitudes.
         target: Kind of targets that the network predicts (`plancc_runtime.targets.TARGETS`).
@@ -205,7 +206,7 @@ class TrainedNetwork(nn.Module):
             Tensor[num_rows, d_L]
 
         Raises:
-            InputError: If there are no features, or their width is not the network's.
+            InputError: If there are no features, or their width is not the network's input width.
         """
         if x is None:
             x = getattr(graph, "features", None)

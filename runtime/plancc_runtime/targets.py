@@ -267,7 +267,7 @@ class ManyClasses(ClassTarget):
 
     @staticmethod
     def constant(class_shares: list[float]) -> float:
-        """Return the micro F1 of one answer for every vertex: all classes of most vertices.
+        """Return the micro F1 if every vertex gets each class that over half of all vertices have.
 
         A network that ignores its inputs learns this answer.
         """

@@ -63,8 +63,8 @@ def trained(
         plan, options, transport, report: See `train`.
         begin: Function that is called with the run's outline, on every rank before the first epoch.
         stop: Function that is called on every rank before every epoch of a run with checkpoints. It
-            returns "", or a string that says what asks the run to stop. In the latter case, all
-            ranks save a checkpoint and raise `Stopped`.
+            returns "", or a string that says what asks the run to stop. If the string is
+            not empty, all ranks save a checkpoint and raise `Stopped`.
 
     Returns:
         TrainResult: The result, without counts of predictions.
@@ -72,7 +72,7 @@ def trained(
             result with their counts. It is collective and raises the errors of `train`.
 
     Raises:
-        Stopped: If `stop` asked for it; also the errors of `train`.
+        Stopped: If `stop` asked to stop the run; also the errors of `train`.
     """
     run, ids = prepared(plan, options, transport), None
     if options.predict is not None:

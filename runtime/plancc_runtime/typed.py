@@ -140,7 +140,7 @@ class TypedGraph:
         )
 
     def by_type(self, x: Tensor) -> dict[str, Tensor]:
-        """Return stacked rows of all types, as layers by relation return them, split by type."""
+        """Split x, the stacked rows of all types that layers by relation return, by type."""
         sizes = [self.num_rows(name) for name in self.types.counts]
         return dict(zip(self.types.counts, x.split(sizes), strict=True))
 
@@ -177,8 +177,10 @@ class TypedGraph:
     def edge_index_dict(self) -> dict[Relation, Tensor]:
         """Ends of this rank's edges of every relation: int64[2, edges].
 
-        A source is a place among [own rows | halo rows] of its type; the halo rows are those of all
-        relations. Edges are in the order of `Graph.edge_index`. Collective at the first use.
+        A source is a place among [own rows | halo rows] of its type; the halo rows include the
+        halo rows of all relations. Edges are in the order of `Graph.edge_index`.
+
+        Collective at the first use.
         """
         if not self._edges:
             of_column = torch.from_numpy(self._typed.column_type)
@@ -232,8 +234,9 @@ class TypedGraph:
         Collective at the first call.
 
         Parameters:
-            read: Numbers of relations. Each returned row is the source of an edge of one of them.
-            here: Numbers of relations. No returned row is the source of an edge of one of them.
+            read: Numbers of relations. Each returned row is a source in at least one of these
+                relations.
+            here: Numbers of relations. No returned row is a source in any of these relations.
 
         Returns:
             LocalGraph: A graph that fetches these halo rows.

@@ -16,7 +16,7 @@ from plancc_runtime.layouts.layer_graph import LayerGraph
 
 @dataclass(eq=False)
 class View:
-    """The input of one forward pass, beside weights and features.
+    """The input of one forward pass, except weights and features.
 
     Attributes:
         graphs: A graph for each layer; the outputs of a graph are the inputs of the next.
@@ -44,7 +44,7 @@ class View:
 
 
 def place_of(rows: Tensor, outputs: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return those of the ascending local `rows` that are outputs of a view, and their places.
+    """Return the rows of `rows` that are outputs of a view, and the places of these outputs.
 
     Parameters:
         rows (int64[n]): Local rows, ascending.

@@ -119,7 +119,10 @@ def _native(array: np.ndarray) -> np.ndarray:
 
 @contextmanager
 def _opened(path: str | PathLike[str]) -> Iterator[Any]:
-    """Yield the archive; turn errors of numpy, zipfile and zlib in the statements to InputError."""
+    """Yield the open archive.
+
+    Errors of numpy, zipfile and zlib that are raised in the context become InputError.
+    """
     try:
         with PARSING, open_file(path) as stream, np.load(stream, allow_pickle=False) as file:
             yield file

@@ -66,7 +66,7 @@ class OutputTiles:
 
     @property
     def masked(self) -> bool:
-        """Whether outputs that the mask drops are left out: neither computed nor written."""
+        """Whether outputs that the mask drops are neither computed nor written."""
         return self.mask_buffer > 0
 
 
@@ -144,9 +144,9 @@ def read_accelerator(path: str | os.PathLike[str]) -> Accelerator:
     """Return the accelerator of a TOML file.
 
     Parameters:
-        path: A file with the attributes of `Accelerator` at top level, and those of its memory in
-            a table ``[tiles]`` (`OutputTiles`) or ``[cache]`` (`Cache`). All are needed; units are
-            bytes, Hz, bytes per second, watts and joules per bit.
+        path: Name of the file. Its top level has all attributes of `Accelerator`. A table
+            ``[tiles]`` has all attributes of `OutputTiles`, or a table ``[cache]`` those of
+            `Cache`. Units are bytes, Hz, bytes per second, watts and joules per bit.
 
     Raises:
         InputError: If the file cannot be read or is not TOML; if a key is missing or unknown, or a

@@ -293,9 +293,9 @@ class _Watch:
         self.spreads: list[float] = []  # for every measurement: longest / shortest sample - 1
 
     def seconds(self, *cycles: Sequence[Callable[[], None]]) -> Array:
-        """Return, for every cycle, the seconds of a call of one of its functions. Collective.
+        """Return, for every cycle, the seconds of one call of the cycle's functions. Collective.
 
-        They are medians over samples, and means over ranks. Samples of the cycles alternate.
+        The results are medians over samples, and means over ranks. Samples of cycles alternate.
         """
         repeats = []
         for cycle in cycles:
@@ -418,7 +418,7 @@ def _draw_times(watch: _Watch, seeds: int, fanout: int) -> MeasuredDraws:
 
 
 def _alone(matrix: csr_matrix) -> tuple[Header, Part]:
-    """Return header and part of a row plan with one part for this matrix."""
+    """Return the header and the only part of a row plan for this matrix."""
     rows = matrix.shape[0]
     header = Header("row", rows, matrix.nnz, 1, True, "none", False)
     return header, Part(

@@ -1,6 +1,6 @@
 """Times of messages and collectives on a machine, as plain numbers.
 
-A `replay` knows a machine only by its `Links`; the command makes them.
+A `replay` knows a machine only by its `Links`, which the command makes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 @dataclass(frozen=True)
 class Link:
-    """Cost of a rank's messages while all ranks exchange.
+    """Latency and bandwidth of a rank's messages while all ranks exchange.
 
     Attributes:
         latency: Seconds per message.

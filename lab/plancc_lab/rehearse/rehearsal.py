@@ -185,7 +185,7 @@ class _RehearsedRun(Run):
 
     @property
     def measured_alone(self) -> bool:
-        """Whether ranks also execute epochs alone."""
+        """Whether each rank also executes epochs while no other rank computes."""
         return self._execution.repeats
 
     def epoch(self, epoch: int) -> Measure:

@@ -1,1 +1,1 @@
-"""A page about plans for a browser, and the short form of it that a notebook shows."""
+"""A page about plans for a browser, and a short form of this page for notebooks."""

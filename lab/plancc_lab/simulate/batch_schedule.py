@@ -63,7 +63,7 @@ class Bits:
         return self._always, self._words(np.searchsorted(self._rows, self._needed(used)))
 
     def of_walks(self, sampler: WalkSampler, key: np.uint64, visited: Int32Array) -> list[Pairs]:
-        """Return the words of random walks, step by step, and of the bits that follow them.
+        """Return the words of random walks, step by step, then the words of the bits that follow.
 
         The owner of the present vertex continues a walk. A walk that crosses to another rank costs
         two words, and every message costs one more (`plancc_runtime.layouts.draws.WalkDraws`).
@@ -95,7 +95,7 @@ class Bits:
         return OwnedRows(Population(n), False, *pattern, np.arange(n, dtype=np.int32))
 
     def _words(self, rows: Int64Array) -> Pairs:
-        """Return the words of bits that hold the rows at these places in `_rows`."""
+        """Return the words whose bits stand for `rows`, given as places in `_rows`."""
         words = np.unique(self._word[rows])
         return self._pairs(*np.unique(self._message[words], return_counts=True))
 

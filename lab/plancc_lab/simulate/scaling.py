@@ -61,7 +61,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Sweep:
-    """The whole table.
+    """The table of predictions: all models on all numbers of ranks.
 
     Attributes:
         name: Name of the graph.

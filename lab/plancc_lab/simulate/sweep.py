@@ -74,7 +74,7 @@ def sweep(
     If a model does not allow a number of ranks, its cell has the reason.
 
     Parameters:
-        source: The normalised matrix, or numbers that replace it.
+        source: The normalised matrix, or sizes that replace the matrix.
         options: Effort, epsilon, seed and threads of the search. The effort holds only for models
             for which `compile` searches by default.
         balance: Balance of row plans; by default that of `compile`. Edge plans balance nonzeros.

@@ -92,7 +92,7 @@ class Row:
 
     @property
     def spending(self) -> Spending:
-        """The seconds of the search and of a predicted epoch."""
+        """The seconds that the search took, and the seconds of a predicted epoch."""
         return Spending(self.figures.get("search_seconds"), self.figures.get("epoch_seconds"))
 
     def kept(self, key: Key) -> dict[str, Any]:
@@ -170,9 +170,10 @@ class Study:
         return math.prod(known) ** (1 / len(known))
 
     def over_seeds(self, of: Callable[[list[float]], float] = fmean) -> Study:
-        """Return the study with one row for all seeds, which has the means of their figures.
+        """Return the study with one row in place of the rows that differ only in the seed.
 
-        `of` may replace the mean. A figure that is missing for one seed is missing in the row.
+        A figure of the new row is the mean of the seeds' figures; `of` may replace the mean. If one
+        seed lacks a figure, the new row lacks the figure.
         """
         groups: dict[tuple[str, int, str], list[Row]] = {}
         for row in self.rows:
@@ -216,7 +217,7 @@ def study(
     Parameters:
         baseline: Label of the contender to which ratios are taken.
         settings: Keywords of `plancc.read_graph` and `plancc.compile`, for all contenders that
-            accept them.
+            accept these keywords.
         results: File of JSON lines that keeps the rows; kept rows are not computed again. Rows of
             another version of plancc, or with other options, are ignored. If a row was edited, the
             study warns and computes the row again.
@@ -287,7 +288,7 @@ class _GraphFile:
 
     @cached_property
     def sha256(self) -> str:
-        """The hash of the file; for a folder, the hash of the files in it that are read."""
+        """The hash of the file; if `path` is a folder, of the folder's files that are read."""
         return self.graph.source.sha256 if os.path.isdir(self.path) else sha256_of(self.path)
 
     @cached_property

@@ -330,9 +330,9 @@ def _best_part(  # type: ignore[no-untyped-def]
 def _leave(  # type: ignore[no-untyped-def]
     e, q, pins, mine, added, goal, pattern, state, prices, toll
 ):
-    """Move all nonzeros of net e in part q to the net's other parts, if this gains.
+    """Move all nonzeros of net e in part q to the net's other parts, if the move lowers the cost.
 
-    Part q is not the owner's part. Returns the number of nonzeros that moved.
+    Part q does not own the vertex of net e. Returns the number of nonzeros that moved.
 
     Parameters:
         pins (int64[m]): The nonzeros of e in q.
@@ -433,7 +433,7 @@ def _stuck(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def sweep_owners(order: Any, pattern: Any, state: Any, prices: Any) -> int:
-    """Change the owners of the vertices in `order` if this has a gain; return the number of moves.
+    """Change owners of the vertices in `order` where the cost falls; return the number of moves.
 
     The nonzeros of the row (or of the column) in the old owner's part move too, to the new owner's
     part or to other parts, if all of these nonzeros can leave with a gain. Fees are ignored.
@@ -584,6 +584,6 @@ def _best_owner(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _strain(load: float, more: float, prices: Any) -> float:
-    """Cost of more load on one side of a part."""
+    """Return by how much the penalty of a load rises if `more` is added to the load."""
     cost = penalty(load + more, prices.ceiling, prices.pressure)
     return cost - penalty(load, prices.ceiling, prices.pressure)

@@ -78,7 +78,7 @@ class EdgeState(NamedTuple):
 
 
 def pattern_of(indptr: Any, indices: Any, movable: Any = None) -> MatrixPattern:
-    """Sort the nonzeros of a CSR pattern by rows and by columns; takes 24 bytes per nonzero.
+    """Sort the nonzeros of a CSR pattern by rows and by columns; needs 24 bytes per nonzero.
 
     `movable`, bool[nnz]: whether a nonzero may change its owner; None: all nonzeros may. The owner
     of a vertex may change if all nonzeros of its row may change their owner.
@@ -193,8 +193,9 @@ def delete(e: int, q: int, state: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def send(e: int, m: int, rows: int, state: Any) -> None:
-    """Add `rows` rows of net e (negative: remove rows) to the traffic of part m and the owner's
-    part.
+    """Add `rows` rows of net e to the traffic of part m and of the part that owns net e's vertex.
+
+    If `rows` is negative, rows are removed.
     """
     n = len(state.owner)
     q = state.owner[e % n]
@@ -206,7 +207,7 @@ def send(e: int, m: int, rows: int, state: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def send_all(e: int, rows: int, state: Any) -> None:
-    """Call `send` for all parts that net e touches, except the owner's part."""
+    """Call `send` for all parts that net e touches, except the part that owns net e's vertex."""
     q = state.owner[e % len(state.owner)]
     for s in range(state.slot_ptr[e], last_slot(e, state)):
         if state.count[s] > 0 and state.part[s] != q:

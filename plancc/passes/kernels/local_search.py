@@ -1,5 +1,4 @@
-"""Local k-way search with rollback: moves may raise the volume, and are undone if this does not
-help.
+"""Local k-way search with rollback: moves may raise the volume, and may be undone at the end.
 
 Every search starts from a few vertices of the boundary. It repeatedly makes the best move of a
 neighbour of the moved vertices, even if the move raises the volume. At the end, all moves after the

@@ -137,7 +137,7 @@ def _strain(side: float, tariff: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _sides(q: int, sent: int, received: int, flow: Any, tariff: Any) -> float:
-    """Cost of the excess load of part q if it sends and receives this many more rows."""
+    """Return the cost of part q's excess load if q sends and receives this many more rows."""
     out = tariff.row * (flow.sent[q] + sent) + tariff.message * flow.messages_sent[q]
     into = tariff.row * (flow.received[q] + received)
     into += tariff.message * flow.messages_received[q]

@@ -126,8 +126,8 @@ def _score(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
         seen (int64[num_parts + 1], or int64[0]): List of parts; if empty, parts are never listed.
 
     Returns:
-        num: Number of parts in `seen`; 0 if v has no cut net. -1 if there is no list: the parts are
-            those with a score above 0, or all parts if `everywhere`.
+        num: Number of parts in `seen`; 0 if v has no cut net; -1 if `seen` is not used. Then the
+            parts to consider are all parts with a score above 0, or all parts if `everywhere`.
         base: See `rate`.
         everywhere: Whether every cut net of v touches every part.
     """
@@ -398,7 +398,7 @@ def _choose_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score
 
 @njit(cache=True, nogil=True)
 def _move_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score: Any) -> Any:
-    """Move vertices to the parts in `best`; a vertex chooses again if this has no gain any more.
+    """Move vertices to the parts in `best`. If a move no longer gains, its vertex chooses again.
 
     Returns:
         moved, gained, evaluations: See `sweep`.

@@ -65,8 +65,10 @@ class Approximation:
             raise InputError(f"`fold` {self.fold} needs an edge plan; {tables.name} is {what}")
 
     def passes(self, passes: Sequence[str]) -> list[str]:
-        """Return those of `passes` that are possible: late sums need inputs, so they exclude
-        "order"."""
+        """Return the passes of `passes` that are possible.
+
+        Late sums exclude "order", since they are sums of a layer's inputs.
+        """
         return [name for name in passes if self.fold != "delayed" or name != "order"]
 
     def note(self) -> str:
@@ -146,8 +148,10 @@ class CloneScheduler(RowScheduler):
         return {"trees": late, PRODUCTS: [product]}
 
     def memory(self, dims: Sequence[int]) -> Memory:
-        """Return the bytes of an exact epoch, as evaluations are exact, plus those of the copies'
-        rows."""
+        """Return the bytes of an exact epoch, plus the bytes of the copies' rows.
+
+        Evaluations are exact, so the memory of an exact epoch is needed too.
+        """
         exact = super().memory(dims)
         share = self.rows / np.maximum(self._exact_rows, 1)
         return replace(exact, activations=_scaled(exact.activations, share))

@@ -94,7 +94,7 @@ class Scheduler(ABC):
         return width
 
     def check_width(self, width: int) -> None:  # noqa: B027
-        """Raise InputError if a matrix of this width has too few columns; by default never."""
+        """Raise InputError if this width is too small for the grid. By default, do nothing."""
 
     def gathered(self, width: int) -> Sequence[Work]:
         """Return the work that gathers rows of this width from slices of columns, to multiply them

@@ -84,16 +84,18 @@ class LateFolds(FullBatch):
             sums.finish()
 
     def figures(self, network: Network) -> Figures:
-        """Return the words of an epoch, as a mean over the epochs of a cycle.
+        """Return the mean number of words that are sent per epoch.
 
-        With the pass `constant`, sums of the features are not counted: they are sent in the first
-        epochs only. The other passes change no words, since gradients stay on their rank.
+        The mean is over the epochs of one cycle, in which every bin of vertices has one turn. If
+        the pass `constant` is on, sums of the features are not counted, since they are sent in the
+        first epochs only. The other passes do not change the number of words, since gradients stay
+        on their rank.
         """
         on = [name for name in self._passes if name == "constant"]
         return figures_of(network, on, self._training, self._training, self._transport)
 
     def _fix(self, settled: bool) -> None:
-        """Compute the first layer's fixed part of the features.
+        """Compute the first layer's `fixed` (`nn.conv`) from the features.
 
         Parameters:
             settled: Whether this is the last time; buffers and unused features are then freed.

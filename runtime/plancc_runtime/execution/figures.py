@@ -67,7 +67,8 @@ def words_of_pass(
     Parameters:
         graphs: Graph of every layer, as in a `View`.
         plain: Whether the pass "order" is off.
-        fixed: Whether the fixed part of the first layer is known.
+        fixed: Whether the first layer's exchange of features is done already, so that its words do
+            not count.
         reduced: Whether to count the words that enter all-reductions of products, not words sent.
     """
     words = np.zeros(len(graphs), np.int64)

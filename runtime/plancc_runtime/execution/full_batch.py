@@ -3,7 +3,7 @@
     order       every layer moves the narrower of H and H W            (in the layers, `nn.conv`)
     constant    the first layer exchanges the features once, and sends no gradients of features; if
                 the boundary is sampled, a rank keeps the features of all halo rows, and an epoch
-                reads those that it draws
+                reads the features of the halo rows that it draws
     dead-rows   rows that no labelled training vertex depends on are dropped (`layouts.live`)
     overlap     own rows are multiplied while messages travel          (`layouts.executor`)
 
@@ -145,7 +145,7 @@ class FullBatch(Execution):
         """Make the view for training use live rows only, if any rank has a dead row. Collective.
 
         Parameters:
-            fixed_by: First layer, if the view has its fixed part; else None.
+            fixed_by: First layer, if the view has the result of this layer's `fixed`; else None.
         """
         whole, block = self._whole, self._block
         wanted = data.splits["train"].cpu().numpy()

@@ -1,7 +1,7 @@
 """Full-batch epochs on process grids: layouts "grid" and "feature".
 
-The passes "order" and "constant" are those of `full_batch`. With "overlap", the next piece travels
-while a piece is multiplied. The pass "dead-rows" is off, since whole blocks of rows travel.
+The passes "order" and "constant" do the same as in `full_batch`. With "overlap", the next piece is
+sent while a piece is multiplied. The pass "dead-rows" is off, since whole blocks of rows travel.
 """
 
 from __future__ import annotations

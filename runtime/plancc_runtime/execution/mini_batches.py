@@ -73,7 +73,7 @@ class BatchShare:
 
     Attributes:
         local: The part of the slice that belongs to the batch.
-        x, fixed: Features, and fixed part of the first layer, as in `View`; None before they are
+        x, fixed: Features, and the first layer's `fixed`, as in `View`; None before they are
             fetched. If halo rows' features are cached, they follow the features of the inputs in
             `x`, unless all rows of the slice are inputs.
         graphs: Graph of every layer.
@@ -322,7 +322,7 @@ class MiniBatches(FullBatch):
         return halo.take(buffers).to(self._type)
 
     def _with_features(self, share: BatchShare, features: Tensor) -> Rounds[BatchShare]:
-        """Return the share with its features, and the fixed part of the first layer. Collective.
+        """Return the share with its features, and with `fixed` of the first layer. Collective.
 
         Parameters:
             features (Tensor[num_inputs, width]): Features of all own rows of the slice.
@@ -345,8 +345,8 @@ class MiniBatches(FullBatch):
     ) -> Rounds[tuple[Tensor, Tensor | None]]:
         """Return the features x of a batch (`View.x`), and features of its halo rows. Collective.
 
-        Features of halo rows are copied from the cache; those that it lacks are fetched. The second
-        result is None if x includes the halo rows, or if there is no cache.
+        Features of halo rows are copied from the cache; features that are not in the cache are
+        fetched. The second result is None if x includes the halo rows, or if there is no cache.
         """
         cache = self._cache
         own = features if self._in_place else rows_of(features, share.local.inputs).to(self._type)

@@ -154,7 +154,7 @@ class Execution(ABC):
         return figures_of(network, self._passes, self._whole, self._training, self._transport)
 
     def _fix_input(self, view: View, network: Network, data: LocalData) -> LocalData:
-        """Compute the first layer's fixed part of the features, and store it in a view. Collective.
+        """Compute the first layer's `fixed` from the features, and store it in a view. Collective.
 
         Returns:
             The data. Its features have no rows if no layer reads features any more.

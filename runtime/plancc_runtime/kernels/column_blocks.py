@@ -70,7 +70,7 @@ def best_count(
         row_ptr (int64[m + 1]), columns (int32[nnz]): CSR arrays of the matrix.
         num_columns: Number of columns of the matrix.
         row_bytes: Number of bytes of a row of x.
-        caches: Sizes of the L2 and the L3 cache in bytes; by default those of this machine.
+        caches: Sizes of the L2 and the L3 cache in bytes; by default the sizes of this machine.
     """
     level2, level3 = (int(SHARE * size) // row_bytes for size in caches or cache_bytes())
     num_rows = len(row_ptr) - 1

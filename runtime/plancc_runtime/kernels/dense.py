@@ -221,7 +221,7 @@ class _DenseLinear(torch.autograd.Function):
 
 
 def _gradients(ctx: Any, g: Tensor, back: Tensor | None, g_onto: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradients of weight and bias, and write those of x and of `onto`.
+    """Return the gradients of weight and bias; write the gradients of x and `onto` to memory.
 
     Parameters:
         back: Memory for the gradient of x; None if it is not needed.

@@ -1,4 +1,4 @@
-"""Gathers rows before an exchange, and adds rows after it.
+"""Gathers rows before an exchange, and adds rows after the exchange.
 
 Times as multiples of the time to copy the received rows (between 20,000 of 80,000 rows and 100,000
 of 300,000 rows; widths 32 and 128; one thread): index_select takes 1.2 to 2.5, index_add_ 1.8 to

@@ -264,9 +264,9 @@ class BatchMask:
         return self._part.halo
 
     def _places(self, vertices: Int32Array | None) -> Int64Array:
-        """Return the places of those `vertices` that this rank knows, ascending: int64[m].
+        """Return the places of the vertices that this rank knows, ascending: int64[m].
 
-        None stands for all vertices.
+        `vertices`: vertices to look up, of which this rank may know only some; None for all.
         """
         if vertices is None:
             return np.arange(len(self._vertices))

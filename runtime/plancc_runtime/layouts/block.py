@@ -169,8 +169,9 @@ class Block(WithColumns):
 
         All names but "plan" remove a diagonal that normalising added. In a block that
         `boundary.draw` sampled, means divide by the number of edges before the draw, and edges are
-        multiplied by `scale`; so their expected value is that of the whole block. In a mini-batch,
-        sums are multiplied by `factor`, and means are over the edges that the batch keeps.
+        multiplied by `scale`; so the expected values of sums and means equal the values in the
+        whole block. In a mini-batch, sums are multiplied by `factor`, and means are over the edges
+        that the batch keeps.
 
         Parameters:
             name: "plan": the plan's values. "sum": 1 for every edge. "mean": 1 / number of edges of
@@ -235,7 +236,7 @@ class Block(WithColumns):
     def whole_degree(self, nonzeros: str) -> Int64Array:
         """Return the number of nonzeros of every row on all ranks: int64[num_local_rows].
 
-        `layouts.whole_counts` must have counted them.
+        `layouts.whole_counts` must have counted the nonzeros of all ranks before.
 
         Parameters:
             nonzeros: Name in `NONZEROS`.

@@ -15,8 +15,8 @@ applies the dense layer to it.
 
 Variant 0c has no `DelayedSums`: no row travels. In variant cd-r, the vertices that have leaves are
 divided into r bins, which take turns. In each epoch e of a bin, the leaves send their partial sums
-P h to the root. The root adds the sums to its z in epoch e + r, and sends its z back. That z
-replaces the leaves' z from epoch e + 2 r on:
+P h to the root. The root adds the sums to its z in epoch e + r, and sends its z to the leaves. From
+epoch e + 2 r on, the leaves use the root's z instead of their own z:
 
     epoch     e             e + r                         e + 2 r
     leaf      P h ----.                            .----> z = z of the root
@@ -85,7 +85,7 @@ class Clones:
     diagonal: npt.NDArray[np.float64]
 
     def alone(self) -> Clones:
-        """Return these clones with counts of local edges, by which variant 0c divides its means."""
+        """Return these clones with the local edge counts by which variant 0c divides means."""
         block = self.block
         assert block.edges is not None
         assert block.closed_edges is not None
@@ -403,8 +403,8 @@ class DelayedSums:
     This is Algorithm 4 of Md et al. 2021.
 
     Parameters:
-        returns: Whether roots send totals back to the leaves. The last layer does not need it,
-            since nothing reads the leaves' rows after it.
+        returns: Whether roots send totals back to the leaves. The last layer needs no totals,
+            since no later layer reads the leaves' rows.
         constant: Whether the partial sums are the same in every epoch; then every bin sends once.
     """
 
@@ -420,7 +420,7 @@ class DelayedSums:
         return self._delay.epochs
 
     def exchange(self, partial: Tensor) -> None:
-        """Receive the rows of the epoch's bin, and send its partial sums. Collective.
+        """Receive the rows of the epoch's bin, and send the bin's partial sums. Collective.
 
         Parameters:
             partial (Tensor[leaves, width]): P h of the leaves.
@@ -439,7 +439,7 @@ class DelayedSums:
             turn.rising = True
 
     def complete(self, z: Tensor) -> None:
-        """Add received sums to the roots, replace the leaves by received totals, and send totals.
+        """Add received sums to the roots, replace leaves' rows by received totals, and send totals.
 
         Collective, after `exchange`.
 

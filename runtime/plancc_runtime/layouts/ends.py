@@ -124,7 +124,7 @@ class Directory:
 
         Parameters:
             source (int64[m]): Local row of the source of every pair.
-            target (int64[m]): Vertex of the target of every pair; any rank may own it.
+            target (int64[m]): Vertex of the target of every pair; any rank may own this vertex.
             num_rows: Number of rows of this rank.
         """
         vertices, number = np.unique(target, return_inverse=True)
@@ -139,7 +139,7 @@ def columns_of_rows(
 
     Parameters:
         rank, row (int64[m]): Owner of each row, and the row's local number there; rows may repeat.
-        num_rows: Number of rows of this rank; received rows are numbered from it.
+        num_rows: Number of rows of this rank; the first received row has this number.
 
     Returns:
         The column of each row, int64[m], and the exchange by which this rank receives the rows of

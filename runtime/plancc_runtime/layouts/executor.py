@@ -239,7 +239,7 @@ class Executor:
         }
 
     def with_blocks(self, blocks: Blocks, movers: Mapping[str, RowMover[Any]]) -> Executor:
-        """Return a copy with these movers, in which `blocks` replace blocks of the same names."""
+        """Return a copy with other movers, in which `blocks` replace blocks of the same names."""
         other = copy(self)
         other._blocks, other._movers = self._blocks | blocks, movers
         return other
@@ -253,7 +253,7 @@ class Executor:
     def run(self, given: Mapping[str, Tensor], back: bool = False) -> None:
         """Run the steps of the program or, if `back`, of its adjoint.
 
-        Collective, unless `given` has the halo rows and the folded rows: then nothing travels.
+        Collective, unless `given` has the halo rows and the folded rows: then no rows are sent.
 
         Parameters:
             given (mapping of str to Tensor[rows, width]): Tensors of the spaces, by name. Steps

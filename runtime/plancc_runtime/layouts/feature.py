@@ -214,7 +214,7 @@ class FeatureGraph(LayerGraph):
                 sent; it fills these rows of `source`.
             after: Function that is called with the row range of each batch when its rows are in
                 `out`.
-            meanwhile: Function that is called once, while the first messages travel.
+            meanwhile: Function that is called once, while the first messages are in flight.
         """
         needs = self._needs(coefficients, back)
         last = len(needs) - 1
@@ -238,7 +238,7 @@ class FeatureGraph(LayerGraph):
 
     @property
     def alone(self) -> bool:
-        """Whether nothing travels in the group: it has one rank, and there is no pipeline."""
+        """Whether the group sends nothing, since it has only one rank and there is no pipeline."""
         return self._grid.columns == self._batches.stages == 1 and not self._slicing.crosses
 
     def multiply(self, stage: int, x: Tensor, coefficients: str, back: bool) -> Tensor:
@@ -281,7 +281,7 @@ class _Stages:
     """A matrix cut into batches of rows.
 
     Attributes:
-        needs: For every batch, the last batch of the input that it reads (`Batches.needs`).
+        needs: For every batch, the last batch of the input that is read (`Batches.needs`).
         matrices: The rows of every batch, laid out for products.
     """
 

@@ -26,7 +26,7 @@ BatchCallback = Callable[[slice], None]
 
 @dataclass(frozen=True)
 class Slicing:
-    """How the ranks of a group share rows and columns, and the devices that hold them.
+    """How the ranks of a group share rows and columns, and on which devices these are.
 
     Attributes:
         grid: Process grid of the plan.

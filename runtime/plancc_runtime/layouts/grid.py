@@ -23,7 +23,7 @@ by the columns of chunk j of the parts (Equation 3), like all ranks of its proce
 
 A plan may choose that only needed rows travel. Then messages of the row plan replace the broadcasts
 and reductions in the process column. Each of the c copies of a part computes the same loss, and
-counts 1 / c of it. So the gradients of the copies of a row are equal, and each is 1 / c of the
+divides the loss by c. So the gradients of the copies of a row are equal, and each is 1 / c of the
 whole gradient, also after the adjoint product. The sum over all ranks of a weight's gradient is the
 whole gradient.
 

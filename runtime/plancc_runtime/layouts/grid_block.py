@@ -1,14 +1,16 @@
 """The nonzeros of a rank of a process grid, as a `Block`.
 
 The columns of the block are the columns of the rank's *pieces* (`Grid.pieces`), one piece after the
-other. All columns are halo rows, and message k has the rows of piece k. The block has no own
-columns, since another rank may own the rows of a piece.
+other. All columns count as halo rows, even if this rank owns some of these rows. Message k
+has the rows of piece k.
 
              piece 0   piece 1
            +---------+---------+
-    rows   |         |         |   rows of the process row; in a layer of "3d", rows of several
-    of the |         |         |   parts
-    row    +---------+---------+
+    rows   |         |         |
+           +---------+---------+
+
+The rows of the block are all rows of the rank's process row. In a "3d" grid, these are the rows of
+several parts.
 """
 
 from __future__ import annotations
@@ -68,10 +70,10 @@ def block_of_share(share: GridShare, self_loops: bool) -> Block:
 def block_of_chunk(share: GridShare, self_loops: bool) -> Block:
     """Return the block of a rank of "1.5d" that receives only the rows that it needs.
 
-    The block has those columns of the rank's part that are in the chunk of its process column. They
-    are halo rows from other ranks of the process column; if the rank's own part is in the chunk,
-    they include own columns. The peers in messages are numbers of parts, since part k is on rank k
-    of a process column.
+    The block has the columns of the rank's part that are in the chunk of its process column. These
+    columns are halo rows from other ranks of the process column. If the rank's own part is in the
+    chunk, the block also has own columns. The peers in messages are numbers of parts, since part k
+    is on rank k of a process column.
 
     Parameters:
         share: The rank's share of the grid; it has a `block`.

@@ -134,7 +134,9 @@ def _has_empty_rows(transposed: csr_matrix) -> bool:
 
 
 class RowPieces:
-    """All pieces of a process row, each on the rank that has its columns. Collective to make.
+    """All pieces of a process row, each on the rank that has the piece's columns.
+
+    The constructor is collective.
 
     Parameters:
         own: Pieces of this rank.
@@ -329,7 +331,7 @@ class Rounds(RowMover[RoundBuffers]):
         """Do nothing: the sums are already in `out`."""
 
     def _room(self, k: int, rows: Tensor, buffers: RoundBuffers) -> Tensor:
-        """Return memory for piece k: a view of `rows` if this rank owns it, else of a buffer."""
+        """Return memory for piece k: in `rows` if this rank owns the piece, else in a buffer."""
         piece = self._pieces[k]
         if piece.row != self._column.rank:
             return buffers.ring[k % 2][: piece.size]

@@ -68,7 +68,7 @@ class OuterBlock:
 
 @dataclass(frozen=True)
 class Buffers:
-    """Buffers of the rows that travel in products of one width. The caller owns them.
+    """Buffers of the rows that are sent in products of one width. The caller owns the buffers.
 
     Attributes:
         halo (Tensor[halo rows, width]): Halo rows. `HaloExchange.expand` receives them;
@@ -102,9 +102,10 @@ M = TypeVar("M")
 
 
 class RowMover(ABC, Generic[M]):
-    """Moves rows to a product that reads them piece by piece, and back in the adjoint product.
+    """Moves rows to a product that reads the rows piece by piece.
 
-    A *round* is one transfer of all rows: forward, or back.
+    A *round* is one transfer of all rows. A *forward round* moves rows from their owners to the
+    product. A *backward round* moves rows of the adjoint product back to the owners.
 
     Attributes:
         idle: Whether this rank neither sends nor receives.
@@ -122,7 +123,7 @@ class RowMover(ABC, Generic[M]):
 
     @abstractmethod
     def arriving(self, pieces: Sequence[Any], buffers: M) -> Iterator[tuple[Any, Tensor]]:
-        """Yield the pieces of a block in order, each with its rows, as soon as these have arrived.
+        """Yield each piece of a block with its rows, in order, as soon as its rows have arrived.
 
         The round ends after the last piece.
         """
@@ -131,9 +132,10 @@ class RowMover(ABC, Generic[M]):
     def leaving(
         self, pieces: Sequence[Any], out: Tensor, buffers: M
     ) -> Iterator[tuple[Any, Tensor]]:
-        """Yield the pieces of a block, each with memory for its rows, in a round back. Collective.
+        """Yield the pieces of a block in a backward round, each with memory for the piece's rows.
 
-        The caller fills the rows. They are sent when the caller asks for the next piece.
+        Collective. The caller fills the rows, which are sent when the caller asks for the next
+        piece.
 
         Parameters:
             out: Memory for rows that this rank owns itself.
@@ -145,10 +147,10 @@ class RowMover(ABC, Generic[M]):
 
 
 class HaloExchange(RowMover[B]):
-    """The exchange of one block's halo rows, forward and back.
+    """The exchange of one block's halo rows, in forward and backward rounds.
 
-    A forward round calls `send_rows`, then `arriving` or `take`. A round back calls `leaving` or
-    `send_all_back`, then `add_arrived`.
+    In a forward round, callers call `send_rows`, then `arriving` or `take`. In a backward round,
+    callers call `leaving` or `send_all_back`, then `add_arrived`.
 
     Attributes:
         num_inputs, num_halo: Number of own rows, and of halo rows.
@@ -183,7 +185,7 @@ class HaloExchange(RowMover[B]):
 
     @abstractmethod
     def send_all_back(self, buffers: B) -> None:
-        """Start a round back that sends all of `buffers.halo`. Collective."""
+        """Start a backward round that sends all of `buffers.halo`. Collective."""
 
     def expand(self, h: Tensor, buffers: B) -> Tensor:
         """Return the halo rows of h, Tensor[num_inputs, width], in `buffers.halo`. Collective."""
@@ -201,7 +203,7 @@ class HaloExchange(RowMover[B]):
 
 
 class Halo(HaloExchange[MessageBuffers]):
-    """The direct exchange: the owner of a row sends it to each rank that needs it.
+    """The direct exchange: the owner of a row sends the row to each rank that needs the row.
 
     Parameters:
         exchange: This rank's exchange: it sends input rows and receives halo rows.

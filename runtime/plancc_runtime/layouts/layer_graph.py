@@ -27,7 +27,8 @@ class LayerGraph(ABC):
     """The interface of the graph for convolutions. Methods that move rows are collective.
 
     Attributes:
-        copies: Number of ranks that compute the loss of a row. Sums over ranks are divided by it.
+        copies: Number of ranks that compute the loss of a row. Sums over ranks are divided by this
+            number.
         cycle: Number of epochs after which the messages of a product are the same again.
         transport: Transport of all ranks, for sums over rows.
     """

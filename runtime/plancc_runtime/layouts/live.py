@@ -9,7 +9,7 @@ computed nor sent:
     outputs of layer k = inputs of layer k + 1
 
 From the last layer to the first, every rank marks the halo rows that its outputs need, and sends
-the owners one byte per halo row. Then both ends of a message drop the same rows from it.
+the owners one byte per halo row. Then both ends of a message drop the same rows from the message.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _uses_left(block: Block, uses: Nonzeros, outputs: Int64Array, live: Any) -> 
 
 
 def _marked(block: Block, rows: Int64Array) -> Any:
-    """Return whether each column is one of `rows` or has a nonzero in them: bool[num_columns]."""
+    """Return whether each column is in `rows` or has a nonzero in these rows: bool[num_columns]."""
     marked = np.zeros(block.num_columns, np.bool_)
     marked[rows] = True
     _mark(block.row_ptr, block.column, rows, marked)

@@ -90,7 +90,7 @@ class LocalGraph(ProgramGraph):
         return graph
 
     def with_halo(self, halo: Tensor | None = None) -> GraphWithHalo:
-        """Return this graph for inputs that include their halo rows, so that nothing travels.
+        """Return this graph for inputs that include their halo rows, so that no rows are sent.
 
         Parameters:
             halo: Halo rows of all inputs, which then have own rows only. None: every input has own
@@ -167,7 +167,7 @@ class LocalGraph(ProgramGraph):
         return found
 
     def largest_returned(self, y: Tensor) -> Tensor:
-        """Return the elementwise maximum of own rows of y and other ranks' halo rows for them.
+        """Return the elementwise maximum of own rows of y and other ranks' copies of these rows.
 
         Like `returned`, but with the maximum instead of the sum, and without gradient. The exchange
         is direct, never node-aware. Collective.
@@ -213,8 +213,8 @@ class LocalGraph(ProgramGraph):
     def fold_pattern(self, nonzeros: str) -> Pattern:
         """Return a pattern whose rows are own rows and whose columns are rows of `partial_rows`.
 
-        An own row has a nonzero for itself if this rank has nonzeros in it, and a nonzero for every
-        rank that has it as a folded row.
+        An own row has a nonzero for itself if this rank has nonzeros in the row, and a nonzero for
+        every rank that has the row as a folded row.
 
         Parameters:
             nonzeros: Name in `layouts.block.NONZEROS`.
@@ -357,7 +357,7 @@ class LocalGraph(ProgramGraph):
 
 
 class GraphWithHalo(LocalGraph):
-    """A graph whose inputs have own rows and halo rows, so that nothing travels.
+    """A graph whose inputs have own rows and halo rows, so that no rows are sent.
 
     Parameters:
         graph: Graph of a row plan. Both graphs share their laid-out matrices. If `graph` is
@@ -429,7 +429,7 @@ class _HaloRows(torch.autograd.Function):
 
 
 class _Returned(torch.autograd.Function):
-    """Adds to `own` rows, or to zeros if `own` is None, the other ranks' `copies` of these rows.
+    """Adds the other ranks' `copies` of own rows to `own`, or to zeros if `own` is None.
 
     The gradient of `own` is g; the gradient of `copies` is ``halo_rows(g)``.
     """

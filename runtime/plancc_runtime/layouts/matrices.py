@@ -30,7 +30,7 @@ class BlockPiece(NamedTuple):
     Attributes:
         matrix: The nonzeros of the piece.
         messages: Numbers of the messages by which the rows of `source` arrive; for a transposed
-            piece, of the messages that send the rows of `target`. Empty if nothing travels.
+            piece, of the messages that send the rows of `target`. Empty if no rows are sent.
         source, target: Ranges of the rows that the piece reads and computes, in the source space
             and in the target space.
         rows (Tensor int64[m] or None): Place in the target of every row of `matrix`, if `matrix`

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def order_rows(part: Part, method: str, pipeline: str, transport: Transport) -> Part:
-    """Return the slice with its rows in the order of a method. Collective.
+    """Return the slice with its rows sorted by the method `method`. Collective.
 
     In a feature plan, the rows of a group of ranks are ordered. Then the pipeline assigns these
     rows to the ranks of the group. A rank sends the vertex data of rows that another rank gets.
@@ -80,8 +80,9 @@ def _handed_over(
 
     Parameters:
         data: Vertex data of this rank's old rows.
-        wanted: New rows of every member, by their old numbers in the group.
-        had (int64[members, 2]): First and end of every member's old rows.
+        wanted: For every member, the rows that it gets, as numbers in the group's old order.
+        had (int64[members, 2]): For every member, the range ``first:last`` of its old rows, in the
+            group's old order.
         members: Ranks of the group.
         place: Place of this rank among the members.
     """

@@ -82,8 +82,8 @@ class TypedBlock:
     def stack(self) -> Block:
         """Return the stack, which has for every relation the own rows of its destination type.
 
-        The outputs of the stack are not among its inputs. Its messages are those of the block.
-        Nonzeros that belong to no relation are dropped.
+        The outputs of the stack are not among the inputs of the stack. The block and the stack have
+        the same messages. Nonzeros that belong to no relation are dropped.
 
         Raises:
             InputError: If the plan is an edge plan.

@@ -7,8 +7,8 @@ receives in a hop, or sends in a later hop (`plancc.plan.routed`).
     backward    halo rows to the stage; spread, cross and collect reversed, adding up; to own rows
 
 Products of own columns are computed while rows cross. Every run on the same number of ranks gives
-the same bits. The sums of the backward pass are made in another order than in the direct exchange,
-so their bits may differ from it.
+the same bits. The sums of the backward pass are added in another order than in the direct
+exchange, so the last bits of these sums may differ.
 """
 
 from __future__ import annotations

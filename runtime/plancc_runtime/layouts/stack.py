@@ -1,8 +1,8 @@
 """The graph of a typed plan for layers: the *stack*, which has the rows of all relations.
 
-The rows of one relation follow those of another. One product with the stack computes the products
-of all relations, with one exchange. A row that several relations of a rank need travels once; its
-gradients are added before they travel back.
+The stack has the rows of one relation after the rows of another. One product with the stack
+computes the products of all relations, with one exchange. A row that several relations of a rank
+need is sent once; the row's gradients are added before they are sent back.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class StackGraph(LocalGraph):
 
 
 class StackWithHalo(GraphWithHalo, StackGraph):
-    """A stack for inputs whose halo rows are already on this rank: nothing travels."""
+    """A stack for inputs whose halo rows are already on this rank, so that no rows are sent."""
 
 
 class RelationGraph(LocalGraph):

@@ -127,16 +127,16 @@ class Conv(nn.Module, ABC):
 
     @abstractmethod
     def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
-        """Return the fixed part, which depends on x and the graph alone, without gradient.
+        """Return the fixed part of the layer: what it computes from x and the graph alone.
 
-        Collective.
+        The result has no gradient. Collective.
         """
 
     @abstractmethod
     def forward(
         self, graph: LayerGraph, x: Tensor, fixed: Tensor | None = None, rectified: bool = False
     ) -> Tensor:
-        """Return the output rows. If `fixed` is given, nothing travels, and x gets no gradient.
+        """Return the output rows. If `fixed` is given, no rows are sent, and x gets no gradient.
 
         Collective. If `draws` is true, there is another parameter `key`: a uint64, which must be
         different in every layer and update.
@@ -172,8 +172,8 @@ class Conv(nn.Module, ABC):
         Not collective.
 
         Parameters:
-            fixed: Whether `before` gets the fixed part instead of x, and then x too if
-                `reads_input`. `across` then moves nothing.
+            fixed: Whether `before` gets the result of the method `fixed` instead of x. If
+                `reads_input` is true, `before` gets x too. `across` then moves no rows.
             first: Whether this is the first layer, whose input needs no gradient.
 
         Raises:
@@ -187,7 +187,7 @@ class Conv(nn.Module, ABC):
 
     @property
     def fixed_rows(self) -> str:
-        """Which rows the fixed part has: "inputs", "outputs", or "columns" (own and halo rows)."""
+        """Which rows `fixed` returns: "inputs", "outputs", or "columns" (own and halo rows)."""
         at_hand = [each for each in self.both_ways(True, fixed=True).forward if each.at_hand]
         if not at_hand:
             return "inputs"
@@ -195,7 +195,7 @@ class Conv(nn.Module, ABC):
 
     @property
     def fixes_product(self) -> bool:
-        """Whether the fixed part is a product with the matrix."""
+        """Whether a product with the matrix is part of what `fixed` computes."""
         steps = self.both_ways(True, fixed=True).forward
         return any(each.at_hand and isinstance(each, Aggregate) for each in steps)
 
@@ -279,11 +279,11 @@ class LinearAggregation:
             return graph.product(x, self._coefficients)
 
     def projects_first(self, first: bool) -> bool:
-        """Return whether `nn.recompute` should multiply rows by W before they travel.
+        """Return whether `nn.recompute` should multiply rows by W before the rows are sent.
 
         Then the layer keeps only one sum for the backward pass. The result is false if more columns
-        would travel. With order "auto" it is also false in the first layer: its input needs no
-        gradient, so its rows travel only forward.
+        would be sent. With order "auto", the result is also false for the first layer: the input of
+        the first layer needs no gradient, so rows are sent only in the forward pass.
 
         Parameters:
             first: Whether this is the first layer.

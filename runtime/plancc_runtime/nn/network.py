@@ -133,7 +133,7 @@ class Network(nn.Module):
         return x if self.standardization is None else self.standardization(x, where)
 
     def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
-        """Return the fixed part of the first layer, for a constant input. Collective."""
+        """Return the result of the first layer's `fixed` for a constant input. Collective."""
         return self.convs[0].fixed(graph, x)
 
     def forward(
@@ -150,9 +150,9 @@ class Network(nn.Module):
             graphs: Graph of every layer: the outputs of a graph are the inputs of the next graph.
             x (Tensor[inputs of the first graph, d_0]): Features.
             fixed: Result of `fixed` for the first graph and x.
-            step: Number of the update; dropout depends on it.
+            step: Number of the update; dropout depends on this number.
             kept: Dictionary with numbers of layers, from 1, as keys. This method stores the outputs
-                of these layers in it, after norm, activation and residual, with all columns.
+                of these layers in `kept`, after norm, activation and residual, with all columns.
 
         Returns:
             Tensor[outputs of the last graph, d_L] with all columns, in the type of the parameters.
@@ -235,7 +235,7 @@ class Network(nn.Module):
         """Return the steps of layer k, from 0, and of its residual, in an epoch.
 
         Parameters:
-            fixed: Whether the layer's fixed part is given.
+            fixed: Whether the result of the layer's method `fixed` is given.
             plain: Whether the pass "order" is off.
         """
         conv, after = self.convs[k], list[LayerStep]()

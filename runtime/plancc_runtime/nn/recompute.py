@@ -47,7 +47,7 @@ def recomputed(
     Collective. See `Network.forward` for the parameters.
 
     Raises:
-        InputError: If ranks hold slices of columns, or a layer cannot be divided.
+        InputError: If ranks hold rows with only some of the columns, or a layer has no `halves`.
     """
     kept: Rows = (x,)
     works: list[Work] = []  # map the kept rows to the input of a layer
@@ -85,7 +85,10 @@ class _Layer:
         self._skips = network.options.residual and self.is_hidden
 
     def across_fixed(self, fixed: Tensor, x: Tensor) -> Rows:
-        """Return the arguments of `after` for all rows, from the fixed part of the first layer."""
+        """Return the arguments of `after` for all rows of the first layer.
+
+        `fixed`: result of the first layer's `fixed`.
+        """
         reads = self._network.convs[0].reads_input
         own = (self._graph.targets(x),) if reads or self._skips else ()
         given = (fixed, *own) if reads else (fixed,)
@@ -94,7 +97,7 @@ class _Layer:
         return (*self._halves.across(*given), *(own if self._skips else ()))
 
     def before(self, place: slice, rows: Rows) -> Rows:
-        """Return the rows that travel, and the rows that are kept, of some rows of the input."""
+        """Return, for some input rows, the rows to send and the rows to keep."""
         vertices = self._graph.vertices[place]
         (x,) = rows
         x = self._network.dropped(x, self._k, self._step, vertices)
@@ -129,7 +132,7 @@ def apply_all(network: Network, works: Sequence[Work], rows: Rows) -> Rows:
     """Apply functions one after another to all rows, block by block. Not collective.
 
     Parameters:
-        network: Network; the functions read no parameters but those of this network.
+        network: Network; the functions read only the parameters of this network.
         works: The functions.
         rows (tuple of Tensor[m, ...]): Inputs of the first function.
 

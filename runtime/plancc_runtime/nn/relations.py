@@ -329,7 +329,7 @@ class PerRelation(RelationConv):
     do not, the output is 0.
 
     Attributes:
-        kind: Class of the convolutions; `per_relation` makes a subclass for it.
+        kind: Class of the convolutions; `per_relation` makes a subclass for every such class.
     """
 
     kind: ClassVar[type[Conv]]
@@ -387,7 +387,7 @@ class PerRelation(RelationConv):
 
 @cache
 def per_relation(kind: type[Conv]) -> type[PerRelation]:
-    """Return the subclass of `PerRelation` for convolutions of class `kind`. It is made once."""
+    """Return the subclass of `PerRelation` for convolutions of class `kind`; made once."""
     name = f"PerRelation({kind.__name__})"
     options = type(kind.Options.__name__, (OptionsPerRelation, kind.Options), {})
     of_kind = {each: getattr(kind, each) for each in ("reads_values", "reads_edges")}

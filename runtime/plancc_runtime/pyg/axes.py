@@ -28,7 +28,7 @@ _found: dict[tuple[Any, ...], list[RowAxis] | None] = {}
 
 
 class RowAxis(NamedTuple):
-    """An axis of a tensor with `each` entries for every row, one row after another."""
+    """An axis with `each` consecutive entries for every row; rows follow one another."""
 
     axis: int
     each: int
@@ -120,7 +120,9 @@ def _on_shapes(call: Call, first: Spread, more: Iterable[int]) -> tuple[Any, Ten
 
 
 def _place(x: Tensor, given: Tensor, first: Spread) -> RowAxis:
-    """Return the row axis of x. Raise ValueError if the entries of a row are not contiguous in it.
+    """Return the row axis of x.
+
+    Raise ValueError if the entries of a row are not next to each other on this axis.
 
     Parameters:
         x: Result of a trial run.

@@ -176,7 +176,7 @@ MOST_AXES = 16
 
 
 def _decides(value: Any) -> Any:
-    """Return those properties of an argument on which the operations of a function may depend."""
+    """Return the properties of an argument on which the operations of a function may depend."""
     if isinstance(value, Tensor):
         return Tensor, value.ndim, value.dtype
     if isinstance(value, list | tuple):

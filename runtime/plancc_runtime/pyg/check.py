@@ -268,7 +268,7 @@ class _Side(NamedTuple):
     def share_of_sum(self, out: _Output) -> Tensor:
         """Return this rank's share of the sum of an output.
 
-        If the output has rows, each row has a weight that is a hash of its vertex.
+        If the output has rows, each row is weighted by a hash of its vertex.
         """
         x = out.x
         if out.of is None:
@@ -319,7 +319,7 @@ def _run(
         named: Arguments of the network for the whole graph, by name or place.
         kinds: Kind of every tensor in the arguments.
         known: Outputs of the run on all ranks, which have the kinds of the entries. The outputs of
-            a run on one rank get their kinds from them.
+            a run on one rank get their kinds from these outputs.
     """
     inner = _without_caches(model).double().train()
     outputs: list[_Output] = []

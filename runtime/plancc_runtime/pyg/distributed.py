@@ -534,7 +534,7 @@ def _cloned(state: State) -> State:
 
 
 def _put(state: State) -> None:
-    """Set buffers and numbers of modules to a state. The previous buffers are not overwritten."""
+    """Set buffers and numbers of modules to those in `state`. Old buffers are not overwritten."""
     for module, buffers, numbers in state:
         module._buffers.update(buffers)
         vars(module).update(numbers)

@@ -129,7 +129,7 @@ class Message(Spread):
         return marked(found, cls, **vars(found), **what, versions=[version(rows), version(factors)])
 
     def read(self) -> tuple[Tensor, Tensor | None]:
-        """Return rows and factors. Raise InputError if one was changed in place since."""
+        """Return rows and factors. Raise InputError if either was changed in place meanwhile."""
         if [version(self.rows), version(self.factors)] != self.versions:
             raise InputError(
                 "the network changes rows in place between reading and summing; change a copy"

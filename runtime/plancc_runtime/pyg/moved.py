@@ -149,7 +149,7 @@ def _sendable(x: Tensor, graph: LocalGraph, sums: bool = False) -> Tensor:
 
 
 def returned(y: Tensor, axis: int, index: EdgeEnds, largest: bool = False) -> Tensor:
-    """Return own rows of y, plus the halo rows of y that other ranks have for them. Collective.
+    """Return own rows of y, plus the copies of these rows in other ranks' y. Collective.
 
     Parameters:
         y (Tensor[..., num_columns, ...]): Axis `axis` has the columns of ``index.of``. Columns that

@@ -15,7 +15,7 @@ LINK_OPTIONS = ("decoder", "negatives", "exclude_links")
 
 
 def task_of(header: Header, options: TrainOptions) -> LearningTask:
-    """Return the task that plan and options give; not collective. Errors: see `learns_links`."""
+    """Return the task for the plan and the options; not collective. Errors: see `learns_links`."""
     if learns_links(header, options):
         from plancc_runtime.tasks.links import LinkPairs
 

@@ -60,8 +60,8 @@ class TypedVertices(LearningTask):
     def joined(self, part: Part, plan: str) -> Part:
         """Return the slice with the vertex data of all types in common arrays; not collective.
 
-        Features are as wide as the widest type's features, and are filled up with zeros. Labels and
-        masks are those of the target type; other vertices count as unlabelled.
+        Features are as wide as the widest type's features; zeros fill missing columns. Vertices of
+        the target type keep their labels and masks; other vertices count as unlabelled.
 
         Parameters:
             plan: The plan's name, for messages.
@@ -129,7 +129,7 @@ class TypedVertices(LearningTask):
         return block
 
     def find_target(self, file: PlanFile) -> str | None:
-        """Choose the target type of an open plan, and return it. Errors: see `joined`."""
+        """Choose and return the target type of an open plan. `joined` lists the errors."""
         labelled = []
         for k, name in enumerate(self.types.names):
             labelled += [name] * any(file.has(f"vertex_data/{key}_of_{k}") for key in LABELS)
@@ -213,7 +213,7 @@ def with_weights(
 def _as_saved(network: TypesOfNetwork, init: str | PathLike[str] | None) -> TypesOfNetwork:
     """Return `network` with types and relations in the order of the saved weights `init`.
 
-    If the weights are of other types or relations, `network` is returned as it is.
+    If the weights are of other types or relations, `network` is returned unchanged.
     """
     saved = read_description(init)[0] if init is not None else None
     if not saved or not isinstance(saved.get("types"), dict) or not saved["types"]:

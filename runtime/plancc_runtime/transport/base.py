@@ -253,8 +253,8 @@ class Transport(ABC):
         say: Function that prints the last sentence of a rank before it ends the job.
         thread: This rank's number, if ranks are threads of one process; else None.
         agreed_error: The last error that `agree` raised on all ranks.
-        far: For every rank, whether it is on another node than this rank; `traffic` counts by it.
-            None if the nodes are unknown.
+        far: For every rank, whether it is on another node than this rank. `traffic` also counts
+            the messages to these ranks separately. None if the nodes are unknown.
     """
 
     rank: int
@@ -384,7 +384,7 @@ class Transport(ABC):
         ranks then raise an error with the same sentence, which names the ranks at fault.
 
         Raises:
-            PlanccError: The error's class is that of the error on the first rank at fault.
+            PlanccError: The error has the class of the error on the first rank at fault.
         """
         failed = np.array([error is not None], np.int8)
         self.allreduce_max(failed)

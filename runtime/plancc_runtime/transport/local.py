@@ -269,7 +269,7 @@ class _End(NamedTuple):
 
 
 class LocalChannel(Channel):
-    """A channel between threads. The thread that comes later, sender or receiver, copies."""
+    """A channel between threads. The later thread, sender or receiver, copies the message."""
 
     def __init__(self, transport: LocalTransport, sends: Addressed, receives: Addressed) -> None:
         self._transport, self._group = transport, transport._group
@@ -321,7 +321,7 @@ class LocalChannel(Channel):
             )
 
     def _meet(self, mine: _End, place: _Place) -> _End | None:
-        """Return the message's other end if it was left here; else leave this end for the other."""
+        """Return the message's other end if `place` has it; else leave this end at `place`."""
         with self._group.lock:
             ends = self._group.ends[place]
             if ends and ends[0].outgoing != mine.outgoing:

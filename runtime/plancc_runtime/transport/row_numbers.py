@@ -144,7 +144,7 @@ class RowLists:
 
         Returns:
             int[k]: Places among the rows that this rank receives in the exchange.
-            int32[k]: The number for each of them.
+            int32[k]: The received number for each of these rows.
         """
         order = np.argsort(rows, kind="stable")
         first, ends = self._exchange.send.row_ptr, self._exchange.receive.row_ptr

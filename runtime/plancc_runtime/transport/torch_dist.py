@@ -354,7 +354,7 @@ class _DeviceChannel(Channel):
             self._works = [dist.batch_isend_irecv(operations) for operations in self._groups]
 
     def _wait(self, number: int) -> None:
-        """Wait for the first `number` NCCL groups, apart from those already waited for."""
+        """Wait for the first `number` NCCL groups, except groups that earlier calls waited for."""
         with self._transport.waiting(self._unfinished):
             for works in self._works[self._waited : number]:
                 for work in works:
@@ -431,7 +431,7 @@ class _TorchGroup(LibraryGroup):
 
 
 def _holding(buffers: Any, wait: Callable[[], None]) -> Pending:
-    """Return a pending operation that keeps the buffers alive until the device is done with them.
+    """Return a pending operation that keeps the buffers until the device no longer uses them.
 
     `wait` makes later work of the device wait for the operation.
     """

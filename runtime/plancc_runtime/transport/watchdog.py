@@ -71,7 +71,7 @@ class Watchdog:
     def later(self, done: Callable[[], bool], what: Callable[[], str]) -> None:
         """Watch work in a device's queue, for which the rank does not wait.
 
-        Only the oldest unfinished work is watched, because later work cannot end before it.
+        Only the oldest unfinished work is watched, because later work cannot end earlier.
 
         Parameters:
             done: Function that returns whether the work is done.
