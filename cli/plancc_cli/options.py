@@ -497,7 +497,7 @@ def named_options(given: dict[str, Any]) -> dict[str, Any]:
     named = given.pop("sampler_options", None) or {}
     for name in named:
         if name in taken() or name == "batches":
-            raise InputError(f"--sampler-option {name}: is no option of a sampler; see --{name}")
+            raise InputError(f"--sampler-option {name}: is not a sampler's option; see --{name}")
     return {name: read_option(name, text) for name, text in named.items()}
 
 

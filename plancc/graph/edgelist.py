@@ -505,7 +505,7 @@ def _check_width(path: StrPath, line: _Line, names: Sequence[str], wanted: Seque
         few = f"as many columns as there are names ({len(names)}){of_r} are expected, not"
         fail(path, line.number, few, line.text)
     if width not in (2, 3) and not (wanted or names):
-        cure = "put # before a line that is no edge"
+        cure = "put # before a line that is not an edge"
         if width > 1:
             cure = "`columns` 1,2 reads the first two columns, 1,2,3 weights too"
         message = f"two or three columns 'u v [weight]' are expected ({cure}), not"

@@ -172,7 +172,7 @@ def _checked(header: _Header, text: bytes) -> int:
     field = _ANYTHING if header.without_values else _FIELDS.get(header.field, 0)
     count = int(kernels.check_entries(np.frombuffer(text, np.uint8), field))
     if count < 0:
-        raise ValueError("a line is no entry")
+        raise ValueError("a line is not an entry")
     return count
 
 

@@ -79,7 +79,7 @@ def read_partition(path: StrPath) -> npt.NDArray[np.int32]:
     count = int(ranges[-1, 1])
     original = _original_ids(where, count)
     if original.shape != (count,) or (np.sort(original) != np.arange(count)).any():
-        raise InputError(f"{where}: the mapping of its {count} vertices is no permutation")
+        raise InputError(f"{where}: the mapping of its {count} vertices is not a permutation")
     owner = np.empty(count, np.int32)
     owner[original] = np.repeat(np.arange(len(ranges)), np.diff(ranges, axis=1)[:, 0])
     return owner

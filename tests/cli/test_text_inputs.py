@@ -129,7 +129,7 @@ CASES = [
          "sizes), not '1 2 0.5'"),
     Case("F7: ids with gaps", {"g.txt": "3 40\n2 5\n5 7\n7 2\n"}, silent=("as an edge",)),
     Case("F7: a lone size", {"g.txt": "4\n1 2\n2 3\n"},
-         refused="line 1|# before a line that is no edge|not '4'"),
+         refused="line 1|# before a line that is not an edge|not '4'"),
     # columns of edges
     Case("numbers of edges before their ends", {"g.csv": "0,10,11\n1,11,12\n2,12,10\n"},
          says=("g.csv: column 1 counts the lines, and most numbers of the others|--columns 2,3",)),

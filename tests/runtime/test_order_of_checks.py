@@ -88,7 +88,7 @@ REFUSED = {
         "was made with hidden 16",
     ),
     "plateau": ("no_val.h5", {"schedule": "plateau"}, "`schedule` plateau: no validation vertex"),
-    "relays": ("plan.h5", {"exchange": "relays"}, "the plan has none"),
+    "relays": ("plan.h5", {"exchange": "relays"}, "the plan has no relays"),
     "delay": ("plan.h5", {"fold": "delayed"}, "`fold` delayed: needs an edge plan"),
     "aggregate": (
         "plan.h5",
