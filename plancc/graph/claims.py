@@ -188,7 +188,7 @@ def warn_of_counts(
         counts = f"{' and '.join(said)}, and {' and '.join(read)} are read{cure}"
         warn(f"{where}: {claims.place} {counts}")
     if claims.sides is not None and by_number:
-        words = "'bip': separate ids of two sides, which `keep_ids` or `num_vertices` makes one"
+        words = "'bip': two sides with separate ids, which `keep_ids` or `num_vertices` joins"
         warn(f"{where}: {claims.place} {words}")
 
 

@@ -78,7 +78,7 @@ CASES = [
     Case("F1: KONECT bip, turned", {"g.txt": f"% bip unweighted\n% 6 3 4\n{KONECT}"}, "--transpose",
          entries=ones(*((v - 3, u + 4) for u, v in SIDES))),
     Case("F1: KONECT bip by number", {"g.txt": f"% bip unweighted\n% 6 3 4\n{KONECT}"},
-         "--num-vertices 5", says=("separate ids of two sides, which --keep-ids",)),
+         "--num-vertices 5", says=("two sides with separate ids, which --keep-ids",)),
     Case("F1: KONECT bip symmetrized", {"g.txt": f"% bip unweighted\n% 6 3 4\n{KONECT}"},
          "--symmetrize", refused="3 rows and 4 columns|read it without --symmetrize"),
     Case("F1: KONECT bip with an id 0", {"g.txt": "% bip unweighted\n0 1\n1 1\n"},
