@@ -232,7 +232,7 @@ def _check_claims(claims: Claims, transport: Transport) -> None:
     """
     size = transport.size
     steps = ["rows", "partial rows"][: 1 + claims.folds]
-    steps += ["forwarded rows, or rows for links"] * (len(claims.sent) - len(steps))
+    steps += ["rows of a later exchange"] * (len(claims.sent) - len(steps))
     balances = np.array([claims.vertices, claims.nonzeros])
     said = np.concatenate([claims.sent.T, np.broadcast_to(balances, (size, 2))], axis=1)
     heard = transport.alltoall(np.ascontiguousarray(said))

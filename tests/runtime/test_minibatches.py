@@ -31,6 +31,8 @@ from plancc.plan.population import population_of
 from plancc.sampling import Population, make_sampler
 from plancc_cli.render_run import step_line
 from plancc_cli.run_command import command
+from plancc_datasets import load_dataset
+from plancc_runtime.execution import mini_batches
 from plancc_runtime.execution.mini_batches import TURN, TURNS
 from plancc_runtime.layouts.batch_mask import BatchMask
 from plancc_runtime.layouts.block import Block
@@ -305,6 +307,25 @@ def test_steps_that_have_all_cores_try_both_ways_of_drawing_and_keep_one(cores, 
     assert tried.drawing.startswith(("beside steps: ", "between steps: ") if 3 not in cores else "")
     assert (f"\nmini-batches are drawn {tried.drawing}" in step_line(tried)) == (3 not in cores)
     assert plain.drawing == ""
+
+
+@pytest.mark.parametrize("model", ["sage", "gcn"])
+def test_the_way_of_drawing_changes_no_bit(model, tmp_path, monkeypatch):
+    """torch's small products differ by the number of its threads: 28 rows, 16 and 7 columns do."""
+    monkeypatch.setattr(SingleTransport, "cores_per_rank", lambda self: 2)
+    features = np.random.default_rng(0).normal(size=(400, 16))
+    data = {"features": features, "labels": np.arange(400) % 7, "train_mask": np.ones(400, bool)}
+    graph = load_dataset("geometric", num_vertices=400, seed=1).graph
+    plancc.compile(graph, "block", 1, data=data).save(tmp_path / "plan.h5")
+    chosen = {"sampler": "neighbour", "batch_size": 28, "fanouts": (5, 3), "steps": TURN * 6}
+    losses = {}
+    for way, medians in (("beside", [1, 2]), ("between", [2, 1])):
+        monkeypatch.setattr(mini_batches, "median", lambda _, left=medians: left.pop())
+        options = TrainOptions(model=model, hidden=16, epochs=1, threads=2, **chosen)
+        result = train(tmp_path / "plan.h5", options, SingleTransport())
+        assert result.drawing.startswith(way)
+        losses[way] = [step.loss for step in result.steps]
+    assert losses["beside"] == losses["between"]
 
 
 OFTEN = ((2, 2, "gat"), (5, 4, "gcn"))

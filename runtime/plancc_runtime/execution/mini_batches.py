@@ -39,6 +39,7 @@ from plancc_runtime.data import LocalData
 from plancc_runtime.execution.drawn import Drawn
 from plancc_runtime.execution.full_batch import FullBatch
 from plancc_runtime.execution.protocol import EpochResult, RateOf
+from plancc_runtime.kernels import openmp
 from plancc_runtime.layouts.batch_mask import BoolArray, LocalBatch, RowsOfBlocks
 from plancc_runtime.layouts.draws import draws_of
 from plancc_runtime.layouts.halo import Halo
@@ -175,7 +176,8 @@ class MiniBatches(FullBatch):
         self._drawing: UnderWay | None = None
         self._fetching: UnderWay | None = None  # the batch before `_drawing`
         self._thread: ThreadPoolExecutor | None = None
-        self._threads = torch.get_num_threads()  # threads of a step
+        self._threads = torch.get_num_threads()  # torch's threads in a step
+        self._spare = 0  # the core of the drawing thread, while that does not draw
         # Seconds of steps that drew between steps, and of steps beside a drawing thread.
         self._tried: tuple[list[float], list[float]] | None = None
         self._ahead = resources.overlap and self._transport.size > 1
@@ -223,11 +225,8 @@ class MiniBatches(FullBatch):
                 f"{'beside' if beside else 'between'} steps: the first steps took "
                 f"{both / 1e3:.3g} ms beside drawing, {apart / 1e3:.3g} ms with drawing"
             )
-        # A step gives up one thread while a thread draws.
-        self._threads += (self._thread is not None) - beside
-        self._thread = self._pool if beside else None
+        self._thread, self._spare = (self._pool, 0) if beside else (None, 1)
         self._ahead = beside or self._transport.size > 1
-        torch.set_num_threads(self._threads)
 
     def prepare(self, network: Network) -> LocalData:
         data = self._data
@@ -447,12 +446,14 @@ class MiniBatches(FullBatch):
         try:
             for k in range(self.steps_per_epoch):
                 begin, of_run = perf_counter(), number * self.steps_per_epoch + k
+                openmp.spare.threads = self._spare
                 step, counts[k] = self._step(learner, data, of_run, rate)
                 steps.append(step)
                 if self._tried is not None:
                     self._try(self._tried, of_run, perf_counter() - begin)
         finally:
             torch.set_num_threads(before)
+            openmp.spare.threads = 0
         self._transport.allreduce_sum(counts)
         targets = sum(step.targets for step in steps)
         mean = sum(step.loss * step.targets for step in steps) / max(targets, 1)

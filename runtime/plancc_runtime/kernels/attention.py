@@ -218,7 +218,7 @@ def _run(stage: int, side: PatternSide, kept: Attended, arrays: dict[int, Tensor
         assert array is None or array.is_contiguous()
         call[place] = 0 if array is None else array.data_ptr()
     work = (len(side.index) + len(side)) * kept.x.shape[1]
-    threads = min(torch.get_num_threads(), 1 + work // THREAD_WORK)
+    threads = min(openmp.num_threads(), 1 + work // THREAD_WORK)
     openmp.run(_compiled(kept.x.dtype), call.ctypes.data, threads)
 
 

@@ -33,6 +33,7 @@ from torch import Tensor
 
 from plancc.errors import InputError
 from plancc.kernel import njit
+from plancc_runtime.kernels.openmp import num_threads
 from plancc_runtime.kernels.torch_spmm import multiply, sampled_product
 from plancc_runtime.workspace import empty
 
@@ -378,7 +379,7 @@ def in_chunks(kernel: Any, bounds: Sequence[int] | np.ndarray, work: int, *args:
         work: Number of multiplications of all chunks; if it is small, this thread runs all chunks.
     """
     arrays = [a.detach().numpy() if isinstance(a, Tensor) else a for a in args]
-    threads = torch.get_num_threads()
+    threads = num_threads()
     if threads == 1 or work < SMALL:
         kernel(bounds[0], bounds[-1], *arrays)
         return

@@ -137,7 +137,7 @@ class NumbaMatrix(SparseMatrix):
             part.distance,
         ]
         work = (len(part.columns) + num_rows) * width
-        threads = min(torch.get_num_threads(), 1 + work // THREAD_WORK)
+        threads = min(openmp.num_threads(), 1 + work // THREAD_WORK)
         openmp.run(_compiled(self.dtype), call.ctypes.data, threads)
         if call[OUTSIDE]:
             raise InputError(f"rows has a number outside of the {len(out)} rows of out")

@@ -11,11 +11,26 @@ for the whole process, which may be the user's.
 from __future__ import annotations
 
 import ctypes
+import threading
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
+
+
+class _Spare(threading.local):
+    threads = 0
+
+
+spare = _Spare()
+"""`threads`: cores of this rank beyond torch's threads. Compiled functions use them too, because
+their bits do not depend on the number of threads; the bits of torch's products may."""
+
+
+def num_threads() -> int:
+    """Return the number of threads for a compiled function."""
+    return torch.get_num_threads() + spare.threads
 
 
 def run(function: Any, argument: int, threads: int) -> None:

@@ -14,7 +14,6 @@ from itertools import chain, product
 from typing import Any
 
 import numpy as np
-import torch
 from llvmlite import ir
 from numba import carray, types
 from numba.core import cgutils
@@ -120,7 +119,7 @@ def _run(name: str, x: Tensor, right: Tensor, share: int, *others: int) -> None:
         *(x.shape[0], share, d_in, d_out, len(of_in), len(of_out)),
         *(of_in.ctypes.data, of_out.ctypes.data, x.data_ptr(), right.data_ptr(), *others),
     ]
-    threads = min(torch.get_num_threads(), 1 + x.numel() * d_out // THREAD_WORK)
+    threads = min(openmp.num_threads(), 1 + x.numel() * d_out // THREAD_WORK)
     openmp.run(_compiled(name), call.ctypes.data, threads)
 
 
