@@ -283,7 +283,7 @@ class FolderLock:
             if error.errno not in NO_LOCKS or taken:
                 os.close(handle)
             if taken:
-                holder += f"; this file system has no locks; remove {self._path} if it is no run"
+                holder += f"; this file system has no locks; if that is no run, remove {self._path}"
             if taken or error.errno in (errno.EACCES, errno.EAGAIN):
                 raise BlockingIOError(errno.EAGAIN, holder) from None
             if isinstance(error, FileNotFoundError):

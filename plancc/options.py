@@ -109,8 +109,8 @@ TASKS: Rows = {
     "`{0[0]}` {0[1]}: model '{asked.name}' needs no partitioner; drop it": lambda asked: (
         asked.model.problem is None and asked.options.named
     ),
-    "`budget` is for refinement, but the nets of {asked.model.batches} batches are partitioned "
-    "without refinement; drop one of the two": lambda asked: (
+    "`budget` only limits refinement, but the nets of {asked.model.batches} batches are "
+    "partitioned without refinement; drop one of the two": lambda asked: (
         asked.options.budget is not None
         and not asked.searches
         and not isinstance(getattr(asked.model, "batches", ""), str)  # they are a number

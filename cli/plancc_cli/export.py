@@ -79,7 +79,7 @@ def command(
         raise InputError(f"--balance {balance}: a hypergraph file has no limits; give names only")
     if balance is not None and not output.removesuffix(".gz").endswith(WEIGHTED):
         cure = f"drop --balance {balance}, or choose from {', '.join(WEIGHTED)}"
-        raise InputError(f"{output}: this format has no weights; {cure}")
+        raise InputError(f"{output}: this format cannot hold vertex weights; {cure}")
     if NONZERO_PARTS.search(output):
         _export_nonzero_owner(source, output)
         return

@@ -182,7 +182,7 @@ def _print_one(name: str, entry: dict[str, Any]) -> None:
     if entry.get("options"):
         click.echo("\nOptions:")
         for flag, words in entry["options"].items():
-            say(f"  {flag:20}  {words}")
+            say(f"  {flag:20} {words}")
 
 
 @click.group("list", subcommand_metavar="WHAT [NAME]", options_metavar="")

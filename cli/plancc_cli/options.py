@@ -497,9 +497,8 @@ def named_options(given: dict[str, Any]) -> dict[str, Any]:
     named = given.pop("sampler_options", None) or {}
     for name in named:
         if name in taken() or name in OF_BATCHES:
-            raise InputError(
-                f"--sampler-option {name}: not a sampler option; see {flag_of(name)}"
-            )
+            cure = f"see {flag_of(name)}"
+            raise InputError(f"--sampler-option {name}: is not an option of samplers; {cure}")
     return {name: read_option(name, text) for name, text in named.items()}
 
 

@@ -162,7 +162,7 @@ def _training(training: TrainingCost, random: TrainingCost) -> Table:
 def _passes(costs: Sequence[PassCost], layout: str, in_hops: bool) -> Table:
     """Return the table of passes, each added to the previous passes; the last row has all."""
     caption = "exact, per epoch, without dropout of the features; plancc-run has all passes on"
-    caption += "; dead-rows is for row plans" * (layout != "row")
+    caption += "; dead-rows needs a row plan" * (layout != "row")
     caption += "; rows with node-aware exchange" * in_hops
     heads = ("execution", "words", "saved", "most by one", "messages")
     table = Table(heads, "words with passes, each added to those before", caption)

@@ -293,7 +293,7 @@ def _check(transport: Transport, plan: str, settings: dict[str, Any]) -> None:
         _write_out(show)
     if not found.exact:
         where = f", first in layer '{found.first_layer}'" * bool(found.first_layer)
-        transport.agree(PlanccError(f"`model` {name}: differs on {ranks} from one{where}"))
+        transport.agree(PlanccError(f"`model` {name}: {ranks} and one rank differ{where}"))
 
 
 def _write_json(path: str, plan: str, result: TrainResult) -> None:
@@ -404,7 +404,7 @@ def _notes(outline: RunOutline) -> Iterator[str]:
     topology, sizes = outline.header.topology, outline.split_sizes
     travel = outline.exchange, outline.options.exchange
     if topology is not None and travel == ("flat", "auto"):
-        why = f"the plan's is for nodes x ranks {topology}, unlike these ranks"
+        why = f"the plan expects nodes x ranks {topology}, unlike these ranks"
         yield f"node-aware exchange is not used: {why}"
     for name, why in outline.passes_off.items():
         yield f"pass {name} is off: {why}"

@@ -93,7 +93,7 @@ def command(portable: str | None, level: str | None, first: bool) -> None:
     elif not any(map(jit.is_writable, jit.candidates())):
         tried = ", ".join(map(str, jit.candidates()))
         raise OutputError(
-            f"no folder for kernels can be written ({tried}); set NUMBA_CACHE_DIR to one"
+            f"no folder for kernels can be written ({tried}); set NUMBA_CACHE_DIR to a folder"
         )
     else:
         folder = jit.folder()

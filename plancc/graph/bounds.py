@@ -92,8 +92,8 @@ def check_vertices(num_vertices: int, where: str) -> None:
     if size is None or _large.get():
         return
     if num_vertices > VERTICES + VERTICES_PER_BYTE * size:
-        bound = f"since a source has only {size:,} bytes"
-        raise InputError(f"{where}: {num_vertices} vertices are too many, {bound}; {_CURE}")
+        bound = f"the source has only {size:,} bytes"
+        raise InputError(f"{where}: {num_vertices} vertices are too many: {bound}; {_CURE}")
 
 
 def check_classes(largest_class: int, occurring: int, what: str) -> None:

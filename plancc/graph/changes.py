@@ -238,7 +238,7 @@ def _check_weights(values: Values, added: EdgeChanges) -> None:
     if added.weights is not None and values is None:
         added.refuse(added.weights != 1, "has a weight, but the graph has no weights")
     elif added.weights is not None:
-        added.refuse(added.weights == 0, "has weight 0, which is no edge")
+        added.refuse(added.weights == 0, "has weight 0, which means that there is no edge")
 
 
 def _places(

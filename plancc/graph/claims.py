@@ -188,7 +188,7 @@ def warn_of_counts(
         counts = f"{' and '.join(said)}, and {' and '.join(read)} are read{cure}"
         warn(f"{where}: {claims.place} {counts}")
     if claims.sides is not None and by_number:
-        words = "'bip': separate ids of two sides, which `keep_ids` or `num_vertices` makes one"
+        words = "'bip': two sides with separate ids, which `keep_ids` or `num_vertices` joins"
         warn(f"{where}: {claims.place} {words}")
 
 
@@ -205,7 +205,7 @@ def warn_of_numbers(where: str, u: IntArray, v: IntArray, weights: npt.NDArray[A
     elif u.min() >= OF_TIMES > v.max():
         what = "alone has numbers as large as times"
     if what:
-        warn(f"{where}: column 1 {what}: `columns` 2,3 leaves it out if it is no end of an edge")
+        warn(f"{where}: column 1 {what}: if it is not an id, leave it out by `columns` 2,3")
 
 
 def warn_of_direction(claims: Said, where: str, directed: bool) -> None:

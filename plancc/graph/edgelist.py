@@ -277,7 +277,7 @@ class EdgeListEntries(PiecewiseEdges):
         where = self.where
         if table.claims.sides is not None and not by_number:
             cure = "compile it on one rank, without `memory`"
-            raise InputError(f"{where}: a list of two sides ('bip') is read as a whole; {cure}")
+            raise InputError(f"{where}: a list of two sides ('bip') must be read whole; {cure}")
         below = np.setdiff1d(np.union1d(*self.sides), self._first[:2])
         named = table.ends or self._columns or not len(below)
         if not named and first_line(self._first, self.most - 1, [below], is_table=False)[0]:
@@ -505,7 +505,7 @@ def _check_width(path: StrPath, line: _Line, names: Sequence[str], wanted: Seque
         few = f"as many columns as there are names ({len(names)}){of_r} are expected, not"
         fail(path, line.number, few, line.text)
     if width not in (2, 3) and not (wanted or names):
-        cure = "put # before a line that is no edge"
+        cure = "put # before a line that is not an edge"
         if width > 1:
             cure = "`columns` 1,2 reads the first two columns, 1,2,3 weights too"
         message = f"two or three columns 'u v [weight]' are expected ({cure}), not"

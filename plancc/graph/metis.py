@@ -228,7 +228,7 @@ def write_metis(
             told = f"METIS edge weights are whole numbers >= 1, not '{weight[k]}'"
             raise InputError(f"{name}: {told}; write the graph without values (`pattern`)")
     if not is_symmetric(graph, values=weight is not None):
-        told = "METIS files hold undirected graphs and this one is not symmetric"
+        told = "METIS files only hold undirected graphs, and this graph is not symmetric"
         raise InputError(f"{name}: {told}; symmetrize it first")
     count = np.bincount(row[kept], minlength=n)
     columns = graph.indices[kept].astype(np.int64) + 1

@@ -172,7 +172,7 @@ def _checked(header: _Header, text: bytes) -> int:
     field = _ANYTHING if header.without_values else _FIELDS.get(header.field, 0)
     count = int(kernels.check_entries(np.frombuffer(text, np.uint8), field))
     if count < 0:
-        raise ValueError("a line is no entry")
+        raise ValueError("a line is not an entry")
     return count
 
 
@@ -234,7 +234,7 @@ class MtxEntries:
     def __iter__(self) -> Iterator[Entries]:
         if self.shape[0] != self.shape[1]:
             told = (
-                f"a matrix of {self.shape[0]} rows and {self.shape[1]} columns is read as a whole"
+                f"a matrix of {self.shape[0]} rows and {self.shape[1]} columns must be read whole"
             )
             cure = "compile it on one rank, without `memory`"
             raise InputError(f"{os.fspath(self._path)}: {told}: {cure}")

@@ -188,12 +188,12 @@ def names_of(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def whole_names(where: str) -> InputError:
     """Return the error for names as ids in a source that is read piece by piece."""
-    return InputError(f"{where}: {NAMED}, which are read as a whole; give more `memory`")
+    return InputError(f"{where}: {NAMED}, so the source must fit in memory; give more `memory`")
 
 
 def check_no_numbers(where: str, num_vertices: int | None, keep_ids: bool) -> None:
     """Raise InputError if an option says that ids are vertex numbers, since they are names."""
     given = "keep_ids" if keep_ids else "num_vertices"
     if keep_ids or num_vertices is not None:
-        cure = f"leave out `{given}`, which is for ids that are vertex numbers"
-        raise InputError(f"{where}: {NAMED}, which are numbered in their order; {cure}")
+        cure = f"leave out `{given}`, which is only for ids that are vertex numbers"
+        raise InputError(f"{where}: {NAMED}, numbered in alphabetical order; {cure}")

@@ -227,7 +227,7 @@ def check_relation(relation: Any, where: str) -> None:
 
 def _check_name(name: str) -> None:
     if not isinstance(name, str) or not name or not name.isprintable():
-        raise InputError(f"'{shown(name)}' is no name of a type or relation; give printable text")
+        raise InputError(f"'{shown(name)}' cannot name a type or relation; give printable text")
 
 
 def in_words(relation: Relation) -> str:

@@ -201,9 +201,9 @@ def check_list(array: npt.NDArray[Any], what: str, kinds: str, words: str) -> No
         return
     advice = ""
     if array.ndim == 1 and words == "integers":
-        advice = "; np.unique(names, return_inverse=True)[1] numbers names"
+        advice = "; np.unique(names, return_inverse=True)[1] turns names into numbers"
         if array.dtype.kind not in "US":
-            advice = "; convert it, for example by y.long() or y.astype(int); -1 stands for unknown"
+            advice = "; convert it, for example by y.long() or y.astype(int); -1 means unknown"
             advice += "; real numbers are called targets"
     raise InputError(
         f"{what} must be a list of {words}, not '{array.dtype}' of shape {array.shape}{advice}"
@@ -245,7 +245,7 @@ def _targets(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
     with np.errstate(over="ignore"):
         numbers = np.ascontiguousarray(array, np.float32)
     wrong = ~np.isfinite(numbers) & ~unknown.all(axis=1, keepdims=True)
-    rule = "only a row of NaN alone stands for an unknown vertex"
+    rule = "if a target of a vertex is unknown, its whole row must be NaN"
     _refuse(array, wrong, what, f", not a finite 32-bit number; {rule}")
     _warn_of_lost_digits(array, numbers, what)
     return numbers

@@ -200,7 +200,7 @@ def arrays_of_columns(
         key, what = known.get(name, ""), f"{where}: column '{shown(name, 40)}'"
         is_text = column is not None and column.dtype.kind == "S" and name != ids
         if is_text and (key or name in numbered):
-            raise InputError(f"{what} holds 'string', not numbers (pandas.factorize numbers words)")
+            raise InputError(f"{what} holds 'string', not numbers; convert it by pandas.factorize")
         if name in numbered or (name != ids and not key and is_running(name, column)):
             continue  # the column is in a matrix, or is an index of rows
         if column is None or is_text or not (key or name == ids):
@@ -301,7 +301,7 @@ def _wrong_word(words: str, path: StrPath, skipped: int, reading: TableReading |
     if match is None:
         return f": not a table of numbers: {re.sub('; use `usecols`.*', '', words)}"
     line, column = line_of(path, int(match[2]), skipped), int(match[3])
-    name, advice = f"{column}", "pandas.factorize numbers words"
+    name, advice = f"{column}", "convert words by pandas.factorize"
     if reading is not None and reading.names:
         name = f"'{shown(reading.names[column - 1], 40)}'"
         if column - 1 in reading.booleans:

@@ -107,7 +107,7 @@ class _Found:
         except KeyError:
             wrong = ((k, e) for k, pair in enumerate(self.ends) for e in pair if e not in known)
             k, end = next(wrong)
-            fail(self.path, self.lines[k], f"an edge has the end {show(end)}, which is no vertex")
+            fail(self.path, self.lines[k], f"{show(end)} is the end of an edge, but not a vertex")
 
     def ids(self, of: slice = slice(None)) -> Any:
         """Return the first list of names of these vertices that can be ids; None if there is none.
@@ -254,7 +254,7 @@ def _parse_gml(path: StrPath) -> _Found:
                 record[key] = word.strip('"')
             key = ""
     if key or opened or not graphs:
-        fail(path, line, "the file ends within a list" if key or opened else "there is no graph")
+        fail(path, line, "the file ends within a list" if key or opened else "it has no graph")
     found.mutual = [not found.directed] * len(found.ends)
     found.names = {"": list(found.vertices), **found.names}
     return found

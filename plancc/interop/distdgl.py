@@ -79,7 +79,7 @@ def read_partition(path: StrPath) -> npt.NDArray[np.int32]:
     count = int(ranges[-1, 1])
     original = _original_ids(where, count)
     if original.shape != (count,) or (np.sort(original) != np.arange(count)).any():
-        raise InputError(f"{where}: the mapping of its {count} vertices is no permutation")
+        raise InputError(f"{where}: the mapping of its {count} vertices is not a permutation")
     owner = np.empty(count, np.int32)
     owner[original] = np.repeat(np.arange(len(ranges)), np.diff(ranges, axis=1)[:, 0])
     return owner
@@ -117,11 +117,11 @@ def _original_ids(where: str, count: int) -> Int64Array:
             if isinstance(held, dict) and len(held) == 1:
                 held = next(iter(held.values()))
             return _checked(as_array(held, file), file)
-    told = f"gives the parts by DGL's own numbers of the {count} vertices, and no mapping"
+    told = f"numbers the {count} vertices as DGL does, and no mapping"
     saved = (
         f"what partition_graph(..., return_mapping=True) returns for the vertices as {MAPPINGS[0]}"
     )
-    raise InputError(f"{where}: {told} to the graph's is beside it; save {saved}")
+    raise InputError(f"{where}: {told} to the graph's numbers is beside the file; save {saved}")
 
 
 @dataclass(frozen=True, eq=False)

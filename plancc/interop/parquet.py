@@ -357,7 +357,7 @@ def _array(arrow: Any, column: Any, what: str, of_ids: bool = False) -> npt.NDAr
         return names_of(column.cast(arrow.large_string()).to_numpy())
     known = (arrow.types.is_integer, arrow.types.is_floating, arrow.types.is_boolean)
     if not any(is_kind(kind) for is_kind in known):
-        raise InputError(f"{what} holds '{kind}', not numbers (pandas.factorize numbers words)")
+        raise InputError(f"{what} holds '{kind}', not numbers; convert it by pandas.factorize")
     array: npt.NDArray[Any] = column.to_numpy()
     if array.dtype.kind not in "biuf":
         raise InputError(f"{what}: {column.null_count} values are null")

@@ -31,7 +31,7 @@ def write_hmetis(hypergraph: Hypergraph, path: StrPath) -> None:
     """
     weights = hypergraph.vertex_weights.astype(np.int64, copy=False)
     if weights.ndim > 1:
-        told = f"the format holds one weight per vertex, not {weights.shape[1]}"
+        told = f"the format only holds one weight per vertex, not {weights.shape[1]}"
         raise InputError(f"{os.fspath(path)}: {told}; choose one balance")
     size = np.diff(hypergraph.net_ptr)
     kept = size > 0

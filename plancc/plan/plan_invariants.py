@@ -56,7 +56,7 @@ def _relations(plan: Plan, types: Types) -> str:
 
 def _rises(offsets: Int64Array, total: int) -> str:
     if offsets[0] != 0 or offsets[-1] != total:
-        return f"it goes from {offsets[0]} to {offsets[-1]}, not from 0 to {total}"
+        return f"the first and last entry are {offsets[0]} and {offsets[-1]}, not 0 and {total}"
     falls = np.flatnonzero(offsets[1:] < offsets[:-1])  # a difference could overflow
     return f"it falls after entry {falls[0]}" if len(falls) else ""
 

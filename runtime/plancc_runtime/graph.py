@@ -366,7 +366,7 @@ class Graph(EdgeGraph):
                         InputError(
                             f"'{name}' has {len(tensor)} rows, the number of rows of each rank "
                             f"rows, halo rows or edges, and differs between ranks: {whose}; "
-                            "a parameter of the network must begin alike; seed torch alike"
+                            "parameters must begin with equal values; use the same torch seed"
                         )
                     )
         self._alike.add(shapes)

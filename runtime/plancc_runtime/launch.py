@@ -135,7 +135,7 @@ def open_transport(
                 "Slurm and the MPI library of mpi4py do not find each other; start with PMIx "
                 "(SLURM_MPI_TYPE=pmix for srun), or with mpirun inside the job"
                 if launcher() is _SLURM
-                else "mpi4py uses the MPI library of another mpirun than the one of this job"
+                else "mpi4py does not use the MPI library of this job's mpirun"
             )
             raise BackendUnavailable(
                 f"the launcher started {size} ranks but MPI sees {transport.size}: {why}"

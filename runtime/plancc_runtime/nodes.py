@@ -52,15 +52,15 @@ def check_exchange(header: Header, exchange: str, num_ranks: int) -> None:
     fits_ranks = route is not None and route.keeps_groups(block_of_parts(parts, num_ranks))
     why = ""
     if exchange == "relays" and (route is None or topology is not None):
-        why = "the plan has none; compile it with `exchange` relays"
+        why = "the plan has no relays; compile it with `exchange` relays"
     elif exchange == "relays" and num_ranks != parts:
-        why = f"the plan's are for {parts} ranks, not {num_ranks}"
+        why = f"the plan's relays need {parts} ranks, not {num_ranks}"
     elif exchange == "nodes" and (route is None or topology is None):
         why = "the plan has no hops between nodes; compile it with `topology` and `exchange` nodes"
     elif exchange == "nodes" and not fits_ranks:
         why = (
-            f"the plan is for nodes x ranks {topology}; of {num_ranks} ranks some would have parts "
-            "of several nodes"
+            f"the plan needs nodes x ranks {topology}; with {num_ranks} ranks some would have "
+            "parts of several nodes"
         )
     if why:
         raise InputError(f"`exchange` {exchange}: {why}")

@@ -226,7 +226,7 @@ def _read_pairs(path: str, named: bool) -> npt.NDArray[Any]:
         found.append([_id(word, named) for word in words])
         if len(words) != 2 or None in found[-1]:
             raise InputError(
-                f"{path}, line {line}: '{shown(text, 40)}' is no link; give two ids, such as 17,42"
+                f"{path}, line {line}: '{shown(text, 40)}' is not a link; give two ids, as in 17,42"
             )
     if not found:
         raise InputError(f"{path}: the file has no link; give at least one")
@@ -358,7 +358,7 @@ def _joined(opened: Opened, description: Description, task: LearningTask, weight
     if types is None or not of_network:
         has = "types of vertices" if types is not None else "one type of vertices"
         other = "one" if types is not None else "several"
-        raise InputError(f"{opened.name}: the plan has {has}, but the network is for {other}")
+        raise InputError(f"{opened.name}: the plan has {has}, but the network needs {other}")
     from plancc_runtime.nn.relations import TypesOfNetwork
 
     network = TypesOfNetwork.parse(of_network)

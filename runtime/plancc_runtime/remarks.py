@@ -72,8 +72,8 @@ def sampler_remarks(plan: Opened, options: TrainOptions, transport: Transport) -
     if not recorded:
         return []
     return [
-        f"the plan is for mini-batches ({recorded}), but this run trains the full batch: `sampler` "
-        f"{recorded.split()[0]} draws the plan's batches, `batch_size` {FULL} drops this warning"
+        f"the plan was made for mini-batches ({recorded}), but this run trains the full batch; "
+        f"for mini-batches give `sampler` {recorded.split()[0]}, for no warning `batch_size` {FULL}"
     ]
 
 

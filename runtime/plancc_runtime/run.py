@@ -345,7 +345,7 @@ class Run:
         if "val" not in found:
             raise InputError(
                 f"`metric` {self.options.metric}: is not defined for the validation vertices, "
-                "since every class has all vertices or no vertices; follow another, or give `split`"
+                "since every class has all vertices or no vertices; choose another, or give `split`"
             )
         return metric.lowered(found["val"])
 

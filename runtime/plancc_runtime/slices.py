@@ -241,7 +241,7 @@ def _check_claims(claims: Claims, transport: Transport) -> None:
         for rows, expected, sent in zip(steps, claims.expected, heard.T, strict=False):
             for peer in np.flatnonzero(sent != expected)[:1].tolist():
                 raise PlanError(
-                    f"the plan is damaged: rank {peer} sends other {rows} than are expected "
+                    f"the plan is damaged: rank {peer} does not send the expected {rows} "
                     "(plancc verify says more)"
                 )
         if vertices:

@@ -75,7 +75,7 @@ def test_links_by_the_commands(tmp_path, monkeypatch):
             score_links("plan.h5", "w.npz", "ask.csv", "x.csv", SingleTransport())
 
     for text, words in {
-        "3 x\n": "ask.csv, line 1: '3 x' is no link; give two ids",
+        "3 x\n": "ask.csv, line 1: '3 x' is not a link; give two ids",
         "3,5\n3,77\n": "ask.csv, line 2: id 77: no vertex of",
         "": "ask.csv: the file has no link",
         "PK\0": "ask.csv: is not text: `links` expects a text file with two ids a line",

@@ -78,7 +78,7 @@ CASES = [
     Case("F1: KONECT bip, turned", {"g.txt": f"% bip unweighted\n% 6 3 4\n{KONECT}"}, "--transpose",
          entries=ones(*((v - 3, u + 4) for u, v in SIDES))),
     Case("F1: KONECT bip by number", {"g.txt": f"% bip unweighted\n% 6 3 4\n{KONECT}"},
-         "--num-vertices 5", says=("separate ids of two sides, which --keep-ids",)),
+         "--num-vertices 5", says=("two sides with separate ids, which --keep-ids",)),
     Case("F1: KONECT bip symmetrized", {"g.txt": f"% bip unweighted\n% 6 3 4\n{KONECT}"},
          "--symmetrize", refused="3 rows and 4 columns|read it without --symmetrize"),
     Case("F1: KONECT bip with an id 0", {"g.txt": "% bip unweighted\n0 1\n1 1\n"},
@@ -129,7 +129,7 @@ CASES = [
          "sizes), not '1 2 0.5'"),
     Case("F7: ids with gaps", {"g.txt": "3 40\n2 5\n5 7\n7 2\n"}, silent=("as an edge",)),
     Case("F7: a lone size", {"g.txt": "4\n1 2\n2 3\n"},
-         refused="line 1|# before a line that is no edge|not '4'"),
+         refused="line 1|# before a line that is not an edge|not '4'"),
     # columns of edges
     Case("numbers of edges before their ends", {"g.csv": "0,10,11\n1,11,12\n2,12,10\n"},
          says=("g.csv: column 1 counts the lines, and most numbers of the others|--columns 2,3",)),

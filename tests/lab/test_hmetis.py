@@ -91,7 +91,7 @@ def test_all_kinds_of_weights(tmp_path, text, costs, weights):
         ("2 3 2\n", "line 1: FMT of 'NETS VERTICES .FMT.' must be .* not '2'"),
         ("-1 3\n", "line 1: the number of nets is negative: '-1'"),
         ("1 0\n", "line 1: the graph has no vertices"),
-        ("1 99999999\n1 2\n", "line 1: 99999999 vertices are too many, since a source has only 15"),
+        ("1 99999999\n1 2\n", "line 1: 99999999 vertices are too many: the source has only 15"),
         ("2 3\n1 2\n", "line 2: the header declares 2 nets, .* the file has '1'"),
         ("1 3\n1 2\n\n2 3\n", "line 4: the header declares 1 nets, .* the file has '2'"),
         ("1 2 10\n1 2\n1\n", "line 3: the header declares 1 nets and 2 vertex weights"),

@@ -175,7 +175,7 @@ def test_a_resumed_run_takes_the_options_of_its_checkpoint(plans, words, tmp_pat
         assert all(one[name].tobytes() == other[name].tobytes() for name in one.files)
     done = alone(plan, *resume, "--json", tmp_path / "run.json")
     assert done.returncode == 0, done.stderr
-    line = f"resumed from {last}, epoch 4 of 4: nothing is left to do; a larger --epochs goes on"
+    line = f"resumed from {last}, epoch 4 of 4: nothing is left to do; a larger --epochs continues"
     assert done.stdout.splitlines()[0] == line
     result = json.loads((tmp_path / "run.json").read_text())
     assert (result["epochs"], result["first_epoch"], result["ended"]) == ([], 4, True)
@@ -472,11 +472,11 @@ OTHER = [
     ({}, {"plan": 1}, "belongs to another plan"),
     ({}, {"resume": False}, "of an earlier run; set `resume` to continue"),
     # values that no run wrote are shown with care
-    ({"epoch": 10**15}, {}, "has seen 1000000000000000 already"),
+    ({"epoch": 10**15}, {}, "already has 1000000000000000 epochs"),
     ({"plan": "\x1b[31m" + "x" * 99}, {}, "belongs to another plan"),
-    ({"options hidden": [[[[[[[["x" * 999]]]]]]]]}, {}, "is damaged: its option 'hidden'"),
-    ({"options lr": "\x1b]0;title\x07"}, {}, "is damaged: its option 'lr'"),
-    ({"options model": "gone"}, {}, "is damaged: its option 'model' is 'missing'"),
+    ({"options hidden": [[[[[[[["x" * 999]]]]]]]]}, {}, "is of another version, or damaged: its option 'hidden'"),
+    ({"options lr": "\x1b]0;title\x07"}, {}, "is of another version, or damaged: its option 'lr'"),
+    ({"options model": "gone"}, {}, "is of another version, or damaged: its option 'model' is 'missing'"),
     *(({"steps": steps}, {}, "does not count updates") for steps in (-1, 2**53, 2**63 - 1)),
 ]
 

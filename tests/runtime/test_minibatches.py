@@ -372,8 +372,8 @@ def test_the_sampler_that_the_plan_was_compiled_for(tmp_path):
 
 
 ON_FULL_BATCH = (
-    "the plan is for mini-batches (neighbour batch_size=3 fanouts=4,2), but this run trains the "
-    "full batch: --sampler neighbour draws the plan's batches, --batch-size full drops this warning"
+    "the plan was made for mini-batches (neighbour batch_size=3 fanouts=4,2), but this run trains "
+    "the full batch; for mini-batches give --sampler neighbour, for no warning --batch-size full"
 )
 
 
@@ -391,7 +391,7 @@ def test_a_full_batch_on_a_plan_for_mini_batches_is_told(for_batches):
     assert done.exit_code == 0, done.stderr
     lines = [line for line in done.stderr.splitlines() if "mini-batches" in line]
     assert lines == [f"plancc-run: warning: {ON_FULL_BATCH}"]
-    told = "trains the full batch: `sampler` neighbour"
+    told = "trains the full batch; for mini-batches give `sampler` neighbour"
     for options, warned in (({}, 1), ({"batch_size": "full"}, 0), ({"sampler": "neighbour"}, 0)):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

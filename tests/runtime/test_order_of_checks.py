@@ -88,7 +88,7 @@ REFUSED = {
         "was made with hidden 16",
     ),
     "plateau": ("no_val.h5", {"schedule": "plateau"}, "`schedule` plateau: no validation vertex"),
-    "relays": ("plan.h5", {"exchange": "relays"}, "the plan has none"),
+    "relays": ("plan.h5", {"exchange": "relays"}, "the plan has no relays"),
     "delay": ("plan.h5", {"fold": "delayed"}, "`fold` delayed: needs an edge plan"),
     "aggregate": (
         "plan.h5",
@@ -108,9 +108,9 @@ OF_LAYOUTS = {
         ({"drop_edge": 0.9}, f"^`drop_edge` 0.9: {ROW}"),
         ({"sampler": "uniform", "batch_size": 8}, f"^`sampler` uniform: {ROW}"),
         ({"batch_size": 8}, f"^`batch_size` 8: {ROW}"),
-        (NARROW, f"^`dtype` bfloat16: {ROW}, and"),
+        (NARROW, f"^`dtype` bfloat16: {ROW}, but"),
     ],
-    "1d 2": [(NARROW, f"^`dtype` bfloat16: {ROW}, and")],
+    "1d 2": [(NARROW, f"^`dtype` bfloat16: {ROW}, but")],
     "2d 2x2": [
         ({"pipeline": "3"}, "`pipeline` 3: needs a plan of layout feature"),
         ({"recompute": True}, "`recompute`: needs a plan of layout row or edge"),
@@ -131,7 +131,7 @@ OF_LAYOUTS = {
         (GAT, "`model` gat: attention weighs whole rows"),
         (MAX | {"pipeline": "auto"}, "`aggregator` max"),
         ({"wire": "bf16"}, "`wire` bf16: .* one group"),
-        (NARROW, f"^`dtype` bfloat16: {ROW}, and"),
+        (NARROW, f"^`dtype` bfloat16: {ROW}, but"),
     ],
     "feature 2x2": [({"pipeline": "auto"}, "`pipeline` auto: needs one group")],
 }

@@ -68,7 +68,7 @@ class Aggregations:
         if not self.widths or min(self.widths) < 1:
             raise InputError(f"widths {self.widths}: at least one is needed, none below 1")
         if not 0 <= self.mask_density <= 1:
-            raise InputError(f"mask_density {self.mask_density:g} is no share between 0 and 1")
+            raise InputError(f"mask_density {self.mask_density:g} is not between 0 and 1")
 
 
 def gcn_aggregations(

@@ -82,7 +82,7 @@ def read_log(path: str | PathLike[str]) -> RunLog:
         where = f"{name}, line {number}"
         entry = _json(line, where, "a JSON object of one epoch")
         if not isinstance(entry, dict):
-            raise InputError(f"{where}: is no object with the figures of an epoch: {_cut(line)}")
+            raise InputError(f"{where}: is not an object with an epoch's data: {_cut(line)}")
         epochs.append(_epoch(entry, where))
         if len(epochs) > 1 and epochs[-1]["epoch"] <= epochs[-2]["epoch"]:
             was, now = epochs[-2]["epoch"], epochs[-1]["epoch"]

@@ -66,7 +66,7 @@ class TypedBlock:
         if block.relation is not None:
             if len(block.relation) != len(block.column):
                 raise InputError(
-                    "the plan has several relations from one type to one type; leave out samples "
+                    "the plan has several relations from one type to one type; leave out sampling "
                     "of the boundary"
                 )
             fits = types.fits(row_vertices, columns[block.column], block.relation)

@@ -265,9 +265,9 @@ class Distributed(nn.Module):
             name = next((k for k in {**found[0], **other} if found[0].get(k) != other.get(k)), "")
             if name:
                 raise InputError(
-                    f"rank {rank} has other values in '{name}' of the network than rank 0; seed "
-                    "torch alike before it is made, or call `graph.sync_parameters(model)`, and "
-                    "give tensors of rows as arguments"
+                    f"rank {rank} has other values in the network's '{name}' than rank 0; set the "
+                    "same torch seed on all ranks before making the network, or call "
+                    "`graph.sync_parameters(model)`; give tensors of rows as arguments"
                 )
 
     # Kinds of arguments

@@ -140,7 +140,7 @@ class OverRanks(TorchFunctionMode):
         order = torch.where(ties, order, least(order))
         ties = ties & (order == bins.most(order))
         if (bins.total(ties) > 1).any():
-            refuse(call, "has equal extremes, and torch gives the gradient to the first of them")
+            refuse(call, "finds its extreme in several entries, and only the first gets a gradient")
         return ties
 
     def _numbers(self, x: Spread) -> Tensor | None:

@@ -83,7 +83,7 @@ class TorchRules(OverRanks):
             if not found:
                 return call.run()
         if Unknown in kinds:
-            refuse(call, "reads the place of an extreme among all rows")
+            refuse(call, "reads the index of a maximum or minimum among all rows")
         if name in calls.SIZES:
             return self._sizes(call, args[0])
         if name in calls.SAME:
@@ -171,11 +171,11 @@ class TorchRules(OverRanks):
             return marked(found, EdgeEnds, ends=(RowNumbers(of, False),))
         places = [k for k, each in enumerate(numbers[: found.ndim]) if isinstance(each, Count)]
         if len(counts) > 1 or not places:
-            refuse(call, "makes two axes of rows or edges, or numbers rows on this rank")
+            refuse(call, "makes two axes of rows or edges, or row numbers of this rank")
         [place] = places
         old = place - len(numbers) + call.args[0].ndim if call.name == "repeat" else 0
         if call.name == "repeat" and old >= 0 and call.args[0].shape[old] != 1:
-            refuse(call, "repeats several entries by the number of rows or edges")
+            refuse(call, "repeats an axis of several entries for every row or edge")
         return mark_in_place(found, place, counts[0].of)
 
     def _dropout(self, call: Call) -> Any:
@@ -188,7 +188,7 @@ class TorchRules(OverRanks):
             refuse(call, "changes its argument in place")
         number = self._numbers(x) if isinstance(x, Spread) else None
         if isinstance(x, Spread) and number is None:
-            refuse(call, "drops entries that are neither entries per row nor entries per edge")
+            refuse(call, "drops entries that belong neither to rows nor to edges")
         self.draws += 1
         found = self.mask(x, rate, number, self.draws - 1)
         return alike(found, x) if isinstance(x, Spread) else found
@@ -253,7 +253,7 @@ class TorchRules(OverRanks):
             self.edges = x if len(ends) == 1 else self.edges
         masks = [isinstance(k, Spread) and k.dtype == torch.bool for k in others]
         if not all(k is None or _is_whole(k) or m for k, m in zip(others, masks, strict=True)):
-            refuse(call, "picks edges by number")
+            refuse(call, "selects edges by index")
         return _with_ends(call, plain(x)[plain(keys)], ends, x.relations)
 
     # By index
@@ -274,13 +274,13 @@ class TorchRules(OverRanks):
             if isinstance(index, Spread) and index.dtype == torch.bool:
                 return self._masked(call, x, index)
             if any(isinstance(k, Tensor | list) for k in keys[1:]):
-                refuse(call, "picks entries by several indices")
+                refuse(call, "selects entries by several indices")
             found: Any = self._at(call, x, 0, index)
             rest = (slice(None),) * index.ndim + keys[1:]
             return found if len(keys) == 1 else self._sliced(call, found, rest)
         if isinstance(x, Spread):
             return self._sliced(call, x, key)
-        return refuse(call, "picks entries by several indices")
+        return refuse(call, "selects entries by several indices")
 
     def _masked(self, call: Call, x: Tensor, mask: Spread) -> Tensor:
         """Return the entries of x at which `mask` is true; one axis of the mask is spread."""
@@ -289,7 +289,7 @@ class TorchRules(OverRanks):
             or (x.axis, x.of, x.each) != (mask.axis, mask.of, mask.each)
             or call.name[0] != "_"
         ):
-            refuse(call, "picks entries by a mask of other entries")
+            refuse(call, "selects entries by a mask that was made for other entries")
         chosen = summed(plain(mask).sum(), self.transport)
         whole = self._count(mask, [*range(mask.ndim)]) == int(chosen) and mask.shape[0] == 1
         found = plain(x)[plain(mask)]
@@ -304,7 +304,7 @@ class TorchRules(OverRanks):
                 refuse(call, f"selects sources of a tensor {shape} that has no axis of their rows")
             x = self.columns.of(x, index.relations)
         elif along != is_end(index, False) or (along and not (is_rows(x) and x.of == index.of)):
-            refuse(call, "picks entries by number")
+            refuse(call, "selects entries by index")
         if isinstance(x, Spread) and isinstance(index, Spread):
             refuse(call, "pairs every row or edge with all rows or edges")
         taken, at = plain(x), plain(index)
@@ -319,7 +319,7 @@ class TorchRules(OverRanks):
         """Return ``x[key]`` if the key keeps the spread axis whole, or takes every n-th edge."""
         keys = key if isinstance(key, tuple) else (key,)
         if any(isinstance(k, Mark) for k in keys):
-            refuse(call, "picks entries by number")
+            refuse(call, "selects entries by index")
         masks = [isinstance(k, Tensor) and k.dtype == torch.bool for k in keys]
         pairs = [k.nonzero(as_tuple=True) if m else (k,) for k, m in zip(keys, masks, strict=True)]
         first, *rest = (k for pair in pairs for k in pair)
@@ -354,7 +354,7 @@ class TorchRules(OverRanks):
                 % at.step
             )
         ):
-            refuse(call, "picks some of the entries")
+            refuse(call, "selects only some of the entries")
 
     def _set(self, call: Call) -> None:
         """Run ``x[key] = value``. The key may be a mask, own rows, or a key of `_sliced`."""
@@ -362,15 +362,15 @@ class TorchRules(OverRanks):
         keys = key if isinstance(key, tuple) else (key,)
         first = keys[0]
         if not isinstance(x, Spread) or any(isinstance(k, Mark) for k in keys[1:]):
-            refuse(call, "sets entries by number")
+            refuse(call, "sets entries by index")
         elif is_end(first, True) and self._on_any(plain(first) >= len(x)):
             refuse(call, "sets rows of other ranks")
         elif is_end(first):
             if not is_rows(x, 0) or x.of != first.of:
-                refuse(call, "sets entries by number")
+                refuse(call, "sets entries by index")
         elif isinstance(first, Spread):
             if first.dtype != torch.bool or (first.axis, first.of) != (x.axis, x.of):
-                refuse(call, "sets entries by number")
+                refuse(call, "sets entries by index")
         else:
             self._sliced(call, x, key)
         self.columns.forget(x)
@@ -397,7 +397,7 @@ class TorchRules(OverRanks):
             if not is_end(index):
                 return out.copy_(found) if in_place else found
         elif isinstance(out, Spread) and out.axis == dim:
-            return refuse(call, "adds to entries by number")
+            return refuse(call, "adds to entries by index")
         else:
             [mark, *_] = [k for k in (src, out) if isinstance(k, Spread)]
             return alike(call.run(), mark)
@@ -423,9 +423,9 @@ class TorchRules(OverRanks):
             if x.axis in axes and name == "cat":
                 return self._joined(call, found)
             if x.axis in axes:
-                refuse(call, "works along all rows or edges")
+                refuse(call, "works along the axis of rows or edges")
         elif not (name in calls.ROW_BY_ROW or beyond_pointwise(call) <= calls.KEEP_ROWS):
-            refuse(call, "is not known to treat each row by itself")
+            refuse(call, "is not known to compute each row independently")
         return self._row_by_row(call, found)
 
     def _row_by_row(self, call: Call, found: list[Spread]) -> Any:
@@ -454,7 +454,7 @@ class TorchRules(OverRanks):
         if len(parts) > 1 and all(is_rows(each) for each in parts):
             refuse(call, "appends rows to rows")
         if any(each.axis != x.axis for each in found):
-            refuse(call, "joins different axes of rows or edges")
+            refuse(call, "joins tensors whose rows or edges are on different axes")
         return spread(call.run(), x.axis, None) if len(parts) > 1 else alike(call.run(), x)
 
     def _squeeze(self, call: Call, x: Spread) -> Tensor:
@@ -472,13 +472,13 @@ class TorchRules(OverRanks):
 
     def _nonzero(self, call: Call, x: Spread) -> Tensor:
         if x.of is None or x.ndim != 1 or not is_rows(x) or call.kwargs:
-            refuse(call, "picks entries by number")
+            refuse(call, "selects entries by index")
         return marked(call.run(), EdgeEnds, ends=(RowNumbers(x.of, False),))
 
     def _unique(self, call: Call, x: Spread) -> Tensor:
         asked = [*call.args[2:], *(v for k, v in call.kwargs.items() if k != "sorted")]
         if x.is_floating_point() or any(each not in (False, None) for each in asked):
-            refuse(call, "asks for more than the distinct whole numbers")
+            refuse(call, "computes more than the distinct values of whole numbers")
         lists = self.transport.gather(plain(x).unique().tolist())
         return plain(x).new_tensor(sorted({each for of_rank in lists for each in of_rank}))
 
@@ -488,7 +488,7 @@ class TorchRules(OverRanks):
         if packed or (call.args[5] > 0 and call.args[6]):
             refuse(call, "drops entries at random, or packs sequences")
         if x.axis != (0 if batch_first else 1):
-            refuse(call, "works along all rows or edges")
+            refuse(call, "works along the axis of rows or edges")
         return self._row_by_row(call, [x])
 
     _gru = _lstm

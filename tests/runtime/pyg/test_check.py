@@ -77,7 +77,7 @@ def test_ranks_whose_models_differ_are_named():
             model.last.bias.data += 1
         distributed(model, graph)(torch.zeros(graph.num_rows, 8), graph.edge_index, None)
 
-    with pytest.raises(InputError, match=r"rank 2 has other values in 'last\.bias'"):
+    with pytest.raises(InputError, match=r"rank 2 has other values in the network's 'last\.bias'"):
         run_ranks(3, work, 60)
 
 

@@ -501,7 +501,7 @@ def test_rows_in_tuples_with_names_and_dataclasses_are_rows(kind):
 
 @pytest.mark.parametrize("call", [with_position, with_attribute, with_new_attribute, with_list])
 def test_rows_in_other_objects_are_refused(call):
-    sentence = r"SimpleNamespace, which has tensors|numbers in '(pos|more\.0)'"
+    sentence = r"SimpleNamespace, which has tensors|in the network's '(pos|more\.0)'"
     with pytest.raises(InputError, match=sentence):
         on_rows(Centred, call)
 

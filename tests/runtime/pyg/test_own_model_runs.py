@@ -253,7 +253,7 @@ def test_check_model(name, kind, code, plans):
     assert done.code == code, done.err
     assert "  gradient of first." in done.out
     assert ("equal to 1e-9" in done.out) == (not code)
-    assert (f"{name}: differs on 3 ranks from one, first in layer 'first" in done.err) == bool(code)
+    assert (f"{name}: 3 ranks and one rank differ, first in layer 'first" in done.err) == bool(code)
 
 
 REFUSED = {
@@ -276,7 +276,7 @@ REFUSED = {
     "{}:Fails": "its forward fails: RuntimeError",
     "{}:FailsBack": "its backward pass fails: IndexError",
     "{}:NoGradient": "outputs of the network do not depend on its weights|`torch.no_grad`",
-    "{}:Sorts": "sort works along all rows",
+    "{}:Sorts": "sort works along the axis of rows",
     "{}:Net --hidden 64": "--hidden 64: is only for built-in models|--model-option hidden=64",
     "{}:Net --layers 3": "--layers 3: is only for built-in models|--model-option layers=3",
     "{}:Net --dropout 0.5": "--dropout 0.5|--model-option dropout=0.5",
