@@ -543,4 +543,4 @@ def test_no_threads() -> None:
     words = [sys.executable, "-c", "import plancc.jit"]
     environment = os.environ | {"NUMBA_NUM_THREADS": "0"}
     done = subprocess.run(words, env=environment, capture_output=True, text=True)
-    assert "InputError: the environment variable NUMBA_NUM_THREADS is '0': give" in done.stderr
+    assert "InputError: the environment variable NUMBA_NUM_THREADS is '0'; give" in done.stderr

@@ -29,7 +29,7 @@ OF_CONVERT = {
 } | {"keys": "plancc convert --key"}
 """Reading options of `convert`, as commands without these options name them."""
 OF_SAMPLERS = {name: f"--sampler-option {name}" for name in ("keep", "walk_length")}
-"""Options of samplers, as commands name them."""
+"""Options that share one flag."""
 
 
 class Interruptible(click.Command):
