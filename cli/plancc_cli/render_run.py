@@ -132,7 +132,7 @@ def step_line(result: TrainResult) -> str:
     words = sum(each.words_drawn for each in result.steps) / len(result.steps)
     told = {"masks": f" ({words:,.1f} words)"} if words else {}
     parts = (f"{name} {1e3 * spent:.2f}{told.get(name, '')}" for name, spent in step.items())
-    when = f"\nmini-batches are drawn {result.drawing}" if result.drawing else ""
+    when = f"\ndrawing happens {result.drawing}" if result.drawing else ""
     return f"\na step takes {1e3 * sum(step.values()):.2f} ms: {', '.join(parts)}{when}"
 
 

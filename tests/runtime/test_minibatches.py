@@ -305,7 +305,7 @@ def test_steps_that_have_all_cores_try_both_ways_of_drawing_and_keep_one(cores, 
     assert [step.loss for step in tried.steps] == [step.loss for step in plain.steps]
     assert [step.words_sent for step in tried.steps] == [step.words_sent for step in plain.steps]
     assert tried.drawing.startswith(("beside steps: ", "between steps: ") if 3 not in cores else "")
-    assert (f"\nmini-batches are drawn {tried.drawing}" in step_line(tried)) == (3 not in cores)
+    assert (f"\ndrawing happens {tried.drawing}" in step_line(tried)) == (3 not in cores)
     assert plain.drawing == ""
 
 
