@@ -474,9 +474,9 @@ OTHER = [
     # values that no run wrote are shown with care
     ({"epoch": 10**15}, {}, "already has 1000000000000000 epochs"),
     ({"plan": "\x1b[31m" + "x" * 99}, {}, "belongs to another plan"),
-    ({"options hidden": [[[[[[[["x" * 999]]]]]]]]}, {}, "is of another version, or damaged: its option 'hidden'"),
-    ({"options lr": "\x1b]0;title\x07"}, {}, "is of another version, or damaged: its option 'lr'"),
-    ({"options model": "gone"}, {}, "is of another version, or damaged: its option 'model' is 'missing'"),
+    ({"options hidden": [[[[[[[["x" * 999]]]]]]]]}, {}, "or damaged: its option 'hidden'"),
+    ({"options lr": "\x1b]0;title\x07"}, {}, "or damaged: its option 'lr'"),
+    ({"options model": "gone"}, {}, "or damaged: its option 'model' is 'missing'"),
     *(({"steps": steps}, {}, "does not count updates") for steps in (-1, 2**53, 2**63 - 1)),
 ]
 
