@@ -53,7 +53,7 @@ GRAPHS: dict[str, tuple[str | bytes, str]] = {
     "halves.npz": (arrays(edge_index=np.array([[0.5], [1]])), "'edge_index'|integers|'float64'"),
     "far.npz": (arrays(edge_index=np.array([[0], [9]]), num_nodes=3), "'9'|out of range 0..2"),
     "broken.graphml": ("<graphml><graph></graphml>", "not XML|line 1"),
-    "broken.gml": ("graph [ node [ id 0 ] edge [ source 0 target 5 ] ]", "line 1|'5'|no vertex"),
+    "broken.gml": ("graph [ node [ id 0 ] edge [ source 0 target 5 ] ]", "line 1|'5'|not a vertex"),
     "text.h5ad": ("hello", "cannot be read as .h5ad"),
     "g.xyz": ("0 1\n", "'.xyz'|`format`|edgelist"),
 }  # fmt: skip
@@ -65,7 +65,7 @@ DATA: dict[str, tuple[str | bytes, str]] = {
     "texts.npz": (arrays(features=np.array([["a"]] * 4)), "'features'|'<U1'|as float32"),
     "complex.npz": (arrays(features=F * 1j), "'features'|'complex64'|as float32"),
     "cube.npz": (arrays(features=np.ones((4, 2, 2))), "'features' must be a matrix|'(4, 2, 2)'"),
-    "floats.npz": (arrays(features=F, labels=Y / 2), "'labels'|integers|'float64'|-1 stands for"),
+    "floats.npz": (arrays(features=F, labels=Y / 2), "'labels'|integers|'float64'|-1 means"),
     "minus.npz": (arrays(features=F, labels=Y - 5), "'labels'|'-5'|-1: unknown"),
     "large.npz": (arrays(features=F, labels=Y + 10**12), "'labels'|'1000000000000'|at most"),
     "words.npz": (arrays(features=F, labels=Y.astype(str)), "'labels'|'<U21'|np.unique(names"),

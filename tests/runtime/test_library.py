@@ -186,9 +186,9 @@ def test_errors_are_one_sentence(tmp_path, plan_file):
     graph = plancc_runtime.open(plan_file, threads=1)
     n = graph.num_rows
     for call, words in (
-        (lambda: graph.product(torch.ones(n - 1, 2)), rf"x has shape \[{n - 1}, 2\], but \[{n}, "),
-        (lambda: graph.product(torch.ones(n)), rf"x has shape \[{n}\], but \[{n}, any number\]"),
-        (lambda: graph.halo(torch.ones(n + 1)), rf"x has shape \[{n + 1}\], but \[{n}, "),
+        (lambda: graph.product(torch.ones(n - 1, 2)), rf"x has shape \[{n - 1}, 2\], .* \[{n}, "),
+        (lambda: graph.product(torch.ones(n)), rf"x has shape \[{n}\], .* \[{n}, any number\]"),
+        (lambda: graph.halo(torch.ones(n + 1)), rf"x has shape \[{n + 1}\], .* \[{n}, "),
         (
             lambda: graph.product(torch.ones(n, 2).double()),
             "float64 on cpu, the graph is torch.f",

@@ -89,7 +89,7 @@ MAX = {"model": "sage", "aggregator": "max"}
         ({"fold": "delayed", "delay": 0}, "`delay` 0: must be at least 1"),
         ({"fold": "late"}, "unknown fold 'late'; choose from sync, none, delayed"),
         ({"fold": "none", "norm": "batch"}, "does not suit norm batch"),
-        ({"fold": "none", **MAX}, "with aggregator max"),
+        ({"fold": "none", **MAX}, "does not suit aggregator max"),
         *(({"pipeline": value}, STAGES) for value in ("1", "-3", "many", "2.5")),
         ({"attention_dropout": 0.4}, "`attention_dropout` 0.4: model gcn has no such"),
         ({"model": "gat", "attention_dropout": 1.0}, "`attention_dropout` 1.0: must be below 1"),

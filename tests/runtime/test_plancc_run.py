@@ -190,7 +190,7 @@ def test_two_ranks_refuse_in_one_sentence(first, second, code, words, damaged, r
     ("arguments", "code", "words"),
     [
         ("--lr nan", 2, "lr"),
-        ("--no-bias --model-option bias=true", 2, "--bias/--no-bias and --model-option bias: giv"),
+        ("--no-bias --model-option bias=true", 2, "--bias/--no-bias and --model-option bias ex"),
         ("--model-option heads=4 --model-option heads=8", 2, "'heads=8': heads is given twice"),
         ("--sampler-option a=4 --sampler-option a=4", 2, "'a=4': a is given twice"),
         ("--init /no/such/file.npz", 2, "file.npz"),

@@ -292,7 +292,7 @@ def test_tasks_of_slurm_that_are_no_number(environ):
     ("variables", "cure"),
     [
         (srun("4", "0"), "(SLURM_MPI_TYPE=pmix for srun), or with mpirun"),
-        (open_mpi("4", "0"), "of another mpirun"),
+        (open_mpi("4", "0"), "MPI library of this job"),
     ],
 )
 def test_ranks_that_mpi_does_not_see(variables, cure):
