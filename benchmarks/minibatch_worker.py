@@ -29,7 +29,7 @@ def main(plan: str, threads: str, seeds: str, fanouts: str, width: str, classes:
         model="sage", layers=2, hidden=int(width), **drawn, classes=int(classes),
         sampler="neighbour", batch_size=int(seeds), fanouts=tuple(map(int, fanouts.split(","))),
         steps=STEPS, epochs=10**6, eval_every=0, optimizer="sgd", lr=0.01, kernel="numba",
-        threads=int(threads),
+        threads=int(threads), seed=1,
     )  # fmt: skip
     run = prepared(plan, options, SingleTransport())
     execution: Any = run._execution
