@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import Field, asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +26,12 @@ if TYPE_CHECKING:
 
 TAKEN = options.taken()
 """Names of options that an option of a model cannot have."""
-OF_MODELS = options.fields_of(
-    {name: {f.name: f for f in options_of(model)} for name, model in MODELS.loaded().items()}, TAKEN
-)
-"""Options of all models, also of third parties."""
+OF_MODELS: dict[str, dict[str, Field[Any]]] = {}
+"""Options of all models, also of third parties: by name, and then by model."""
+for who, kind in MODELS.loaded().items():
+    for each in options_of(kind):
+        if each.name not in TAKEN:
+            OF_MODELS.setdefault(each.name, {})[who] = each
 OF_BATCHES = [k for k, models in OF_MODELS.items() if any(MODELS[m].of_batches for m in models)]
 """Options of the models of mini-batches; the help shows them in one section."""
 COMMON = (

@@ -106,10 +106,10 @@ class LazyGroup(Interruptible, click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         with interruption():
-            from plancc_cli.progress import warnings_on_stderr
+            from plancc_cli.progress import warn_on_stderr
 
             try:
-                with warnings_on_stderr():
+                with warn_on_stderr():
                     return super().invoke(ctx)
             except PlanccError as error:
                 if (name := ctx.invoked_subcommand or "") in COMMANDS:

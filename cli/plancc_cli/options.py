@@ -137,27 +137,6 @@ def with_options(options: Iterable[click.Option]) -> Decorator:
     return decorated
 
 
-Declared = dict[str, dict[str, Field[Any]]]
-"""Options of several classes: by name of the option, its field by name of the class."""
-
-
-def fields_of(
-    declared: Mapping[str, Mapping[str, Field[Any]]], taken: Collection[str] = ()
-) -> Declared:
-    """Return the options of several classes.
-
-    Parameters:
-        declared: Options of a class by the name of the class.
-        taken: Names to leave out, because the command has options of these names.
-    """
-    found: Declared = {}
-    for who, options in declared.items():
-        for name, field in options.items():
-            if name not in taken:
-                found.setdefault(name, {})[who] = field
-    return found
-
-
 def of_class(given: Mapping[str, Any], fields: Mapping[str, Field[Any]]) -> dict[str, Any]:
     """Return the given options; strings become values of the types of a class's fields.
 
@@ -483,7 +462,7 @@ def sampling(default: str) -> Decorator:
     )
     named = click.Option(
         ["--sampler-option", "sampler_options"],
-        help="Another option of the sampler, such as keep=0.1; may be repeated.",
+        help="Another option, such as keep=0.1; may be repeated.",
         **NAMED,
     )
     fanouts = option_of(fields["fanouts"], who="neighbour")

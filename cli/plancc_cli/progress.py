@@ -171,7 +171,7 @@ def progress(budget: float | None = None) -> Iterator[Progress]:
 
 
 @contextmanager
-def warnings_on_stderr(program: str = "plancc") -> Iterator[None]:
+def warn_on_stderr(program: str = "plancc") -> Iterator[None]:
     """Context manager: warnings of the library are printed on stderr at once, one line each.
 
     Rank 0 also prints that kernels are being compiled."""

@@ -26,14 +26,7 @@ from rich.console import Console
 
 from plancc.errors import InputError, OutputError, PlanccError, why_not_written
 from plancc_cli import options
-from plancc_cli.progress import (
-    EVERY,
-    QUIET,
-    VERBOSE,
-    verbosity,
-    verbosity_level,
-    warnings_on_stderr,
-)
+from plancc_cli.progress import EVERY, QUIET, VERBOSE, verbosity, verbosity_level, warn_on_stderr
 from plancc_cli.ranks import RankJob, checked_header, told
 from plancc_cli.render_run import EpochTable
 from plancc_cli.run_options import SECTIONS, refuse_twice, run_option
@@ -150,7 +143,7 @@ def run() -> None:
     if size == 1 and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with warnings_on_stderr(PROGRAM):
+        with warn_on_stderr(PROGRAM):
             command.main(prog_name=PROGRAM, standalone_mode=False)
     except PlanccError as error:  # an option's own
         sys.exit(job.say_alone(str(error), error.exit_code))

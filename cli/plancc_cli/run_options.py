@@ -43,14 +43,11 @@ class ModelName(options.NameIn):
         return value
 
 
-class _Resume(click.Choice[str]):
-    """The type of --resume; its error says what to do if the plan follows the option."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if value not in self.choices:
-            cure = f"put the plan before --resume, or write --resume=always {value}"
-            raise InputError(f"--resume '{value}': choose always or if-any; {cure}")
-        return super().convert(value, param, ctx)
+def _parse_resume(context: click.Context, parameter: click.Parameter, how: str | None) -> Any:
+    if how not in (None, "always", "if-any"):
+        cure = f"put the plan before --resume, or write --resume=always {how}"
+        raise InputError(f"--resume '{how}': choose always or if-any; {cure}")
+    return {None: False, "always": True}.get(how, how)
 
 
 READERS: dict[str, dict[str, Any]] = {
@@ -64,11 +61,8 @@ READERS: dict[str, dict[str, Any]] = {
     "passes": {"default": "all", "callback": _parse_passes},
     "feature_cache": {"type": options.size},
     "resume": {
-        "type": _Resume(("always", "if-any")),
-        "is_flag": False,
-        "flag_value": "always",
-        "default": None,
-        "callback": lambda context, parameter, how: {None: False, "always": True}.get(how, how),
+        **{"metavar": "[always|if-any]", "callback": _parse_resume, "default": None},
+        **{"is_flag": False, "flag_value": "always"},
         "help": "Resume from the last checkpoint, with its options; if-any: if there is one.",
     },
 }

@@ -18,18 +18,20 @@ MOST_CLASSES = 12
 """Largest number of classes whose sizes a line lists."""
 RENAMED = {"num_parts": "parts", "split": "split_name", "data=False": "no_data"}
 """Names in commands of parameters of the library, or of their settings."""
-OF_COMPILE = {
-    name: f"--{name.replace('_', '-')}"
-    for name in ("data", "clusters", "links", "link_split", "edge_features")
+
+
+def _flags(start: str, *names: str) -> dict[str, str]:
+    return {name: start + name.replace("_", "-") for name in names}
+
+
+OF_OTHERS = {
+    **_flags("--", "data", "clusters", "links", "link_split", "edge_features"),
+    **_flags("plancc convert --", "format", "pattern", "allow_large", "num_vertices", "keep_ids"),
+    **{"columns": "plancc convert --columns", "keys": "plancc convert --key"},
+    **_flags("--sampler-option ", "keep", "walk_length"),
 }
-"""Flags of `compile` that other commands name, since a plan lacks their data."""
-OF_CONVERT = {
-    name: f"plancc convert --{name.replace('_', '-')}"
-    for name in ("format", "pattern", "allow_large", "num_vertices", "keep_ids", "columns")
-} | {"keys": "plancc convert --key"}
-"""Reading options of `convert`, as commands without these options name them."""
-OF_SAMPLERS = {name: f"--sampler-option {name}" for name in ("keep", "walk_length")}
-"""Options that share one flag."""
+"""Flags of parameters, for commands without these flags: flags of `compile`, whose data a plan
+lacks, of `convert`, and options that share a flag."""
 
 
 class Interruptible(click.Command):
@@ -59,7 +61,7 @@ def interruption() -> Iterator[None]:
 
 def in_flags(sentence: str, command: click.Command | None) -> str:
     """Return the sentence with every `` `parameter` `` as its flag, or without the marks."""
-    flags = {} if command is None else OF_COMPILE | OF_CONVERT | OF_SAMPLERS
+    flags = {} if command is None else OF_OTHERS.copy()
     for option in command.params if command is not None else ():
         if isinstance(option, click.Option):
             longest = max((*option.opts, *option.secondary_opts), key=len)

@@ -109,6 +109,6 @@ def check_classes(largest_class: int, occurring: int, what: str) -> None:
         )
 
 
-def most_clusters(num_vertices: int) -> int:
+def max_clusters(num_vertices: int) -> int:
     """Return the bound of cluster numbers for a number of vertices."""
     return max(num_vertices, CLUSTERS)

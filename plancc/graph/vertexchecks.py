@@ -10,13 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError, warn
-from plancc.graph.bounds import (
-    CLASSES,
-    DENSE_PER_BYTE,
-    check_classes,
-    check_unpacked,
-    most_clusters,
-)
+from plancc.graph.bounds import CLASSES, DENSE_PER_BYTE, check_classes, check_unpacked, max_clusters
 from plancc.graph.graph import Graph, as_vertices
 from plancc.graph.mapped import MappedRows, feature_type, is_mapped
 from plancc.graph.npz import Archive
@@ -113,7 +107,7 @@ def check_labels(data: VertexData, where: str, graph: Graph) -> None:
 
 def _check_clusters(clusters: npt.NDArray[np.int32], what: str) -> None:
     """Raise InputError for a cluster number far above the number of vertices."""
-    if clusters.max(initial=-1) >= most_clusters(len(clusters)):
+    if clusters.max(initial=-1) >= max_clusters(len(clusters)):
         told = f"'{clusters.max()}' in row {int(np.argmax(clusters))} (counted from 0)"
         cure = f"there are {len(clusters):,} vertices; number the clusters from 0"
         raise InputError(f"{what} holds {told}, and {cure}")

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.graph.bounds import CLASSES, CLASSES_PER_CLASS, most_clusters
+from plancc.graph.bounds import CLASSES, CLASSES_PER_CLASS, max_clusters
 from plancc.graph.graph import MAX_VERTICES, NORMALIZATIONS
 from plancc.graph.types import Types
 from plancc.graph.vertexdata import KEYS, MASKS, DataByType, VertexData
@@ -183,7 +183,7 @@ DATASETS: dict[str, FileDataset] = {
         ("n",),
         rule=(
             "clusters are numbers from 0",
-            lambda array, n: (array >= 0) & (array < most_clusters(n)),
+            lambda array, n: (array >= 0) & (array < max_clusters(n)),
         ),
     ),
     "vertex_data/targets": _vertex_dataset(

@@ -217,11 +217,7 @@ def replicated(needed_only: bool) -> Program:
             Multiply("own", "held", "sums"),
             Multiply("halo", "halo", "sums"),
         )
-    return (
-        UseCopy("holder", "x", "held", of_one=True),
-        *middle,
-        AllReduce("copies", "sums", "y"),
-    )
+    return (UseCopy("holder", "x", "held", of_one=True), *middle, AllReduce("copies", "sums", "y"))
 
 
 FEATURE: Program = (

@@ -40,19 +40,13 @@ from plancc.passes.multilevel import Sweeps
 from plancc.passes.presets import CUTS, QUICK, V_CYCLES, Cuts, VCycles
 from plancc.passes.refine import refiner
 from plancc.search.job import RefiningJob
-from plancc.search.presets import (
-    IMPROVED,
-    KIND_NUMBERS,
-    QUICK_CUTS,
-    SINGLE_CUTS,
-    KindNumbers,
-    Starts,
-)
+from plancc.search.presets import IMPROVED, KIND_NUMBERS, QUICK_CUTS, SINGLE_CUTS, Starts
 from plancc.search.record import Member
 from plancc.search.starts import Beginning, beginnings, highest, is_mild, kind_of, tightest
 
 if TYPE_CHECKING:
     from plancc.search.expectation import Expectation
+    from plancc.search.presets import KindNumbers
 
 Refiner = Callable[[Sweeps, "Nets", "State"], Any]
 """A function that improves a state in place."""

@@ -25,8 +25,7 @@ def process() -> Iterator[Worker]:
 
 @pytest.mark.timeout(0 if MORE else 1200)  # the worker ends what hangs
 @pytest.mark.parametrize(
-    ("first", "last"),
-    [(0, FEW), pytest.param(FEW, MANY, marks=long), *[(MANY, MORE)] * (MORE > 0)],
+    ("first", "last"), [(0, FEW), pytest.param(FEW, MANY, marks=long), *[(MANY, MORE)] * (MORE > 0)]
 )
 def test_new_cases_find_nothing(first, last, process, tmp_path):
     for trial in range(first, last):

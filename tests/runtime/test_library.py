@@ -185,14 +185,12 @@ def test_reductions_over_ranks():
 def test_errors_are_one_sentence(tmp_path, plan_file):
     graph = plancc_runtime.open(plan_file, threads=1)
     n = graph.num_rows
+    needs = rf", but rank 0 needs \[{n}, "
     for call, words in (
-        (lambda: graph.product(torch.ones(n - 1, 2)), rf"x has shape \[{n - 1}, 2\], .* \[{n}, "),
-        (lambda: graph.product(torch.ones(n)), rf"x has shape \[{n}\], .* \[{n}, any number\]"),
-        (lambda: graph.halo(torch.ones(n + 1)), rf"x has shape \[{n + 1}\], .* \[{n}, "),
-        (
-            lambda: graph.product(torch.ones(n, 2).double()),
-            "float64 on cpu, the graph is torch.f",
-        ),
+        (lambda: graph.product(torch.ones(n - 1, 2)), rf"x has shape \[{n - 1}, 2\]{needs}"),
+        (lambda: graph.product(torch.ones(n)), rf"x has shape \[{n}\]{needs}any number\]"),
+        (lambda: graph.halo(torch.ones(n + 1)), rf"x has shape \[{n + 1}\]{needs}"),
+        (lambda: graph.product(torch.ones(n, 2).double()), "float64 on cpu, the graph is torch.f"),
         (lambda: GCNConv(2, 3)(graph, torch.ones(1, 2)), "x has shape"),
         (lambda: GATConv(2, 3)(graph, torch.ones(1, 2)), "x of shape"),
         (lambda: graph.aggregate(torch.ones(n, 2), "min"), "unknown reduction 'min'"),

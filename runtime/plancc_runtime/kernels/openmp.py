@@ -18,19 +18,14 @@ from typing import Any
 
 import torch
 
-
-class _Spare(threading.local):
-    threads = 0
-
-
-spare = _Spare()
-"""`threads`: cores of this rank beyond torch's threads. Compiled functions use them too, because
-their bits do not depend on the number of threads; the bits of torch's products may."""
+spare = threading.local()
+"""`threads`, 0 if not set: cores of this rank beyond torch's threads. Compiled functions use them
+too, because their bits do not depend on the number of threads; the bits of torch's products may."""
 
 
 def num_threads() -> int:
     """Return the number of threads for a compiled function."""
-    return torch.get_num_threads() + spare.threads
+    return torch.get_num_threads() + int(getattr(spare, "threads", 0))
 
 
 def run(function: Any, argument: int, threads: int) -> None:

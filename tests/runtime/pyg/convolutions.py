@@ -188,10 +188,7 @@ CASES: dict[str, tuple[Any, Any]] = {
     "HGTConv": (lambda: nn.HGTConv(W, OUT, METADATA, heads=2), hetero),
     "LGConv": (nn.LGConv, w),
     "PointGNNConv": (lambda: nn.PointGNNConv(mlp(W, 3), mlp(W + 3), mlp(OUT, W)), pos),
-    "GPSConv": (
-        lambda: nn.GPSConv(W, nn.GINConv(mlp(W, W)), heads=2, attn_type="performer"),
-        x,
-    ),
+    "GPSConv": (lambda: nn.GPSConv(W, nn.GINConv(mlp(W, W)), heads=2, attn_type="performer"), x),
     "AntiSymmetricConv": (lambda: nn.AntiSymmetricConv(W, num_iters=2), x),
     "DirGNNConv": (lambda: nn.DirGNNConv(nn.GCNConv(W, OUT)), x),
     "DirGNNConv sage": (lambda: nn.DirGNNConv(nn.SAGEConv(W, OUT, "max")), x),

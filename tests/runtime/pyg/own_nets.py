@@ -5,14 +5,7 @@ import threading
 import torch
 from torch import nn
 from torch.nn import functional
-from torch_geometric.nn import (
-    BatchNorm,
-    GATv2Conv,
-    GCNConv,
-    GraphConv,
-    HeteroConv,
-    RGCNConv,
-)
+from torch_geometric.nn import BatchNorm, GATv2Conv, GCNConv, GraphConv, HeteroConv, RGCNConv
 
 ALONE = {"add_self_loops": False}
 
