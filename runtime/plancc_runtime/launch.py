@@ -73,7 +73,7 @@ def launcher() -> Launcher | None:
 
 
 def announced() -> tuple[int, int]:
-    """Return rank and number of ranks by the launcher's variables; (0, 1) without a launcher."""
+    """Return rank and number of ranks from the launcher's variables; (0, 1) without a launcher."""
     found = launcher()
     if found is None:
         return 0, 1
@@ -103,12 +103,13 @@ def open_transport(
         name: One of `TRANSPORTS`. "auto": "single" for one rank, "torch" if torchrun started the
             ranks, else "mpi". "torch": "nccl" if every rank of a machine has its own CUDA device,
             else "gloo".
-        timeout: Longest wait for other ranks in seconds, also here; None or 0 for no limit.
+        timeout: Longest time in seconds to wait for other ranks, in this function and later; None
+            or 0 for no limit.
         say: See `Transport.say`.
 
     Raises:
-        InputError: If the name is unknown, if it is "single" and there are several ranks, or as
-            `check_no_singleton` says.
+        InputError: If the name is unknown, if it is "single" and there are several ranks, or if
+            `check_no_singleton` raises it.
         BackendUnavailable: If several ranks were started but cannot reach each other.
     """
     check_choice("transport", name, TRANSPORTS)
@@ -119,7 +120,7 @@ def open_transport(
         name = "single" if size == 1 else "torch" if launcher() is _TORCHRUN else "mpi"
     if name == "single":
         if size > 1:
-            raise InputError(f"transport single: the launcher started {size} ranks")
+            raise InputError(f"transport single: is for one rank; the launcher started {size}")
         from plancc_runtime.transport.single import SingleTransport
 
         return SingleTransport()
@@ -157,13 +158,16 @@ def open_transport(
 
 
 def check_no_launcher(ranks: int, transport: Transport | str) -> None:
-    """Raise InputError if ranks are to be threads, and a launcher or a transport is there too."""
+    """Raise InputError unless `ranks` threads can be the ranks.
+
+    They cannot if a launcher has started several ranks, or if a transport is given.
+    """
     _, size = announced()
     if size > 1:
         raise InputError(f"`ranks` {ranks}: the launcher has started {size} ranks already")
     if transport != "auto":
         name = transport if isinstance(transport, str) else type(transport).__name__
-        raise InputError(f"`ranks` {ranks}: threads need no transport {name}")
+        raise InputError(f"`ranks` {ranks}: runs threads; leave transport {name} out")
 
 
 def check_no_singleton() -> None:
@@ -181,13 +185,13 @@ def check_no_singleton() -> None:
             meet = "set LOCAL_RANK, its number on its machine, and MASTER_ADDR to join them, "
             raise InputError(
                 f"this job has {_number(size)} tasks ({size}), but this process finds no other: "
-                f"{meet * (rank == _TORCHRUN.rank)}start it by srun (with PMIx), mpirun or "
-                "torchrun, or give `ranks` 1 for one"
+                f"{meet * (rank == _TORCHRUN.rank)}start all by srun (with PMIx), mpirun or "
+                "torchrun, or give `ranks` 1 to run alone"
             )
 
 
 class _Opening:
-    """A rank that has no transport yet, as the watchdog needs it."""
+    """What the watchdog needs to know of a rank whose transport does not exist yet."""
 
     def __init__(self, timeout: float, say: Callable[[str], None]) -> None:
         self.rank, _ = announced()
@@ -209,7 +213,7 @@ def rendezvous() -> tuple[str, int]:
 
     Raises:
         BackendUnavailable: If the ranks may be on several machines, and MASTER_ADDR is not set.
-        InputError: If MASTER_PORT is no port.
+        InputError: If MASTER_PORT is not a port number.
     """
     text = os.environ.get("MASTER_PORT", "")
     if text:
@@ -232,7 +236,7 @@ def rendezvous() -> tuple[str, int]:
 
 
 def _job() -> str:
-    """Return a string that is the same on all ranks of this job, and hardly occurs in others."""
+    """Return a string that is the same on all ranks of this job, and different in most others."""
     for variables in _JOBS:
         values = [os.environ.get(variable, "") for variable in variables]
         if values[0]:

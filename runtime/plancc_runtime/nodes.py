@@ -1,4 +1,4 @@
-"""Choice of the exchange: node-aware, over relays, or straight from rank to rank."""
+"""Choice of the exchange: node-aware, over relays, or directly from rank to rank."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from plancc_runtime.transport.base import Transport
 
 
 def with_exchange(header: Header, part: Part, exchange: str, transport: Transport) -> Part:
-    """Return the slice with the hops of its plan, or with straight messages. Collective.
+    """Return the slice with the exchange in which the run sends rows. Collective.
 
-    If the nodes of the ranks are known, the transport counts messages between nodes from then on.
+    The result has the plan's exchange in several hops, or direct messages from rank to rank. If
+    the ranks share nodes as in the plan's topology, the transport counts messages between nodes.
 
     Parameters:
         exchange: "auto": the plan's hops; but a node-aware exchange only if the ranks share nodes
-            as the plan's topology says. "flat": straight messages. "nodes", "relays": the plan's
+            as the plan's topology says. "flat": direct messages. "nodes", "relays": the plan's
             hops, whichever nodes the ranks are on.
     """
     topology = header.topology
@@ -47,7 +48,10 @@ def exchange_of(header: Header, part: Part) -> str:
 
 
 def check_exchange(header: Header, exchange: str, num_ranks: int) -> None:
-    """Raise InputError if `exchange` asks for hops that the plan lacks for `num_ranks` ranks."""
+    """Raise InputError if `exchange` asks for hops that the plan does not have.
+
+    Hops of the plan may also be impossible with `num_ranks` ranks.
+    """
     route, topology, parts = header.route, header.topology, header.num_parts
     fits_ranks = route is not None and route.keeps_groups(block_of_parts(parts, num_ranks))
     why = ""

@@ -75,8 +75,8 @@ class TrainOptions:
     """Options of training; the fields are the options of `plancc-run`.
 
     Raises:
-        InputError: If an option is out of range, is not an option of the model, or does not go
-            with another option.
+        InputError: If an option is out of range, is not an option of the model, or cannot be
+            combined with another option.
     """
 
     model: str = of_model(
@@ -375,7 +375,7 @@ class TrainOptions:
 
     @property
     def sampling(self) -> Sampling:
-        """Shares of rows and edges that an epoch keeps, with the seed."""
+        """Shares of rows and edges that an epoch keeps, and the seed that selects them."""
         return Sampling(
             seed=self.seed,
             boundary=self.boundary_sampling,
@@ -384,7 +384,7 @@ class TrainOptions:
         )
 
     def conv_options(self, declared: Collection[str]) -> dict[str, Any]:
-        """Return the model's options that are given, by name.
+        """Return the options of the model by name, also those from `model_options`.
 
         `declared` has the names of the options that the model declares.
         """
@@ -398,7 +398,7 @@ class TrainOptions:
         return {k: v for k, v in given.items() if k in declared} | dict(extra)
 
     def chosen(self, names: Iterable[str]) -> dict[str, Any]:
-        """Return the options among these names whose values are not defaults."""
+        """Return, by name, the options among `names` whose values differ from the defaults."""
         given = {name: getattr(self, name) for name in names}
         return {k: value for k, value in given.items() if value != getattr(TrainOptions, k)}
 
@@ -414,7 +414,7 @@ class TrainOptions:
         return "give `sampler` or `batch_size`"
 
     def _batch_settings(self) -> list[str]:
-        """Return the names of the given options that ask for mini-batches."""
+        """Return the names of the options that ask for mini-batches and are not at defaults."""
         return [*self.chosen(("sampler", *BATCH_OPTIONS, "sampler_options"))]
 
     @property
@@ -426,12 +426,12 @@ class TrainOptions:
 
     @property
     def row_wire(self) -> str:
-        """Number format of halo rows in messages: `wire`; if `dtype` is bfloat16, bf16."""
+        """Number format of halo rows in messages: bf16 if `dtype` is bfloat16, else `wire`."""
         return "bf16" if (self.dtype, self.wire) == ("bfloat16", "fp32") else self.wire
 
     @property
     def normalize_features(self) -> bool:
-        """Whether rows of features are divided by their sums of magnitudes."""
+        """Whether each row of features is divided by the sum of its absolute values."""
         return "rows" in self.scale_features
 
     @property
@@ -477,7 +477,7 @@ class TrainOptions:
             raise self._wrong("momentum", why)
         for name in self.chosen(("every", "keep_last", "resume")):
             if self.checkpoint is None:
-                raise InputError(f"`{name}`: give `checkpoint`, the folder, too")
+                raise InputError(f"`{name}`: also give the folder `checkpoint`")
         self._check_model_options()
         self._check_predictions()
         if self.pipeline not in ("off", "auto") and not (
@@ -495,7 +495,7 @@ class TrainOptions:
             raise self._wrong(name, f"{ONLY_BATCHES[name]}; {self._no_batches()}")
         self._check_on_disk()
         if self.recompute and self.product_order == "paper" and not is_own(self.model):
-            raise InputError("`recompute`: needs the pass order, which `passes` leaves out")
+            raise InputError("`recompute`: needs the pass order; add it to `passes`")
         if self.delay is not None and self.fold != "delayed":
             raise self._wrong("delay", f"only fold delayed has one, not fold {self.fold}")
         if self.fold == "sync":
@@ -524,7 +524,7 @@ class TrainOptions:
         layer = self.embeddings
         if self.predict is None:
             if layer is not None:
-                raise self._wrong("embeddings", "give `predict`, the file, too")
+                raise self._wrong("embeddings", "also give the file `predict`")
             return
         check_name(self.predict)
         if layer is not None and layer > self.layers:
@@ -569,7 +569,7 @@ def refuse_twice(given: Mapping[str, Any]) -> None:
     for name in (each for each in OF_MODELS if each in extra and given.get(each) is not None):
         own, other = given[name], extra[name]
         if str(own).lower() != str(other).lower():  # numbers and truth values may be strings
-            raise InputError(f"`{name}` {own} excludes `model_options` {name}={other}; give one")
+            raise InputError(f"`{name}` {own} contradicts `model_options` {name}={other}")
 
 
 def check_same_options(options: TrainOptions, transport: Transport) -> None:

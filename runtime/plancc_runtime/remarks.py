@@ -1,4 +1,4 @@
-"""Remarks of a run: sentences that tell the user what went less well, and what to try."""
+"""Remarks of a run: sentences that tell the user what may be wrong, and what to try."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def remarks(
         epochs: The epochs of the run.
         final: Scores of the final weights.
         of_plan: Whether the features come from the plan, and are not random.
-        kind: Kind of targets.
+        kind: Kind of targets that the run predicts.
     """
     if not epochs or not final.loss:
         return []

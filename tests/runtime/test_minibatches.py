@@ -599,7 +599,7 @@ def test_batches_that_cannot_be(plans, tmp_path):
             next(graph.batches(**words))
     worlds.plan("undirected", "edge", 3).save(tmp_path / "edges.h5")
     edges = plancc_runtime.open(tmp_path / "edges.h5", SingleTransport())
-    with pytest.raises(InputError, match="mini-batches need a row plan, not one of layout edge"):
+    with pytest.raises(InputError, match="mini-batches need a row plan, but the layout is edge"):
         next(edges.batches())
 
 

@@ -57,9 +57,9 @@ def test_initial_weights_of_another_network_say_so_first(case, tmp_path):
     plan, path = case[0] / "plan.h5", tmp_path / "w.npz"
     alone(plan, "--epochs", 1, "--scale-features", "columns", "--save", path)
     for options, words in (
-        (["--model", "sage"], "these weights are of model gcn, but this run has sage; set --model"),
+        (["--model", "sage"], "holds weights of model gcn, but this run trains sage; set --model"),
         (["--hidden", 7], "convs.0.weight has shape"),
-        ([], "these weights are of standardised features; set --scale-features columns too"),
+        ([], "these weights were trained on standardised features; set --scale-features"),
     ):
         done = alone(plan, "--epochs", 1, "--init", path, *options)
         assert done.returncode == 2
@@ -148,7 +148,7 @@ def test_a_graph_without_such_features_is_refused(case, weights):
         ({"conv": {"order": {}}}, "order|describes no network"),
         ({"conv": {"wheels": 4}}, "wheels"),
         ({"model": "gat", "conv": {"heads": 2**40}}, "fewer weights"),
-        ({"wheels": 4}, "does not know what its network has: 'wheels'"),
+        ({"wheels": 4}, "does not know the option 'wheels' of its network"),
     ],
 )
 def test_made_up_descriptions(change, words, weights, tmp_path):
