@@ -24,8 +24,10 @@ class Registry:
         kind: Noun for an entry in an error message ("model", "partitioner").
         group: Entry-point group for third parties.
         targets: The built-in entries, in the order in which users see them.
-        instance_of, subclass_of: Target of a class. Entries of third parties must be instances of
-            the class `instance_of`, or subclasses of `subclass_of` without abstract methods.
+        instance_of: Target of a class; entries of third parties must be instances of this class.
+            "": no such rule.
+        subclass_of: Target of a class; entries of third parties must be subclasses of this class
+            without abstract methods. "": no such rule.
     """
 
     def __init__(

@@ -1,7 +1,8 @@
 """Make strings from outside safe for display.
 
 Strings from files, options and other libraries may have any length, and may hold control
-characters. Every error and every warning passes `message`; text that is printed passes `printable`.
+characters. The message of every error and every warning passes through `message`, all other text
+that is printed through `printable`.
 """
 
 from __future__ import annotations
@@ -29,11 +30,10 @@ def docstring(declared: type) -> str:
 
 
 def printable(text: object) -> str:
-    """Return the text in one line: line ends, tabs and wide blanks become blanks, and characters
-    that print nothing become U+FFFD.
+    """Return the text in one line, without characters that cannot be seen.
 
-    Characters that print nothing are control characters, and invisible characters that reverse or
-    hide text.
+    Line ends, tabs and unusual spaces become spaces. Control characters, and invisible characters
+    that reverse or hide text, become U+FFFD.
     """
     words = str(text)
     if words.isprintable():
@@ -65,14 +65,12 @@ def first_sentence(text: str) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of an error's message, or the name of its type if the message is
-    empty.
-    """
+    """Return the first line of an error's message; the type's name if the message is empty."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def message(sentence: object) -> str:
-    """Return a sentence that names values from outside, made fit for display.
+    """Make a sentence that contains values from outside safe for display.
 
     Returns:
         One printable line of at most `MOST_MESSAGE` characters. Words and quoted strings of more

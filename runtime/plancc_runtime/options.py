@@ -81,12 +81,12 @@ class TrainOptions:
 
     model: str = of_model(
         "gcn",
-        f"kind of layer: {', '.join(MODELS)}; or a class of your own, by its file",
+        f"kind of layer: {', '.join(MODELS)}; or a class of your own in a file",
         more="Give it as ``my_net.py:Net``; `plancc.train` accepts the class itself too.",
         metavar="NAME|FILE:CLASS",
     )
     layers: int = of_model(2, "number of layers", at_least=1, at_most=10_000)
-    hidden: int = of_model(16, "width of hidden layers", more="It counts all heads.", **count)
+    hidden: int = of_model(16, "width of hidden layers", more="The width of all heads.", **count)
     heads: int = like(GATOptions, "heads")
     attention_dropout: float = like(GATOptions, "attention_dropout")
     aggregator: str = like(SAGEOptions, "aggregator")
@@ -111,7 +111,7 @@ class TrainOptions:
     model_options: Mapping[str, Any] | None = of_model(
         None,
         "another option of the model, or of your own class's constructor; may be repeated",
-        more="A mapping of names to values; a value may also be its string.",
+        more="A mapping of names to values; a value may also be given as a string.",
         metavar="NAME=VALUE",
     )
     dropout: float = of_model(0.0, "dropout of every layer's input", **rate)
@@ -124,8 +124,8 @@ class TrainOptions:
 
     scale_features: str = of_data(
         "none",
-        "rows: divide every row of features by its sum of magnitudes. columns: give every column "
-        "mean 0 and variance 1 over all vertices",
+        "rows: divide every row of features by the sum of its absolute values. columns: give every "
+        "column mean 0 and variance 1 over all vertices",
         more="The saved network contains the columns' means and scales.",
         choices=("none", "rows", "columns", "rows,columns"),
     )
@@ -137,7 +137,7 @@ class TrainOptions:
     )
     split: tuple[float, ...] | None = of_data(
         None,
-        "random training, validation and test shares: 0.6,0.2,0.2",
+        "random split, by shares of training, validation and test vertices: 0.6,0.2,0.2",
         otherwise="the plan's masks",
         metavar="P,P,P",
     )
@@ -163,7 +163,7 @@ class TrainOptions:
     )
     dtype: str = of_data(
         "float32",
-        "number format of features, weights, messages; bfloat16 keeps weights and sums float32",
+        "number format of features, weights, messages; bfloat16 keeps weights and sums in float32",
         more="The state of the optimiser is then float32 too.",
         choices=("float32", "float64", "bfloat16"),
     )
@@ -235,7 +235,7 @@ class TrainOptions:
     )
     fanouts: tuple[int, ...] | None = of_batches(
         None,
-        "For neighbour: columns sampled per row, by layer, the output layer first",
+        "For neighbour: neighbours drawn per vertex, for each layer, the output layer first",
         metavar="F1,F2,...",
     )
     relation_fanouts: Mapping[str, Any] | None = of_batches(
@@ -260,12 +260,12 @@ class TrainOptions:
     )
 
     exclude_links: bool = of_batches(
-        False, "For links: leave the edges of a mini-batch's links out of its graph, both ways"
+        False, "For links: leave the links of a mini-batch out of its graph, in both directions"
     )
     features_on_disk: bool = of_batches(
         False,
-        "do not load features, but map the plan's file into memory: the system keeps the rows in "
-        "memory that are read often, as far as there is room",
+        "do not load features, but map the plan's file into memory: rows that are read often stay "
+        "in memory, as far as there is room",
     )
 
     passes: tuple[str, ...] = of_messages(
@@ -288,9 +288,9 @@ class TrainOptions:
     )
     exchange: str = of_messages(
         "auto",
-        "how rows are sent. flat: straight from rank to rank. nodes: node-aware, relays: over "
-        "relays, if the plan was compiled so. auto: as compiled, but node-aware only if the ranks "
-        "are on nodes as the plan says",
+        "how rows are sent. flat: directly from rank to rank. nodes: node-aware, relays: over "
+        "relays; both need a plan compiled for it. auto: as compiled, but node-aware only if the "
+        "ranks share nodes as the plan says",
         choices=("auto", "flat", "nodes", "relays"),
     )
     boundary_sampling: float | None = of_messages(

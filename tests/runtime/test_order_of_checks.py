@@ -75,7 +75,7 @@ REFUSED = {
     "exchange": ("plan.h5", {"exchange": "nodes"}, "the plan has no hops"),
     "random_features": ("plan.h5", {"random_features": 3}, "has features of width 7"),
     "classes": ("plan.h5", {"classes": 2}, "has labels up to"),
-    "split": ("plan.h5", {"split": (0.5, 0.2, 0.3), "batch_size": 9}, "the plan's own masks"),
+    "split": ("plan.h5", {"split": (0.5, 0.2, 0.3), "batch_size": 9}, "the plan's own train mask"),
     "patience": ("no_val.h5", {"patience": 2}, "no validation vertex has a label"),
     "predict": ("bare.h5", {"predict": "x.csv"}, "x.csv: .*bare.h5 has no labels, .*`data` has"),
     "device": ("plan.h5", {"device": "cuda:99"}, "`device` cuda:99"),

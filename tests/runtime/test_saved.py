@@ -209,7 +209,7 @@ def test_a_network_is_no_larger_than_the_file_has_numbers_for(weights, tmp_path)
     with zipfile.ZipFile(tmp_path / "w.npz", "w") as archive:
         archive.writestr(f"{DESCRIPTION}.npy", text.getvalue())
         archive.writestr("convs.0.weight.npy", claim("<f4", 10**6))
-    with pytest.raises(InputError, match=r"convs\.0\.weight has shape .* fewer numbers"):
+    with pytest.raises(InputError, match=r"convs\.0\.weight has fewer numbers than its shape"):
         plancc_runtime.load_network(tmp_path / "w.npz")
-    with pytest.raises(InputError, match=r"convs\.0\.weight has shape \(1000000, 1000000\)"):
+    with pytest.raises(InputError, match=r"numbers than its shape \(1000000, 1000000\)"):
         read_weights(tmp_path / "w.npz", {"convs.0.weight": (2, 3)})
