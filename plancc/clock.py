@@ -138,8 +138,8 @@ class Clock:
     seconds of the thread that restarted the clock last are counted.
 
     Parameters:
-        now: Function that returns the time in seconds.  [default: wall-clock time without the
-            compilation of kernels]
+        now: Function that returns the time in seconds; by default wall-clock time without the
+            compilation of kernels.
     """
 
     def __init__(self, now: Callable[[], float] = wall_seconds) -> None:

@@ -79,7 +79,10 @@ class PlanccWarning(UserWarning):
 
 
 def warn(sentence: str) -> None:
-    """Warn the user with this sentence; the warning names the line that called the caller."""
+    """Warn the user with this sentence.
+
+    The warning names the line from which the function that calls `warn` was called.
+    """
     warnings.warn(sentence, PlanccWarning, stacklevel=3)
 
 

@@ -112,7 +112,7 @@ def sha256_of(path: str | os.PathLike[str]) -> str:
 
 
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the values of a TOML file; raise InputError if it is not TOML or above 1 MiB."""
+    """Return the values of a TOML file; raise InputError if it is not TOML or exceeds 1 MiB."""
     name = os.fspath(path)
     with open_file(path) as stream, _input_errors(name):
         content = stream.read(MOST_TOML + 1)
@@ -252,7 +252,7 @@ class FolderLock:
 
     Raises:
         BlockingIOError: If another process, or another lock of this process, holds the lock; the
-            text says which process, if it is known.
+            message names the process, if it is known.
         OutputError: If the file cannot be opened or written.
     """
 

@@ -272,9 +272,9 @@ class KernelCache:
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return a kept version; None if there is none, so that this process must compile one.
 
-        In the second case, this process usually holds the lock of the kernel. numba calls this
-        method before it compiles. numba's own cache would first load the compiler's data on NumPy,
-        which takes 0.2 s; a compiled kernel needs only the run-time library.
+        If the method returns None, this process usually holds the lock of the kernel. numba calls
+        the method before it compiles. numba's own cache would first load the compiler's data on
+        NumPy, which takes 0.2 s; a compiled kernel needs only the run-time library.
         """
         rtsys.initialize(target_context)
         found = self._find(sig, target_context)
@@ -339,9 +339,9 @@ class KernelCache:
 
 
 class _CompiledVersion(CompileResult):
-    """A compiled version that refers only to those called functions that have constants.
+    """A compiled version that refers to a function that it calls only if this has constants.
 
-    To load references to the others, numba would import the modules of these functions.
+    For a reference to any other function, numba would import the function's module in vain.
     """
 
     def _find_referenced_environments(self) -> list[Any]:

@@ -270,7 +270,7 @@ class _Borrowing(FunctionPass):
         FunctionPass.__init__(self)
 
     def run_pass(self, state: Any) -> bool:
-        """Replace the target by one without reference counts, if no operation needs a count."""
+        """Turn reference counts off if no operation needs them; return False: code is unchanged."""
         models = state.targetctx.data_model_manager
 
         def may_make(at: Any, call: Any) -> bool:
@@ -309,9 +309,10 @@ class _Library(JITCodeLibrary):
         self._finalize_final_module()
 
     def serialize_using_object_code(self) -> tuple[str, str, tuple[bytes, bytes]]:
-        """Return the data to keep: the machine code, and the names of its functions for numba.
+        """Return the data for the cache: the machine code, and the names of its functions.
 
-        No other code is linked with the machine code, because kernels call inner functions.
+        numba expects the code in LLVM's language too, for linking. Empty functions with these names
+        replace that code, because kernels that call the function link the inner function instead.
         """
         names = [each.name for each in self._final_module.functions if not each.is_declaration]
         stubs = "\n".join(f'define void @"{name}"() {{ unreachable }}' for name in names)

@@ -1,4 +1,4 @@
-"""How much memory this process may still take, and a check before it takes much."""
+"""The memory that this process may still take, and a check that a planned need fits into it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def check_memory(wanted: int, what: str) -> None:
 
 
 def held_memory() -> int:
-    """Return the bytes of memory that this process uses, without mapped files.
+    """Return the number of bytes of memory that this process uses, without mapped files.
 
     Return 0 if the system does not report them.
     """
@@ -106,7 +106,7 @@ def _left(group: Path, limit: str, usage: str) -> Iterator[int]:
 
 
 def _cached(group: Path) -> int:
-    """Return the bytes of cached files, which the system would drop to free memory.
+    """Return the number of bytes of cached files, which the system would drop to free memory.
 
     Mapped files are included.
     """

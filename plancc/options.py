@@ -299,7 +299,7 @@ class SearchOptions(PartitionOptions):
     def named(self) -> tuple[str, str] | None:
         """Name and value of the option `partitioner` or `preset`, if one is given; else None.
 
-        Such an option names a partitioner that is used in place of the search.
+        Such an option chooses a partitioner that is used in place of the search.
         """
         own, usual = vars(self), vars(PartitionOptions)
         given = [name for name in ("partitioner", "preset") if own[name] != usual[name]]

@@ -172,7 +172,10 @@ def _patched(
 def _changed(
     plan: Plan, graph: Any, lists: tuple[Any, Any], data: Any
 ) -> tuple[Graph, VertexData | None]:
-    """Return the changed graph, and its data if given. `lists` are the added and removed edges."""
+    """Return the changed graph, and its vertex data, which are None if `data` is None.
+
+    `lists` has the edges to add and the edges to remove.
+    """
     if (graph is None) == all(each is None for each in lists):
         raise InputError("give the changed graph (`graph`), or its changes (`add`, `remove`)")
     types = plan.header.types
@@ -265,7 +268,7 @@ def _now(old: Int64Array, size: int) -> Int64Array:
 
 
 def _with_columns(plan: Plan, graph: Graph, old: Int64Array) -> Graph:
-    """Return the changed graph, with the columns of edge data that the plan has and it lacks.
+    """Add to the changed graph those columns of edge data that only the plan has.
 
     For `old`, see `_before`.
     """
@@ -291,9 +294,9 @@ def _edge_owners(
 ) -> Owners:
     """Return owners of the rows and nonzeros of an edge plan's changed matrix.
 
-    Old rows and nonzeros keep their parts, except in the rows with most new nonzeros. These are at
-    most the share `max_moves` of the rows, with at most this share of the nonzeros. New nonzeros
-    begin with the owners of their rows, and move if this saves volume.
+    Old rows and nonzeros keep their parts, except in the rows with most new nonzeros. These rows
+    are at most the share `max_moves` of all rows, and have at most this share of the nonzeros. New
+    nonzeros begin with the owners of their rows, and move if this saves volume.
 
     Parameters:
         old: See `_before`.

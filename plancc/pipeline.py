@@ -128,8 +128,8 @@ class PreparedGraph:
 
     Attributes:
         request: The request, with task and balance completed from the graph.
-        graph: The graph without edges that are held out for link prediction. `read` sets it as it
-            was read; `normalise` replaces it by the normalised graph.
+        graph: The graph without edges that are held out for link prediction: after `read` not yet
+            normalised, after `normalise` normalised.
         matrix: The matrix for searches: the graph, with one nonzero in place of parallel edges of
             several relations.
         memory: Bytes that the compilation is predicted to need.
@@ -255,7 +255,7 @@ def own(work: PreparedGraph, observer: Observer, report: Report | None) -> Owner
 
 
 def lowered(work: PreparedGraph, found: Ownership) -> tuple[Plan, dict[str, str], list[str]]:
-    """Return the plan with its hops and links, and what the choice of hops adds to it.
+    """Return the plan with its hops and links, and texts about the choice of hops.
 
     Returns:
         Plan: The plan.

@@ -35,7 +35,10 @@ def note_written(path: str) -> None:
 
 
 def fate(code: int) -> str:
-    """Say how a process ended; `code` is its exit status, or minus the number of a signal."""
+    """Return a phrase that says how a process ended.
+
+    `code` is its exit status, or the negative number of the signal that ended it.
+    """
     if code >= 0:
         return f"failed (exit status {code})"
     try:

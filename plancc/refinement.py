@@ -376,9 +376,9 @@ def kept_of(recorded: Mapping[str, Any], *stale: str) -> dict[str, Any]:
 def _asked_balance(
     plan: Plan, balance: str | None, epsilon: float | None, dims: Sequence[int]
 ) -> tuple[Balance, float]:
-    """Return the balance and the imbalance: as given, or else as recorded.
+    """Return the balance and the allowed imbalance: as given, or else as recorded in the plan.
 
-    If an imbalance is given but no balance, it replaces all recorded imbalances.
+    If an imbalance is given but no balance, the imbalance replaces all recorded imbalances.
     """
     recorded = str(plan.provenance.get("balance", "nnz"))
     try:

@@ -91,9 +91,9 @@ class _Facts:
 
 
 def resumed_options(folder: str | PathLike[str], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a run that resumes, by name: the options of its checkpoint and `given`.
+    """Return the options of a run that resumes: those of its checkpoint, replaced by `given`.
 
-    A value in `given` takes precedence. Options in `OWN` are never taken from the checkpoint. If
+    The result has options by name. Options in `OWN` are never taken from the checkpoint. If
     all checkpoints are damaged, only the given options are returned; `Checkpoints` then raises the
     error. Not collective.
 
@@ -265,7 +265,7 @@ class Checkpoints:
             weights = _matching(path, tensors, "", network.state_dict())
             if facts.epoch > self._options.epochs:
                 raise InputError(
-                    f"`epochs` {self._options.epochs}: {path} was written after {facts.epoch}"
+                    f"`epochs` {self._options.epochs}: is below the {facts.epoch} epochs of {path}"
                 )
             best = facts.best
             if best.loss is not None:
@@ -287,9 +287,10 @@ class Checkpoints:
         return facts.epoch, best
 
     def _newest(self) -> tuple[Path, _Facts, dict[str, Tensor], str]:
-        """Return path, facts, tensors and digest of the newest checkpoint undamaged on all ranks.
+        """Find the newest checkpoint that is undamaged on all ranks. Collective.
 
-        Names of damaged checkpoints are added to `_damaged`. Collective.
+        Return its path, the values in its JSON, its tensors, and its digest. Add the names of
+        damaged checkpoints to `_damaged`.
         """
         transport, reasons, found = self._transport, [], None
         for name in transport.gather(self._names())[0]:

@@ -45,8 +45,9 @@ def areas(
         2. The average precisions; NaN for a class that has no vertex.
         3. If `hits` is given: the mean reciprocal rank. The rank of a vertex of the class is 1 plus
            the number of vertices outside the class with a higher score; equal scores count half.
-        4. For every K in `hits`, one array: the share of the class's vertices whose score fewer
-           than K vertices outside the class equal or exceed (Hits@K of Hu et al. 2020).
+        4. For every K in `hits`, one array: Hits@K of Hu et al. (2020). It is the share of the
+           class's vertices for which fewer than K vertices outside the class have an equal or a
+           higher score.
     """
     classes = groups[0][0].shape[1]
     columns = len(groups) * classes

@@ -86,7 +86,7 @@ class LocalData:
 
     @cached_property
     def _training(self) -> npt.NDArray[np.bool_]:
-        """Whether each row is for training: bool[num_rows]."""
+        """bool[num_rows]: whether each row belongs to a training vertex."""
         training = np.zeros(len(self.labels), dtype=np.bool_)
         training[self.splits["train"].cpu().numpy()] = True
         return training

@@ -58,7 +58,7 @@ class RowSource:
         return 8 + sum(a.dtype.itemsize * math.prod(a.shape[1:]) for a in self.arrays.values())
 
     def rows(self, start: int, stop: int) -> tuple[npt.NDArray[np.int64], dict[str, np.ndarray]]:
-        """Return this rank's vertices among ``start..stop-1``, and by name their rows."""
+        """Return this rank's vertices among ``start..stop-1``, and their rows of each array."""
         first, last = np.searchsorted(self._vertices, [start, stop])
         taken = self._order[first:last]
         return self._vertices[first:last], {k: a[taken] for k, a in self.arrays.items()}
@@ -76,7 +76,7 @@ def named_arrays(rows: Any, num_rows: int, of: str = "`rows`") -> dict[str, np.n
     Floating-point numbers of less than 4 bytes become float32, without loss of precision.
 
     Parameters:
-        rows: One tensor or array, which gets the name "row", or a mapping of names to such.
+        rows: One tensor or array, which gets the name "row", or several by name.
         of: Name of `rows` in error messages.
 
     Raises:
@@ -168,7 +168,7 @@ def _merged(
 
 @dataclass(frozen=True)
 class RowsOfRank:
-    """The rows that a rank contributes.
+    """The rows that a rank contributes when the rows of all ranks are collected.
 
     Attributes:
         vertices (int[num_rows]): Vertex of every row.
@@ -250,7 +250,7 @@ def save_rows(
     with transport.agreement():
         check_name(name)
         if "id" in arrays:
-            raise InputError(f"{name}: 'id' names the ids; choose another name")
+            raise InputError(f"{name}: 'id' is the column of ids; choose another name")
     columns = columns_of(arrays, transport)
     with transport.agreement():
         check_columns(name, columns)

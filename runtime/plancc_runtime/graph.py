@@ -1,4 +1,4 @@
-"""The library: a rank's share of a plan as an object for a user's own PyTorch script."""
+"""`Graph`: a rank's share of a plan, as an object for a user's own PyTorch script."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class Graph(EdgeGraph):
             reduce: "sum", "mean" or "max"; 0 in rows without nonzeros.
             weight (Tensor[nonzeros] or Tensor[nonzeros, width], or "plan"): A weight for every
                 nonzero, in the order of `local_edge_index`. "plan": the weights are `edge_values`.
-                "max" allows no weight.
+                Not allowed with "max".
             nonzeros: "edges": the plan's nonzeros without the diagonal that normalisation added.
                 "closed": the edges and the whole diagonal. "plan": the plan's nonzeros.
 
@@ -307,7 +307,7 @@ class Graph(EdgeGraph):
                 on a rank that gets no result. If the memory is too small, use `save_rows`.
 
         Raises:
-            InputError: On all ranks, if the rows of one rank do not fit.
+            InputError: On all ranks, if the rows of one rank do not fit its graph.
         """
         with self.transport.agreement():
             [array] = named_arrays(rows, self.num_rows).values()
@@ -330,7 +330,8 @@ class Graph(EdgeGraph):
                 ``row_0``, ``row_1`` and so on.
 
         Raises:
-            InputError: On all ranks, if the rows of one rank, or the name of the file, do not fit.
+            InputError: On all ranks, if the rows of one rank do not fit its graph, or if the file
+                name or a column name is not allowed.
             OutputError: On all ranks, if the file cannot be written; no file is left then.
             PlanError: On all ranks, if the plan's file was replaced since the graph was opened.
         """

@@ -1,7 +1,7 @@
-"""Detection of how this process was started: alone, or by a launcher as one of several ranks.
+"""Find out how this process was started: alone, or by a launcher as one of several ranks.
 
 Every launcher sets environment variables for its ranks. They are read even if mpi4py is missing:
-else `mpirun -n 4 plancc-run` would become four separate runs on the same plan.
+otherwise `mpirun -n 4 plancc-run` would become four separate runs on the same plan.
 """
 
 from __future__ import annotations
@@ -236,7 +236,10 @@ def rendezvous() -> tuple[str, int]:
 
 
 def _job() -> str:
-    """Return a string that is the same on all ranks of this job, and different in most others."""
+    """Return a string that is the same on all ranks of this job, and most likely in no other.
+
+    It is used to choose a port.
+    """
     for variables in _JOBS:
         values = [os.environ.get(variable, "") for variable in variables]
         if values[0]:

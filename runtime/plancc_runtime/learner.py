@@ -48,7 +48,7 @@ class Learner:
     Attributes:
         optimizer: SGD, Adam or AdamW.
         is_trained: Whether steps have changed the weights, in this run or before it resumed.
-        exchanges: Whether the method `scores` sends other messages than all-reduces.
+        exchanges: Whether the method `scores` sends messages other than all-reduces.
     """
 
     exchanges = False
@@ -131,8 +131,8 @@ class Learner:
     def _is_repeated(self, view: View, data: LocalData) -> bool:
         """Return whether the work of `gradients` is recorded once and replayed on the device.
 
-        The work must take most of its time to start kernels, and must be the same in every step.
-        So it must draw no random numbers, send nothing and measure no time."""
+        This helps if most of the time is spent on starting kernels. It is possible if the work is
+        the same in every step: it must draw no random numbers, send nothing and measure no time."""
         return (
             data.labels.device.type == "cuda"
             and len(data.labels) <= SMALL
@@ -173,7 +173,7 @@ class Learner:
     def scores(self, outputs: Tensor, view: View, data: LocalData, where: str) -> Scores:
         """Return the scores of every split. Collective.
 
-        `outputs` has this rank's outputs of `view`; each split takes the rows of its vertices.
+        `outputs` has this rank's outputs of `view`; a split is scored on the rows of its vertices.
         """
         target = data.target
         with self.clock("dense"):
@@ -245,7 +245,7 @@ class Learner:
         self.transport.agree(PlanccError(said) if why else None)
 
     def num_found(self, outputs: Tensor, view: View, data: LocalData) -> int:
-        """Return the number of this rank's training vertices in the view with correct outputs."""
+        """Return how many of this rank's training vertices in the view have correct outputs."""
         return data.target.num_found(*self._taken("train", outputs, view, data))
 
     def state(self) -> list[Tensor]:

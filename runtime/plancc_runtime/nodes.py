@@ -17,7 +17,7 @@ from plancc_runtime.transport.base import Transport
 
 
 def with_exchange(header: Header, part: Part, exchange: str, transport: Transport) -> Part:
-    """Return the slice with the exchange in which the run sends rows. Collective.
+    """Return the slice with the exchange that the run uses to send rows. Collective.
 
     The result has the plan's exchange in several hops, or direct messages from rank to rank. If
     the ranks share nodes as in the plan's topology, the transport counts messages between nodes.
@@ -48,9 +48,9 @@ def exchange_of(header: Header, part: Part) -> str:
 
 
 def check_exchange(header: Header, exchange: str, num_ranks: int) -> None:
-    """Raise InputError if `exchange` asks for hops that the plan does not have.
+    """Raise InputError if the plan does not have the hops that `exchange` asks for.
 
-    Hops of the plan may also be impossible with `num_ranks` ranks.
+    Raise it also if `num_ranks` ranks cannot use the plan's hops.
     """
     route, topology, parts = header.route, header.topology, header.num_parts
     fits_ranks = route is not None and route.keeps_groups(block_of_parts(parts, num_ranks))
@@ -71,7 +71,7 @@ def check_exchange(header: Header, exchange: str, num_ranks: int) -> None:
 
 
 def fits(topology: Topology, nodes: list[str]) -> bool:
-    """Return whether ranks share a node exactly if the topology puts their parts on one node.
+    """Return whether ranks share a node if and only if the topology puts their parts on one node.
 
     Parameters:
         nodes: Name of every rank's node.

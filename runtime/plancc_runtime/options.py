@@ -384,7 +384,7 @@ class TrainOptions:
         )
 
     def conv_options(self, declared: Collection[str]) -> dict[str, Any]:
-        """Return the options of the model by name, also those from `model_options`.
+        """Return the options of the model by name, including those in `model_options`.
 
         `declared` has the names of the options that the model declares.
         """
@@ -414,7 +414,7 @@ class TrainOptions:
         return "give `sampler` or `batch_size`"
 
     def _batch_settings(self) -> list[str]:
-        """Return the names of the options that ask for mini-batches and are not at defaults."""
+        """Return the names of the given options that make the run train in mini-batches."""
         return [*self.chosen(("sampler", *BATCH_OPTIONS, "sampler_options"))]
 
     @property

@@ -1,6 +1,6 @@
-"""Outputs of a run's network for its vertices, as files and arrays.
+"""Outputs of a run's network for the vertices of the plan, as files and arrays.
 
-The outputs are computed from the network's present weights. All methods are collective.
+The outputs are computed with the network's present weights. All methods are collective.
 """
 
 from __future__ import annotations
@@ -110,7 +110,10 @@ class Outputs:
         }
 
     def score(self, pairs: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], torch.Tensor]:
-        """Return the scores of pairs of vertices; see `LinkLearner.score`."""
+        """Return the positions of the pairs that this rank scores, and their scores.
+
+        See `LinkLearner.score`.
+        """
         outputs = self._learner.outputs(self._execution.whole(), self._data)
         places, found = self._learner.score(outputs, pairs)
         return places, found

@@ -218,7 +218,7 @@ def _are_names(share: Ids | None) -> bool:
 def _read_pairs(path: str, named: bool) -> npt.NDArray[Any]:
     """Return the pairs of ids in a file: int64[m, 2], or bytes[m, 2] for names.
 
-    Raises InputError if the file has no line, or if a line does not hold two ids."""
+    Raises InputError if the file is empty, or if a line does not hold two ids."""
     lines = _lines(path, "`links` expects a text file with two ids a line, such as 17,42")
     found = list[list[Any]]()
     for line, text in enumerate(lines, 1):
@@ -273,7 +273,7 @@ def _read_ids(text: str, named: bool) -> dict[Any, int]:
 
 
 def _checked(words: Sequence[Any], file: str = "", named: bool = False) -> dict[Any, int]:
-    """Return the ids in `words`, in order, and for each id the number of its word, from 1.
+    """Return the ids in `words`, in order, and for each id its position in `words`, from 1.
 
     An id is an int, or bytes if ids are names. If the words are the lines of a file, empty lines
     are skipped.
@@ -332,7 +332,7 @@ def _vertices_of(
         places: For every id, its name in error messages.
     """
     if not transport.all_equal(ids.tobytes()):
-        transport.agree(InputError("the ranks were given different ids; give all the same"))
+        transport.agree(InputError("the ranks have different ids; give all the same ids"))
     n, vertices = of.stop - of.start, np.full(len(ids), -1, np.int64)
     if share is None:
         there = (ids >= 0) & (ids < n)

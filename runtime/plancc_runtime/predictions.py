@@ -1,4 +1,4 @@
-"""Writing predictions to a file: classes and probabilities, real numbers, and embeddings."""
+"""Write predictions to a file: classes and probabilities, real numbers, and embeddings."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def check_finite(outputs: Tensor) -> None:
 
 
 def known_of(labels: Tensor | None, splits: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
-    """Return the columns of a file of predictions that hold known labels and splits, by name.
+    """Return columns of known labels and of splits, by name, for a file of predictions.
 
-    The labels are the column of `Target.known_column`. The column "split" has the name of every
-    row's split, or "". Without labels there are no columns.
+    `Target.known_column` makes the column of labels. The column "split" has the name of every row's
+    split, or "". Without labels there are no columns.
 
     Parameters:
         labels: int[n], bool[n, classes] or float[n, targets], or None.

@@ -185,7 +185,7 @@ class Figures:
     reduced: int = 0
 
     def with_more(self, words: int) -> Figures:
-        """Return the figures with `words` added to each but `reduced`.
+        """Return the figures with `words` added to each except `reduced`.
 
         These words are sent for the pairs of link prediction; no pass changes their number.
         """
@@ -214,8 +214,8 @@ class RunOutline:
 
     Attributes:
         kernel: Kernel of local products.
-        passes_off: For each pass that the options ask for but that is off, by name: the reason why
-            the run cannot use it.
+        passes_off: The passes that the options ask for and that the run cannot use: for the name of
+            each pass, the reason.
         figures: Words of one epoch, with and without passes; None for mini-batches.
         dims: Widths d_0..d_L.
         split_sizes: Number of labelled vertices by split.
@@ -358,7 +358,7 @@ class Measure:
 
 
 def spent_by_all(spent: Spent, transport: Transport) -> Setup:
-    """Return the cost of the set-up over all ranks. Collective."""
+    """Return the cost of the set-up over all ranks; `spent` is this rank's cost. Collective."""
     seconds, traffic = np.array([spent.seconds["total"]]), spent.traffic[:3].copy()
     transport.allreduce_max(seconds)
     transport.allreduce_sum(traffic)

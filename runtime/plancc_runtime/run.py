@@ -335,9 +335,10 @@ class Run:
             self._best.see(self._followed(scores), epoch, self._learner.network)
 
     def _followed(self, scores: Scores) -> float:
-        """Return the value of the metric that the run follows, so that lower is better.
+        """Return the validation value of the metric that the run follows; lower is better.
 
-        This is the validation loss, or a value of another metric for the validation vertices.
+        The metric is the loss or the option `metric`. If a higher value of the metric is better,
+        the result is its negative.
 
         Raises:
             InputError: On all ranks, if the metric is an area under a curve that is defined for no
@@ -347,8 +348,8 @@ class Run:
         found: dict[str, float] = getattr(scores, metric.fields[-1])
         if "val" not in found:
             raise InputError(
-                f"`metric` {self.options.metric}: is not defined, since no class has some but not "
-                "all of the validation vertices; choose another, or give `split`"
+                f"`metric` {self.options.metric}: is not defined, as every class has all or none "
+                "of the validation vertices; choose another, or give `split`"
             )
         return metric.lowered(found["val"])
 

@@ -52,7 +52,7 @@ class Target(ABC):
 
     @classmethod
     def shown(cls, metric: str) -> tuple[str, ...]:
-        """Return the metrics that a run prints if its option `metric` is this metric."""
+        """Return the metrics that a run prints if the option `metric` has this value."""
         if metric == "loss":
             return cls.printed
         group = RANKED if metric in RANKED else cls.printed
@@ -110,14 +110,14 @@ class Target(ABC):
     def num_found(cls, outputs: Tensor, labels: Tensor) -> int:
         """Return the number of vertices whose class or set of classes is predicted correctly.
 
-        0 for real numbers.
+        The result is 0 for real numbers.
         """
         return 0
 
     @staticmethod
     @abstractmethod
     def constant(class_shares: list[float]) -> float:
-        """Return the best score that a network can reach that answers the same for every vertex.
+        """Return the best score of a network that gives every vertex the same answer.
 
         The score is the one that `compared` names. `class_shares`: share of vertices in each class.
         """

@@ -100,7 +100,7 @@ class TypedGraph:
         return self._found(name, self.union.masks_of) or {}
 
     def _found(self, name: str, find: Callable[[VertexData], T]) -> T | None:
-        """Call `find` with the vertex data of a type; return None if the type has no data."""
+        """Return `find(data)` for the vertex data of a type; None if the type has no data."""
         self.types.vertices(name)
         data = self.union.data_of_types.get(name)
         return None if data is None else find(data)
@@ -119,9 +119,9 @@ class TypedGraph:
 
     @property
     def stack(self) -> StackGraph:
-        """All relations as one graph, for layers with weights for each relation.
+        """All relations as one graph, for layers that have separate weights for each relation.
 
-        Only row plans have it. Collective at the first use.
+        Only row plans have such a graph. Collective at the first use.
         """
         union = self.union
         if self._stack is None:  # a cached_property would lock out other ranks that are threads
@@ -132,8 +132,8 @@ class TypedGraph:
     def joined(self, x: Mapping[str, Tensor]) -> Tensor:
         """Return the rows of all types stacked, type after type: Tensor[num_rows, widest].
 
-        Layers with weights for each relation take such rows. Narrower rows are filled up with
-        zeros. For every type, `x` must have a Tensor[num_rows of the type, width].
+        Layers that have separate weights for each relation take such rows. Narrower rows are filled
+        up with zeros. For every type, `x` must have a Tensor[num_rows of the type, width].
         """
         widest = max(rows.shape[1] for rows in x.values())
         return torch.cat(

@@ -26,8 +26,8 @@ class View:
             None for all rows.
         fixed: The first layer's product with the features, if it does not change between steps and
             was computed once (`Network.fixed`); else None.
-        x: Features of the rows `inputs`, if the view holds a copy, which has no rows if no layer
-            reads the features; else None.
+        x: A copy of the features of the rows `inputs`, or None if the view holds no copy. If no
+            layer reads features, the copy has no rows.
     """
 
     graphs: Sequence[LayerGraph]

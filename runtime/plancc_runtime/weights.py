@@ -1,6 +1,6 @@
 """Read and write weights. A file may come from an untrusted source, so all its data are checked.
 
-A file is an ``.npz`` that has, under its name, an array for each parameter and buffer. The entry
+A file is an ``.npz`` that holds each parameter and buffer as an array under its name. The entry
 ``network`` is a string: the description of the network as JSON (`plancc_runtime.saved`). Older
 files have no description.
 """

@@ -232,7 +232,7 @@ def test_an_area_that_no_class_has_is_not_followed():
     a, data = make_case("class")
     case = a, replace(data, labels=np.where(data.val_mask, 1, data.labels).astype(np.int32))
     assert "val" not in run(case, PARTS, metric="auc").final.auc
-    with pytest.raises(InputError, match="`metric` auc: is not defined, since no class has"):
+    with pytest.raises(InputError, match="`metric` auc: is not defined, as every class"):
         run(case, PARTS, metric="auc", patience=3)
 
 
