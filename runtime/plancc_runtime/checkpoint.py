@@ -265,7 +265,7 @@ class Checkpoints:
             weights = _matching(path, tensors, "", network.state_dict())
             if facts.epoch > self._options.epochs:
                 raise InputError(
-                    f"`epochs` {self._options.epochs}: is below the {facts.epoch} epochs of {path}"
+                    f"`epochs` {self._options.epochs}: {path} was saved after {facts.epoch} epochs"
                 )
             best = facts.best
             if best.loss is not None:

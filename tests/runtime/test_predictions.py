@@ -498,7 +498,7 @@ def test_the_library_gathers_and_saves_any_rows(ranks, case, tmp_path, small_blo
             with pytest.raises(InputError, match="differ in names, types or widths"):
                 graph.gather(rows[:, :2] if transport.rank == 0 else rows)
         for name, tensor, words in [
-            ("a.csv", rows[:, :, None], "a table has rows of one dimension"),
+            ("a.csv", rows[:, :, None], "a row of a CSV has one dimension"),
             ("a.npz", {"id": rows}, "'id' is the column of ids"),
         ]:
             with pytest.raises(InputError, match=words):
