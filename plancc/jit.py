@@ -339,9 +339,9 @@ class KernelCache:
 
 
 class _CompiledVersion(CompileResult):
-    """A compiled version that refers to a function that it calls only if this has constants.
+    """A compiled version that keeps no references to called functions without constants.
 
-    For a reference to any other function, numba would import the function's module in vain.
+    To load such a reference, numba would import the function's module, which is not needed.
     """
 
     def _find_referenced_environments(self) -> list[Any]:

@@ -270,7 +270,7 @@ class _Borrowing(FunctionPass):
         FunctionPass.__init__(self)
 
     def run_pass(self, state: Any) -> bool:
-        """Turn reference counts off if no operation needs them; return False: code is unchanged."""
+        """Turn reference counting off if no operation needs it. Return False: no code changed."""
         models = state.targetctx.data_model_manager
 
         def may_make(at: Any, call: Any) -> bool:

@@ -128,8 +128,8 @@ class PreparedGraph:
 
     Attributes:
         request: The request, with task and balance completed from the graph.
-        graph: The graph without edges that are held out for link prediction: after `read` not yet
-            normalised, after `normalise` normalised.
+        graph: The graph without edges that are held out for link prediction. In the result of
+            `read` it is not normalised yet; in the result of `normalise` it is.
         matrix: The matrix for searches: the graph, with one nonzero in place of parallel edges of
             several relations.
         memory: Bytes that the compilation is predicted to need.

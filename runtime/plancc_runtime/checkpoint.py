@@ -91,11 +91,11 @@ class _Facts:
 
 
 def resumed_options(folder: str | PathLike[str], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a run that resumes: those of its checkpoint, replaced by `given`.
+    """Return the options of a run that resumes, by name.
 
-    The result has options by name. Options in `OWN` are never taken from the checkpoint. If
-    all checkpoints are damaged, only the given options are returned; `Checkpoints` then raises the
-    error. Not collective.
+    They are the options in `given`, and for all other options the values in the run's checkpoint.
+    Options in `OWN` are never taken from the checkpoint. If all checkpoints are damaged, only the
+    given options are returned; `Checkpoints` then raises the error. Not collective.
 
     Parameters:
         folder: Folder of the checkpoints.

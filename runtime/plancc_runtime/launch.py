@@ -236,10 +236,7 @@ def rendezvous() -> tuple[str, int]:
 
 
 def _job() -> str:
-    """Return a string that is the same on all ranks of this job, and most likely in no other.
-
-    It is used to choose a port.
-    """
+    """Return a string that is the same on all ranks of this job, and differs in most other jobs."""
     for variables in _JOBS:
         values = [os.environ.get(variable, "") for variable in variables]
         if values[0]:

@@ -78,7 +78,7 @@ def make_network(
 
 
 def _initialise(network: Network, path: str | PathLike[str]) -> None:
-    """Set the network's weights from a file, and the means and scales of features if it has them.
+    """Set the network's weights, and means and scales of features if there are any, from a file.
 
     Raises:
         InputError: If the weights belong to another model or have other widths, or if they were
