@@ -1,5 +1,5 @@
-"""Columns: arrays with an entry for every nonzero. Code that selects or orders nonzeros does the
-same with their columns.
+"""Columns: arrays with an entry for every nonzero. Code that selects or reorders nonzeros must
+select or reorder the entries of their columns in the same way.
 
 For a new column, add a name to `COLUMNS` and a dataset ``matrix/NAME`` to the plan file
 (`plancc.plan.format`); layers read the column by its name.
@@ -45,12 +45,12 @@ class WithColumns:
 
     @property
     def relation(self) -> npt.NDArray[np.uint16] | None:
-        """The column "relation", or None."""
+        """Number of every nonzero's relation; None if the matrix has no column "relation"."""
         return self.columns.get(RELATION)
 
     @property
     def edge_features(self) -> npt.NDArray[np.float32] | None:
-        """The column "edge_features", or None."""
+        """Features of every nonzero's edge; None if the matrix has no column "edge_features"."""
         return self.columns.get(EDGE_FEATURES)
 
     @property

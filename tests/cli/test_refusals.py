@@ -111,8 +111,8 @@ TABLE = {
         "empty.mtx -p 2 -o x.h5 --fixed none.part": "none.part: no such file",
         f"empty.mtx -p 2 -o {'x' * 250}.h5": "the file name is too long",
         "dir -p 2 -o x.h5": "dir: |folder",
-        ". -p 2 -o x.h5": "a folder, but of no format",
-        "ok.h5 -p 2 -o x.h5": "ok.h5: by its name this is a plan; give the graph file",
+        ". -p 2 -o x.h5": "a folder, but not one of the formats",
+        "ok.h5 -p 2 -o x.h5": "ok.h5: the extension .h5 stands for a plan; give the graph file",
         "ok.mtx -p 2 --model file --part from1.part -o x.h5":
             "vertex 1 is in part 2|0..1|subtract 1",
         "'two\nlines.mtx' -p 2 -o x.h5": "lines.mtx: no such file",
