@@ -33,7 +33,7 @@ class WithColumns:
     Attributes:
         columns: Arrays by name. The first axis of each is the nonzeros, in the matrix's order:
 
-            relation (uint16[num_nonzeros]): Number of the relation of every nonzero; missing unless
+            relation (uint16[num_nonzeros]): Relation number of every nonzero; missing unless
                 relations are parallel (`plancc.graph.types.Types`). If they are, a row may have
                 several nonzeros in one column of the matrix, one for each relation; such nonzeros
                 are adjacent, with ascending relations.
@@ -45,7 +45,7 @@ class WithColumns:
 
     @property
     def relation(self) -> npt.NDArray[np.uint16] | None:
-        """Number of every nonzero's relation; None if the matrix has no column "relation"."""
+        """Relation number of every nonzero; None if the matrix has no column "relation"."""
         return self.columns.get(RELATION)
 
     @property

@@ -69,7 +69,7 @@ def graph_files(folder: str) -> list[str]:
 def read_csr(
     path: StrPath, *, pattern: bool = False, symmetrize: bool = False, transpose: bool = False
 ) -> Graph:
-    """Return the graph that is in a folder.
+    """Return the graph that a folder of compressed rows holds.
 
     Parameters:
         path, pattern, symmetrize, transpose: See `plancc.graph.formats.read_graph`. A graph of

@@ -98,7 +98,7 @@ class WeightRange:
         return replace(source, weights=name, weight_range=words)
 
     def _doubt(self) -> str:
-        """Return the reason why the values may not be weights; "" for no doubt."""
+        """Return the reason why the values may not be weights; "" if there is none."""
         if found := _NO_WEIGHTS.search(self._words):
             far = ", and near vertices would have small weights" * (found[1] in _FAR)
             return f"the name says {found[1]}{far}"

@@ -39,7 +39,7 @@ class Entrywise(Protocol):
 
     Attributes:
         num_vertices: Number of vertices.
-        most: Upper bound of the number of entries.
+        most: Upper bound on the number of entries.
         weighted: Whether entries have values.
         directed: Whether the graph is directed; None if the source does not say.
         original_ids: int64 or bytes[num_vertices], or None.
@@ -138,7 +138,7 @@ def _check_room(folder: Path, most: int, weighted: bool) -> None:
 
 
 def _mirrored(folder: Path) -> Iterator[Entries]:
-    """Yield the entries of compressed rows, then their transposes off the diagonal."""
+    """Yield the entries of compressed rows, then the transposes of those off the diagonal."""
     indptr = np.load(folder / "indptr.npy")
     indices = np.load(folder / "indices.npy", mmap_mode="r")
     held = folder / "values.npy"

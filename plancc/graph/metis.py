@@ -167,7 +167,7 @@ class _MetisHeader(NamedTuple):
     """The header of a METIS file.
 
     Attributes:
-        first: Number of the header among the lines of numbers, from 0.
+        first: Index of the header among the lines that `read_integers` returns.
         line: Line of the header in the file, from 1.
         vertices, edges: Number of vertices, and number of edges.
         sizes, weights: Number of sizes, and number of weights, before the neighbours of every

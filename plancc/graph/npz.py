@@ -49,13 +49,13 @@ _HEADERS = {
 
 
 def claimed_bytes(stream: IO[bytes]) -> int:
-    """Return the size in bytes that the header of an .npy stream says; 0 for other streams."""
+    """Return the size in bytes that the header of an .npy stream declares; 0 for other streams."""
     if stream.read(len(_MAGIC)) != _MAGIC:
         return 0
     version = stream.read(2)
     read = _HEADERS.get((version[0], version[1]) if len(version) == 2 else (0, 0))
     if read is None:
-        raise ValueError("its array is of an unknown version")
+        raise ValueError("the version of its header is unknown")
     shape, _, dtype = read(stream)
     return math.prod(shape) * dtype.itemsize
 
@@ -69,7 +69,7 @@ def check_integers(array: Array, where: str) -> npt.NDArray[np.integer]:
 
 
 class Archive(Mapping[str, Array]):
-    """An .npz file whose arrays are read at first use, with errors that name file and key."""
+    """An .npz file; an array is read each time it is used, and errors name the file and the key."""
 
     def __init__(self, path: StrPath) -> None:
         check_readable(path)
@@ -236,7 +236,10 @@ class _ArchiveEntries(NamedTuple):
 
 
 def _entries_of(archive: Archive, pattern: bool) -> _ArchiveEntries:
-    """Return the entries of an archive, without values if `pattern`; its keys show its kind."""
+    """Return the entries of an archive, without values if `pattern`.
+
+    The keys of the archive show its kind: a file of scipy.sparse.save_npz, or a plain archive.
+    """
     name = archive.name
     if "format" in archive:
         return _scipy_entries(archive, pattern)
@@ -266,7 +269,7 @@ def _scipy_entries(archive: Archive, pattern: bool) -> _ArchiveEntries:
     given: Any = held.item() if held.ndim == 0 else b""
     layout = given.decode("latin-1") if isinstance(given, bytes) else str(given)
     if layout not in ("csr", "csc", "coo"):
-        raise InputError(f"{name}: the format is '{layout}'; save it as csr, by matrix.tocsr()")
+        raise InputError(f"{name}: the format is '{layout}'; save matrix.tocsr() instead")
     rows, columns = archive.integers("shape", 2).tolist()
     for n in (rows, columns, rows + columns if rows != columns else rows):
         check_num_vertices(n, name)

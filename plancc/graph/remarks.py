@@ -50,7 +50,7 @@ def lost_values(
 ) -> tuple[int, int]:
     """Return how many weights become 0 in `dtype`, and how many lose digits in `dtype`.
 
-    Digits are counted as lost only for whole numbers that are not normalised.
+    The second count is 0 if weights are normalised; it counts whole numbers only.
     """
     if given is None or np.dtype(dtype) != np.float32 or given.dtype == np.float32:
         return 0, 0

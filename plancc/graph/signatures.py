@@ -95,8 +95,10 @@ _DATA_NAMES = ("npz", "npy", "parquet")
 
 
 def _advice(kind: Kind, format: str) -> str:
-    """Return advice for a file of this kind that should have `format`, with a colon before; or
-    ""."""
+    """Return advice, after a colon, for a file of this kind that should have `format`.
+
+    Return "" if there is no advice.
+    """
     if format in _OF_DATA:
         named = next((name for name in kind.formats if name in _DATA_NAMES), "")
         advice = f"give it a name that ends in .{named}" if named else kind.advice

@@ -163,7 +163,10 @@ def read_bytes(path: StrPath) -> bytes:
 
 
 def check_encoding(path: StrPath, data: bytes) -> None:
-    """Raise InputError for a text that begins with the byte order mark of UTF-16 or UTF-32."""
+    """Raise InputError for a text that begins with the byte order mark of UTF-16.
+
+    UTF-32 in little-endian order begins with the same two bytes.
+    """
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise InputError(f"{os.fspath(path)}: the text is UTF-16; save it as UTF-8 or ASCII")
 
@@ -176,7 +179,7 @@ def data_lines(
 
     Raises:
         InputError: For a line with a vertical tab, a form feed, or a carriage return before its
-            end, which Python alone treats as blanks.
+            end. Python treats these characters as blanks; other readers do not.
     """
     for line, text in enumerate(stream, 1):
         if line <= skipped or (comments and text.startswith(comments)):
@@ -203,7 +206,7 @@ def read_number(path: StrPath, line: int, what: str, word: bytes, kind: type[Num
 
 
 def is_number(word: str | bytes) -> bool:
-    """Whether a word is a number."""
+    """Whether a word is a number that ``float`` accepts, such as 1, 2.5e3 or nan."""
     try:
         float(word)
     except ValueError:

@@ -78,7 +78,7 @@ def checked_again(data: VertexData, graph: Graph) -> VertexData:
 
 
 def of_one_type(graph: Graph, name: str) -> Graph:
-    """Return a graph without edges whose vertices are the vertices of a type, with their ids."""
+    """Return a graph that has the vertices of one type, with their ids, and no edges."""
     assert graph.types is not None
     vertices, ids = graph.types.vertices(name), graph.original_ids
     return as_vertices(graph.types.counts[name], None if ids is None else ids[vertices])
@@ -92,7 +92,7 @@ def data_by_type(found: Mapping[str, VertexData], types: Types) -> VertexData:
 def check_labels(data: VertexData, where: str, graph: Graph) -> None:
     """Raise InputError for a class number far above the number of classes that occur.
 
-    In the message, the vertex has its id in the source.
+    The message names the vertex by its id in the source.
     """
     for name, each in data.of_type.items():
         vertices = as_vertices(0 if each.labels is None else len(each.labels))
@@ -169,7 +169,7 @@ def _warn_of_lost_digits(given: npt.NDArray[Any], made: npt.NDArray[Any], what: 
         return
     if lost := np.count_nonzero((made.astype(np.float64) != given) & (abs(made) >= EXACT)):
         told = f"{lost:,} of {given.size:,} numbers lose digits in float32"
-        cure = "subtract the least, or standardise them before"
+        cure = "subtract the smallest number, or standardise them first"
         warn(f"{what}: {told}, up to {np.nanmax(given):,.15g}: {cure}")
 
 
@@ -207,7 +207,7 @@ def check_list(array: npt.NDArray[Any], what: str, kinds: str, words: str) -> No
 def _integers(array: npt.NDArray[Any], what: str, least: int, rule: str) -> npt.NDArray[np.int32]:
     check_list(array, what, "iu", "integers")
     most = np.iinfo(np.int32).max
-    _refuse(array, array > most, what, f"; at most {most:,} are possible")
+    _refuse(array, array > most, what, f"; the largest possible number is {most:,}")
     _refuse(array, array < least, what, f"; {rule}")
     return array.astype(np.int32)
 
@@ -265,7 +265,7 @@ def sparse_features(archive: Archive, graph: Graph) -> npt.NDArray[np.float32]:
         told = f"has '{shape[0]}' rows, but the graph has {count} vertices{cure}"
         raise InputError(f"{archive.name}: key 'feat_shape' {told}")
     if shape[1] < 1:
-        raise InputError(f"{archive.name}: key 'feat_shape' holds '{shape[1]}' columns")
+        raise InputError(f"{archive.name}: key 'feat_shape' declares '{shape[1]}' columns")
     indices = archive.indices("feat_indices", shape[1])
     ptr = archive.offsets("feat_indptr", count, len(indices))
     data = archive["feat_data"]

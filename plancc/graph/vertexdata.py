@@ -45,7 +45,9 @@ COLUMNS_MOVED = 16
 
 @dataclass(frozen=True)
 class VertexData:
-    """Features, labels, targets, masks, clusters, one row per vertex; in a plan, in plan order.
+    """Features, labels, targets, masks and clusters: arrays with a row for every vertex.
+
+    In a plan, rows are in the order of the plan's rows, otherwise in the order of the vertices.
 
     Attributes:
         features (float32, float16 or int8[num_vertices, num_features], or None): Features. If their
@@ -85,7 +87,7 @@ class VertexData:
         return VertexData(**found, by_type=by_type)
 
     def reordered(self, order: npt.NDArray[np.integer]) -> VertexData:
-        """Return all rows in another order, as `take` does, but without a copy of the features.
+        """Return all rows in another order, as `take` does, but reorder the features in place.
 
         The caller must not use `self` afterwards. Features that are read-only are copied.
         """
@@ -144,7 +146,14 @@ class DataByType:
     def of(
         cls, of_type: Mapping[str, VertexData], types: Types, vertices: npt.NDArray[np.integer]
     ) -> Self:
-        """Make the data of rows whose vertices in the union are `vertices`, int[rows]."""
+        """Combine the data of vertex types.
+
+        Parameters:
+            of_type: Data of each type, in the order in which the type's vertices occur in
+                `vertices`.
+            types: The vertex types and relations.
+            vertices (int[rows]): Vertex of every row, as its number in the union.
+        """
         kept = {name: of_type[name] for name in types.counts if name in of_type}
         return cls(kept, types, types.type_of(vertices))
 
@@ -167,7 +176,7 @@ class DataByType:
         return replace(self, of_type=found, row_type=row_type)
 
     def problem(self) -> str:
-        """Return a sentence about data with too few or too many rows; "" if all are right."""
+        """Return a sentence about an array with too few or too many rows; "" if there is none."""
         for name, each in self.of_type.items():
             rows = int((self.row_type == self.number(name)).sum())
             for key, array in each.arrays().items():

@@ -208,12 +208,12 @@ CASES = [
     Case("A7: sorted on the disk", {"g.txt": "ann bob\n#py java\nnan bob\n"},
          "convert g.txt -o f --memory 10", refused="g.txt: ids are names|--memory"),
     *(Case(f"B9: {word}", {"g.csv": f"who,whom\nann,{word}\n{word},bob\n{word},ann\n"},
-         says=(f"'{word}' is an id, 3 times: an empty cell of pandas?",))
+         says=(f"id '{word}' occurs 3 times: an empty cell of pandas?",))
       for word in ("nan", "NaN", "None", "null", "NA")),
     Case("B9: Nan is somebody", {"g.csv": "who,whom\nann,Nan\nNan,nancy\n"},
          silent=("empty cell",)),
     Case("B9: nan of Parquet", {"g.parquet": parquet(who=["ann", "nan"], whom=["nan", "bob"])},
-         says=("'nan' is an id, 2 times",)),
+         says=("id 'nan' occurs 2 times",)),
     Case("F7: sizes before names", {"g.txt": "5 3\nann bob\nbob eve\neve ann\n"},
          refused="line 2|'ann'|put # before a line of sizes"),
     Case("F7: pandas' column numbers", {"g.csv": "0,1\n10,11\n11,12\n"},
