@@ -214,7 +214,7 @@ def _no_graph(obj: Any) -> str:
         told = f"a bare edge_index of shape {shape} does not say how many vertices there are"
         return f"{told}; pass (num_vertices, edge_index{'' if shape[0] == 2 else '.T'})"
     if len(shape) == 2:
-        cure = "convert it by scipy.sparse.csr_array(matrix)"
+        cure = "convert it with scipy.sparse.csr_array(matrix)"
         return f"a dense matrix is not accepted as a graph; {cure}"
     return f"'{type(obj).__name__}' is not a graph; pass {_ACCEPTED}"
 

@@ -613,9 +613,9 @@ def _refuse_others(
         kinds = "columns are separated by blanks, tabs, commas or semicolons, not by"
         fail(path, line, f"{kinds} {show(mark)}{around}:", text)
     if re.fullmatch(rb"\s*[(\[].*,.*[)\]]\s*", text):
-        fail(path, line, "an edge is two words, as 'u,v', without brackets, not", text)
+        fail(path, line, "an edge must be two words without brackets, such as 'u,v', not", text)
     if b"{" in text:
-        cure = "write the file by nx.write_edgelist(graph, path, data=False), or data=['weight']"
+        cure = "write the file with nx.write_edgelist(graph, path, data=False), or data=['weight']"
         fail(path, line, f"the data of an edge is a dict; {cure}, not", text)
     if is_metis(path, data, text):
         told = "this is the header of a METIS graph, and the lines below are its vertices"
@@ -731,12 +731,12 @@ def _advice(word: bytes) -> str:
     if re.fullmatch(rb"-?[0-9]+[.][0-9]*", word):
         return "write ids without a point (in pandas: .astype(int))"
     if word.endswith(b":"):
-        return "write an adjacency list as one edge a line"
+        return "write an adjacency list as an edge list, with one edge per line"
     if re.fullmatch(rb"-?0\d*", word):
         other = "or with a letter before every id, which makes ids names"
         return f"write it without leading zeros or sign, {other}"
     if word.removeprefix(b"-").isdigit():
-        return "number the ids anew, for example by pandas.factorize"
+        return "number the ids anew, for example with pandas.factorize"
     names = "or names, if the first line has one: move one there (put # before a line of sizes)"
     return f"ids are whole numbers, as in the first line, {names}"
 

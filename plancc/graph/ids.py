@@ -86,7 +86,7 @@ def edge_columns(
         data = not _OF_VERTICES.isdisjoint(map(str.lower, ends))
         if triples or data or len(kept) not in (2, 3) or len(set(kept)) != len(kept):
             cure = " (`data` reads vertex data)" * data
-            asked = "which columns are the edges? Name them by `columns`"
+            asked = "which columns are the edges? Name them with `columns`"
             raise InputError(f"{where}: {asked}: {listed}{cure}")
     if not weights and len(kept) == 3 and kept[2] not in ends and kept[2] not in texts:
         weights = [] if lower[2] in _NUMBERS else kept[2:]
@@ -233,7 +233,7 @@ def number(
     if num_vertices is not None:
         if smallest == 1 and largest == num_vertices - 1:
             told = "the smallest id is 1, and vertex 0 has no edge: if ids count from 1"
-            cure = "leave out `keep_ids` and `num_vertices`, or subtract 1 from them"
+            cure = "leave out `keep_ids` and `num_vertices`, or subtract 1 from the ids"
             warn(f"{where}: {told}, {cure}")
         return Numbered(num_vertices, u, v, None)
     found = _compact(u, v, largest)

@@ -260,7 +260,7 @@ def _read_file(
     if NAMED in words:
         cure = "must be numbers, from 0 within each type; number the vertices first"
         raise InputError(f"{path}: {in_words(relation)}: {NAMED}, and {cure}")
-    chosen, cure = "Name them by `columns`", "Leave columns out, or name them source and target"
+    chosen, cure = "Name them with `columns`", "Leave columns out, or name them source and target"
     if name == "edgelist" and chosen not in words:
         check_relation_file(path, counts, relation)
     raise InputError(words.replace(f" (`num_vertices` {most})", "").replace(chosen, cure))

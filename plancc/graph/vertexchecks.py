@@ -157,7 +157,7 @@ def finite(array: npt.NDArray[Any], what: str, first: int = 0) -> npt.NDArray[An
     with np.errstate(over="ignore"):
         kind = feature_type(array.dtype.newbyteorder("="))
         result = np.ascontiguousarray(array, dtype=kind)
-    cure = "replace it, for example by torch.nan_to_num or np.nan_to_num"
+    cure = "replace it, for example with torch.nan_to_num or np.nan_to_num"
     _refuse(array, ~np.isfinite(result), what, f", not a finite 32-bit number: {cure}", first)
     _warn_of_lost_digits(array, result, what)
     return result
@@ -197,7 +197,7 @@ def check_list(array: npt.NDArray[Any], what: str, kinds: str, words: str) -> No
     if array.ndim == 1 and words == "integers":
         advice = "; np.unique(names, return_inverse=True)[1] turns names into numbers"
         if array.dtype.kind not in "US":
-            advice = "; convert it, for example by y.long() or y.astype(int); -1 means unknown"
+            advice = "; convert it, for example with y.long() or y.astype(int); -1 means unknown"
             advice += "; real numbers are called targets"
     raise InputError(
         f"{what} must be a list of {words}, not '{array.dtype}' of shape {array.shape}{advice}"
@@ -234,7 +234,7 @@ def _targets(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
         _refuse(array, others, what, "; targets are 0 or 1, or real numbers of a floating type")
     unknown = np.isnan(array)
     if not (others & ~unknown).any():
-        rule = "targets of 0 and 1 are all known; write one column as labels, with -1 for unknown"
+        rule = "targets of 0 and 1 must all be known; give one column as labels, with -1 if unknown"
         _refuse(array, others, what, f"; {rule}")
     with np.errstate(over="ignore"):
         numbers = np.ascontiguousarray(array, np.float32)

@@ -200,7 +200,7 @@ def arrays_of_columns(
         key, what = known.get(name, ""), f"{where}: column '{shown(name, 40)}'"
         is_text = column is not None and column.dtype.kind == "S" and name != ids
         if is_text and (key or name in numbered):
-            raise InputError(f"{what} holds 'string', not numbers; convert it by pandas.factorize")
+            raise InputError(f"{what} holds 'string', not numbers; convert with pandas.factorize")
         if name in numbered or (name != ids and not key and is_running(name, column)):
             continue  # the column is in a matrix, or is an index of rows
         if column is None or is_text or not (key or name == ids):
@@ -301,7 +301,7 @@ def _wrong_word(words: str, path: StrPath, skipped: int, reading: TableReading |
     if match is None:
         return f": not a table of numbers: {re.sub('; use `usecols`.*', '', words)}"
     line, column = line_of(path, int(match[2]), skipped), int(match[3])
-    name, advice = f"{column}", "convert words by pandas.factorize"
+    name, advice = f"{column}", "convert words with pandas.factorize"
     if reading is not None and reading.names:
         name = f"'{shown(reading.names[column - 1], 40)}'"
         if column - 1 in reading.booleans:
@@ -318,6 +318,6 @@ def class_numbers(column: npt.NDArray[np.float64], what: str) -> npt.NDArray[np.
     """Return class numbers, int64[rows]; NaN, an unknown class, becomes -1."""
     known = np.where(np.isnan(column), -1, column)
     if (k := first_true((known != np.floor(known)) | (np.abs(known) > 2**53))) is not None:
-        cure = "a column of real numbers to learn is called targets"
+        cure = "real numbers to predict are called targets"
         raise InputError(f"{what} holds '{known[k]}', not the number of a class; {cure}")
     return known.astype(np.int64)

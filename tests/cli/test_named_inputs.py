@@ -163,7 +163,7 @@ REFUSED = {
     "control.csv": ("a,b\nb,c\x01\n", "line 2|a control character"),
     "long.txt": ("a b\n" + "x" * 1025 + " b\n", "line 2|an id has more than 1,024 bytes"),
     "weight.txt": ("a b 1\nb c x\n", "line 2|the weight is not a number|'x'"),
-    "list.txt": ("alice: bob\n", "line 1|write an adjacency list as one edge a line"),
+    "list.txt": ("alice: bob\n", "line 1|write an adjacency list as an edge list"),
     "pairs.txt": ("(1, 2)\n(2, 3)\n", "line 1|without brackets|'(1, 2)'"),
     "mixed.txt": ("1 2\n2 bob\n", "line 2|'bob'|names, if the first line has one"),
 }

@@ -154,7 +154,7 @@ CASES = [
          refused="line 1: columns are separated by blanks, tabs, commas or semicolons, not by '")
       for line in ("1|2", "1|11537|0", "source | target", "1 -> 2", "a -- b")),
     *(Case(f"edges in brackets, {line}", {"g.csv": f"{line}\n{line}\n"},
-         refused="line 1: an edge is two words, as 'u,v', without brackets")
+         refused="line 1: an edge must be two words without brackets, such as")
       for line in ("(1, 2)", "('a', 'b')", "[1, 2]")),
     *(Case(f"no edge list but {kind}", {"g.csv": text}, refused=f"g.csv: begins like {kind}")
       for kind, text in (("an error", "404: Not Found\n"), ("an error", "Access denied, log in\n"),
@@ -200,7 +200,7 @@ CASES = [
     Case("A7: names with # below names of columns", {"g.csv": BELOW},
          says=("g.csv: 1 lines that begin with # are read as comments, the first '#py,ann'",)),
     Case("A12: triples without names", {"g.txt": "/m/01 born /m/02\n/m/01 died /m/03\n"},
-         refused="which columns are the edges? Name them by --columns: '1', '2', '3'"),
+         refused="which columns are the edges? Name them with --columns: '1', '2', '3'"),
     Case("A7: names with # in quotes", {"g.csv": 'a,b\n"#py","java"\nx,"#py"\n'},
          silent=("read as comments",), says=("3 vertices, 2 nonzeros",)),
     Case("A7: remarks among names", {"g.txt": "ann bob\n# see below\n## end\nbob eve\n"},
@@ -311,7 +311,7 @@ CASES = [
     Case("A3: a parent", {"g.csv": "id,parent,length\n1,0,0.5\n2,0,2\n"}, silent=("ignored:",),
          entries={(1, 0): 0.5, (2, 0): 2.0}),
     *(Case(f"A12: {names} {line}", {"g.csv": f"{names}\n{line}\n"},
-         refused="which columns are the edges? Name them by --columns: ")
+         refused="which columns are the edges? Name them with --columns: ")
       for names, line in (("head,relation,tail", "a,likes,b"), ("h,r,t", "1,2,3"),
                           ("subject,predicate,object", "1,2,3"), ("a,kind,b", "x,is,y"))),
     Case("A12: triples of Parquet", {"g.parquet": parquet(head=[0], relation=[1], tail=[2])},
