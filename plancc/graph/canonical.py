@@ -138,7 +138,7 @@ def graph_of_rows(
     transpose: bool = False,
     source: Source | None = None,
 ) -> Graph:
-    """Return the graph of compressed rows (CSR); canonical arrays are not copied.
+    """Return the graph of compressed rows (CSR); arrays that `is_canonical` accepts are not copied.
 
     Parameters:
         indptr (int[num_vertices + 1]): Offsets, ascending from 0 to the number of entries.

@@ -55,11 +55,14 @@ class WithColumns:
 
     @property
     def read_columns(self) -> list[str]:
-        """Names of the columns that layers read: all but the relation."""
+        """Names of the columns that layers read: all columns but "relation"."""
         return [name for name in self.columns if name != RELATION]
 
     def columns_at(self, places: Any) -> Columns:
-        """Return the columns of the nonzeros at `places`: a slice, a mask or positions."""
+        """Return the entries of every column for some nonzeros.
+
+        `places` says which nonzeros: a slice, a mask or positions.
+        """
         return {name: each[places] for name, each in self.columns.items()}
 
     def without_read_columns(self) -> Self:

@@ -276,7 +276,10 @@ def _head(folder: str) -> dict[str, Any]:
 
 
 def _weights(head: Mapping[str, Any]) -> dict[str, str]:
-    """Return `weights` and `weight_range` of the source, from ``graph.json``."""
+    """Return the attributes `weights` and `weight_range` for `Source`, as ``graph.json`` has them.
+
+    If ``graph.json`` does not have both, the weights get the name of their file.
+    """
     told = {name: head["made_of"].get(name) for name in ("weights", "weight_range")}
     if all(isinstance(each, str) and each for each in told.values()):
         return {name: shown(each) for name, each in told.items()}
@@ -284,7 +287,7 @@ def _weights(head: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _columns(head: Mapping[str, Any]) -> str:
-    """Return the names of the table's columns that hold the ends of edges; "" if unknown."""
+    """Return the names of the source's columns that hold the ends of edges; "" if unknown."""
     made_of = head["made_of"]
     try:
         names = split_names(shown(made_of.get("columns", "")))

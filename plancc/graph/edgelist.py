@@ -387,7 +387,7 @@ def _columns_of(path: StrPath, data: bytes, table: _Table, pattern: bool = False
 def _taken(
     path: StrPath, data: bytes, separator: bytes, columns: int, chosen: tuple[int, ...]
 ) -> bytes:
-    """Return lines of the chosen columns only, with blanks between the columns."""
+    """Return the text of an edge list with the `chosen` columns only, separated by blanks."""
     text = np.frombuffer(data if data.endswith(b"\n") else data + b"\n", np.uint8)
     out = np.empty_like(text)
     mark = separator[0] if separator else 0
@@ -706,7 +706,7 @@ def check_relation_file(path: StrPath, counts: Mapping[str, int], relation: Rela
 
 
 def _read_weighted(path: StrPath, plain: bytes) -> tuple[Int64Array, Int64Array, FloatArray]:
-    """Return ids u and v, int64[lines], and weights, float64[lines], of lines from `_taken`."""
+    """Return ids u and v, int64[lines], and weights, float64[lines], of a text from `_taken`."""
     from scipy.io import mmread
 
     if b" +" in plain:  # mmread refuses plus signs

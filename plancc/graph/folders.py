@@ -134,7 +134,7 @@ def _is_there(path: StrPath, entry: Format) -> bool:
 
 
 def _taken(path: StrPath, entry: Format) -> int:
-    """Return the estimated bytes of memory for reading a whole text file into memory.
+    """Estimate how many bytes of memory it takes to read a text file whole.
 
     The estimate uses the number of entries in the header if the format has a header; otherwise it
     uses the size of the file.

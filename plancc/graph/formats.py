@@ -246,7 +246,7 @@ def find_held(obj: Any) -> Held | None:
 
 
 def format_of_table(path: StrPath) -> Format | None:
-    """Return the format that reads a file or folder as a table of vertices, or None."""
+    """Return the format that reads a file or folder as a table of vertices; None if none does."""
     name, folder = os.fspath(path), os.path.isdir(path)
     for entry in FORMATS.loaded().values():
         if folder and entry.files is not None and entry.files(name):
@@ -375,7 +375,10 @@ def size_of_source(path: str, format: Format) -> int:
 
 
 def _files_of(path: str, format: Format) -> dict[str, str]:
-    """Return the paths of a graph's files by name in the folder; a single file has the name ""."""
+    """Return the paths of a graph's files, by the names that the files have in their folder.
+
+    A graph in a single file has one path, with the name "".
+    """
     if format.files is None or not os.path.isdir(path):
         return {"": path}
     return {name: os.path.join(path, name) for name in format.files(path)}
@@ -448,7 +451,9 @@ def reading_of(words: str) -> dict[str, Any]:
 def write_graph(
     graph: Graph, path: StrPath, format: str | None = None, *, pattern: bool = False
 ) -> None:
-    """Write a graph as MatrixMarket or METIS file, whole or not at all.
+    """Write a graph as a MatrixMarket or METIS file.
+
+    If writing fails, no file is left, and an existing file stays unchanged.
 
     Parameters:
         path: Extension .mtx, .graph or .metis, each also with .gz.

@@ -521,7 +521,9 @@ def without(graph: Graph, pairs: Pair, first: int = 0) -> Graph:
 def with_times(
     graph: Graph, given: Any, listed: Sequence[ListedEdges], *, symmetrize: bool
 ) -> tuple[Graph, LinkTimes]:
-    """Return the graph and the times of its edges; if its values are the times, they are removed.
+    """Return the graph and the times of its edges.
+
+    If the values of the graph are the times, the returned graph has no values.
 
     Parameters:
         given: Times in the order of the source's edges: number[edges], or the path of a table with

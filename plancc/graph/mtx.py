@@ -110,7 +110,7 @@ def read_mtx(
 
 
 def _read_header(path: StrPath, *, pattern: bool = False) -> _Header:
-    """Read the lines before the entries."""
+    """Return the header of a file: what the lines before the entries say."""
     check_readable(path)
     with input_errors(path), open_input(path) as stream:
         banner = stream.readline(4096)
@@ -170,7 +170,7 @@ def _lines(path: StrPath, header: _Header) -> Iterator[bytes]:
 
 
 def _checked(header: _Header, text: bytes) -> int:
-    """Return the number of entries in some lines; ValueError for a line that is no entry."""
+    """Return the number of entries in `text`; ValueError for a line that is no entry."""
     field = _ANYTHING if header.without_values else _FIELDS.get(header.field, 0)
     count = int(kernels.check_entries(np.frombuffer(text, np.uint8), field))
     if count < 0:
@@ -179,7 +179,7 @@ def _checked(header: _Header, text: bytes) -> int:
 
 
 def _parsed(header: _Header, count: int, text: bytes) -> Entries:
-    """Return the entries that some lines list; ValueError or OverflowError for wrong lines."""
+    """Return the entries that `text` lists; ValueError or OverflowError for wrong lines."""
     from scipy.io import mmread
 
     matrix = mmread(io.BytesIO(header.text(count) + text), spmatrix=False)

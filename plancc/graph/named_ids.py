@@ -74,8 +74,8 @@ def read_names(
     """Read the edges of a text whose columns of u and v are names.
 
     Parameters:
-        data: Lines in the form of `kernels.take_columns`.
-        chosen: Numbers of the columns of u, v and perhaps weights.
+        data: Text in the form that `kernels.take_columns` reads.
+        chosen: Positions, from 0, of the columns of u, v and perhaps weights.
 
     Raises:
         InputError: For a line with a wrong number of columns, and for an id that is empty, too long

@@ -1,4 +1,4 @@
-"""Normalisation of the adjacency matrix, whose result is the matrix of the sparse product."""
+"""Normalisation of the adjacency matrix; the result is the matrix of the sparse product."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ class RowsOfTypes:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """A range of rows of a matrix to normalise: all rows, or a rank's rows.
+    """A range of rows of a matrix that is to be normalised: all rows, or a rank's rows.
 
     Attributes:
         indptr (int64[m + 1]): Offsets of the rows, from 0.
@@ -201,7 +201,7 @@ class Rows:
         name: Name of the source, for messages.
         normalization: {"sym", "row", "none"}.
         self_loops: Whether the identity is added.
-        ids: The source's ids of the rows' vertices; None if ids are vertex numbers.
+        ids: Ids that the source gives the vertices of these rows; None if ids are vertex numbers.
 
     Raises:
         InputError: For an unknown normalisation.

@@ -136,7 +136,10 @@ class Archive(Mapping[str, Array]):
         return self[key]
 
     def integers(self, key: str, length: int | None = None) -> npt.NDArray[np.integer]:
-        """Return a one-dimensional array of integers; InputError for another type or length."""
+        """Return the array `key`; InputError unless it is a list of `length` integers.
+
+        If `length` is None, the list may have any length.
+        """
         value = check_integers(self[key], f"{self.name}: key '{key}'")
         if length is not None and len(value) != length:
             rule = f"must have {length} entries, not '{len(value)}'"
@@ -144,11 +147,14 @@ class Archive(Mapping[str, Array]):
         return value
 
     def offsets(self, key: str, count: int, end: int) -> npt.NDArray[np.int64]:
-        """Return the offsets of `count` compressed rows with `end` entries, int64[count + 1]."""
+        """Return the array `key`, int64[count + 1]: the offsets of `count` compressed rows.
+
+        InputError unless the offsets ascend from 0 to `end`.
+        """
         return as_offsets(self.integers(key, count + 1), end, f"{self.name}: key '{key}'")
 
     def indices(self, key: str, bound: int) -> npt.NDArray[np.integer]:
-        """Return an array of integers; InputError if a number is outside 0..bound-1."""
+        """Return the array `key` of integers; InputError if a number is outside 0..bound-1."""
         value = self.integers(key)
         check_range(value, bound, f"{self.name}: key '{key}'", HOLDS)
         return value
@@ -302,7 +308,10 @@ def _num_nodes(archive: Archive) -> int:
 
 
 def _compressed(archive: Archive, major: int, bound: int) -> tuple[Array, Array]:
-    """Return the offsets and the indices of `major` compressed rows; indices are below `bound`."""
+    """Return the offsets and the indices of `major` compressed rows, or columns.
+
+    InputError if an index is not below `bound`.
+    """
     minor = archive.indices("indices", bound)
     return archive.offsets("indptr", major, len(minor)), minor
 

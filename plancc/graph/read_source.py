@@ -1,4 +1,4 @@
-"""Function that reads a source for a plan: the graph, its vertex data, and its edges' times."""
+"""Function that reads what a plan needs: a graph, its vertex data, and the times of its edges."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ classes."""
 
 
 def files_of_data(given: Any) -> str:
-    """Return the names of the files of vertex data; "" if `given` is not paths."""
+    """Return the names of the files of vertex data; "" if `given` is neither a path nor paths."""
     paths = [given] if isinstance(given, str | os.PathLike) else given
     return ", ".join(map(os.fspath, paths)) if isinstance(paths, list | tuple) else ""
 

@@ -249,9 +249,10 @@ def natural_order(name: str) -> list[Any]:
 
 
 def warn_of_parts(folder: str, names: Sequence[str], what: str) -> None:
-    """Warn if the order of a folder's files by number differs from their alphabetical order.
+    """Warn if files of a folder are read in another order than the alphabetical order.
 
-    `what` is a phrase that says why the order matters.
+    They are read in the order of the numbers in their names: part.2 before part.10. `what` is a
+    phrase that says why the order matters.
     """
     for plain, name in zip(names, sorted(names, key=natural_order), strict=True):
         if plain != name and os.path.isdir(folder):
@@ -287,7 +288,10 @@ def warn_of_lines(graph: Graph, path: Any) -> None:
 
 
 def warn_of_numbers(graph: Graph, what: str) -> None:
-    """Warn that numbers in `what` are read as vertex numbers, if the source has other ids."""
+    """Warn that numbers are read as vertex numbers, if the source has other ids.
+
+    `what` says which numbers, for the message.
+    """
     if graph.original_ids is not None:
         others = f"not as the source's ids ({_first(graph.original_ids)})"
         warn(f"{what} are read as vertex numbers from 0, {others}")

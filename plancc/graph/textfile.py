@@ -57,7 +57,7 @@ def fail_first(
 
 
 def text_chunks(stream: BinaryIO, size: int) -> Iterator[bytes]:
-    """Yield the rest of a text in pieces of about `size` bytes that end with a whole line."""
+    """Yield the rest of a text in pieces of about `size` bytes, each of whole lines."""
     rest = b""
     while chunk := stream.read(size):
         cut = chunk.rfind(b"\n") + 1
@@ -218,7 +218,7 @@ class Integers(NamedTuple):
     """Lines of whole numbers.
 
     Attributes:
-        values: Numbers of all lines, int64[tokens].
+        values: The numbers in all lines, int64[tokens].
         ptr (int64[lines + 1]): Offsets: line k has the numbers ``values[ptr[k]:ptr[k + 1]]``. Blank
             lines count as lines; comments do not.
         line (int64[lines]): Number of every line in the file, 1-based.

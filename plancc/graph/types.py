@@ -171,7 +171,10 @@ class Types:
         return right & (relation >= 0) & (relation < len(ends))
 
     def texts(self) -> tuple[str, str]:
-        """Return types and relations in JSON, for a plan file (docs/reference/plan-format.md)."""
+        """Return the types and the relations as two strings in JSON, for a plan file.
+
+        The strings are described in docs/reference/plan-format.md.
+        """
         lists = [[name, int(count)] for name, count in self.counts.items()], self.relations
         types, relations = (json.dumps(each, separators=(",", ":")) for each in lists)
         return types, relations

@@ -38,7 +38,7 @@ RECTANGULAR = ".*(of type '(rows|columns)' have no edges|'columns A rows' has no
 def united(counts: Mapping[str, int], entries: Mapping[Relation, Entries], source: Source) -> Graph:
     """Return the union graph of several relations.
 
-    A relation without values has the value 1 if another relation has values. The graph is
+    If some relations have values, the edges of all other relations get the value 1. The graph is
     undirected if its pattern is symmetric.
 
     Parameters:

@@ -106,8 +106,11 @@ class VertexData:
         return {key: each for key in SOURCE_KEYS if (each := getattr(self, key)) is not None}
 
     def sizes(self) -> dict[str, int]:
-        """Return, by name, the number of columns, of classes, of clusters, and of vertices in each
-        mask."""
+        """Return sizes by name.
+
+        These are the numbers of columns of features and of targets, of classes, of clusters, and of
+        vertices in each mask.
+        """
         sizes = {}
         if self.features is not None:
             sizes["features"] = self.features.shape[1]
@@ -168,7 +171,10 @@ class DataByType:
         return self.types.names.index(name)
 
     def take(self, order: npt.NDArray[np.integer]) -> Self:
-        """Return the data in another order: row k, over all types, is row ``order[k]``."""
+        """Return the data in another order: row k of the result is row ``order[k]``.
+
+        Rows are counted over all types, as in `row_type`.
+        """
         row_type, found = self.row_type[order], {}
         for name, each in self.of_type.items():
             place = np.cumsum(self.row_type == self.number(name)) - 1

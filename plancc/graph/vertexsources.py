@@ -420,7 +420,7 @@ def _own_ids(held: Mapping[str, Any], graph: Graph) -> str | None:
 def _warn_of_unused(
     held: Mapping[str, Any], called: Mapping[str, str], rows: int, where: str, whose: str
 ) -> None:
-    """Warn of arrays with a row for every vertex that are ignored."""
+    """Warn of ignored arrays that have a row for every vertex."""
     unused = []
     for name, value in held.items():
         shape = (len(value),) if isinstance(value, list | tuple) else getattr(value, "shape", ())

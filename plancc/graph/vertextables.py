@@ -108,7 +108,7 @@ def read_table(name: str, graph: Graph, keys: Keys) -> tuple[Columns, str]:
 
 
 def _words(stream: BinaryIO, mark: str, name: str) -> list[str]:
-    """Return the words of the stream's next line, which `mark` separates."""
+    """Return the words of the next line of `stream`; `mark` stands between words."""
     line = stream.readline(MOST_NAMES)
     if len(line) == MOST_NAMES and not line.endswith(b"\n"):
         raise InputError(f"{name}: a line is longer than {MOST_NAMES >> 20} MiB")
@@ -173,7 +173,7 @@ def _numbered(names: Iterable[str], known: Mapping[str, str]) -> dict[str, list[
 
 
 def wanted_columns(names: Iterable[str], keys: Keys) -> list[str]:
-    """Return the names of the columns that are read."""
+    """Return those of `names` whose columns hold vertex data or row ids."""
     names, known = list(names), _names_of(keys)
     wanted = {*known, *ROW_IDS, *chain.from_iterable(_numbered(names, known).values())}
     return [name for name in names if name in wanted]
@@ -288,7 +288,7 @@ def has_names(path: StrPath) -> bool:
 
 
 def line_of(path: StrPath, row: int, skipped: int) -> int:
-    """Return the number of the line, from 1, that holds row `row`, from 0, of `read_numbers`."""
+    """Return the number, from 1, of the line that `read_numbers` reads as row `row`, from 0."""
     with open_input(path) as stream:
         rows = (n for n, line in enumerate(stream, 1) if n > skipped and line.strip())
         return next(islice(rows, row, None), row + 1 + skipped)
