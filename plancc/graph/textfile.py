@@ -94,7 +94,7 @@ def check_readable(path: StrPath) -> None:
         raise InputError(f"{os.fspath(path)}: the file is empty")
     if begin == _POINTER:
         raise InputError(
-            f"{os.fspath(path)}: a Git LFS pointer, not the file: `git lfs pull` fetches it"
+            f"{os.fspath(path)}: this is a Git LFS pointer, not the file; `git lfs pull` fetches it"
         )
 
 
