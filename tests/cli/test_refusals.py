@@ -272,7 +272,7 @@ TABLE = {
         "--model gat --heads 2 --model-option heads=4":
             "--model-option heads exclude each other; give one",
         "--model gat --aggregator max": "--aggregator max: model gat has no such",
-        "--model gat --heads 3 --dims 5,8,4": "must divide the width 8",
+        "--model gat --heads 3 --dims 5,8,4": "does not divide the width 8",
         "--pipeline 2": "--pipeline needs a feature plan with one group",
         "--boundary-sampling 2": "--boundary-sampling 2.0: must be at most 1",
         "--boundary-sampling 0.5 --ranks 2": "--ranks cannot be combined with",

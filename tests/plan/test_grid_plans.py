@@ -261,7 +261,7 @@ def two_by_two(tmp_path_factory):
 WRONG = {
     "no attribute": ({"grid": None}, "layout 'grid' without the attribute 'grid'"),
     "another scheme": ({"grid": "2.5d 2x2"}, "header attribute grid '2.5d': choose from"),
-    "no sizes": ({"grid": "2d"}, "header attribute grid '2d': is not a grid such as"),
+    "no sizes": ({"grid": "2d"}, "header attribute grid '2d': wrong form"),
     "too few": ({"grid": "3d 2x2"}, "not a grid"),
     "too many": ({"grid": "2d 2x2x1"}, "not a grid"),
     "zero": ({"grid": "2d 2x0"}, "at least 1"),
