@@ -92,7 +92,7 @@ class Grid:
         if self.scheme not in SCHEMES:
             raise InputError(f"grid '{self.scheme}': choose from {', '.join(SCHEMES)}")
         if min(self.rows, self.columns, self.layers) < 1:
-            raise InputError(f"grid '{self}': the grid has a number below 1; use numbers from 1")
+            raise InputError(f"grid '{self}': every number must be at least 1")
         if self.scheme == "1d" and self.columns > 1:
             raise InputError(f"grid '{self}': scheme 1d allows only one process column")
         if self.scheme != "3d" and self.layers > 1:
@@ -120,7 +120,7 @@ class Grid:
         except (IndexError, TypeError, ValueError):
             found = None
         if found is None or str(found) != text:
-            raise InputError(f"grid '{text}': wrong form; write it like '2d 4x4'")
+            raise InputError(f"grid '{text}': not a grid; write a grid like '2d 4x4'")
         return found
 
     @property
