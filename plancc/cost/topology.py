@@ -12,7 +12,7 @@ from plancc.plan.topology import Topology
 
 
 class ByNode(NamedTuple):
-    """A total, split into the amount inside nodes and the amount between nodes."""
+    """A total, split into two: the amount inside nodes and the amount between nodes."""
 
     inside: int
     between: int
@@ -31,8 +31,10 @@ def volumes_by_node(pairs: sp.csr_array, topology: Topology) -> ByNode:
 
 
 def messages_by_node(pairs: sp.csr_array, topology: Topology) -> ByNode:
-    """Return the number of messages of one expand inside and between nodes; see
-    `volumes_by_node`."""
+    """Return the number of messages of one expand inside and between nodes.
+
+    Parameters and errors: see `volumes_by_node`.
+    """
     return _split(pairs, topology, np.ones(pairs.nnz, dtype=np.int64))
 
 

@@ -169,7 +169,7 @@ TABLE = {
         "bare.h5 --batches 3 --sampler train": "train",
         "edge.h5 --batches 3": "needs a row plan",
         "edge.h5 --dims 7,5 --boundary-sampling 0.5": "needs a row plan",
-        "2d.h5 --batches 3": "2d.h5: is a plan of grid '2d 2x3', but the cost of mini-batches",
+        "2d.h5 --batches 3": "2d.h5 is a plan of grid '2d 2x3', but the cost of mini-batches",
         "2d.h5 --topology 2x3": "2d.h5: ranks of grid '2d 2x3' do not exchange the rows of a row "
                                 "plan; a topology is only for row and edge plans, and cagnet",
         **{f"2d.h5 --ranks {k}": f"2d.h5: {k} ranks for a plan of grid '2d 2x3', which runs on "
@@ -290,7 +290,7 @@ TABLE = {
         "mop.h5 --pipeline some": "--pipeline 'some': give auto, or a number of stages",
         "mop.h5 --pipeline 1": "--pipeline 1: give auto, or 2 to 20 stages",
         "edge.h5 --passes order,constant,dead-rows":
-            "edge.h5: is an edge plan, but the pass dead-rows needs a row",
+            "edge.h5 is an edge plan, but the pass dead-rows needs a row",
         "edge.h5 --boundary-sampling 0.5": "needs a row plan; edge.h5 is edge",
         "edge.h5 --delay 2": "--delay 2: give --fold delayed too",
         "edge.h5 --fold delayed --delay 0": "--delay 0: must be at least 1",
