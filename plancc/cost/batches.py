@@ -34,7 +34,7 @@ Float64Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class BatchFigures:
-    """Figures of several batches, if `owner` is the part of every vertex.
+    """Figures of several batches, for given owners of the vertices.
 
     Attributes:
         vertices (int64[batches]): Number of distinct vertices of the batch, of all parts together.
@@ -227,7 +227,8 @@ class Estimate:
         """Return the mean with its confidence interval, by Student's t distribution.
 
         Parameters:
-            deviations (float[batches]): Value of every batch, minus any constant.
+            deviations (float[batches]): Value of the figure for each batch. The same constant may
+                be subtracted from all values.
         """
         batches = len(deviations)
         if batches < 2:
@@ -246,7 +247,7 @@ def estimate(values: npt.NDArray[Any]) -> Estimate:
 
 
 def difference(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Estimate:
-    """Return the mean of a - b over the same batches, with a 95% confidence interval for pairs."""
+    """Return the mean of a - b over the same batches, with a paired 95% confidence interval."""
     return estimate(np.asarray(a) - np.asarray(b))
 
 

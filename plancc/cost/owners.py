@@ -17,8 +17,7 @@ BASELINE_SEED = 1
 
 
 def random_traffic(matrix: Graph, num_parts: int) -> Traffic:
-    """Return load and communication of the baseline: a random partition into parts of equal size,
-    with a fixed seed.
+    """Return load and communication of the baseline, a random partition into equal parts.
 
     Model ``rp`` with seed 1 makes the partition. So all plans of a graph, whatever their seeds, are
     compared with the same baseline.
@@ -81,14 +80,14 @@ def _edge_traffic(
 def _count_received(  # type: ignore[no-untyped-def]
     start, row_ptr, indices, position, part_ptr, first, last
 ):
-    """Count the rows and messages that parts first..last-1 receive, and those that all parts send
-    them.
+    """Count the rows and messages that parts first..last-1 receive, by receiver and by sender.
 
     Rows are sorted by part. Row r has ``row_ptr[r + 1] - row_ptr[r]`` columns, the first of which
     is ``indices[start[r]]``.
 
-    Returns the rows and the messages that each part sends, int64[num_parts] each; and the rows and
-    the messages that each of the parts first..last-1 receives, int64[last - first] each.
+    Returns four arrays. The first two hold the rows and the messages that each part sends to parts
+    first..last-1, int64[num_parts]. The others hold the rows and the messages that each of parts
+    first..last-1 receives, int64[last - first].
     """
     num_parts = len(part_ptr) - 1
     bitmap = np.zeros(len(position) // 64 + 1, dtype=np.uint64)

@@ -1,6 +1,4 @@
-"""Predicted time of an epoch, as a search uses it: for given owners, and for single moves of
-rows.
-"""
+"""Predicted time of an epoch for a search: for given owners, and for single moves."""
 
 from __future__ import annotations
 
@@ -12,8 +10,7 @@ from plancc.graph.owners import Owners
 
 
 class EpochRates(NamedTuple):
-    """Seconds that one unit of work adds to an epoch. A search uses them to estimate the gain of a
-    move.
+    """Seconds that one unit of work adds to an epoch. A search uses them to estimate moves.
 
     Attributes:
         message: Seconds per message of one expand.
@@ -29,8 +26,7 @@ class EpochRates(NamedTuple):
 
 
 class LinkRates(NamedTuple):
-    """Seconds that an epoch's messages take inside nodes and between nodes, as compiled kernels use
-    them.
+    """Seconds that an epoch's messages take inside nodes and between nodes, for kernels.
 
     Attributes:
         node (int64[num_parts]): Node of every rank, ascending.
@@ -55,7 +51,7 @@ class LinkRates(NamedTuple):
 
 @dataclass(frozen=True)
 class EpochTime:
-    """A function that predicts the time of an epoch from the owners, for one matrix.
+    """A prediction of the time of an epoch from the owners, for one matrix.
 
     Attributes:
         seconds: ``seconds(owners)`` returns the predicted seconds of an epoch. A search uses this

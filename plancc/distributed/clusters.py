@@ -125,7 +125,7 @@ def _propagated(
 
 
 class _Between:
-    """The graph between clusters. It is built from the links of all ranks when it is asked for."""
+    """The graph between clusters. The method `made` builds it from the links of all ranks."""
 
     def __init__(self, ranks: Ranks, level: ClusterLevel, label: Int32Array, num: int) -> None:
         self.ranks, self.level, self.label, self.num = ranks, level, label, num
@@ -133,9 +133,9 @@ class _Between:
         self.ptr = count_between(self.start, self.members, level.links, label)
 
     def share_of_links(self, key: int) -> float:
-        """Return the number of links of this graph, divided by that of the level below.
+        """Return the number of links between clusters, as a share of the links before clustering.
 
-        The number is estimated from a sample of the clusters.
+        The number is estimated from a sample of the clusters. Collective.
         """
         sample = np.flatnonzero(turns(0, self.num, key, ON_RANKS.sample) == 0)
         load = np.cumsum(self.ranks.sums(self.ptr[sample + 1] - self.ptr[sample]))

@@ -282,7 +282,8 @@ def _shares(
 ) -> tuple[Share, Share, SplitLinks | None, npt.NDArray[np.int64]]:
     """Read this rank's rows of the graph, and choose the links for link prediction. Collective.
 
-    Returns the results of `read_share`. The links, which only rank 0 has, stand before the counts.
+    Returns the two shares of `read_share`; the links, on rank 0 only; and the counts of
+    `read_share`.
     """
     options, links, away = work.request.plan_options, None, None
     if options.learns_pairs:
@@ -361,10 +362,12 @@ def _check_memory(
 
 
 def _same_source(ranks: Ranks, folder: str) -> str:
-    """Return the hash of the graph's files, and check that all ranks have the same files.
-    Collective.
+    """Check that all ranks have the same graph files. Collective.
 
     If several ranks of one computer have the same files, only the lowest of these ranks reads them.
+
+    Returns:
+        The hash of the files.
 
     Raises:
         InputError: On all ranks, if the files of some rank differ from those of rank 0.

@@ -59,7 +59,7 @@ def at_root(ranks: Ranks, volumes: sp.csr_array) -> sp.csr_array:
 
 
 def metrics_of(ranks: Ranks, parts: Plan) -> Metrics:
-    """Return the figures of the whole plan. `parts` is this rank's parts, as a plan. Collective."""
+    """Return the figures of the whole plan. `parts` holds this rank's parts. Collective."""
     own = parts.traffic()
     rows, nonzeros = ranks.concatenated(own.rows), ranks.concatenated(own.nonzeros)
     step = StepTraffic(*map(ranks.concatenated, StepTraffic.of(parts.exchanges.expand)))
@@ -100,7 +100,7 @@ def mapped(
 def random_figures(
     ranks: Ranks, share: Share, num_parts: int, capacities: Capacities = None
 ) -> tuple[Metrics, Tables]:
-    """Return the figures and the tables of a random partition into equal parts. Collective.
+    """Return the figures and the tables of a random partition. Collective.
 
     Only rank 0 gets the messages in the tables. If `capacities` is None, the partition is the
     baseline (`plancc.cost.owners.random_traffic`).
@@ -118,8 +118,8 @@ def random_figures(
 def forecast_of(ranks: Ranks, predictor: Predictor, parts: Plan, random: Tables) -> Forecast:
     """Predict the epochs of the plan and of the random partition. Collective.
 
-    Every rank gets the same result. `parts` is this rank's parts, as a plan. `random` is the tables
-    of the random partition.
+    Every rank gets the same result. `parts` holds this rank's parts. `random` holds the tables of
+    the random partition.
     """
     tables, seconds = _tables(ranks, parts, random.num_ranks), (0.0, 0.0, 0.0)
     with ranks.agreement():

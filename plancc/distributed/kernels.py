@@ -100,8 +100,8 @@ def parts_of_nets(
     Returns:
         ptr (int64[m + 1]): Offsets of the entries of each net.
         entry (uint16 or uint32[entries]): One entry for each part that has pins of the net: twice
-            the number of the part, plus 1 if the part has exactly one pin. If a net has pins in all
-            parts, its entries ascend.
+            the number of the part, plus 1 if the part has exactly one pin of the net. If a net has
+            pins in all parts, its entries ascend.
     """
     dtype = np.uint16 if 2 * num_parts <= MOST_SHORT else np.uint32
     room = np.empty(len(pins) + len(net_ptr), dtype=dtype)  # untouched pages cost nothing
@@ -111,9 +111,7 @@ def parts_of_nets(
 
 @njit(cache=True, nogil=True)
 def list_parts(base: int, net_ptr: Any, pins: Any, owner: Any, num_parts: int, entry: Any) -> Any:
-    """Write the entries that `parts_of_nets` returns to `entry`; return their offsets, int64[m +
-    1].
-    """
+    """Write the array `entry` that `parts_of_nets` returns; return the offsets, int64[m + 1]."""
     m = len(net_ptr) - 1
     ptr = np.zeros(m + 1, dtype=np.int64)
     count, seen = np.zeros(num_parts, dtype=np.int32), np.empty(num_parts, dtype=np.int32)

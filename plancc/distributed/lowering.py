@@ -143,7 +143,8 @@ def _expand(
     column: Int32Array,
     value: npt.NDArray[Any],
 ) -> Exchange:
-    """Number the columns of this rank's parts locally, and return the parts' messages.
+    """Number the columns of this rank's parts locally; return the messages of these parts.
+
     Collective.
     """
     first, last = (int(each) for each in bounds[ranks.rank : ranks.rank + 2])

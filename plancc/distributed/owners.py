@@ -1,6 +1,4 @@
-"""Find the owners of rows, if rows are divided among ranks. A model or a search gives the
-owners.
-"""
+"""Find the owners of rows by a model or a search, if rows are divided among ranks."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Ranks:
     def check_alike(self, asked: Mapping[str, Any]) -> None:
         """Raise InputError on all ranks if the value of some option differs between ranks.
 
-        `asked` is the values of the options by name.
+        `asked` holds the values of the options by name.
         """
         self._transport.check_alike(asked)
 
@@ -75,8 +75,9 @@ class Ranks:
         return self._transport.gather(value if self.rank == 0 else None)[0]
 
     def gathered(self, value: Any) -> list[Any]:
-        """Return the values of all ranks, in a list by rank. They are small plain Python
-        objects.
+        """Return the values of all ranks, in a list by rank.
+
+        The values are small plain Python objects.
         """
         return self._transport.gather(value)
 
@@ -106,8 +107,7 @@ class Ranks:
         return every
 
     def swapped(self, pieces: Sequence[Array]) -> list[Array]:
-        """Send ``pieces[k]`` to rank k. Return the pieces that this rank receives, in a list by
-        sender.
+        """Send ``pieces[k]`` to rank k. Return the pieces that this rank receives, by sender.
 
         Dtypes and widths must be equal on all ranks.
         """

@@ -1,6 +1,4 @@
-"""What one rank has of a graph: some rows of the normalised matrix, and the nets of their
-vertices.
-"""
+"""What one rank has of a graph: rows of the normalised matrix, and nets of vertices."""
 
 from __future__ import annotations
 

@@ -68,8 +68,9 @@ def sweep(
 
 
 class _Work:
-    """What sweeps change: the owners, which are the same on all ranks, and the parts of this rank's
-    nets.
+    """What sweeps change: the owners of all rows, and the parts that have pins of this rank's nets.
+
+    The owners are the same on all ranks.
     """
 
     def __init__(
@@ -82,9 +83,9 @@ class _Work:
         self.nets, self.volume = self._measured()
 
     def price_unit(self) -> npt.NDArray[np.float64]:
-        """Return the unit in which prices of overweight are given.
+        """Return the unit of the prices, as `plancc.passes.multilevel.Sweeps.price_unit` does.
 
-        It is that of `plancc.passes.multilevel.Sweeps.price_unit`.
+        Collective.
         """
         share, total = self.share, np.maximum(self.limits.total, 1)
         cut = mark_boundary(share.first, share.indptr, share.indices, self.owner)
@@ -158,8 +159,9 @@ class _Work:
         return float((bounds.price * over**2).sum() / 2)
 
     def _measured(self) -> tuple[tuple[Int64Array, Int32Array], int]:
-        """Return the parts that have pins of each of this rank's nets, and the volume of all
-        nets.
+        """Return the parts that have pins of this rank's nets, and the volume of all nets.
+
+        Collective.
         """
         share, num_parts = self.share, len(self.loads)
         nets = parts_of_nets(share.first, share.net_ptr, share.pins, self.owner, num_parts)

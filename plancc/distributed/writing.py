@@ -123,11 +123,10 @@ def _blocks(place: int, array: Any, first: int, length: int) -> list[RowBlock]:
 
 @contextmanager
 def _opened(path: str, size: int, is_far: bool) -> Iterator[int]:
-    """Open the file of rank 0 for writing. Yield its descriptor, or -1 if this rank cannot reach
-    it.
+    """Open the file of rank 0 for writing.
 
-    The file name has a random part, so a file of the same name on another computer is the same
-    file.
+    Yields its descriptor, or -1 if this rank cannot reach it. The file name has a random part, so a
+    file of the same name on another computer is the same file.
 
     Parameters:
         is_far: Whether several computers share the file. If so, the file is opened in a way that
@@ -145,8 +144,9 @@ def _opened(path: str, size: int, is_far: bool) -> Iterator[int]:
 
 
 def _fill(ranks: Ranks, output: str | PathLike[str], file: int, blocks: list[RowBlock]) -> None:
-    """Write the blocks of all ranks. Rank 0 writes for the ranks that cannot reach the file.
-    Collective.
+    """Write the blocks of all ranks. Collective.
+
+    Rank 0 writes for the ranks that cannot reach the file.
     """
     with ranks.agreement(), _output_errors(output):
         for block in blocks if file >= 0 else ():
@@ -182,7 +182,8 @@ def _output_errors(path: str | PathLike[str]) -> Iterator[None]:
 
 
 def _offsets(ranks: Ranks, sizes: Int64Array) -> Int64Array:
-    """Return the running sums of the sizes of all ranks, along the last axis, from 0.
+    """Return the running sums of the sizes of all ranks, from 0, along the last axis.
+
     Collective.
     """
     every = ranks.concatenated(np.ascontiguousarray(sizes.T)).T

@@ -71,8 +71,13 @@ def arrays_of(
     names: Mapping[str, str],
     ids: npt.NDArray[Any] | None,
 ) -> Arrays:
-    """Return the arrays of `vertex_arrays` for the vertices `vertices`, int[m], of which `data` and
-    `ids` are given.
+    """Return the arrays that `vertex_arrays` returns, for given vertices.
+
+    Parameters:
+        data: Vertex data of these vertices.
+        vertices (int[m]): The vertices.
+        names: See `vertex_arrays`.
+        ids: Ids of these vertices in the graph's source, or None.
     """
     types = {
         "labels": np.int64,

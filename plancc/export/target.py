@@ -1,6 +1,4 @@
-"""Targets of an export, the registry of the targets, and the function that writes a plan for
-one.
-"""
+"""The targets of an export, their registry, and the function `export`."""
 
 from __future__ import annotations
 
@@ -40,13 +38,12 @@ class Export:
     Attributes:
         what: One line that says what the target writes, for lists of targets.
         write: ``write(plan, folder) -> None`` writes files into `folder`, which is empty. The
-            function `export` has refused edge plans before, so every part of the plan has whole
-            rows.
+            function `export` refuses edge plans, so every part of the plan has whole rows.
         library: Import name of a library that `write` needs; "" if it needs none.
         install: The command that installs this library.
         has_types: Whether the target can hold a graph with vertex types.
-        columns: Names of arrays with an entry for every nonzero that the target can hold
-            (`plancc.graph.columns`).
+        columns: Which arrays of `plancc.graph.columns` the target can hold besides the values.
+            These arrays have an entry for every nonzero.
         doubles: Whether the matrix is always written in double precision.
     """
 
@@ -60,7 +57,8 @@ class Export:
 
 
 def export(plan: Plan, target: str, folder: str | PathLike[str]) -> None:
-    """Write a plan as a folder of files for another framework. After an error there is no folder.
+    """Write a plan as a folder of files for another framework. If an error occurs, nothing is
+    written.
 
     The file ``plan.json`` is added to the target's own files. It holds the sizes, the
     normalisation, the content hash and the provenance of the plan.

@@ -23,8 +23,8 @@ class Stored:
 
     Attributes:
         value (Any): The attribute as a plain Python value.
-        kind: The type in numpy's notation, a space, and the shape: "<f8 scalar", "<i8 2x3" or "<f4
-            empty".
+        kind: Type (in numpy's notation) and shape in one string, such as "<f8 scalar", "<i8 2x3" or
+            "<f4 empty".
         content: The value as bytes, as the file stores it.
     """
 

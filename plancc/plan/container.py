@@ -135,9 +135,7 @@ class Container:
         return dataset
 
     def check_stored(self, name: str, dataset: h5py.Dataset) -> None:
-        """Raise PlanError if the file holds fewer bytes of the dataset than its shape and filters
-        require.
-        """
+        """Raise PlanError if the file holds fewer bytes of the dataset than its shape requires."""
         creation = dataset.id.get_create_plist()
         filters = [creation.get_filter(k)[0] for k in range(creation.get_nfilters())]
         deflation = MAX_DEFLATION if h5py.h5z.FILTER_DEFLATE in filters else 1

@@ -120,15 +120,13 @@ class ConvOptions:
     def both_ways(
         self, widths: tuple[int, int], last: bool, first: bool, fixed: bool, after: Steps = ()
     ) -> BothWays:
-        """Return the steps of a layer in an epoch: those of its forward pass, and those of its
-        backward pass.
+        """Return the steps of a layer's forward pass and of its backward pass, in an epoch.
 
         Parameters:
             widths: Number of columns of the layer's input, and of its output.
             last, first: Whether the layer is the last of the network, and whether it is the first.
-            fixed: Whether the pass "constant" is on. This pass computes results that do not depend
-                on weights only once, before
-            training.
+            fixed: Whether the pass "constant" is on. Before training, this pass computes the
+                results that do not depend on weights. Epochs then reuse these results.
             after: Steps that the network adds after the layer.
         """
         steps = [*self._checked_steps(*widths, last), *after]
@@ -223,9 +221,7 @@ class SAGEOptions(ProductOptions):
 
     @property
     def coefficients(self) -> str:
-        """The name in `COEFFICIENTS` that says which values A has. Aggregator "max" ignores the
-        values.
-        """
+        """The name, in `COEFFICIENTS`, of the values of A. Aggregator "max" ignores the values."""
         return "closed-mean" if self.aggregator == "gcn" else self.aggregator
 
     def steps(self, d_in: int, d_out: int, last: bool) -> Steps:
@@ -361,7 +357,7 @@ class Convolution:
 def _is_of_kind(value: Any, kind: str) -> bool:
     """Return whether `value` fits the declared type `kind` of an option, such as "int | None".
 
-    Types that `KINDS` does not list are not checked.
+    Every value fits a type that `KINDS` does not list.
     """
     plain = kind.removesuffix(" | None")
     if plain not in KINDS or (value is None and kind != plain):

@@ -1,9 +1,9 @@
 """Digests of a plan: one leaf for each dataset and part, and one root, the content hash.
 
-A leaf is the BLAKE3 digest of one part's entries in one dataset. So whoever reads only one part can
-check the entries without reading those of other parts. The file stores the leaves of every dataset
-in ``/digests``. The root is computed from all leaves (docs/reference/plan-format.md, "Digests" and
-"Content hash").
+A leaf is the BLAKE3 digest of one part's entries in one dataset. So a rank that reads only one part
+can check its entries without reading those of other parts. The file stores the leaves of every
+dataset in ``/digests``. The root is computed from all leaves (docs/reference/plan-format.md,
+"Digests" and "Content hash").
 """
 
 from __future__ import annotations
@@ -94,7 +94,10 @@ def digests_of(
 
 
 def points_of(arrays: Arrays) -> dict[str, Int64Array]:
-    """Return the results of `cut_points` for these datasets, by `FileDataset.cut`."""
+    """Return the result of `cut_points` for each value of `FileDataset.cut` in these datasets.
+
+    The keys are the values of `FileDataset.cut`.
+    """
     cuts = dict.fromkeys(dataset_of(name).cut for name in arrays)  # the same order on all ranks
     return {cut: cut_points(cut, arrays.__getitem__) for cut in cuts if cut}
 

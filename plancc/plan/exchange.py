@@ -5,8 +5,8 @@ is row j of the sender. Every method is an operation on these matrices:
 
     reversed      transpose them: an expand becomes a fold, or the adjoint of the expand
     keep          set some 1s to 0: keep live rows, a sample of the boundary, or a mini-batch
-    renumbered    permute or drop rows and columns: after a new row order or a choice of rows
-    merged        join parts that run on one rank, and send a row that several need only once
+    renumbered    permute or drop rows and columns: use a new row order, or some rows only
+    merged        join parts that run on one rank: a row that several parts need is sent once
     of_parts      take only the messages of consecutive parts
 """
 
@@ -26,8 +26,8 @@ BoolArray = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """The messages of an exchange as seen from one end, sorted by the part at this end, then by
-    peer.
+    """The messages of an exchange, seen from one end: sorted by the part at this end, then by the
+    part at the other end (the peer).
 
     Attributes:
         ptr (int64[num_parts + 1]): Messages of part m are ``ptr[m]:ptr[m + 1]``. The side of a
@@ -85,8 +85,9 @@ class Side:
         return np.repeat(np.arange(len(self.ptr) - 1), self.rows_per_part())
 
     def message(self, peer: int) -> Int32Array:
-        """Return the rows of the message to or from `peer`; empty if there is none. For one rank
-        only.
+        """Return the rows of the message to or from `peer`; empty if there is no such message.
+
+        The side must be that of one rank.
         """
         at = np.searchsorted(self.peer, [peer, peer + 1])
         return self.row[slice(*self.row_ptr[at])]
@@ -171,8 +172,9 @@ class Exchange:
         return Exchange(self.send, self.receive)
 
     def reversed(self) -> Exchange:
-        """Return the exchange in the other direction: every receiver sends the same rows to the
-        sender.
+        """Return the exchange in the other direction, with the same rows.
+
+        Every receiver becomes a sender, and every sender a receiver.
         """
         return Exchange(self.receive, self.send)
 
@@ -181,9 +183,9 @@ class Exchange:
         return Exchange(self.send.of_parts(first, last), self.receive.of_parts(first, last))
 
     def keep(self, sent: BoolArray | Int64Array, received: BoolArray | Int64Array) -> Exchange:
-        """Keep some rows of the messages, given at both ends (see `Side.keep`).
+        """Keep some rows of the messages, as `Side.keep` does at each end.
 
-        The caller must name the same rows at both ends.
+        `sent` and `received` must choose the same rows.
         """
         return Exchange(self.send.keep(sent), self.receive.keep(received))
 

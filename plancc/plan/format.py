@@ -128,8 +128,9 @@ class FileDataset:
         return bool(self.ends and self.cut)
 
     def is_of(self, header: Header) -> bool:
-        """Return whether plans with this header have the dataset, or may have it if it is
-        optional.
+        """Return whether a plan with this header has the dataset.
+
+        If the dataset is optional, return whether the plan may have it.
         """
         if self.when in (TYPES, PARALLEL):
             types = header.types
@@ -322,9 +323,9 @@ def exchange_arrays(step: str, exchange: Exchange) -> dict[str, npt.NDArray[Any]
 
 
 def exchange_of(step: str, arrays: Arrays) -> Exchange:
-    """Return the exchange of a step, a hop or links from its arrays, by their names in the file.
+    """Return the exchange of a step, a hop or links, the inverse of `exchange_arrays`.
 
-    This is the inverse of `exchange_arrays`.
+    `arrays` holds the arrays of the exchange, by their names in the file.
     """
     return Exchange(
         *(
@@ -388,7 +389,7 @@ def vertex_data_from_arrays(
 
 
 def most_classes(num_vertices: int) -> int:
-    """Return the largest allowed number of classes if the user gives no number.
+    """Return the largest number of classes that labels may have, if the user does not give it.
 
     The bound is above every number that `plancc.graph.bounds.check_classes` accepts from a file.
     """
@@ -396,7 +397,7 @@ def most_classes(num_vertices: int) -> int:
 
 
 def too_many_classes(classes: int, num_vertices: int) -> str:
-    """Say why labels may not have this many classes; "" if they may."""
+    """Return why labels may not have this many classes; "" if they may."""
     if classes <= most_classes(num_vertices):
         return ""
     return (

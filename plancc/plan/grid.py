@@ -11,8 +11,8 @@ Table II; Wan et al. 2025, Section 3.1 for "feature"). P is the number of ranks:
     3d        Pr x Pl    Pc                some columns of the part's rows   one block of one layer
     feature   groups     P / groups        some of the part's rows           all rows of the part
 
-The rank in process row i, process column j and layer k has the number ``(i * layers + k) * columns
-+ j``. So the ranks of a part have consecutive numbers. The parts of a process row also have
+The number of the rank in process row i, process column j and layer k is ``(i * layers + k) *
+columns + j``. So the ranks of a part have consecutive numbers. The parts of a process row also have
 consecutive numbers.
 """
 
@@ -44,9 +44,9 @@ class Position(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """What one broadcast of a layer of the grid moves: a range of rows of H.
+    """A range of rows of H that one broadcast sends, in one layer of the grid.
 
-    The ranks that receive these rows multiply them with the same range of columns of A.
+    The ranks that receive these rows multiply the same range of columns of A by them.
 
     Attributes:
         first, last: The range is ``first:last`` in plan order.
@@ -61,7 +61,7 @@ class Piece(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of rows of H in the range, and of columns of A."""
+        """Number of rows of H, and of columns of A, in the range."""
         return self.last - self.first
 
 
@@ -149,7 +149,7 @@ class Grid:
 
     @property
     def copies(self) -> int:
-        """Number of ranks that hold the same row of H, or columns of it, and compute its loss."""
+        """Number of ranks that compute the loss of each row."""
         return 1 if self.scheme == "feature" else self.columns
 
     def rank(self, row: int, column: int = 0, layer: int = 0) -> int:
@@ -183,8 +183,7 @@ class Grid:
         return [self.rank(row, column, layer) for layer in range(self.layers)]
 
     def chunk(self, part: int) -> int:
-        """Return the process column that multiplies A with the rows of H of a part, in "1.5d" (Eq.
-        3).
+        """Return the process column that needs the rows of H of this part, in "1.5d" (Equation 3).
 
         Every process column gets floor(rows / columns) parts, or one part more. Tripathy et al.
         2020 give all left-over parts to the last process column, for which the others then wait.
@@ -221,8 +220,9 @@ class Grid:
         return first + start, first + stop
 
     def rows_of_rank(self, part_ptr: Int64Array, rank: int) -> tuple[int, int]:
-        """Return the range ``first:last`` of rows, in plan order, that a rank holds between
-        products.
+        """Return the range ``first:last`` of rows that a rank holds between products.
+
+        The range is in plan order.
         """
         part = self.part(rank)
         first, last = int(part_ptr[part]), int(part_ptr[part + 1])
@@ -239,13 +239,12 @@ class Grid:
         return first, first + self.layers
 
     def pieces(self, part_ptr: Int64Array, layer: int = 0) -> list[Piece]:
-        """Return the pieces that ranks of a layer broadcast, one after another (Algorithms 1 and
-        3).
+        """Return the pieces that ranks of a layer broadcast one after another.
 
-        A square grid has one piece for each process row. Other grids have lcm(rows, columns)
-        pieces. So the rows of H of a piece lie in one process row, and the columns of A of a piece
-        lie in one process column. In "1.5d" every part is a piece, and `Piece.column` is the part's
-        chunk.
+        This follows Algorithms 1 and 3 of Tripathy et al. 2020. A square grid has one piece for
+        each process row. Other grids have lcm(rows, columns) pieces. So one process row holds all
+        rows of H of a piece, and one process column holds all its columns of A. In "1.5d" every
+        part is a piece, and `Piece.column` is the part's chunk.
 
         Parameters:
             part_ptr (int64[num_parts + 1]): First row of every part in plan order.

@@ -81,10 +81,8 @@ def share_of_rank(
 def _is_held(
     place: Int64Array, grid: Grid, rank: int, part_ptr: Int64Array
 ) -> npt.NDArray[np.bool_]:
-    """Return, for each place in plan order, whether the rank's process column holds this column of
-    A.
-
-    The result is bool[len(place)].
+    """Return, for each place in plan order, whether the rank has this column of A:
+    bool[len(place)].
     """
     if grid.columns == grid.layers == 1:
         return np.ones(len(place), np.bool_)
@@ -94,9 +92,7 @@ def _is_held(
 
 
 def column_in_pieces(place: npt.NDArray[np.integer], pieces: Sequence[Piece]) -> Int64Array:
-    """Return the index of each place in the concatenation of all pieces; -1 if it is in no
-    piece.
-    """
+    """Return the index of each place in the concatenated pieces; -1 if it is in no piece."""
     nowhere = (0, 0)  # an empty piece, for places before the first piece
     first, last = np.array([nowhere, *((p.first, p.last) for p in pieces)], np.int64).T
     start = np.cumsum(last - first) - (last - first)

@@ -1,7 +1,7 @@
 """The steps of a layer: which rows are sent, and what is computed, for figures and predictions.
 
 A layer lists the steps of its forward pass. Its backward pass is the list of their adjoints in
-reversed order. Some passes of the runtime avoid work: they change this list.
+reversed order. To avoid work, some passes of the runtime change this list.
 """
 
 from __future__ import annotations
@@ -112,8 +112,9 @@ class Linear(LayerStep):
 
 @dataclass(frozen=True)
 class OwnLinear(Linear):
-    """The product of the layer's own input rows and W. It is added to the result of the step
-    before.
+    """The product x W for the own rows x of the layer's input.
+
+    It is added to the result of the previous step.
 
     Attributes:
         shared: Whether W is the same matrix as in the previous `Linear`.

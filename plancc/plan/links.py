@@ -139,8 +139,7 @@ def places_of(
 def links_of_rank(
     links: PartLinks, ends: tuple[Int64Array, Int64Array], rows: tuple[int, int], own: Int32Array
 ) -> tuple[PartLinks, Int64Array]:
-    """Merge the links of the parts of one rank, and list the rows that the rank must receive for
-    them.
+    """Merge the links of the parts of one rank.
 
     Parameters:
         links: Links of the parts.
@@ -149,7 +148,8 @@ def links_of_rank(
         own (int32[rows]): Local number of every row of the rank, in plan order.
 
     Returns:
-        The links of the rank; and the received rows as ascending places in plan order.
+        The links of the rank; and the rows that it must receive for them, as ascending places in
+        plan order.
     """
     (source, target), (first, last) = ends, rows
     order = np.lexsort((links.number, links.kind))

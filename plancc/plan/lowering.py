@@ -57,8 +57,8 @@ def lower(
     Parameters:
         matrix: The normalised matrix, with values.
         owners: The parts, ``0..num_parts-1``, that own the rows and perhaps the nonzeros. Parallel
-            relations between the same two vertices have one owner: there is one entry for each
-            nonzero of `plancc.graph.union.without_relations`.
+            relations between the same two vertices share one owner, so nonzeros are counted as in
+            the result of `plancc.graph.union.without_relations`.
         normalization, self_loops: The options with which `matrix` was made, for the header.
 
     Returns:
@@ -396,7 +396,7 @@ def _fill(  # type: ignore[no-untyped-def]
 def _exchange(chunks: _Chunks, num_parts: int) -> Exchange:
     """Return the exchange from the owners of rows to the parts that need these rows.
 
-    For a fold, this is the reversed exchange. Every chunk has four arrays: the rows, numbered by
+    A fold is the reverse of such an exchange. Every chunk has four arrays: the rows, numbered by
     their owner; and the length, the part and the owner of each message, sorted by part.
     """
     columns = zip(*chunks, strict=True)

@@ -28,7 +28,7 @@ def matrix_of(plan: Plan) -> sp.csr_array:
 
 
 def graph_of(plan: Plan) -> Graph:
-    """Return the whole matrix as a Graph, from which figures can be counted.
+    """Return the whole matrix as a Graph, for functions that count figures.
 
     Values of parallel relations between the same two vertices are added.
     """
@@ -116,8 +116,9 @@ def relations_of(plan: Plan) -> npt.NDArray[np.integer]:
 
 
 def owners_of(plan: Plan) -> Owners:
-    """Return the owners of the rows and, in an edge plan, of the nonzeros in the order of
-    `graph_of`.
+    """Return the owners of the rows and, in an edge plan, of the nonzeros.
+
+    The nonzeros are in the order of `graph_of`.
     """
     if plan.fold is None:
         return Owners(plan.owner())

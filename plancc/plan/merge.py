@@ -2,10 +2,11 @@
 
 The rank has the rows of all its parts. Messages between these parts are dropped. A row that several
 of these parts receive is sent once. Both ends of a message sort its rows in plan order
-(`plancc.plan.plan`). So a rank knows the order of the rows that arrive without asking the sender.
+(`plancc.plan.plan`). So a rank knows, without asking the sender, in which order rows arrive.
 
 In an edge plan, a part may have a folded row whose owner is on the same rank. Then its nonzeros are
-added to the own row. Other folded rows stay, but equal ones of several parts become one.
+added to the own row. All other folded rows are kept. If several parts have the same folded row, it
+is kept once.
 
 The messages of a node-aware exchange are merged in the same way. If some rank would have parts of
 several nodes, the merged plan sends rows directly instead.
@@ -64,13 +65,16 @@ def merge(block: PartRange, held: RankParts, vertex_data: VertexData) -> Part:
     own, first_row = local.astype(np.int32), part_ptr[ranks]
 
     def owned(side: Side) -> Side:
-        """Merge the messages at the end that owns the rows, with local numbers of the rows."""
+        """Merge the side of an exchange at which this rank owns the rows; use local row numbers."""
         in_plan = part_ptr[block.first + side.part_of_row()] + side.row
         merged = side.called(in_plan).merged(rank, ranks)
         return merged.called(own[merged.row - row0])
 
     def foreign_side(rows: Int64Array) -> Side:
-        """Return the messages of rows that other ranks own, for ascending places in plan order."""
+        """Return the side of an exchange whose rows other ranks own.
+
+        `rows` holds the ascending places of these rows in plan order.
+        """
         return Side.of_rank(*runs(interval(rows, first_row)))
 
     links = linked = None
@@ -114,8 +118,8 @@ def _renumbered(
 ) -> Int64Array:
     """Turn places in plan order into local numbers, int64[places].
 
-    A place of an own row gets its number from `local`. The numbers after these are for places of
-    foreign rows, in the order of `others`.
+    A place of an own row gets its number from `local`. Places of foreign rows get the next numbers,
+    in the order of `others`.
     """
     found = np.empty(len(place), dtype=np.int64)
     found[~foreign] = local[place[~foreign] - row0]

@@ -46,7 +46,7 @@ class StepTraffic(NamedTuple):
         return StepTraffic(self.received, self.sent, self.messages_received, self.messages_sent)
 
     def times(self, width: int | Int64Array) -> StepTraffic:
-        """Return words instead of rows, if every row has `width` columns.
+        """Return this traffic in words instead of rows, if every row has `width` columns.
 
         `width` is one number, or one number for each part. A part with width 0 sends no message.
         """
@@ -108,8 +108,8 @@ class Metrics:
         volume: Rows that one product sends. In a row plan this equals the connectivity-1 cut of the
             column-net hypergraph.
         average_volume: volume / num_parts: rows that a part sends (and receives) on average.
-        max_sent, max_received, max_exchanged: Largest number of rows that a part sends; that it
-            receives; and of both together.
+        max_sent, max_received, max_exchanged: Largest number of rows that one part sends, that one
+            part receives, and that one part sends and receives in total.
         messages: Messages of all parts in the expand and the fold.
         average_messages: messages / num_parts.
         max_messages_sent, max_messages_received: Largest number of messages that a part sends, and
@@ -171,10 +171,14 @@ class Metrics:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], prefix: str = "") -> Metrics | None:
-        """Return the figures whose names in `values` have the given prefix, the inverse of
-        `as_dict`.
+        """Return the figures that `values` holds, the inverse of `as_dict`.
 
-        None is returned if a figure is missing or is not a number.
+        Parameters:
+            values: The figures by name, perhaps among other values.
+            prefix: Prefix of the names in `values`.
+
+        Returns:
+            The figures; None if a figure is missing or is not a number.
         """
         found: dict[str, Any] = {f.name: values.get(prefix + f.name) for f in fields(cls)}
         return cls(**found) if all(isinstance(v, int | float) for v in found.values()) else None

@@ -251,8 +251,7 @@ def _has_all_bits(words, bits):  # type: ignore[no-untyped-def]
 
 
 def claims_of(parts: PartRange, held: RankParts) -> Claims:
-    """Return a rank's claims about its messages to and from other ranks, its vertices and its
-    nonzeros.
+    """Return a rank's claims about its messages, its vertices and its nonzeros.
 
     Parameters:
         parts: The parts that the rank reads.

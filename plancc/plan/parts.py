@@ -21,7 +21,7 @@ from plancc.plan.values import LINKS, Exchanges
 
 
 def taken(array: Any, places: Any) -> Any:
-    """``array[places]``; None if the array is None."""
+    """Return ``array[places]``; None if `array` is None."""
     return None if array is None else array[places]
 
 
@@ -30,10 +30,10 @@ class Claims:
     """Figures of one rank's slice that must match the figures of all other ranks' slices.
 
     Attributes:
-        sent, expected (int64[steps, num_ranks]): For each step and each rank: the digest of the
-            messages that this rank sends to that rank, and of those that it expects from it. The
-            steps are the expand, the fold of an edge plan, and the hops of a node-aware exchange.
-            Messages between parts of the same rank count too.
+        sent, expected (int64[steps, num_ranks]): ``sent[s, r]`` is the digest of the messages that
+            this rank sends to rank r in step s. ``expected[s, r]`` is the digest of those that it
+            expects from rank r. The steps are the expand, the fold of an edge plan, and the hops of
+            a node-aware exchange. Messages between parts of the same rank count too.
         vertices: Sum of `mix` over the ids of this rank's vertices, minus the sum of `mix` over
             this rank's share of the numbers 0..n-1, modulo 2^64. Added up over all ranks, this is 0
             if every vertex occurs once.
@@ -93,14 +93,14 @@ class Part(WithColumns):
         expand: Messages that send own rows to the peers. Halo row k is the local column
             ``rows + k``.
         vertex_data: Data of this part's own rows, in local order.
-        fold: Messages that send folded row k, the local row ``rows + k``, to its owner, and receive
-            the peers' partial sums of own rows. Partial sums are added in the order of messages.
-            None in a row plan, which has no folded rows.
+        fold: The exchange of partial sums. This part sends folded row k, which is local row ``rows
+            + k``, to the owner of the row. It receives the peers' partial sums of its own rows, and
+            adds them in the order of messages. None in a row plan, which has no folded rows.
         grid: The rank's share of a plan of layout "grid" or "feature" (`plancc.plan.grid_slices`);
             otherwise None. With a grid, `index` is the rank and `num_parts` the number of ranks.
             The own rows are the rows of H that this rank holds between products. The local matrix
             and the messages are empty.
-        claims: This rank's claims about its slice; None for slices that do not come from a file.
+        claims: This rank's claims about its slice; None if there are none yet.
         links: Pairs for link prediction whose sources are own rows. Targets are numbered locally:
             own rows, then the rows received in `link_exchange`.
         link_exchange: Messages with the rows of the links' targets; None if the plan has no links.
@@ -169,8 +169,7 @@ class Part(WithColumns):
 
 @dataclass(frozen=True)
 class PartRange(WithColumns):
-    """Parts ``first..last-1`` of a plan. Their entries in each array follow one another as in the
-    file.
+    """Parts ``first..last-1`` of a plan. Each array holds their entries one part after another.
 
     Attributes:
         part_ptr (int64[num_parts + 1]): First row of every part in plan order, for *all* parts of
@@ -199,7 +198,7 @@ class PartRange(WithColumns):
 
     @cached_property
     def local_ptr(self) -> Int64Array:
-        """Offsets of the parts' local rows in `row_ptr`, int64[last - first + 1]."""
+        """Offsets in `row_ptr` of each part's local rows, int64[last - first + 1]."""
         rows = self.part_ptr[self.first : self.last + 1] - self.first_row
         if self.exchanges.fold is None:
             return rows
@@ -286,9 +285,7 @@ class PartRange(WithColumns):
         return received.row_ptr[received.ptr]
 
     def is_own_row(self) -> npt.NDArray[np.bool_]:
-        """Return whether each local row is an own row, bool[local rows]. The others are folded
-        rows.
-        """
+        """Return whether each local row is an own row and not a folded row: bool[local rows]."""
         held, rows = np.diff(self.local_ptr), np.diff(self.part_ptr)[self.first : self.last]
         local = np.arange(self.local_ptr[-1]) - np.repeat(self.local_ptr[:-1], held)
         return local < np.repeat(rows, held)

@@ -88,8 +88,8 @@ class Plan(WithColumns):
         num_interior (int64[num_parts]): The first ``num_interior[m]`` rows of part m are interior
             rows.
         row_ptr (int64[num_local_rows + 1]): Offsets of the nonzeros of local rows, part by part. A
-            part has own rows, then folded rows. In a row plan there are only own rows, so this is
-            plan order.
+            part has own rows, then folded rows. In a row plan there are only own rows, so local
+            rows are in plan order.
         column (int32[num_nonzeros]): Column of every nonzero, numbered locally in the part that
             holds the nonzero. In each row, columns of own rows come first. Columns of a row are
             distinct, except for parallel relations.
@@ -212,8 +212,9 @@ class Plan(WithColumns):
 
     @classmethod
     def from_arrays(cls, header: Header, arrays: Arrays) -> Self:
-        """Return the plan that has these datasets, the inverse of `arrays`. The datasets are not
-        checked.
+        """Return the plan that has these datasets, the inverse of `arrays`.
+
+        The datasets are not checked.
         """
         global_id, original = arrays["rows/global_id"], arrays.get("rows/original_id")
         if original is not None:
@@ -229,8 +230,9 @@ class Plan(WithColumns):
         )
 
     def content_sha256(self) -> str:
-        """Return the content hash. Runs of plans with equal hashes compute and send the same
-        numbers.
+        """Return the content hash.
+
+        Runs of plans with equal hashes compute and send the same numbers.
         """
         return content_sha256(self.header, self.arrays())
 
@@ -284,7 +286,5 @@ class Plan(WithColumns):
         return write_file(path, self.header, self.arrays(), self.attributes(), compress=compress)
 
     def attributes(self) -> dict[str, dict[str, Any]]:
-        """Return the attributes of every group in `plancc.plan.format.ATTRIBUTE_GROUPS`, by group
-        name.
-        """
+        """Return the attributes of each group in `plancc.plan.format.ATTRIBUTE_GROUPS`."""
         return attributes_of(self.provenance, self.metrics(), self.baseline)

@@ -84,7 +84,7 @@ def _permutation(plan: Plan) -> str:
 
 @njit(cache=True, nogil=True, plain=True)
 def _repeated_or_outside(ids, bound):  # type: ignore[no-untyped-def]
-    """Return the index of the first id that is repeated or outside ``0..bound-1``; -1 for none."""
+    """Return the first index whose id is repeated or outside ``0..bound-1``; -1 if none is."""
     seen = np.zeros(bound, np.bool_)
     for k in range(len(ids)):
         if ids[k] < 0 or ids[k] >= bound or seen[ids[k]]:

@@ -21,10 +21,13 @@ from plancc.sampling import Population, Sampler
 
 
 def num_training(file: PlanFile, target: str | None = None) -> int | None:
-    """Return the number of training vertices of an open plan; None if it has no training mask.
+    """Return the number of training vertices of an open plan.
 
     Parameters:
         target: See `read_population`.
+
+    Returns:
+        The number; None if the plan has no training mask, and no `target` is given.
     """
     types, suffix = file.header.types, ""
     if types is not None and target is not None:

@@ -223,7 +223,7 @@ def replicated(needed_only: bool) -> Program:
     """Return the program of 1.5D (Tripathy et al. 2020, Algorithm 2).
 
     The ranks of a process row have copies of the same part. For each part, one of these ranks sends
-    its rows to others (Equation 3); its space "held" has these rows.
+    the rows of the part to other ranks (Equation 3). On this rank, space "held" has these rows.
 
     Parameters:
         needed_only: Whether ranks send only needed rows, in the messages of a row plan, instead of

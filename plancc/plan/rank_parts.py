@@ -43,8 +43,9 @@ class RankParts:
 
     @property
     def parts_to_read(self) -> tuple[int, int]:
-        """The range ``first:last`` of the parts that the rank reads. In "3d" these are more than
-        `parts`.
+        """The range ``first:last`` of the parts that the rank reads.
+
+        In "3d" the rank reads more than `parts`.
         """
         grid = self.header.grid
         return self.parts if grid is None else grid.parts_of_block(self.rank)

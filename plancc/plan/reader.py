@@ -134,8 +134,9 @@ class PlanFile:
         self._container.close()
 
     def check_row_plan(self, what: str) -> None:
-        """Raise InputError if this is not a row plan. The message says that `what` needs a row
-        plan.
+        """Raise InputError if this is not a row plan.
+
+        The message says that `what` needs a row plan.
         """
         if self.header.layout != "row":
             kind = "an edge plan"
@@ -146,8 +147,9 @@ class PlanFile:
     def checked_ranks(self, num_ranks: int | None) -> int:
         """Return the number of parts whose figures are shown if `num_ranks` ranks run the plan.
 
-        Without a grid this is `num_ranks`, since parts are merged; None means one rank for each
-        part. With a grid it is always the plan's number of parts, which are blocks of rows.
+        Without a grid this is `num_ranks`, since each rank merges its parts; None means one rank
+        for each part. With a grid it is always the plan's number of parts, which are blocks of
+        rows.
 
         Raises:
             InputError: If the plan cannot run on this number of ranks.
@@ -163,7 +165,7 @@ class PlanFile:
         return ranks
 
     def attributes(self, group: str) -> dict[str, Any]:
-        """Return the attributes of the group ``/provenance`` or ``/metrics`` as Python values, by
+        """Return the attributes of a group, ``/provenance`` or ``/metrics``, as Python values by
         name.
 
         Raises:
@@ -209,15 +211,16 @@ class PlanFile:
         return Metrics.from_dict(self.attributes("metrics"), prefix)
 
     def vertex_data_names(self) -> list[str]:
-        """Return names of the plan's vertex data for messages: "features", "labels of author",
-        ...
+        """Return the names of the plan's vertex data as messages show them.
+
+        Examples are "features" and "labels of author".
         """
         types = () if self.header.types is None else self.header.types.names
         found = [name.partition("/")[2].partition("_of_") for name in self._vertex_data()]
         return [f"{key} of {types[int(k)]}" if k else key for key, _, k in found]
 
     def _vertex_data(self) -> list[str]:
-        """Return the names, in the file, of its datasets of vertex data."""
+        """Return the names of those datasets of the file that hold vertex data."""
         return [name for name in self.datasets if name.startswith("vertex_data/")]
 
     def width(self, name: str) -> int | None:
@@ -288,8 +291,11 @@ class PlanFile:
         return (points[int(number)] if number else points)[first - begin : last - begin + 1]
 
     def _check_offsets(self, name: str, offsets: Int64Array, first: int, last: int) -> None:
-        """Raise PlanError if offsets do not ascend from 0 to the length of the array that they
-        cut.
+        """Raise PlanError if the offsets in dataset `name` do not ascend, or end at a wrong number.
+
+        Parameters:
+            offsets: The offsets of the parts ``first..last-1``. Over all parts, offsets ascend from
+                0 to the length of the array that they cut.
         """
         begin, end, total = offsets[..., 0], offsets[..., -1], self._sizes[dataset_of(name).ends]
         starts = begin == 0 if first == 0 else begin >= 0
@@ -298,15 +304,17 @@ class PlanFile:
         self.check(name, np.all(starts) and np.all(ends) and np.all(rises))
 
     def check(self, name: str, holds: bool | np.bool_) -> None:
-        """Raise PlanError, which says that a number in dataset `name` is out of range, if `holds`
-        is False.
+        """Raise PlanError if `holds` is False.
+
+        The message says that a number in dataset `name` is out of range.
         """
         if not holds:
             raise self._error(f"/{name} is damaged: a number is out of range")
 
     def read_side(self, table: str) -> Side:
-        """Read one side of an exchange for all parts. `table` is its name, such as
-        "expand/send".
+        """Read one side of an exchange for all parts.
+
+        `table` is the name of the side, such as "expand/send".
         """
         return Side(*(self.read(f"{table}_{name}") for name in EXCHANGE_ARRAYS))
 
@@ -316,8 +324,8 @@ class PlanFile:
         """Read datasets for the parts ``first..last-1``, with the checks of `read`.
 
         Parameters:
-            names: Names of the datasets. None: all except the ids of the graph's source and vertex
-                data.
+            names: Names of the datasets. None: all datasets, except vertex data and the ids of the
+                graph's source.
 
         Returns:
             The arrays by name. Offsets begin at 0.
@@ -418,8 +426,9 @@ class PlanFile:
         return plan
 
     def read_unchecked(self) -> Plan:
-        """Read the whole plan, but check only sizes and digests. The verifier checks everything
-        else.
+        """Read the whole plan, but check only sizes and digests.
+
+        The verifier checks everything else.
         """
         arrays = {}
         for name in self.datasets:
@@ -472,8 +481,7 @@ class PlanFile:
             self.attributes(group)
 
     def _read_digests(self) -> None:
-        """Read the digests of all datasets, and compare the content hash with the hash of these
-        digests.
+        """Read the digests of all datasets, and check that the content hash fits these digests.
 
         A file of a higher minor version may have datasets that this version does not know. Their
         digests are included in the hash.
@@ -513,7 +521,7 @@ class PlanFile:
         return leaves
 
     def _digest_names(self) -> set[str]:
-        """Return the names of all datasets that have digests, also of those unknown to this
+        """Return the names of all datasets with digests, including those unknown to this
         version.
         """
         digests = self._container.file[DIGESTS]
@@ -551,9 +559,7 @@ class PlanFile:
         self._sizes |= {f"{step} messages": messages, f"{step} volume": volume}
 
     def _length(self, name: str) -> int:
-        """Return the length of a one-dimensional dataset. The header does not determine this
-        length.
-        """
+        """Return the length of a one-dimensional dataset, if the header does not determine it."""
         with self._container.reading(f"/{name}"):
             shape: tuple[int, ...] = self._container.dataset(name).shape or ()
             if len(shape) != 1:

@@ -21,9 +21,9 @@ ONE, SIX, LOW_SIX = np.uint64(1), np.uint64(6), np.uint64(63)
 
 @njit(cache=True, nogil=True, plain=True)
 def offsets_of(key, num_groups):  # type: ignore[no-untyped-def]
-    """Return the offsets of the groups in a list that is sorted by group, int64[num_groups + 1].
+    """Return the offsets that the groups have in a list sorted by group, int64[num_groups + 1].
 
-    `key` is the group of every entry of the list, in any order.
+    `key` is the group of every entry; the entries may be in any order.
     """
     ptr = np.zeros(num_groups + 1, dtype=np.int64)
     for i in range(len(key)):
@@ -140,9 +140,7 @@ def sort_by_sender(receiver, sender, row_ptr, row, num_senders):  # type: ignore
 
 @njit(cache=True, nogil=True)
 def mark(place, row0, row1, bitmap):  # type: ignore[no-untyped-def]
-    """Set the bits of the rows `place` in `bitmap`, and clear those of the own rows
-    row0..row1-1.
-    """
+    """Set the bits of the rows `place`, then clear the bits of the own rows row0..row1-1."""
     for k in range(len(place)):
         at = np.uint64(place[k])
         bitmap[at >> SIX] |= ONE << (at & LOW_SIX)

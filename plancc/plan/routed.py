@@ -50,8 +50,7 @@ class PartRoute:
 
 @dataclass(frozen=True, eq=False)
 class Routed(Exchange):
-    """A rank's exchange that sends rows in hops. Its method `keep` returns an exchange without
-    hops.
+    """A rank's exchange that sends rows in hops. Method `keep` returns an exchange without them.
 
     Attributes:
         route: The rank's share of the hops.
@@ -63,15 +62,11 @@ class Routed(Exchange):
     from_owners: bool = True
 
     def reversed(self) -> Routed:
-        """Return the exchange in which receivers send the same rows to senders, over the same
-        hops.
-        """
+        """Return the exchange in the other direction, with the same rows and over the same hops."""
         return Routed(self.receive, self.send, self.route, not self.from_owners)
 
     def renumbered(self, sent: IntArray | None = None, received: IntArray | None = None) -> Routed:
-        """Renumber rows as `Exchange.renumbered` does, and also the own rows that are sent in
-        hops.
-        """
+        """Renumber rows as `Exchange.renumbered` does, also the own rows that are sent in hops."""
         new, own = super().renumbered(sent, received), sent if self.from_owners else received
         route = self.route if own is None else self.route.renumbered(own)
         return Routed(new.send, new.receive, route, self.from_owners)

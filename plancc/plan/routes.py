@@ -146,8 +146,7 @@ def _group_of(once: _Once, owner: Int32Array, node: Int32Array, nodes: int) -> I
 def _carriers(
     messages: _Messages, once: _Once, topology: Topology
 ) -> tuple[Int32Array, Int32Array]:
-    """Choose, for each group of `once`, the part that sends its rows and the part that receives
-    them.
+    """Choose the part that sends, and the part that receives, the rows of each group of `once`.
 
     Returns two arrays int32[k].
     """
@@ -194,7 +193,7 @@ def _relays(messages: _Messages, once: _Once, topology: Topology) -> Int32Array:
 def _step(
     sender: Int32Array, receiver: Int32Array, place: Int64Array, part_ptr: Int64Array
 ) -> Exchange:
-    """Return the exchange that sends each row `place` from `sender` to `receiver`.
+    """Return the exchange in which ``sender[k]`` sends the row at ``place[k]`` to ``receiver[k]``.
 
     A row that is listed twice for the same pair of parts is sent once.
     """

@@ -42,17 +42,16 @@ class Batches:
         return self.num_rows * stage // self.stages, self.num_rows * (stage + 1) // self.stages
 
     def share(self, stage: int, column: int) -> tuple[int, int]:
-        """Return the range ``first:last`` of those rows of a batch that rank `column` of the part
-        has.
+        """Return the range ``first:last`` of those rows of a batch that belong to rank `column`.
+
+        Ranks are counted within the part.
         """
         first, last = self.bounds(stage)
         size = last - first
         return first + size * column // self.columns, first + size * (column + 1) // self.columns
 
     def rows_of(self, column: int) -> Int64Array:
-        """Return all rows of rank `column`, batch by batch in ascending order: the rank's local
-        order.
-        """
+        """Return all rows of rank `column` in the rank's local order: ascending, batch by batch."""
         shares = [self.share(stage, column) for stage in range(self.stages)]
         return np.concatenate([np.arange(first, last) for first, last in shares])
 
@@ -63,8 +62,9 @@ class Batches:
         return [slice(a, b) for a, b in pairwise(ends)]
 
     def needs(self, row_ptr: Int64Array, column: np.ndarray) -> list[int]:
-        """Return, for each stage, the last batch of input rows that this stage or an earlier one
-        reads.
+        """Return, for each stage, the last batch of input rows that must have arrived.
+
+        This is the last batch that the stage, or an earlier stage, reads.
 
         Parameters:
             row_ptr, column (int[num_rows + 1], int[nonzeros]): The matrix as CSR.

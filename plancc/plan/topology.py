@@ -1,4 +1,4 @@
-"""Classes `Topology` and `Route`: which parts share a node, and over which parts hops send rows.
+"""`Topology` says which parts share a node. `Route` says how hops send rows.
 
 Parts are numbered node by node, as MPI places ranks by default: node 0 runs the first parts, node 1
 the next parts, and so on.
@@ -101,9 +101,7 @@ class Topology:
         return np.repeat(ranks, nodes)
 
     def first_ranks(self) -> npt.NDArray[np.int64]:
-        """Return the first rank of each node, and at the end the number of ranks: int64[nodes +
-        1].
-        """
+        """Return the first rank of each node, then the number of all ranks: int64[nodes + 1]."""
         return np.append(0, np.cumsum(self.ranks()))
 
     def node_of_rank(self) -> npt.NDArray[np.int32]:

@@ -1,4 +1,4 @@
-"""Classes `Header`, which holds the sizes and the kind of a plan, and `Exchanges`, its messages."""
+"""`Header` holds the sizes and the kind of a plan. `Exchanges` holds the messages of a plan."""
 
 from __future__ import annotations
 
@@ -65,9 +65,7 @@ class Header:
         return self.num_parts if self.grid is None else self.grid.num_ranks
 
     def problem(self) -> str:
-        """Return why grid, route, types or links do not fit the rest of the header; "" if all
-        fit.
-        """
+        """Return why grid, route, types or links do not fit the other fields; "" if all fit."""
         return (
             next((problem for _, problem in self.invariants() if problem), "")
             or self.types_problem()
@@ -102,9 +100,7 @@ class Header:
         return ""
 
     def types_problem(self) -> str:
-        """Return why the types do not fit the vertices; "" if they fit, or if there are no
-        types.
-        """
+        """Return why the types do not fit the vertices; "" if they fit or there are none."""
         types = self.types
         if types is None:
             return ""
@@ -115,7 +111,7 @@ class Header:
         return ""
 
     def links_problem(self) -> str:
-        """Return why links do not fit the layout; "" if they fit, or if there are no links."""
+        """Return why links do not fit the layout; "" if they fit or there are none."""
         if self.links is None:
             return ""
         if self.grid is not None or self.types is not None:
@@ -134,8 +130,9 @@ class Header:
         return "without the attribute 'topology'"
 
     def steps(self) -> tuple[str, ...]:
-        """Return the names of the plan's exchanges in the file: its steps, the hops of steps, and
-        "links".
+        """Return the names of the plan's exchanges in the file.
+
+        These are the steps, the hops of steps, and "links".
         """
         steps = STEPS if self.layout == "edge" else STEPS[:1]
         hops = () if self.route is None else HOPS
@@ -166,8 +163,7 @@ class Exchanges(dict[str, Exchange]):
 
     @property
     def fold(self) -> Exchange | None:
-        """The exchange that sends partial sums from parts to the owners of rows; None in a row
-        plan.
+        """The exchange that sends partial sums to the owners of rows; None in a row plan.
 
         The rows that a part sends, in the order of its messages, are the folded rows of the part.
         """

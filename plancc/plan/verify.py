@@ -57,7 +57,7 @@ def verify(plan: Plan, against: Graph | None = None, *, path: str = "") -> list[
 
 
 def _difference_of_links(plan: Plan, graph: Graph) -> str:
-    """Compare like `_difference`, but without those edges of the graph that are only links.
+    """Compare like `_difference`, but without those edges that the plan uses only as links.
 
     These edges are the validation and test links. Training links are also among them if some were
     taken out of the matrix (``disjoint_train_ratio``).

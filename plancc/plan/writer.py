@@ -96,8 +96,8 @@ def reserve_file(
 class Stream(io.FileIO):
     """A file to which HDF5 writes. It keeps the first write error until `check` raises the error.
 
-    If a write fails visibly, HDF5 crashes at the end of the process. So `write` always reports
-    success. After an error it drops all further data.
+    If HDF5 learns that a write has failed, it crashes at the end of the process. So `write` always
+    reports success. After an error it drops all further data.
     """
 
     _error: BaseException | None = None
@@ -183,10 +183,10 @@ def _stored_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
 def write_array(
     file: h5py.File, name: str, array: npt.NDArray[Any], compress: bool, check: Callable[[], None]
 ) -> None:
-    """Write a dataset in pieces. Before each piece, `check` is called; it raises an error of
-    writing.
+    """Write a dataset in pieces.
 
-    `array` may be any object that has `shape`, `dtype`, `size` and `nbytes`, and can be sliced.
+    `check` is called before each piece, and must raise an error if writing has failed. `array` may
+    be any object that has `shape`, `dtype`, `size` and `nbytes`, and can be sliced.
     """
     dtype = _stored_type(array.dtype)
     if array.size == 0:  # HDF5 has no empty chunks

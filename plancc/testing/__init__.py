@@ -20,7 +20,7 @@ for _name in ("formats", "models", "partitioners", "samplers"):
 
 
 def taken() -> set[str]:
-    """Return names that no option of an extension may have, the parameters of `plancc.compile`."""
+    """Return the parameters of `plancc.compile`; no option of an extension may have such a name."""
     return {*inspect.signature(compile).parameters}
 
 

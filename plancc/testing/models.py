@@ -133,7 +133,7 @@ class ModelTests:
                 compile(graph, self.name, num_parts, **self.options)
 
     def test_plans(self, graph: Graph) -> None:
-        """A graph becomes a verified plan."""
+        """The model turns a graph into a plan that `verify` accepts."""
         plan, layout = self.compiled(graph), MODELS[self.name].layout
         assert plan.provenance["model"] == self.name
         assert layout in (plan.header.layout, "any")
@@ -155,7 +155,7 @@ def check_numbers(numbers: Any, length: int, end: int) -> None:
 
 
 def check_pointers(pointers: Any, length: int) -> None:
-    """Check that pointers are int64, ascending from 0 to `length`."""
+    """Check that `pointers` is int64, and that it ascends from 0 to `length`."""
     assert pointers.dtype == np.int64
     assert (pointers[0], pointers[-1]) == (0, length)
     assert (pointers[1:] >= pointers[:-1]).all()

@@ -40,9 +40,7 @@ class PartitionerTests:
 
     @pytest.fixture
     def adapter(self) -> Adapter:
-        """Return the partitioner. The test is skipped if the library of the partitioner is
-        missing.
-        """
+        """Return the partitioner. The test is skipped if the partitioner's library is missing."""
         adapter: Adapter = PARTITIONERS[self.name]
         if not adapter.available():
             pytest.skip(f"{self.name} is not installed: {adapter.install}")
@@ -83,8 +81,9 @@ class PartitionerTests:
         return owner
 
     def test_declaration(self) -> None:
-        """The attributes do not contradict each other. A child process can import `run` by its
-        name.
+        """The attributes do not contradict each other.
+
+        A child process can import the function `run` by its name.
         """
         adapter: Adapter = PARTITIONERS[self.name]
         assert adapter.name == self.name
@@ -98,8 +97,9 @@ class PartitionerTests:
         assert getattr(import_module(run.__module__), run.__name__) is run
 
     def test_number_of_parts(self, adapter: Adapter) -> None:
-        """The partitioner makes 2 parts, and one part less than vertices; more than vertices is an
-        error.
+        """A graph of n vertices can be cut into 2 parts, and into n - 1 parts.
+
+        More parts than vertices are an error.
         """
         for problem in self.problems(adapter, 3):
             for num_parts in (2, 10):

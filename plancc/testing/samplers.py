@@ -51,9 +51,7 @@ def population_of(pattern: npt.NDArray[np.bool_]) -> Population:
 
 
 def kept_by(batch: Batch, k: int) -> set[tuple[int, int]]:
-    """Check the arrays of block k of a batch, and return the nonzeros (row, column) that it
-    keeps.
-    """
+    """Check the arrays of block k of a batch; return its nonzeros as pairs (row, column)."""
     block = batch.block(k)
     assert (block.rows.dtype, block.columns.dtype) == (np.int32, np.int32)
     assert block.ptr.dtype == np.int64
@@ -109,9 +107,7 @@ class SamplerTests:
         return make_sampler(self.name, VERTICES, TRAINING, **self.options)
 
     def test_declaration(self, sampler: Sampler) -> None:
-        """The sampler has a docstring. A plan stores its string, from which the same sampler is
-        made.
-        """
+        """The sampler has a docstring, and its string gives the same sampler when it is parsed."""
         assert type(sampler) is SAMPLERS[self.name]
         assert sampler.name == self.name
         assert documented(type(sampler))
@@ -156,9 +152,7 @@ class SamplerTests:
 
     @pytest.mark.parametrize("density", [0.0, 0.2, 1.0])
     def test_a_batch_agrees_with_itself(self, sampler: Sampler, density: float) -> None:
-        """Blocks, members, targets and factors of a batch describe the same nonzeros and
-        vertices.
-        """
+        """Blocks, members, targets and factors of a batch do not contradict each other."""
         pattern, rng = pattern_of(density), np.random.default_rng(1)
         vertices = rng.permutation(VERTICES).astype(np.int32)
         for number in range(3):
