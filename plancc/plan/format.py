@@ -264,7 +264,7 @@ def header_of(attributes: Mapping[str, Any]) -> Header:
         if kind is bool and value in (0, 1):
             value = bool(value)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise InputError(f"header attribute '{name}' is missing or not {kind.__name__}")
+            raise InputError(f"header attribute '{name}' is missing or not of type {kind.__name__}")
         values[name] = value
     texts = {name: _parsed(name, str(attributes[name])) for name in TEXTS if name in attributes}
     route = None
@@ -278,7 +278,7 @@ def header_of(attributes: Mapping[str, Any]) -> Header:
         layouts = ", ".join(LAYOUTS)
         raise InputError(f"layout '{shown(header.layout)}' is unknown; choose from {layouts}")
     if header.normalization not in NORMALIZATIONS:
-        raise InputError(f"unknown normalization '{shown(header.normalization)}'")
+        raise InputError(f"normalization '{shown(header.normalization)}' is unknown")
     n, p, nnz = header.num_vertices, header.num_parts, header.num_nonzeros
     kinds = 1 if header.types is None else len(header.types.relations)
     if not (1 <= p <= n <= MAX_VERTICES and 0 <= nnz <= kinds * n * n):

@@ -303,7 +303,7 @@ TABLE = {
             "--split: is only for the task of vertices",
     },
     "run": {
-        "data.h5 --model gat --heads 3 --hidden 16": "--heads 3|the width 16|give --hidden 48",
+        "data.h5 --model gat --heads 3 --hidden 16": "--heads 3|the width 16|set --hidden to 48",
         "data.h5 --split 0.9,0.9,0.1": "--split 0.9,0.9,0.1|at most 1 together",
         "data.h5 --device gpu": "--device gpu: choose cpu, cuda or cuda:NUMBER",
         "data.h5 --predict x-{part}.csv": "x-{part}.csv: rows of all ranks go to one file",
