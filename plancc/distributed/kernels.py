@@ -16,7 +16,7 @@ from plancc.passes.kernels.volume import penalty
 from plancc.sampling.counter import GAMMA, mix
 
 MOST_SHORT = 1 << 16
-"""Numbers below this need only 16 bits."""
+"""Numbers below this one need only 16 bits."""
 
 
 @njit(cache=True, nogil=True)

@@ -19,13 +19,13 @@ from plancc.plan.format import MAJOR, OLDEST, FileDataset
 
 FILTERS = {h5py.h5z.FILTER_DEFLATE: "deflate", h5py.h5z.FILTER_SHUFFLE: "shuffle"}
 HDF5_ERROR = re.compile(r"^['\"]?(Can't|Unable to|Error iterating|Couldn't|Invalid location)")
-"""The beginnings of h5py's messages for errors of HDF5."""
+"""How h5py's messages begin if the error comes from HDF5."""
 MAX_DEFLATION = 1100
-"""More than deflate's highest ratio, 1032. A dataset that claims more is not all in the file."""
+"""Above deflate's highest ratio, 1032. A dataset that claims more is not stored completely."""
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 WITH_CHECKSUMS = 3
-"""First version of HDF5's superblock with checksums in all structures of the file."""
+"""First version of the HDF5 superblock in which all structures of a file have checksums."""
 
 KINDS = {h5py.Group: h5py.h5o.TYPE_GROUP, h5py.Dataset: h5py.h5o.TYPE_DATASET}
 

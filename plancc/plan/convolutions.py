@@ -37,7 +37,7 @@ ORDERS = ("auto", "aggregate-first", "project-first", "paper")
 PARAMETRIZATIONS = ("pyg", "paper")
 AGGREGATORS = ("mean", "sum", "max", "gcn")
 KINDS = {"int": int, "float": int | float, "bool": bool, "str": str}
-"""Python types of options by their annotation; options with other annotations are not checked."""
+"""Python types of options, by annotation. Options with other annotations are not checked."""
 of_model = partial(option, section="Model")
 
 

@@ -48,14 +48,14 @@ TEXTS: dict[str, tuple[Callable[[str], Any], int]] = {
     "grid": (Grid.parse, 64),  # sizes of ten digits
     "topology": (Topology.parse, 60_000),  # HDF5 keeps attributes of 64 KiB
 }
-"""Attributes of the root group that are parsed: the parser, and the longest length of the
+"""Attributes of the root group that are parsed: the parser, and the largest length of the
 string."""
 TYPES_ATTRIBUTES = ("types", "relations")
 """Attributes of the root group of a plan with types; they hold `Types.texts`."""
 LINKS_ATTRIBUTE = "links"
 """Attribute of the root group of a plan with links; it holds `Header.links`."""
 PIECES = "pieces"
-"""Attribute of the root group in the first file of a plan in pieces; readers refuse such a file."""
+"""Attribute of the root group in the first file of a plan in pieces. Readers refuse such files."""
 PIECE_FORMAT = f"{FORMAT}-piece"
 """Attribute "format" of a piece; readers refuse such a file too."""
 STORAGE_ATTRIBUTES = ("format", "format_version", "content_sha256")
@@ -74,7 +74,7 @@ PART_PTR = "rows/part_ptr"
 TYPE_PTR = "rows/type_ptr"
 """Offsets of the parts' rows for every type, in plans with vertex data by type."""
 FOLDED = "fold/send_row_ptr"
-"""Offsets of the rows that parts fold, in edge plans."""
+"""Offsets of the rows that each part folds, in edge plans."""
 LOCAL_ROWS = "local rows"
 """Value of `FileDataset.cut` for data with an entry per local row: own rows, then folded rows."""
 OF_TYPE = " of type "
@@ -230,7 +230,7 @@ DIGESTS = "digests"
 ATTRIBUTE_GROUPS = ("provenance", "metrics")
 
 EXCHANGE_ARRAYS = ("ptr", "peer", "row_ptr", "row")
-"""Fields of a `Side`; the names of a table's datasets end with these names."""
+"""Fields of a `Side`. The names of the datasets that store a side end with these names."""
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 

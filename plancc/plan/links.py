@@ -19,7 +19,7 @@ from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side, interva
 from plancc.plan.receive_sets import exchange_of_messages
 
 OF_SPLITS = {"train": (0,), "val": (1, 3), "test": (2, 4)}
-"""For every split, the kind of its links, and of its fixed negatives, as places in `KINDS`."""
+"""For each split, the kinds of its links and of its fixed negatives, as indices in `KINDS`."""
 NUM_KINDS = 5
 
 

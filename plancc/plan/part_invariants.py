@@ -33,7 +33,7 @@ MATRIX_FAULTS = {
     6: ("every folded row has a nonzero", "{row} has no nonzero"),
     7: ("owners of rows have the nonzeros of the diagonal", "{row} is folded and has one"),
 }
-"""Invariant and problem for the faults of `_matrix_fault`. Faults from `OF_FOLDS` on can only
+"""Invariant and violation for each fault of `_matrix_fault`. Faults from `OF_FOLDS` on can only
 occur in edge plans."""
 OF_FOLDS = 6
 MESSAGE_FAULTS = {
@@ -43,7 +43,7 @@ MESSAGE_FAULTS = {
     4: "a row number of message {message} is not a row of its owner",
     5: "rows of message {message} are not strictly ascending",
 }
-"""Problem for the faults of `_message_fault`."""
+"""Violation for each fault of `_message_fault`."""
 
 
 def part_invariants(parts: PartRange, header: Header) -> Iterator[tuple[str, str]]:

@@ -178,7 +178,7 @@ ADJOINTS: dict[type[Step], type[Step]] = {
     **{Broadcast: Reduce, Reduce: Broadcast},
     **{AllGather: ReduceScatter, ReduceScatter: AllGather, AllReduce: UseCopy},
 }
-"""The class of the adjoint, for steps without further attributes."""
+"""For each class of steps without further attributes, the class of the adjoint."""
 Program = tuple[Step, ...]
 
 ROW: Program = (

@@ -71,7 +71,7 @@ IN_PIECES = (
     "a plan in pieces, which plancc 0.1.0 of 29 November 2026 was the last version to read: make "
     "one file of it there (plancc join), or compile the graph again"
 )
-"""The problem of a plan in pieces, for its first file and for a piece."""
+"""The message for a plan in pieces, for its first file and for any other piece."""
 
 
 class PlanFile:

@@ -35,7 +35,7 @@ ROUTE_FAULTS = {
     ),
     6: ("hops of the {step} bring no other rows", "row {place} comes to part {part} for nothing"),
 }
-"""Invariant and problem for the faults of `_route_fault`; rows are places in plan order."""
+"""Invariant and violation for each fault of `_route_fault`. Rows are places in plan order."""
 OF_NODES = (1, 2)
 """Faults that only hops between nodes can have."""
 
