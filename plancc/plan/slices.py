@@ -1,6 +1,6 @@
 """Read a rank's slice of a plan file.
 
-Of p parts, rank k of r ranks has the parts ``k * p // r .. (k + 1) * p // r - 1``. The module
+If r ranks run p parts, rank k has the parts ``k * p // r .. (k + 1) * p // r - 1``. The module
 `plancc.plan.merge` merges these into one part. Offsets are checked before they are used, and
 `plancc.plan.part_invariants` checks the rest. So a damaged file causes an error, and never an
 access outside an array.
