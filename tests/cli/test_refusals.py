@@ -169,7 +169,7 @@ TABLE = {
         "bare.h5 --batches 3 --sampler train": "train",
         "edge.h5 --batches 3": "needs a row plan",
         "edge.h5 --dims 7,5 --boundary-sampling 0.5": "needs a row plan",
-        "2d.h5 --batches 3": "2d.h5: is a plan of grid '2d 2x3', but the cost of mini-batches",
+        "2d.h5 --batches 3": "2d.h5 is a plan of grid '2d 2x3', but the cost of mini-batches",
         "2d.h5 --topology 2x3": "2d.h5: ranks of grid '2d 2x3' do not exchange the rows of a row "
                                 "plan; a topology is only for row and edge plans, and cagnet",
         **{f"2d.h5 --ranks {k}": f"2d.h5: {k} ranks for a plan of grid '2d 2x3', which runs on "
@@ -272,7 +272,7 @@ TABLE = {
         "--model gat --heads 2 --model-option heads=4":
             "--model-option heads exclude each other; give one",
         "--model gat --aggregator max": "--aggregator max: model gat has no such",
-        "--model gat --heads 3 --dims 5,8,4": "must divide the width 8",
+        "--model gat --heads 3 --dims 5,8,4": "does not divide the width 8",
         "--pipeline 2": "--pipeline needs a feature plan with one group",
         "--boundary-sampling 2": "--boundary-sampling 2.0: must be at most 1",
         "--boundary-sampling 0.5 --ranks 2": "--ranks cannot be combined with",
@@ -290,7 +290,7 @@ TABLE = {
         "mop.h5 --pipeline some": "--pipeline 'some': give auto, or a number of stages",
         "mop.h5 --pipeline 1": "--pipeline 1: give auto, or 2 to 20 stages",
         "edge.h5 --passes order,constant,dead-rows":
-            "edge.h5: is an edge plan, but the pass dead-rows needs a row",
+            "edge.h5 is an edge plan, but the pass dead-rows needs a row",
         "edge.h5 --boundary-sampling 0.5": "needs a row plan; edge.h5 is edge",
         "edge.h5 --delay 2": "--delay 2: give --fold delayed too",
         "edge.h5 --fold delayed --delay 0": "--delay 0: must be at least 1",
@@ -303,7 +303,7 @@ TABLE = {
             "--split: is only for the task of vertices",
     },
     "run": {
-        "data.h5 --model gat --heads 3 --hidden 16": "--heads 3|the width 16|give --hidden 48",
+        "data.h5 --model gat --heads 3 --hidden 16": "--heads 3|the width 16|set --hidden to 48",
         "data.h5 --split 0.9,0.9,0.1": "--split 0.9,0.9,0.1|at most 1 together",
         "data.h5 --device gpu": "--device gpu: choose cpu, cuda or cuda:NUMBER",
         "data.h5 --predict x-{part}.csv": "x-{part}.csv: rows of all ranks go to one file",
