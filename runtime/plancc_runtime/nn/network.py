@@ -1,6 +1,7 @@
 """A network of convolutions, with dropout, norms, activations and residuals between them.
 
-x -> [dropout -> convolution (-> norm -> activation -> + residual, except in the last)] per layer
+Every layer applies, in this order: dropout, convolution, norm, activation, residual. The last layer
+ends with its convolution.
 """
 
 from __future__ import annotations
@@ -39,13 +40,14 @@ _CONVOLUTION_STREAM = 1
 
 @dataclass(frozen=True)
 class NetworkOptions:
-    """Options of a network: the fields of `TrainOptions` that describe it.
+    """Options of a network: the fields of `TrainOptions` that describe the network.
 
     Attributes:
         model: Name in `plancc_runtime.nn.MODELS`.
         conv: Options of the convolutions, by name.
-        activation: Name in `ACTIVATIONS` of the function between layers.
-        norm: Norm between layers: "none", "layer" or "batch" (over all rows of all ranks).
+        activation: Name in `ACTIVATIONS` of the function to apply after every layer but the last.
+        norm: Norm to apply after every layer but the last: "none", "layer" or "batch" (over the
+            rows of all ranks).
         residual: Whether the input of every layer except the last is added to its output. If the
             widths differ, the input is first multiplied by a trained matrix.
         dropout: Rate in [0, 1) of dropout in the inputs of all layers but the first.
@@ -122,13 +124,14 @@ class Network(nn.Module):
         self.activate = ACTIVATIONS[options.activation]
 
     def standardized(self, x: Tensor, where: int | Tensor = 0) -> Tensor:
-        """Return the features as `forward` expects them: standardised if the option asks for it.
+        """Return the features as `forward` expects them: standardised if the options say so.
 
         Not collective.
 
         Parameters:
-            where: Number of the first column of x. For a graph with types: the number of the type
-                of every row, int64[m].
+            x (Tensor[m, width]): Features of m vertices; some or all columns.
+            where: For a graph with types, the number of every row's type, int64[m]. For other
+                graphs, the number of the first column of x.
         """
         return x if self.standardization is None else self.standardization(x, where)
 
@@ -177,19 +180,20 @@ class Network(nn.Module):
         return graphs[-1].whole_rows(x, self.dims[-1]).to(dtype)
 
     def backward(self, loss: Tensor) -> None:
-        """Run the backward pass of this rank's share of the loss. Collective."""
+        """Run the backward pass, starting from this rank's share of the loss. Collective."""
         loss.backward()
 
     def enter(self, stage: str) -> None:
-        """Call `entered` with the name of a stage, if the network is training."""
+        """Report in training that a stage begins: call `entered`, if given, with its name."""
         if self.entered is not None and self.training:
             self.entered(stage)
 
     def watch(self, x: Tensor, k: int) -> None:
-        """Call `enter` for the backward pass of layer k, from 0, when the gradient of x is known.
+        """Arrange a call of `enter` at the start of a layer's backward pass.
 
         Parameters:
-            x: Output of the layer.
+            x: Output of the layer. The call comes when the gradient of x is known.
+            k: Number of the layer, counted from 0.
         """
         if self.entered is not None and x.requires_grad:
             x.register_hook(partial(self._enter_back, k))
@@ -200,9 +204,11 @@ class Network(nn.Module):
     def dropped(
         self, x: Tensor, k: int, step: int, vertices: Tensor, first_column: int = 0
     ) -> Tensor:
-        """Return input rows of layer k, from 0, after dropout; x itself if there is no dropout.
+        """Apply a layer's dropout to input rows; return x itself if the layer has no dropout.
 
         Parameters:
+            x (Tensor[m, width]): Input rows of the layer.
+            k: Number of the layer, counted from 0.
             step: Number of the update.
             vertices, first_column: See `nn.dropout.dropout`.
         """
@@ -210,20 +216,23 @@ class Network(nn.Module):
         return dropout(x, rate, key_of(self._seed, step, k), vertices, first_column) if rate else x
 
     def _rate(self, k: int) -> float:
-        """Return the rate of dropout in the input of layer k, from 0; 0 in evaluation."""
+        """Return the dropout rate at the input of layer k (counted from 0); 0 in evaluation."""
         if not self.training:
             return 0.0
         return self.options.dropout if k else self.options.input_dropout
 
     def key(self, k: int, step: int) -> dict[str, np.uint64]:
-        """Return the argument `key` of the convolution of layer k, from 0; {} if it has none."""
+        """Return the keyword argument `key` for the convolution of layer k (counted from 0).
+
+        Return {} if the convolution draws no random numbers, or in evaluation.
+        """
         if not (self.training and self.convs[k].draws):
             return {}
         return {"key": key_of(self._seed, step, k, _CONVOLUTION_STREAM)}
 
     @property
     def draws(self) -> bool:
-        """Whether training drops numbers at random; then its outputs cannot be scored."""
+        """Whether training applies dropout, so that its outputs are not those of evaluation."""
         options = self.options
         return (
             options.dropout > 0
@@ -232,9 +241,10 @@ class Network(nn.Module):
         )
 
     def both_ways(self, k: int, fixed: bool = False, plain: bool = False) -> BothWays:
-        """Return the steps of layer k, from 0, and of its residual, in an epoch.
+        """Return the forward and backward steps of a layer, with those of its residual.
 
         Parameters:
+            k: Number of the layer, counted from 0.
             fixed: Whether the result of the layer's method `fixed` is given.
             plain: Whether the pass "order" is off.
         """
@@ -252,16 +262,19 @@ class Network(nn.Module):
         return conv.rectifies and options.norm == "none" and options.activation == "relu"
 
     def normalised(self, z: Tensor, k: int, graph: LayerGraph) -> Tensor:
-        """Return z, the output of the convolution of layer k, from 0, after the layer's norm.
+        """Apply the norm of layer k (counted from 0) to z, the output of its convolution.
 
-        The norm computes in the type of the parameters; the result has the type of z.
+        The norm computes in the dtype of the parameters; the result has the dtype of z.
         """
         if self.options.norm == "none":
             return z
         return self.norms[k](z.to(next(self.parameters()).dtype), graph).to(z.dtype)
 
     def skipped(self, x: Tensor, k: int, graph: LayerGraph) -> Tensor:
-        """Return the residual of layer k, from 0: input rows x, as wide as the output."""
+        """Return what the residual of layer k (counted from 0) adds to the layer's output.
+
+        This is x, the layer's input rows, or x times a matrix if the widths differ.
+        """
         skip = self.skips[k]
         return x if isinstance(skip, nn.Identity) else skip(x, graph)
 

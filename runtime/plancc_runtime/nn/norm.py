@@ -1,4 +1,4 @@
-"""Normalisation between layers."""
+"""Normalisation between layers: batch norm over the rows of all ranks, and layer norm."""
 
 from __future__ import annotations
 
