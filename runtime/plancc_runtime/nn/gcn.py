@@ -1,7 +1,7 @@
 """The graph convolution of Demirci et al. 2022 and of Kipf and Welling (2017): Z = A H W.
 
-A has the values that the plan stores. The plan's option `normalization` decides how A is
-normalised.
+A has the values that the plan stores. How A is normalised was chosen when the plan was compiled,
+by the option `normalize`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calls of torch's functions, and tables of functions that are handled by the same rule."""
+"""Calls of torch's functions, and tables that list the functions to which a rule applies."""
 
 from __future__ import annotations
 
@@ -91,7 +91,12 @@ SPECIAL = names("squeeze embedding nonzero unique lstm gru batch_norm instance_n
 
 
 class Call(NamedTuple):
-    """A call of a function of torch. `name` is its name in the tables of this module."""
+    """A call of one of torch's functions.
+
+    Attributes:
+        name: Name of the function in the tables of this module.
+        func, args, kwargs: The function, its positional arguments and its keyword arguments.
+    """
 
     name: str
     func: Callable[..., Any]
@@ -99,18 +104,27 @@ class Call(NamedTuple):
     kwargs: dict[str, Any]
 
     def run(self) -> Any:
-        """Run the function. Its result has no marks, unless it is an argument changed in place."""
+        """Run the function and return its result.
+
+        The result has a mark only if it is a marked argument that the function changed in place.
+        """
         return self.func(*self.args, **self.kwargs)
 
     def get(self, place: int, name: str, default: Any = None) -> Any:
-        """Return an argument by its place or name; `default` if it is missing."""
+        """Return the argument with this position or name; `default` if the call lacks it."""
         if place < len(self.args):
             return self.args[place]
         named = [k for k in ALIASES.get(name, (name,)) if k in self.kwargs]
         return self.kwargs[named[0]] if named else default
 
     def dims(self, place: int, default: Any, ndim: int) -> set[int]:
-        """Return the axes, from 0, that the argument `dim` names; None names all axes."""
+        """Return the axes, counted from 0, along which the function works.
+
+        Parameters:
+            place: Position of the argument `dim`, which names one or several axes; None names all.
+            default: Value of `dim` if the call lacks it.
+            ndim: Number of axes of the tensor.
+        """
         found = self.get(place, "dim", default)
         if self.name == "flip" and isinstance(found, int):
             found = self.args[1:]
@@ -142,7 +156,7 @@ def name_of(func: Any) -> str:
 
 
 class _Operations(TorchDispatchMode):
-    """Records the operations of torch that functions run."""
+    """Records which of torch's low-level operations run inside the functions of a context."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -156,9 +170,10 @@ class _Operations(TorchDispatchMode):
 
 
 def _is_pointwise(operation: Any) -> bool:
-    """Return whether torch tags an operation, or another overload of its name, as pointwise.
+    """Return whether torch tags an operation as pointwise.
 
-    For names in `SUMS`, other overloads are ignored.
+    A tag of another operation of the same name (an overload) counts too, except for names in
+    `SUMS`.
     """
     name = operation.overloadpacket.__name__.rstrip("_")
     if name == "scalar_tensor":  # makes a tensor of a number
@@ -176,7 +191,7 @@ MOST_AXES = 16
 
 
 def _decides(value: Any) -> Any:
-    """Return the properties of an argument on which the operations of a function may depend."""
+    """Return the properties of an argument that may decide which operations a function runs."""
     if isinstance(value, Tensor):
         return Tensor, value.ndim, value.dtype
     if isinstance(value, list | tuple):
@@ -188,8 +203,9 @@ def _decides(value: Any) -> Any:
 def beyond_pointwise(call: Call) -> frozenset[str]:
     """Return the names of the operations that a function runs, except pointwise operations.
 
-    The function is run on tensors without data, once for every kind of arguments. The result is
-    {""} if the function fails, or if it runs no operation and returns none of its arguments.
+    To find them, the function runs on tensors without data, once for each combination of properties
+    of its arguments (`_decides`). The result is {""} if the function fails. If the function runs no
+    operation, the result is {"identity"} if it returns one of its arguments, else {""}.
     """
     given = (*call.args, *chain.from_iterable(sorted(call.kwargs.items())))
     key = (call.name, *map(_decides, given))
