@@ -30,8 +30,8 @@ them. With g members:
     allgather                 every member sends its own words to each other member
     reduce_scatter_sum        every member receives the words of its own piece from each other
                               member
-    alltoall                  counts like an exchange of messages
-    allreduce_sum(m words)    one reduction of m words at every member (as in `Transport`)
+    alltoall                  every member sends one buffer to each other member
+    allreduce_sum(m words)    every member counts one reduction of m words, and no message
 
 A message is one buffer from one rank to another; a buffer of more than `Transport.max_words` words
 is several messages. Empty buffers do not count. No message goes from a member to itself.
@@ -77,7 +77,7 @@ MAX_WORDS_PER_MESSAGE = 2**31 - 1  # counts of MPI and NCCL are C ints
 
 
 class TransportError(PlanccError):
-    """Error: a rank did not answer in time, or has ended."""
+    """Raised if another rank did not answer in time, or has ended."""
 
 
 class Channel(ABC):
@@ -93,7 +93,7 @@ class Channel(ABC):
 
     @abstractmethod
     def arrivals(self) -> Iterator[int]:
-        """Yield the number of every receive, each as soon as the receive is complete."""
+        """Yield the number k of each receive, as soon as receive k is complete."""
 
     @abstractmethod
     def finish(self) -> None:
@@ -114,29 +114,29 @@ class Pending:
 
 
 class Group(ABC):
-    """Some ranks of a transport.
+    """A group: some ranks of a transport, called members, and their collectives.
 
     A method raises ValueError, on one member alone, if a buffer is not contiguous, if the number of
     buffers is not the number of members, or if there is no member `root`.
 
-    Subclasses define the methods with an underscore. These get flat buffers, and need not count
-    traffic. They are called only if this member sends or receives words; single buffers may be
-    empty.
+    Subclasses define the abstract methods, whose names begin with an underscore. These methods get
+    flat buffers, and need not count traffic. They are called only if this member sends or receives
+    words; single buffers may be empty.
 
     Attributes:
         ranks: The members' ranks in the transport, ascending and distinct.
-        rank (int): This member's place among the members.
+        rank (int): This member's position among the members.
         size (int): Number of members.
     """
 
     def __init__(self, transport: Transport, ranks: Sequence[int]) -> None:
         self.transport, self.ranks = transport, tuple(ranks)
         if self.ranks != tuple(sorted(set(ranks))) or transport.rank not in self.ranks:
-            raise ValueError(f"ranks {self.ranks}: not ascending, or without {transport.rank}")
+            raise ValueError(f"ranks {self.ranks}: must ascend, and contain {transport.rank}")
         self.rank, self.size = self.ranks.index(transport.rank), len(self.ranks)
 
     def start_broadcast(self, buffer: Buffer, root: int) -> Pending:
-        """Copy the root's `buffer` to every member. `root` is a place among the members."""
+        """Copy the root's `buffer` to every member. `root` is a position among the members."""
         [data] = self._checked([buffer], 1, root)
         to_others = [(k, data) for k in self._others()]
         sends, receives = (to_others, []) if self.rank == root else ([], [(root, data)])
@@ -160,31 +160,33 @@ class Group(ABC):
             self._allreduce_sum(data)
 
     def start_allgather(self, pieces: Sequence[Buffer]) -> Pending:
-        """Copy ``pieces[k]`` of member k to all members.
+        """Copy every member's own piece to all other members.
 
-        The pieces may differ in size; ``pieces[k]`` has the same size at all members.
+        Before the call, member k has only its own piece, ``pieces[k]``; afterwards it has all. The
+        pieces may differ in size, but ``pieces[k]`` has the same size at all members.
         """
         data, others = self._checked(pieces, self.size), self._others()
         sends, receives = [(k, data[self.rank]) for k in others], [(k, data[k]) for k in others]
         return self._allgather(data) if self._counted(sends, receives) else Pending()
 
     def reduce_scatter_sum(self, pieces: Sequence[Buffer]) -> None:
-        """Replace ``pieces[k]`` of member k by the sum over all members' ``pieces[k]``.
+        """Add up ``pieces[k]`` of all members, for every k; member k gets the sum.
 
-        The content of the other pieces is undefined afterwards.
+        The sum replaces ``pieces[k]`` at member k. There, the content of all other pieces is
+        undefined afterwards.
         """
         data, others = self._checked(pieces, self.size), self._others()
         if self._counted([(k, data[k]) for k in others], [(k, data[self.rank]) for k in others]):
             self._reduce_scatter_sum(data)
 
     def start_alltoall(self, sends: Sequence[Buffer], receives: Sequence[Buffer]) -> Pending:
-        """Copy ``sends[k]`` of this member to ``receives[this member]`` of member k, for every k.
+        """Send ``sends[k]`` to member k, and receive ``receives[k]`` from member k, for every k.
 
-        The copy from this member to itself is no message.
+        A member's copy to itself is not a message.
         """
         out, back = self._checked(sends, self.size), self._checked(receives, self.size)
         if len(out[self.rank]) != len(back[self.rank]):
-            raise ValueError("a member's piece for itself has two sizes")
+            raise ValueError("a member's send to itself and its receive differ in size")
         back[self.rank][...] = out[self.rank]
         others = self._others()
         counted = self._counted([(k, out[k]) for k in others], [(k, back[k]) for k in others])
@@ -224,19 +226,19 @@ class Group(ABC):
         return [k for k in range(self.size) if k != self.rank]
 
     def _others_to_join(self) -> str:
-        """Return the phrase that names the ranks that a member waits for in a collective call."""
+        """Return a phrase that says what a member waits for in a collective call."""
         return f"{name_ranks(self.ranks[k] for k in self._others())} to join a collective call"
 
     def _checked(self, buffers: Sequence[Buffer], number: int, root: int = 0) -> list[Buffer]:
         """Return the flat buffers; raise ValueError if their number or the root is wrong."""
         if len(buffers) != number or not 0 <= root < self.size:
             raise ValueError(
-                f"{len(buffers)} buffers and root {root} for a group of {self.size} members"
+                f"cannot use {len(buffers)} buffers and root {root} for a group of {self.size}"
             )
         return [flat(buffer) for buffer in buffers]
 
     def _counted(self, sends: Addressed, receives: Addressed) -> bool:
-        """Add the messages of this member to the traffic. Return whether it has any message."""
+        """Add this member's messages to the traffic. Return whether there is any message."""
         traffic = traffic_of(sends, receives, self.transport.max_words)
         self.transport.traffic.add(traffic)
         return traffic.messages_sent + traffic.messages_received > 0
@@ -247,7 +249,7 @@ class Transport(ABC):
 
     Attributes:
         rank, size: This rank's number, and the number of ranks.
-        traffic: Counters of messages. A round counts its messages when it starts.
+        traffic: Counters of this rank's messages. A round counts its messages when it starts.
         timeout: Longest wait in seconds; infinity for no limit.
         max_words: Longest message in words; a longer buffer is sent as several messages.
         say: Function that prints the last sentence of a rank before it ends the job.
@@ -283,8 +285,8 @@ class Transport(ABC):
         """Return a channel for these (peer, buffer) pairs. Not collective, and nothing moves yet.
 
         A round of the channel is collective among the ranks that exchange. Every send needs a
-        receive of the same size. If rank a sends several buffers to rank b, the k-th of them in
-        `sends` of rank a is received by the k-th from rank a in `receives` of rank b.
+        receive of the same size. If rank a sends several buffers to rank b, order matches them: the
+        k-th buffer for b in a's `sends` arrives in the k-th buffer from a in b's `receives`.
         """
 
     def swap(self, sends: Addressed, receives: Addressed) -> None:
@@ -300,8 +302,8 @@ class Transport(ABC):
         """Return a group that consists of the given ranks. Collective over *all* ranks.
 
         Every rank of the transport calls this method, each with the ranks of its own group. The
-        groups of one call are disjoint. A transport without collectives of its library returns a
-        `group.MessageGroup`.
+        groups of one call are disjoint. If a transport's library has no collectives for groups, the
+        transport returns a `group.MessageGroup`.
 
         Parameters:
             ranks: The ranks of the group, ascending; this rank is one of them.
@@ -316,33 +318,48 @@ class Transport(ABC):
 
     @abstractmethod
     def allreduce_max(self, array: Buffer) -> None:
-        """Replace `array` on every rank by the maximum over all ranks. Collective; not counted."""
+        """Replace `array` on every rank by the maximum over all ranks.
+
+        Collective. The call is not counted in `traffic`.
+        """
 
     def largest(self, *numbers: int) -> list[int]:
-        """Return, for every number, the maximum over all ranks. Collective; not counted."""
+        """Return, for every number, the maximum over all ranks.
+
+        Collective. The call is not counted in `traffic`.
+        """
         found = np.array(numbers, np.int64)
         self.allreduce_max(found)
         return list(found.tolist())
 
     def any(self, holds: bool) -> bool:
-        """Return whether `holds` is true on any rank. Collective; not counted."""
+        """Return whether `holds` is true on any rank.
+
+        Collective. The call is not counted in `traffic`.
+        """
         return self.largest(holds) == [1]
 
     @abstractmethod
     def alltoall(self, array: np.ndarray) -> np.ndarray:
-        """Send ``array[k]`` to rank k. Return an array whose entry k is rank k's. Collective."""
+        """Send ``array[k]`` to rank k. Return an array with one entry from each rank. Collective.
+
+        Entry k of the result is the entry that rank k sent to this rank.
+        """
 
     @abstractmethod
     def gather_bytes(self, data: bytes) -> list[bytes]:
-        """Return all ranks' `data`, on every rank; lengths may differ. Collective; not counted."""
+        """Return all ranks' `data`, on every rank; their lengths may differ.
+
+        Collective. The call is not counted in `traffic`.
+        """
 
     def gather(self, value: Any) -> list[Any]:
         """Return every rank's `value`, on every rank. Collective; for small values only.
 
         Parameters:
-            value (plain value, array of numbers, or a list, tuple or dict of such): A value that
-                `values.packed` accepts. Nothing is pickled, so that no rank executes code that
-                another rank sends.
+            value: A value that `values.packed` accepts: a plain value, an array of numbers, or a
+                list, tuple or dict of these. Nothing is pickled, so that no rank executes code
+                that another rank sends.
         """
         return [unpacked(each) for each in self.gather_bytes(packed(value))]
 
@@ -351,7 +368,10 @@ class Transport(ABC):
         return Clock()
 
     def cores_per_rank(self) -> int:
-        """Return this rank's equal share, in cores, of the cores of its machine. Collective."""
+        """Return how many cores of its machine this rank may use if all ranks there use as many.
+
+        Collective.
+        """
         # a launcher may bind every rank to its own cores, or bind no rank: so the union is taken
         here, own = platform.node(), usable_cores()
         node = [cores for host, cores in self.gather((here, sorted(own))) if host == here]
@@ -429,10 +449,12 @@ class Transport(ABC):
         return found
 
     def check_alike(self, asked: Mapping[str, Any]) -> None:
-        """Check that all ranks have the same values of options, given by name. Collective.
+        """Raise InputError unless the options `asked` have the same values on all ranks.
+
+        Collective.
 
         Raises:
-            InputError: On all ranks; the error says which ranks have which values.
+            InputError: On all ranks. The message says which ranks have which values.
         """
         texts = {name: _option_text(value) for name, value in asked.items()}
         found = self.ranks_by_value(json.dumps(texts))

@@ -1,4 +1,4 @@
-"""Host copies of buffers on devices."""
+"""Copies in host memory of buffers on devices, for libraries that send from host memory only."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def host_memory(array: Buffer) -> Iterator[np.ndarray]:
 
 
 class HostBuffers:
-    """Buffers of an exchange in host memory: the given ones, or copies of buffers on a device.
+    """The buffers of an exchange, in host memory: a buffer on a device is replaced by a host copy.
 
     Attributes:
         buffers (list of (peer, array)): Each buffer as a numpy array, with its peer.
