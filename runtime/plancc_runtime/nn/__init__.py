@@ -67,8 +67,8 @@ __all__ = [
 def model_of(name: str, has_types: bool) -> type[Conv]:
     """Return the class of a model's layers.
 
-    If the plan has types, but the class handles graphs of one type only, return a class that
-    applies it to each relation separately (`per_relation`).
+    If the plan has types, but the model handles graphs of one type only, return a class that
+    applies the model to each relation separately (`per_relation`).
 
     Parameters:
         name: Name of the model in `MODELS`.

@@ -50,7 +50,10 @@ class Halves(NamedTuple):
 
 
 def unchanged(*rows: Tensor) -> tuple[Tensor, ...]:
-    """Return the given rows: used in `Halves` if nothing is computed before or in an exchange."""
+    """Return the given rows. A layer that computes nothing before its exchange uses this function.
+
+    A layer also uses it as `across` in `Halves` if it has no exchange.
+    """
     return rows
 
 
@@ -159,7 +162,10 @@ class Conv(nn.Module, ABC):
 
     @property
     def own_map(self) -> Tensor | None:
-        """The weight that a vertex's own row is multiplied by, Tensor[d, d_out]; None if none."""
+        """The weight by which a vertex's own row is multiplied: Tensor[d, d_out].
+
+        None if the layer has no such weight.
+        """
         return None
 
     @property
@@ -230,10 +236,10 @@ class Conv(nn.Module, ABC):
     def _new_linear(
         self, random: np.random.Generator, d_in: int, d_out: int | None = None
     ) -> tuple[nn.Parameter, nn.Parameter | None]:
-        """Return weight and bias of a linear map.
+        """Return new parameters of a linear map: its weight, and its bias.
 
-        With `parametrization` "pyg" they are drawn as in torch.nn.Linear; else the weight is a
-        Glorot matrix, and the bias is 0.
+        With `parametrization` "pyg", both are drawn as in torch.nn.Linear. Otherwise the weight is
+        a Glorot matrix, and the bias is 0. The bias is None if the layer has no bias.
 
         Parameters:
             d_out: Width of the result; by default the layer's `d_out`.
@@ -287,10 +293,10 @@ class LinearAggregation:
     def projects_first(self, first: bool) -> bool:
         """Return whether `nn.recompute` should multiply rows by W before the rows are sent.
 
-        If so, the layer keeps only one sum for the backward pass. The result is true with order
-        "project-first". With "auto", it is true if d_out < d_in or, in all layers but the first, if
-        d_out = d_in. In the first layer the input needs no gradient, so unprojected rows are sent
-        only in the forward pass.
+        If so, the layer keeps one tensor of sums for the backward pass. The result is true with
+        order "project-first". With "auto", it is true if d_out < d_in or, in all layers but the
+        first, if d_out = d_in. In the first layer, rows that are sent before the product are sent
+        in the forward pass only, because the layer's input needs no gradient.
 
         Parameters:
             first: Whether this is the first layer.
@@ -330,7 +336,7 @@ class LinearAggregation:
 
 
 class LinearConv(Conv):
-    """A convolution whose only exchange is the exchange of one product A H W."""
+    """A convolution that exchanges rows for one product A H W, and for nothing else."""
 
     Options = ProductOptions
     _aggregate: LinearAggregation
@@ -351,7 +357,7 @@ class LinearConv(Conv):
 
 
 class _PaperProduct(torch.autograd.Function):
-    """(A H) W, with the backward pass of Demirci et al. 2022 (Equations 3 and 4).
+    """Computes (A H) W, with the backward pass of Demirci et al. 2022 (Equations 3 and 4).
 
     The backward pass computes S = A^T G, where G is the gradient of the result, with d_out columns.
     It exchanges rows of G even if H needs no gradient, since the gradient of W is H^T S.

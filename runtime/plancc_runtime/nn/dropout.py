@@ -29,7 +29,7 @@ def dropout(
     Parameters:
         x: Tensor[m, width].
         rate: Probability in [0, 1).
-        key (uint64): Key of the draws.
+        key (uint64): Number that determines the mask, together with vertices and columns.
         vertices (int32[m]): The vertex of every row.
         first_column: Number of the first column of x, if x has only a slice of the columns.
 

@@ -3,8 +3,9 @@
     score(v, u) = LeakyReLU(a_target . W h_v + a_source . W h_u),  u in N(v) and v itself   (Eq. 3)
     h'_v = sum of softmax_u(score(v, u)) W h_u                                       (Eq. 4 to 6)
 
-The rows W h travel, and a rank computes the scores of halo rows from them. N(v) is the set of the
-columns of row v, own and halo columns. The layer does not read the values of the plan.
+Ranks send the rows W h, and compute the scores of halo rows from the received rows. N(v) is the set
+of the columns of row v, own and halo columns. The layer reads the positions of the plan's nonzeros,
+but not their values.
 
 In training, dropout may apply to the normalised weights softmax_u (Section 3.3). Its mask is a
 function of (key, v, u, head), so it is the same on any number of ranks.
@@ -89,7 +90,7 @@ class GATConv(Conv):
 
     @property
     def target_map(self) -> Tensor:
-        """The matrix that maps a target's row to its scores, one per head."""
+        """The matrix that maps a target's row to one score per head: Tensor[d_target, heads]."""
         score = self.score_target
         return (self.weight_target.unflatten(1, score.shape) * score).sum(2)
 

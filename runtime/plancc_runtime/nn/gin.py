@@ -2,8 +2,8 @@
 
     h'_v = MLP((1 + eps) h_v + sum of h_u over u in N(v))                         (Equation 4.1)
 
-N(v) is the set of the columns of row v. It does not contain v if only the normalisation of the
-matrix added the diagonal.
+N(v) is the set of the columns of row v. It does not contain v itself if the matrix has its diagonal
+only because it was normalised.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A network of convolutions, with dropout, norms, activations and residuals between them.
 
-Every layer applies, in this order: dropout, convolution, norm, activation, residual. The last layer
-ends with its convolution.
+Every layer applies, in this order: dropout, convolution, norm, activation, residual. All but the
+convolution are optional. The last layer ends with its convolution.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ class Network(nn.Module):
             standardised features.
         decoder (Module or None): Module that computes the score of a vertex pair from the outputs
             of both vertices, for link prediction.
-        entered: Function that is called when training enters a stage, with the name of the stage:
-            "layer 1 forward", "layer 1 back" and so on.
+        entered: Function to call when a stage of training begins. Its argument is the name of the
+            stage: "layer 1 forward", "layer 1 back" and so on.
     """
 
     entered: Callable[[str], None] | None = None
@@ -136,7 +136,7 @@ class Network(nn.Module):
         return x if self.standardization is None else self.standardization(x, where)
 
     def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
-        """Return the result of the first layer's `fixed` for a constant input. Collective."""
+        """Return the fixed part of the first layer, for an x that never changes. Collective."""
         return self.convs[0].fixed(graph, x)
 
     def forward(
@@ -184,15 +184,16 @@ class Network(nn.Module):
         loss.backward()
 
     def enter(self, stage: str) -> None:
-        """Report in training that a stage begins: call `entered`, if given, with its name."""
+        """Call `entered` with the name of a stage that begins; do nothing in evaluation."""
         if self.entered is not None and self.training:
             self.entered(stage)
 
     def watch(self, x: Tensor, k: int) -> None:
-        """Arrange a call of `enter` at the start of a layer's backward pass.
+        """Make autograd call `enter` when the backward pass of a layer begins.
 
         Parameters:
-            x: Output of the layer. The call comes when the gradient of x is known.
+            x: Output of the layer. The backward pass of the layer begins when its gradient is
+                known.
             k: Number of the layer, counted from 0.
         """
         if self.entered is not None and x.requires_grad:
@@ -222,9 +223,9 @@ class Network(nn.Module):
         return self.options.dropout if k else self.options.input_dropout
 
     def key(self, k: int, step: int) -> dict[str, np.uint64]:
-        """Return the keyword argument `key` for the convolution of layer k (counted from 0).
+        """Return a dict with the argument `key` for the convolution of layer k (counted from 0).
 
-        Return {} if the convolution draws no random numbers, or in evaluation.
+        The dict is empty in evaluation, or if the convolution draws no random numbers.
         """
         if not (self.training and self.convs[k].draws):
             return {}
@@ -232,7 +233,7 @@ class Network(nn.Module):
 
     @property
     def draws(self) -> bool:
-        """Whether training applies dropout, so that its outputs are not those of evaluation."""
+        """Whether training applies dropout, so that its outputs differ from those in evaluation."""
         options = self.options
         return (
             options.dropout > 0
@@ -282,7 +283,7 @@ class Network(nn.Module):
 def standardization(
     width: int, options: NetworkOptions
 ) -> Standardization | StandardizationByType | None:
-    """Return the module that standardises features; None if the options do not ask for it."""
+    """Return the module that standardises features; None if `standardize_features` is false."""
     if not options.standardize_features:
         return None
     types = options.types.get("widths")

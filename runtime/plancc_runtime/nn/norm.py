@@ -55,7 +55,7 @@ class BatchNorm(nn.Module):
 
 
 class _Normalise(torch.autograd.Function):
-    """weight (z - mean) / sqrt(variance + eps) + bias.
+    """Computes weight (z - mean) / sqrt(variance + eps) + bias.
 
     There are two all-reduces forward, and one backward. The squared deviations are summed after the
     mean is known: the difference "mean of squares - square of mean" would lose the digits of a

@@ -164,7 +164,7 @@ def graph_attention(
     For every head, the source score of column j is <x[j], vectors[0]>, and the target score of row
     i is <x[places[i]], vectors[1]>. On a CPU, a compiled kernel runs if the source scores of a head
     differ by at most `kernels.attention.LARGEST_SPREAD`. One loop over the nonzeros computes the
-    output; two loops compute alpha again and all gradients.
+    output. In the backward pass, two loops compute alpha again, and all gradients.
 
     Parameters:
         x (Tensor[n, heads d]): Rows of all columns, with the heads side by side.

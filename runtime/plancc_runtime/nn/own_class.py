@@ -1,4 +1,4 @@
-"""Networks that are classes of the user: finds the class, and chooses the arguments to pass to it.
+"""Support for networks that the user wrote as a class: finds the class and the arguments for it.
 
 A name ``FILE:CLASS`` means the class CLASS in the Python file FILE. Checking such a name imports
 neither torch nor the file.
@@ -184,7 +184,7 @@ def _parsed(file: str) -> ast.Module:
 
 
 def class_of(name: str) -> type[nn.Module]:
-    """Return the class with a name. Import its file again only if the file has changed.
+    """Return the class that is named `name`. Import its file again only if the file has changed.
 
     Raises:
         InputError: If `check_name` raises it, if the import fails, or if the class is not derived

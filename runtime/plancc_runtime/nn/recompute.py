@@ -49,7 +49,7 @@ def recomputed(
     Collective. See `Network.forward` for the parameters.
 
     Raises:
-        InputError: If the ranks share the columns of rows among them, or if the class of a layer
+        InputError: If a rank has only some of the columns of its rows, or if the class of a layer
             does not define `halves`.
     """
     kept: Rows = (x,)
@@ -76,7 +76,7 @@ def recomputed(
 class _Layer:
     """Layer k of a network (counted from 0), as functions to call before and after its exchange.
 
-    If the layer has a residual, the methods before `finish` return one more item at the end: the
+    If the layer has a residual, every method but `finish` returns one more item at the end: the
     layer's input rows.
     """
 
@@ -141,7 +141,7 @@ class _Layer:
 
 
 def apply_all(network: Network, works: Sequence[Work], rows: Rows) -> Rows:
-    """Apply functions one after another to all rows, block by block. Not collective.
+    """Apply functions one after another to all rows, some rows at a time. Not collective.
 
     Parameters:
         network: The network whose parameters the functions read; they read no other parameters.

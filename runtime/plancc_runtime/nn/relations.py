@@ -82,7 +82,7 @@ class TypesOfNetwork:
 
     @classmethod
     def parse(cls, found: Mapping[str, Any]) -> Self:
-        """Convert a dict that `dataclasses.asdict` returned back to an object of this class.
+        """Return the object with the fields `found`: the inverse of `dataclasses.asdict`.
 
         Raises:
             InputError: If `found` does not describe types and relations.
@@ -163,12 +163,12 @@ class ByType(nn.Module):
         self.of_types = nn.ModuleList(make(width, d_out) for width in widths.values())
 
     def forward(self, x: Tensor, graph: LayerGraph) -> Tensor:
-        """Apply the module of its type to each output row of a layer: Tensor[num_outputs, d_out].
+        """Apply to each row the module of the row's type: Tensor[num_outputs, d_out].
 
         Collective if the modules are collective.
 
         Parameters:
-            x (Tensor[num_outputs, ...]): Rows of all types.
+            x (Tensor[num_outputs, ...]): Rows of the output vertices of a layer, of all types.
         """
         stack, found = stack_graph(graph), dict[str, Tensor]()
         typed_rows = stack.outputs_by_type(x)
@@ -179,7 +179,7 @@ class ByType(nn.Module):
 
 
 class RelationConv(Conv):
-    """A layer of a graph with types. Its first step moves the rows of all relations.
+    """A layer for graphs with types. Its first step moves rows between ranks, for all relations.
 
     Parameters:
         types: Types and relations that the layer reads.
@@ -311,7 +311,7 @@ class RGCNConv(RelationConv):
 class OptionsPerRelation(ConvOptions):
     """Options of a layer with a convolution for each relation.
 
-    Rows travel before they are multiplied by weights, so each row travels once for all relations.
+    Rows are sent before they are multiplied by weights, so each row is sent once for all relations.
     """
 
     def steps(self, d_in: int, d_out: int, last: bool) -> Steps:
@@ -330,9 +330,9 @@ class PerRelation(RelationConv):
 
     Rows are sent once for all relations. A convolution gets the moved rows as its argument `fixed`,
     and rows of the relation's destination type as x. The rows of a destination type are multiplied
-    once by the sum of the convolutions' `own_map`, and once by their `target_map` side by side. If
-    a type is the destination of no relation, its output is a separate linear map of its own rows,
-    or 0 if the convolutions do not read own rows.
+    once by the sum of the convolutions' `own_map`, and once by a matrix that has their `target_map`
+    side by side. If a type is the destination of no relation, its output is a separate linear map
+    of its own rows, or 0 if the convolutions do not read own rows.
 
     Attributes:
         kind: Class of the convolutions; `per_relation` makes a subclass for every such class.

@@ -14,7 +14,7 @@ from plancc_runtime.transport.base import Transport
 
 
 class Standardization(nn.Module):
-    """Standardises features before the first layer: returns (x - mean) scale for every column.
+    """Standardises features before the first layer: maps every column x to (x - mean) * scale.
 
     Mean and variance are computed over all vertices, not only over training vertices. A network
     that trains on a graph reads the features of all vertices anyway. Among the few training

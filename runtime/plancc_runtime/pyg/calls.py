@@ -156,7 +156,7 @@ def name_of(func: Any) -> str:
 
 
 class _Operations(TorchDispatchMode):
-    """Records which of torch's low-level operations run inside the functions of a context."""
+    """Context manager that records which of torch's low-level operations run in the context."""
 
     def __init__(self) -> None:
         super().__init__()

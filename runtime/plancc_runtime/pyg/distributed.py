@@ -90,8 +90,8 @@ def distributed(model: nn.Module, graph: EdgeGraph | TypedGraph, seed: int = 1) 
 
     - A tensor has this rank's rows if the size of its first axis is this rank's number of rows. In
       a tensor of three or more axes, the second to last axis may have the rows instead.
-    - A tensor int64[2, edges] is an edge index, with the numbers of `graph.edge_index`. Tensors
-      with one entry for each edge must list the edges in the same order.
+    - A tensor int64[2, edges] is an edge index, which must number rows as `graph.edge_index` does.
+      A tensor with one entry for each edge must list the edges in the order of that edge index.
 
     Outputs have this rank's rows. Forward and backward pass are collective.
 
@@ -237,7 +237,7 @@ class Distributed(nn.Module):
         self._passed.add(self.model.training)
 
     def _named(self, error: InputError) -> InputError:
-        """Return the error, with the layer and the line of the user's code that raised it."""
+        """Return the error with a message that also names the layer and the user's line of code."""
         names = {id(module): name for name, module in self.model.named_modules()}
         layer = line = ""
         for frame, number in walk_tb(error.__traceback__):
@@ -258,7 +258,7 @@ class Distributed(nn.Module):
         of_rank = {}
         for name, x in numbers.items():
             if is_lazy(x):
-                raise InputError(f"'{name}' has no size yet; give all layers of the network widths")
+                raise InputError(f"'{name}' has no size yet; give each layer its input width")
             flat = torch.as_tensor(x).detach().cpu().double().numpy()
             of_rank[name] = sha256(flat.tobytes()).hexdigest()
         found = self._graph.transport.gather(of_rank)
@@ -384,7 +384,7 @@ class Distributed(nn.Module):
         def enter(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
             x_dict, edges = (*inputs, *given.values())
             if not all(isinstance(x, Spread) for x in x_dict.values()):
-                raise InputError("the first argument has tensors without this rank's rows")
+                raise InputError("the first argument has a tensor that lacks this rank's rows")
             rows = {name: x.of for name, x in x_dict.items()}
             rules.inside = rows, edges
             whole = {k: with_zeros(plain(x), len(x.of.vertices)) for k, x in x_dict.items()}
@@ -413,7 +413,7 @@ class Distributed(nn.Module):
         return [*_around(layer, enter), layer.kqv_lin.register_forward_hook(bring)]
 
     def _with_colours(self, layer: Any, rules: TorchRules) -> list[Any]:
-        """Return hooks of WLConv, which number its colours independently of the ranks.
+        """Return hooks of WLConv, so that its colours do not depend on the number of ranks.
 
         A colour is the number that WLConv gives to a hash of a neighbourhood. The hooks give
         numbers to new hashes in the order of the vertices of the whole graph.
@@ -593,7 +593,7 @@ def _around(layer: nn.Module, enter: Enter) -> list[Any]:
 
 
 def _enter_unmarked(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
-    """Remove the marks of a layer's arguments; mark its output as its first marked argument.
+    """Remove the marks of a layer's arguments; its output gets the first argument's mark.
 
     Use this function as `enter` of `_around`. It serves layers that handle each row independently,
     although they call functions that mix rows.
@@ -604,7 +604,7 @@ def _enter_unmarked(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
 
 @cache
 def _pads(kind: type[nn.Module]) -> bool:
-    """Return whether an aggregation pads every row to the largest number of edges of a row."""
+    """Return whether an aggregation pads the edges of all rows to the largest number in a row."""
     return "max_num_elements" in signature(kind.forward).parameters
 
 

@@ -155,7 +155,7 @@ class Message(Spread):
 
 
 def version(x: Any) -> int:
-    """Return how often a tensor was changed in place; 0 for inference tensors and other objects."""
+    """Return how often a tensor was changed in place; 0 for inference tensors and non-tensors."""
     return 0 if not isinstance(x, Tensor) or x.is_inference() else x._version
 
 
@@ -231,7 +231,7 @@ def alike(x: Tensor, mark: M, **what: Any) -> M:
 
 
 def spread(x: Tensor, axis: int, of: TypeRows | None, each: int = 1) -> Spread:
-    """Return an alias of x in which axis `axis`, from 0, is marked as spread; see `Spread`."""
+    """Return an alias of x whose axis `axis` (counted from 0) is marked as a spread axis."""
     return marked(x, Spread, axis=axis, of=of, each=each)
 
 
@@ -258,7 +258,7 @@ def totals(x: Any) -> Any:
 
 
 def is_rows(x: Any, axis: int | None = None) -> TypeGuard[Spread]:
-    """Return whether x has one entry for each own row, in axis `axis` or (if None) in any axis."""
+    """Return whether x has one entry for each own row along `axis` or, if None, along any axis."""
     if not isinstance(x, Spread):
         return False
     return x.of is not None and x.each == 1 and axis in (None, x.axis)

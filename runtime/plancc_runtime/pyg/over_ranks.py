@@ -140,7 +140,7 @@ class OverRanks(TorchFunctionMode):
         order = torch.where(ties, order, least(order))
         ties = ties & (order == bins.most(order))
         if (bins.total(ties) > 1).any():
-            refuse(call, "finds equal extremes, and only the first of them must get the gradient")
+            refuse(call, "finds equal extremes, but only the first of them may get the gradient")
         return ties
 
     def _numbers(self, x: Spread) -> Tensor | None:

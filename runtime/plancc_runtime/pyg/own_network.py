@@ -188,7 +188,7 @@ def _made(options: NetworkOptions, dims: Sequence[int], seed: int) -> nn.Module:
         if is_lazy(value):
             raise InputError(
                 f"`model` {name}: '{parameter}' has no size yet; add in_channels and out_channels "
-                "to the arguments of the constructor, whose values plancc sets"
+                "to the constructor: plancc passes the widths by these names"
             )
     return model
 

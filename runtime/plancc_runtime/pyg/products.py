@@ -1,4 +1,4 @@
-"""Sums of message tensors, computed as sparse products, so that no edge's row is stored.
+"""Sums of message tensors, computed as sparse products, which store no row for each edge.
 
 If a network indexes rows by sources with `index_select`, as PyTorch Geometric does, the result is a
 message tensor (`marks.Message`). The product of a message tensor and one factor for each edge is a

@@ -306,7 +306,7 @@ class TorchRules(OverRanks):
         if is_end(index, True):
             if not is_rows(x, dim) or x.of != index.of:
                 shape = [*x.shape]
-                refuse(call, f"selects by source from a tensor {shape} that lacks the rows")
+                refuse(call, f"selects rows of sources from a tensor {shape} that lacks them")
             x = self.columns.of(x, index.relations)
         elif along != is_end(index, False) or (along and not (is_rows(x) and x.of == index.of)):
             refuse(call, "selects entries by index")
@@ -345,10 +345,10 @@ class TorchRules(OverRanks):
         return self._row_by_row(taken, [x])
 
     def _check_stride(self, call: Call, x: Spread, at: Any) -> None:
-        """Raise InputError unless the edges of a row are contiguous, and their number is right.
+        """Raise InputError unless the slice `at` selects the same edges on any number of ranks.
 
-        The number of a row's edges must be a multiple of ``at.step``. Otherwise the edges that the
-        slice `at` selects would depend on the number of ranks.
+        The edges of each row must be contiguous, and their number must be a multiple of
+        ``at.step``.
         """
         edges = self.edges
         if (
@@ -452,7 +452,7 @@ class TorchRules(OverRanks):
         if places == [] and call.name in calls.PRODUCTS:
             return summed(call.run(), self.transport)
         if not places:
-            refuse(call, "mixes rows or edges, or combines tensors that may have different ones")
+            refuse(call, "mixes rows or edges, or combines tensors with possibly different rows")
         out = call.run()
         if out is call.args[0]:
             self.columns.forget(out)
@@ -482,7 +482,7 @@ class TorchRules(OverRanks):
 
     def _embedding(self, call: Call, x: Spread) -> Tensor:
         if call.get(3, "max_norm") is not None or call.get(5, "scale_grad_by_freq", False):
-            refuse(call, "changes rows of its weights, or counts how often this rank reads each")
+            refuse(call, "changes rows of its weights, or counts how often each row is read here")
         return self._row_by_row(call, [x])
 
     def _nonzero(self, call: Call, x: Spread) -> Tensor:

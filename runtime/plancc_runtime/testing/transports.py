@@ -1,4 +1,4 @@
-"""Checks of transports; the tests of a new transport inherit them, or call them on every rank.
+"""Checks for a new transport: inherit `TransportTests`, or call the functions on every rank.
 
 All ranks draw the same messages from a seed, so that each rank knows what it must receive.
 """
@@ -57,7 +57,7 @@ def check_exchanges(
 ) -> None:
     """Check several exchanges in flight at once, over several rounds.
 
-    In half of them the ranks call `arrivals`, and in the other half only `finish`.
+    In half of an exchange's rounds, ranks call `arrivals`; in the others, they call only `finish`.
     """
     make, rank, size = make or transport.exchange, transport.rank, transport.size
     random = np.random.default_rng(seed)

@@ -107,7 +107,7 @@ class Pending:
         self._finish = finish
 
     def wait(self) -> None:
-        """Return when this member's buffers may be used again."""
+        """Wait until this member may use its buffers again."""
         finish, self._finish = self._finish, None
         if finish is not None:
             finish()
@@ -162,8 +162,8 @@ class Group(ABC):
     def start_allgather(self, pieces: Sequence[Buffer]) -> Pending:
         """Copy every member's own piece to all other members.
 
-        Before the call, member k has only its own piece, ``pieces[k]``; afterwards it has all. The
-        pieces may differ in size, but ``pieces[k]`` has the same size at all members.
+        Member k sends its own piece, ``pieces[k]``; all members receive it as their ``pieces[k]``.
+        The pieces may differ in size, but ``pieces[k]`` has the same size at all members.
         """
         data, others = self._checked(pieces, self.size), self._others()
         sends, receives = [(k, data[self.rank]) for k in others], [(k, data[k]) for k in others]
@@ -182,7 +182,7 @@ class Group(ABC):
     def start_alltoall(self, sends: Sequence[Buffer], receives: Sequence[Buffer]) -> Pending:
         """Send ``sends[k]`` to member k, and receive ``receives[k]`` from member k, for every k.
 
-        A member's copy to itself is not a message.
+        What a member sends to itself is copied, and is not a message.
         """
         out, back = self._checked(sends, self.size), self._checked(receives, self.size)
         if len(out[self.rank]) != len(back[self.rank]):
@@ -368,7 +368,7 @@ class Transport(ABC):
         return Clock()
 
     def cores_per_rank(self) -> int:
-        """Return how many cores of its machine this rank may use if all ranks there use as many.
+        """Return the number of cores for each rank on this rank's machine, at least 1.
 
         Collective.
         """
@@ -383,7 +383,7 @@ class Transport(ABC):
         return self.gather(here).count(here)
 
     def nodes_of_ranks(self) -> list[str]:
-        """Return a name of every rank's machine. Collective."""
+        """Return, for every rank, a name of its machine. Collective."""
         return self.gather(platform.node())
 
     def close(self) -> None:  # noqa: B027  most have nothing to do
@@ -395,13 +395,13 @@ class Transport(ABC):
 
     @abstractmethod
     def abort(self, code: int) -> None:
-        """End all ranks now with exit status `code`; for a fault that only one rank knows of."""
+        """End all ranks now, with exit status `code`, after a fault that only this rank knows."""
 
     def agree(self, error: PlanccError | None) -> None:
         """Raise an error on all ranks if any rank passes an error. Collective.
 
-        The ranks first reduce one bit. Only if the bit is set, they exchange their errors. All
-        ranks then raise an error with the same sentence, which names the ranks at fault.
+        The ranks first reduce one bit. If the bit is set, they exchange their errors. Then all
+        ranks raise an error with the same message, which names the ranks at fault.
 
         Raises:
             PlanccError: The error has the class of the error on the first rank at fault.
@@ -439,7 +439,7 @@ class Transport(ABC):
     def ranks_by_value(self, value: str) -> dict[str, list[int]]:
         """Return every value that a rank passes, with the ranks that pass it. Collective.
 
-        The ranks first compare digests. Only if the digests differ, they exchange the values.
+        The ranks first compare digests. They exchange the values only if the digests differ.
         """
         if self.all_equal(value.encode(errors="backslashreplace")):
             return {value: list(self.numbers)}
@@ -479,9 +479,9 @@ class Transport(ABC):
     def agreement(self) -> Iterator[None]:
         """Context manager: if its statements raise an error on any rank, all ranks raise an error.
 
-        At the end, all ranks call `agree`. Collective; the statements themselves must not call
-        anything collective. Lack of memory counts as an error. Any other exception that is no
-        `PlanccError` is a defect and is raised at once; the caller then ends the job with `abort`.
+        At the end, all ranks call `agree`, so the context is collective; its statements must not
+        call anything collective. Lack of memory counts as an error. Any other exception that is not
+        a `PlanccError` is a defect: it is raised at once, and the caller ends the job by `abort`.
         """
         error: PlanccError | None = None
         try:

@@ -19,8 +19,8 @@ from plancc_runtime.transport.messages import Addressed, Buffer, Traffic, flat, 
 class MessageGroup(Group):
     """A group whose collectives consist of messages.
 
-    Transports use it if their library has no collectives for groups. Sums are computed in the order
-    of the members, so that the same inputs give the same bits.
+    Transports use this class if their library has no collectives for groups. Sums are computed in
+    the order of the members, so that the same inputs give the same bits.
     """
 
     def _broadcast(self, data: Buffer, root: int) -> Pending:
@@ -102,11 +102,11 @@ class LibraryGroup(MessageGroup):
 
     @abstractmethod
     def _start_broadcast(self, words: Buffer, root: int) -> Any:
-        """Start the library's broadcast of `words` from member `root`. Return its request."""
+        """Start a broadcast of `words` from member `root`. Return the library's request."""
 
     @abstractmethod
     def _start_reduce_sum(self, words: Buffer, root: int) -> Any:
-        """Start the library's sum of all members' `words` at member `root`. Return its request."""
+        """Start a sum of all members' `words` at member `root`. Return the library's request."""
 
     @abstractmethod
     def _waiting(self, what: Callable[[], str]) -> AbstractContextManager[None]:
@@ -158,7 +158,7 @@ class LibraryGroup(MessageGroup):
 class GroupTransport(Transport):
     """A transport whose ranks are the members of a group.
 
-    A layout that expects a transport can so run on a group. Ranks and peers are positions among the
+    With such a transport, a layout can run on a group. Ranks and peers are positions among the
     members. Traffic, timeout and the longest message are those of the group's transport. The method
     `cores_per_rank` is collective over all ranks of the group's transport; all other collective
     methods are collective over the group only.

@@ -33,7 +33,7 @@ def host_array(buffer: Buffer) -> np.ndarray:
 
 @contextmanager
 def host_memory(array: Buffer) -> Iterator[np.ndarray]:
-    """Yield the numbers of `array` in host memory; copy them to its device at the end."""
+    """Yield the numbers of `array` in host memory; at the end, copy them back to its device."""
     if on_device(array):
         host = array.cpu()
         yield host.numpy()

@@ -270,7 +270,7 @@ class _End(NamedTuple):
 
 
 class LocalChannel(Channel):
-    """A channel between threads. The later thread, sender or receiver, copies the message."""
+    """A channel between threads. Of sender and receiver, the later thread copies the message."""
 
     def __init__(self, transport: LocalTransport, sends: Addressed, receives: Addressed) -> None:
         self._transport, self._group = transport, transport._group
@@ -322,7 +322,7 @@ class LocalChannel(Channel):
             )
 
     def _meet(self, mine: _End, place: _Place) -> _End | None:
-        """Return the other end of a message if that end came first; else register this end.
+        """Return the other end of a message if it came first; else register this end for it.
 
         Parameters:
             mine: This end of the message.

@@ -43,7 +43,7 @@ TESTS = 100  # number of tests for a complete round before the rank waits for si
 
 
 def load_mpi(watchdog: Watchdog | None = None) -> Any:
-    """Import mpi4py, and start MPI if it is not running. Collective if MPI is started.
+    """Import mpi4py, and start MPI if it is not running. Collective if this call starts MPI.
 
     MPI ends when Python ends.
 

@@ -44,7 +44,7 @@ def played(channel: Channel, sends: int) -> Rounds[None]:
 def swapped(
     pieces: Sequence[npt.NDArray[Any]], transport: Transport, in_bytes: bool = False
 ) -> list[npt.NDArray[Any]]:
-    """Send ``pieces[k]`` to rank k. Return a list whose item k is the piece that rank k sent.
+    """Send ``pieces[k]`` to rank k. Return a list of received pieces; item k is from rank k.
 
     Collective.
 
@@ -179,7 +179,7 @@ class RowBits:
         )
 
     def tell(self, rows: Int64Array) -> Rounds[Int64Array]:
-        """Tell receivers which rows are in the subset. Return what senders told this rank.
+        """Tell receivers a subset of the sent rows. Return the subset that senders told this rank.
 
         Collective.
 
@@ -210,7 +210,7 @@ class RowBits:
 
 
 def _word_messages(exchange: Exchange) -> Exchange:
-    """Return the exchange of the words that hold a bit per row of `exchange`, 32 bits a word.
+    """Return the exchange that sends one bit for each row of `exchange`, in words of 32 bits.
 
     The last word of a message may have fewer bits.
     """
@@ -224,10 +224,10 @@ def _word_messages(exchange: Exchange) -> Exchange:
 
 @njit(cache=True, nogil=True)
 def _packed(rows: Any, row_ptr: Any, word_ptr: Any) -> Any:
-    """Set the bits of `rows`. Return all words that are not 0.
+    """Return the words in which the bits of `rows` are set; all other words would be 0.
 
     Returns:
-        int64[m], int32[m]: The positions of these words, and their values.
+        int64[m], int32[m]: The positions of the words, and their values.
     """
     places = np.empty(len(rows), dtype=np.int64)
     words = np.empty(len(rows), dtype=np.int32)

@@ -246,7 +246,7 @@ class TorchTransport(Transport):
 
 
 class _HostChannel(Channel):
-    """A channel over gloo. Messages are sent at once; receives are waited for in order."""
+    """A channel over gloo. Messages are sent at once; the rank waits for receives in order."""
 
     def __init__(self, transport: TorchTransport, sends: Addressed, receives: Addressed) -> None:
         self._transport = transport

@@ -31,7 +31,10 @@ def _stop_all() -> None:
 
 
 class Waiter(Protocol):
-    """What a watchdog needs of a rank: a transport, or an object before there is a transport."""
+    """What a watchdog must know of a rank. A transport has these attributes.
+
+    Before there is a transport, another object may have them.
+    """
 
     rank: int
     timeout: float
