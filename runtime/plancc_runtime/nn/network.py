@@ -34,7 +34,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 NORMS = ("none", "layer", "batch")
 _CONVOLUTION_STREAM = 1
-"""Last number that is hashed to a key for draws inside a layer, which so differs from the key of
+"""Last number that is hashed to a key for draws inside a layer. So the key differs from that of
 `Network.dropped`."""
 
 
@@ -50,8 +50,8 @@ class NetworkOptions:
             rows of all ranks).
         residual: Whether the input of every layer except the last is added to its output. If the
             widths differ, the input is first multiplied by a trained matrix.
-        dropout: Rate in [0, 1) of dropout in the inputs of all layers but the first.
-        input_dropout: Rate in [0, 1) of dropout in the input of the first layer.
+        dropout: Dropout rate, in [0, 1), at the input of every layer but the first.
+        input_dropout: Dropout rate, in [0, 1), at the input of the first layer.
         standardize_features: Whether features are standardised before they enter the network
             (`Standardization`).
         types: Fields of `nn.relations.TypesOfNetwork` for a plan with types, else empty.

@@ -40,7 +40,7 @@ def aggregate(
     Parameters:
         pattern: Pattern with m rows, n columns and nnz nonzeros.
         x (Tensor[n, d]): Rows of all columns.
-        weight (Tensor[nnz] or Tensor[nnz, d], optional): Weights in CSR order; a maximum has none.
+        weight (Tensor[nnz] or Tensor[nnz, d], optional): Weights in CSR order; not for a maximum.
         reduce: Name in `REDUCTIONS`.
 
     Returns:

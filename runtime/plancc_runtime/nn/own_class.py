@@ -56,7 +56,7 @@ BUILT_IN = "layers heads attention_dropout aggregator activation norm residual p
 BUILT_IN += "bias dropout input_dropout"
 """Options that describe networks of built-in models.
 
-`hidden` is missing, since link prediction uses it with own classes too."""
+`hidden` is missing, since link prediction uses it with classes of the user too."""
 NEED_LAYERS = "sampler batch_size fanouts sampler_options relation_fanouts "
 NEED_LAYERS += "embeddings fold pipeline aggregate_on kernel passes"
 """Options that need knowledge of the network's layers, or that only built-in layers read."""

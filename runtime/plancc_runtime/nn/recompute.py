@@ -29,12 +29,12 @@ from plancc_runtime.nn.network import Network
 from plancc_runtime.workspace import empty
 
 AT_ONCE = 1 << 18
-"""Largest count of numbers in a matrix of a block of rows."""
+"""Largest count of numbers in a matrix that has one block of rows."""
 
 Rows = tuple[Tensor, ...]
 Work = Callable[[slice, Rows], Rows]
-"""Function that handles some rows. It maps the range of their places, and copies of these rows of
-all inputs, to these rows of all outputs."""
+"""Function that handles some rows. Its arguments are the range of these rows, and copies of these
+rows of all inputs. It returns these rows of all outputs."""
 
 
 def recomputed(

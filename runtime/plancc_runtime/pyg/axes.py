@@ -20,7 +20,7 @@ from plancc_runtime.pyg.marks import Count, Mark, Spread
 from plancc_runtime.pyg.trees import all_in
 
 MANY = 1_000_003
-"""Number of rows in trial runs. It is a large prime, so no other axis has a multiple of it."""
+"""Number of rows in trial runs: a large prime, so that no other axis has a multiple as its size."""
 KEPT = 10_000
 """Largest number of calls whose results are kept."""
 

@@ -60,7 +60,7 @@ ALONG: dict[str, tuple[int, Any]] = {
     **dict.fromkeys(names("linalg_norm linalg_vector_norm layer_norm rms_norm"), (2, None)),
     **dict.fromkeys(names("roll repeat_interleave norm"), (2, None)),
 }  # fmt: skip
-"""Functions that work along an axis: the place of `dim` in their arguments, and its default."""
+"""Functions that work along an axis: the position of the argument `dim`, and its default."""
 ROW_BY_ROW = PRODUCTS | names("repeat stack linear one_hot gru_cell lstm_cell addmm baddbmm")
 """Functions that handle each row independently, if `axes.places_of_rows` finds the row axes.
 
@@ -76,7 +76,7 @@ SAME_AS = {"concat": "cat", "concatenate": "cat", "multiply": "mul", "rmul": "mu
 SAME_AS |= {"not_equal": "ne", "linalg_matmul": "matmul"}
 """Other names of functions, and the name that the tables above and the rules use instead."""
 ALIASES = {"dim": ("dim", "axis", "dims"), "keepdim": ("keepdim", "keepdims")}
-"""Other names of arguments."""
+"""Names that torch accepts for an argument, by the name that this module uses."""
 KEPT = names("view reshape unsqueeze repeat expand expand_as view_as")
 """Functions whose result has row numbers if their argument has."""
 FAILS = (RuntimeError, TypeError, ValueError, IndexError)
@@ -187,7 +187,7 @@ _beyond_pointwise: dict[tuple[Any, ...], frozenset[str]] = {}
 
 
 MOST_AXES = 16
-"""A whole number below this may be an axis; then the operations of a function depend on it."""
+"""A whole number below this bound may be an axis, on which a function's operations depend."""
 
 
 def _decides(value: Any) -> Any:

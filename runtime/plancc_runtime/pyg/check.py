@@ -35,8 +35,8 @@ Entry = tuple[str, Key]
 VERTICES = 512
 CLOSE = 1e-9
 ROUNDING = 1e-3
-"""The difference of a gradient is divided by its largest value, but at least by this share of the
-largest value of all gradients."""
+"""The difference of a gradient is divided by the gradient's largest value, but at least by this
+share of the largest value of all gradients."""
 ROUNDS = 64
 """Largest number of times that the chosen vertices are extended by their neighbours."""
 
@@ -107,8 +107,8 @@ def _entries_of(
 ) -> dict[Entry, _Entries]:
     """Return the rows and edges of the subgraph, by kind. Collective.
 
-    The kinds ("rows", "") and ("edges", "") are all rows and all edges. In a graph with types, the
-    rows of each type and the edges of each relation are more kinds.
+    The kinds ("rows", "") and ("edges", "") are all rows and all edges. In a graph with types,
+    there is also a kind for the rows of each type and for the edges of each relation.
 
     Parameters:
         small: The subgraph.
@@ -219,7 +219,7 @@ class _Entries(NamedTuple):
 
         Parameters:
             chosen: Whether each entry of this rank is in the subgraph.
-            keys (int64[1, m] or int64[3, m]): Keys of this rank's chosen entries, in their order.
+            keys (int64[1, m] or int64[3, m]): For every entry that `chosen` selects, its key.
         """
         of_ranks = transport.gather(keys.numpy())
         whole = np.concatenate(of_ranks, axis=1)

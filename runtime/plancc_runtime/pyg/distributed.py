@@ -377,7 +377,7 @@ class Distributed(nn.Module):
         """Return hooks of HGTConv, which concatenates the rows of all types.
 
         Inside the layer, tensors have no marks, and have halo rows after own rows. The owners send
-        the attention's keys and values of halo rows, once for all relations. All other numbers in
+        the keys and values of attention for halo rows, once for all relations. All other numbers in
         halo rows are 0, and the layer's output has own rows only.
         """
 

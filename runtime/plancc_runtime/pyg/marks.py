@@ -160,14 +160,14 @@ def version(x: Any) -> int:
 
 
 class Unknown(Mark):
-    """A tensor int64[...] whose values no rank knows: positions of maxima among all ranks' rows.
+    """A tensor int64[...] whose values no rank knows: positions of extremes among all ranks' rows.
 
     Functions that read such a tensor raise InputError.
     """
 
 
 class Count(int):
-    """The size of a spread axis. If a tensor is made with this size, its axis is spread too.
+    """The size of a spread axis. If a function makes a tensor of this size, its axis is spread too.
 
     As the size of a tensor, a `Count` is the number of entries on this rank. In quotients, powers,
     comparisons, strings, and products with a float, it is the number of entries on all ranks. So a
@@ -226,7 +226,7 @@ def marked(x: Tensor, kind: type[M], **what: Any) -> M:
 
 
 def alike(x: Tensor, mark: M, **what: Any) -> M:
-    """Return an alias of x with the mark of another tensor; `what` replaces attributes."""
+    """Return an alias of x with the mark of another tensor; `what` has attributes to replace."""
     return marked(x, type(mark), **{**vars(mark), **what})
 
 

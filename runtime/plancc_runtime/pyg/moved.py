@@ -24,8 +24,9 @@ from plancc_runtime.transport.base import Transport
 class FetchedColumns:
     """Keeps own and halo rows of tensors, so that each halo row is fetched only once.
 
-    Only the halo rows that the edges of some relations read are fetched. Other halo rows are
-    fetched when the edges of another relation need them. Methods that fetch are collective.
+    Rows are fetched for the edges of given relations: only the halo rows that these edges read. The
+    other halo rows are fetched when edges of other relations need them. Methods that fetch are
+    collective.
     """
 
     def __init__(self) -> None:

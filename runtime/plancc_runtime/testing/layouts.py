@@ -29,7 +29,7 @@ COUNTED = {
     **{"messages_sent": 0, "words_sent": 1, "messages_received": 3, "words_received": 4},
     **{"reductions": 6, "words_reduced": 7},
 }
-"""Counters that a graph predicts, and their places among a transport's counters."""
+"""Counters that a graph predicts, and their positions among a transport's counters."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class _Answer(NamedTuple):
         rows: Vertices of the rank's rows.
         columns: Two arrays with numbers of columns: those that the rank has of the operand, and
             those that it has of the product with a weight.
-        product, adjoint: The rank's rows of the product, and of its gradient.
+        product, adjoint: The rank's rows of the product, and of the operand's gradient.
         weight: The rank's share of the weight's gradient; zeros if the product has no weight.
         counted: Counters of the transport, forward and backward.
         told: Counters that the graph predicts, forward and backward.

@@ -17,7 +17,7 @@ order of arrival does not matter, `arrivals` need not be called.
 
 A *group* is made once by all of its members (`Transport.subgroup`), and used any number of times.
 All methods of a group are collective: its members call the same methods in the same order. Buffers
-are contiguous. Buffers that are copied to each other, or added, have the same size. A method
+are contiguous. A buffer and its copy have the same size, and so do buffers that are added. A method
 `start_...` begins an operation, and `wait` ends it. A member may have several operations in flight,
 and must end them in the order in which it began them. If two ranks have several groups in common,
 or have messages of an exchange in flight, both must begin all of this work in the same order.
@@ -70,9 +70,9 @@ from plancc_runtime.transport.values import packed, unpacked
 
 TIMEOUT = 600.0  # seconds
 MOST_DIFFERENCES = 3
-"""Most options that one sentence names when the ranks have different values."""
+"""Largest number of options that a message names when the ranks have different values."""
 MOST_VALUES = 4
-"""Most values that the sentence names for such an option."""
+"""Largest number of values that the message names for each of these options."""
 MAX_WORDS_PER_MESSAGE = 2**31 - 1  # counts of MPI and NCCL are C ints
 
 

@@ -97,7 +97,7 @@ def send_lists(
     Parameters:
         exchange, transport: See `send_numbers`.
         ptr (int64[rows sent + 1]): The list of sent row k is ``numbers[ptr[k]:ptr[k + 1]]``.
-        numbers: array[ptr[-1], ...].
+        numbers (array[ptr[-1], ...]): The lists, one after another.
 
     Returns:
         int64[rows received + 1], array[...]: The same two arrays for the received rows.
@@ -120,8 +120,8 @@ def sending_lists(
 class RowLists:
     """Sends one number for every row in a subset of an exchange's rows; may be used repeatedly.
 
-    First, each message's count of numbers is sent. Then two words are sent for each number: the
-    row's position in the message, and the number.
+    First, the count of numbers in each message is sent. Then two words are sent for each number:
+    the row's position in the message, and the number.
 
     Parameters:
         exchange: The exchange of this rank.

@@ -121,7 +121,7 @@ class TorchTransport(Transport):
     """The transport over torch.distributed, which must be running. The constructor is collective.
 
     Parameters:
-        backend: "gloo", or "nccl": CUDA tensors are sent by NCCL, and all other buffers by gloo.
+        backend: "gloo" or "nccl". With "nccl", NCCL sends CUDA tensors, and gloo all other buffers.
         timeout: Longest wait in seconds; None or 0 for no limit.
     """
 
