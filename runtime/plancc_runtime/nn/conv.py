@@ -50,9 +50,10 @@ class Halves(NamedTuple):
 
 
 def unchanged(*rows: Tensor) -> tuple[Tensor, ...]:
-    """Return the given rows. A layer that computes nothing before its exchange uses this function.
+    """Return the given rows.
 
-    A layer also uses it as `across` in `Halves` if it has no exchange.
+    A layer uses this function as `before` in its `Halves` if it computes nothing before the
+    exchange, and as `across` if it exchanges nothing.
     """
     return rows
 
@@ -162,7 +163,7 @@ class Conv(nn.Module, ABC):
 
     @property
     def own_map(self) -> Tensor | None:
-        """The weight by which a vertex's own row is multiplied: Tensor[d, d_out].
+        """The weight by which a vertex's own row is multiplied: Tensor[width of the row, d_out].
 
         None if the layer has no such weight.
         """
@@ -191,7 +192,7 @@ class Conv(nn.Module, ABC):
         Raises:
             InputError: If layers of this class cannot be split into such functions.
         """
-        raise InputError(f"`recompute`: {type(self).__name__} does not support it; leave it out")
+        raise InputError(f"`recompute`: not supported by {type(self).__name__}; leave it out")
 
     def both_ways(self, first: bool, fixed: bool = False) -> BothWays:
         """Return the layer's steps forward and backward. See `ConvOptions.both_ways`."""

@@ -192,7 +192,7 @@ class Network(nn.Module):
         """Make autograd call `enter` when the backward pass of a layer begins.
 
         Parameters:
-            x: Output of the layer. The backward pass of the layer begins when its gradient is
+            x: Output of the layer. The backward pass of the layer begins when the gradient of x is
                 known.
             k: Number of the layer, counted from 0.
         """

@@ -71,7 +71,7 @@ _FILES: dict[tuple[str, bytes], ModuleType] = {}
 
 
 def check_training(options: TrainOptions) -> None:
-    """Raise InputError if options do not suit the user's class, or if its file is missing."""
+    """Raise InputError if options do not suit the user's class, or the class's file is missing."""
     check_name(options.model)
     _refuse_built_in(options, BUILT_IN)
     for name, value in options.chosen(NEED_LAYERS.split()).items():

@@ -604,7 +604,7 @@ def _enter_unmarked(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
 
 @cache
 def _pads(kind: type[nn.Module]) -> bool:
-    """Return whether an aggregation pads the edges of all rows to the largest number in a row."""
+    """Return whether an aggregation pads its input, so that all rows have equally many edges."""
     return "max_num_elements" in signature(kind.forward).parameters
 
 

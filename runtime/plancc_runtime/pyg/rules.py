@@ -1,6 +1,6 @@
 """Rules for torch's functions on tensors with rows of a graph that is spread over ranks.
 
-While a network runs, `TorchRules` intercepts every call of a function of torch:
+While a network runs, `TorchRules` intercepts every call of one of torch's functions:
 
 - A function that handles each row independently runs unchanged, and its result is marked.
 - If a tensor is indexed by sources of edges, the halo rows are fetched first.
@@ -139,7 +139,7 @@ class TorchRules(OverRanks):
         if call.name == "numel":
             return counted(here * others, None, lambda: self._total(here, of) * others)
         if call.name == "__len__" and x.axis == 0:
-            refuse(call, "counts this rank's rows or edges (as a divisor, use `size(0)`)")
+            refuse(call, "counts this rank's rows or edges (to divide by them, use `size(0)`)")
         size = counted(here, of, lambda: self._total(here, of))
         sizes = [*x.shape[: x.axis], size, *x.shape[x.axis + 1 :]]
         dim = {"size": call.get(1, "dim"), "__len__": 0}.get(call.name)

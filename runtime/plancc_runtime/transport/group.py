@@ -126,7 +126,7 @@ class LibraryGroup(MessageGroup):
         what: Callable[[], str] | None = None,
         changed: bool = False,
     ) -> Pending:
-        """Start an operation of the library on `data`, copied to host memory if necessary.
+        """Start an operation of the library on `data`, or on a copy of `data` in host memory.
 
         Parameters:
             start: Function that starts the operation on the words of one message, and returns the

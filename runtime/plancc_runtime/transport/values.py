@@ -6,8 +6,8 @@ The bytes have a fixed layout, and reading them executes no code:
     header    JSON: {"value": a tree of plain values, "arrays": [[dtype, shape], ...]}
     the rest  the bytes of the arrays, in C order, one after the other
 
-In the tree a tuple is {"tuple": [...]}, a dictionary is {"dict": {...}}, and an array is
-{"array": number}, the array's number in "arrays".
+In the tree, a tuple is {"tuple": [...]}, a dictionary is {"dict": {...}}, and an array is
+{"array": k}, where k is the position of its dtype and shape in "arrays".
 """
 
 from __future__ import annotations
