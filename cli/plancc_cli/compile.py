@@ -48,7 +48,7 @@ OF_COMPILE = [each for name, each in options.FIELDS.items() if name not in BY_HA
 
 
 def _sections() -> dict[str, tuple[str, ...]]:
-    """Return the sections of the help."""
+    """Return names of parameters by the title of their section in the help."""
     found = options.sections_of(OF_COMPILE)
     return {
         "Plan": ("output", "parts", *found["Plan"], "compress"),
@@ -121,7 +121,8 @@ def command(
         mpirun -n 4 plancc compile folder -p 64 -o plan.h5   # see plancc convert
 
     For the best plan: --objective time --machine YOURS --effort best --budget 10m. An entry (i, j)
-    means that row i needs row j; --transpose makes it (j, i), and --symmetrize adds (j, i).
+    means that row i needs row j. --transpose replaces every (i, j) by (j, i); --symmetrize keeps
+    (i, j) and adds (j, i).
     """
     if settings["data"] and no_data:
         raise InputError("`data` and `no_data` exclude each other; give one of them")
@@ -183,7 +184,7 @@ def _checked(model: str, parts: int, settings: dict[str, Any]) -> Task:
 
 
 def _searching(task: Task) -> tuple[str, str]:
-    """Return the name of the search or partitioner and the objective, as progress shows them."""
+    """Return two names for the lines of progress: the search or partitioner, and the objective."""
     named, goal = task.options.partitioner, task.objective
     who = named if named != AUTO else task.options.preset or task.name
     goal = goal or ("time" if task.model.layout == "any" else "volume")

@@ -1,4 +1,4 @@
-"""`plancc refine`: reads a plan, and writes a plan with better owners."""
+"""`plancc refine`: reads a plan, and writes a plan whose rows have better owners."""
 
 from __future__ import annotations
 

@@ -26,7 +26,10 @@ LEAST = {"loss": 8, "val loss": 8, "words": 9, "messages": 8}
 
 
 class EpochTable:
-    """A table of about `MOST_ROWS` epochs, chosen ahead, the last epoch, and the final pass."""
+    """A table with a row for about `MOST_ROWS` evenly spaced epochs.
+
+    It ends with the last epoch and with the evaluation of the final weights.
+    """
 
     def __init__(self, outline: RunOutline) -> None:
         self.metrics = outline.metrics
@@ -123,7 +126,10 @@ def _cell(metric: Metric, epoch: Epoch, split: str) -> str:
 
 
 def step_line(result: TrainResult) -> str:
-    """Return the seconds of a step in the median epoch, by phase; "" without epochs."""
+    """Return a line with the seconds of each phase of a step of a mini-batch.
+
+    They are those of the epoch whose steps take the median time. Return "" if there is no epoch.
+    """
     taken = [each.step_seconds for each in result.epochs if each.step_seconds is not None]
     if not taken:
         return ""

@@ -1,4 +1,4 @@
-"""The options of `plancc-run` and of other commands that train, and readers of their texts."""
+"""The options of `plancc-run` and of other commands that train, and parsers of their values."""
 
 from __future__ import annotations
 

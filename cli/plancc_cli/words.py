@@ -1,4 +1,7 @@
-"""Sentences of the library for the command line: flags in place of parameters, interruptions."""
+"""Sentences for the command line: messages of the library, and messages about interruptions.
+
+Messages of the library name parameters, which this module replaces by flags.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +77,7 @@ def in_flags(sentence: str, command: click.Command | None) -> str:
 
 
 def name_flags(error: PlanccError, command: click.Command | None) -> None:
-    """Replace parameters in the sentence of an error by the flags of `command`."""
+    """Replace the names of parameters in an error's message by the flags of `command`."""
     error.args = (in_flags(str(error), command), *error.args[1:])
 
 
@@ -101,7 +104,10 @@ def say(sentence: str, err: bool = False) -> None:
 
 
 def predictions_line(path: str, num_vertices: int, counts: Sequence[int]) -> str:
-    """Return a line on the file of predictions, with the sizes of the classes if these are few."""
+    """Return a line about a file of predictions, with the number of vertices.
+
+    If there are few classes, the line also has the number of vertices predicted in each class.
+    """
     line = f"{path}: predictions for {num_vertices:,} vertices"
     if 0 < len(counts) <= MOST_CLASSES:
         line += f"; of each class {', '.join(f'{count:,}' for count in counts)}"
