@@ -1,7 +1,8 @@
-"""Export as binary files of PETSc: the matrix in plan order, and index sets, without PETSc.
+"""Export as binary files of PETSc: the matrix in plan order, and index sets.
 
-In PETSc every rank owns contiguous rows, as in plan order. ``MatLoad`` and ``ISLoad`` read the
-files (PETSc manual, MatLoad): a class id, then big-endian 32-bit integers and doubles.
+Writing them does not need PETSc. In PETSc every rank owns contiguous rows, as in plan order.
+``MatLoad`` and ``ISLoad`` read the files (PETSc manual, MatLoad). A file begins with a number that
+names its class; then follow big-endian 32-bit integers and doubles.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class StoredObject:
 
 
 class StoredHetero(StoredObject):
-    """A HeteroData in a file."""
+    """A HeteroData in a file, reduced to its `state`."""
 
 
 _HOME = "torch_geometric.data"
@@ -149,7 +149,7 @@ def _check_stored(held: Any, name: str) -> None:
             found += each
         elif hasattr(each, "untyped_storage"):
             if each.is_meta:
-                raise InputError(f"{name}: a tensor of shape {tuple(each.shape)} has no data: meta")
+                raise InputError(f"{name}: a meta tensor of shape {tuple(each.shape)} has no data")
             for part in _stored_parts(each):
                 stored = part.untyped_storage().nbytes()
                 if (claimed := part.numel() * part.element_size()) > stored:
@@ -159,7 +159,7 @@ def _check_stored(held: Any, name: str) -> None:
 
 
 def _stored_parts(tensor: Any) -> list[Any]:
-    """Return the dense tensors of which a tensor consists."""
+    """Return the dense tensors that a sparse tensor consists of; [tensor] for a dense tensor."""
     layout = str(tensor.layout).removeprefix("torch.")
     if layout == "sparse_coo":
         return [tensor._indices(), tensor._values()]
@@ -177,8 +177,13 @@ def _no_default(*_: Any) -> dict[Any, Any]:
 
 
 def _member(kind: Any, name: Any) -> StoredObject:
-    """Replacement of getattr in pickles, which Python 3.11.0 to 3.11.3 call to get a member of an
-    enum."""
+    """Stand in for getattr in a pickled file, and return an empty `StoredObject`.
+
+    Files that Python 3.11.0 to 3.11.3 wrote call getattr to get a member of an enum.
+
+    Raises:
+        ValueError: If the file gets an attribute of any other class.
+    """
     if kind is not StoredObject or not isinstance(name, str):
         raise ValueError("Unsupported class getattr")  # torch's own words for a refused class
     return StoredObject()
@@ -186,9 +191,10 @@ def _member(kind: Any, name: Any) -> StoredObject:
 
 @contextlib.contextmanager
 def _only_these(serialization: Any, known: list[Any]) -> Iterator[None]:
-    """Context manager in which files may only contain objects of the classes `known`.
+    """Context manager: files that torch loads may only contain objects of the classes `known`.
 
-    Other libraries may register classes with torch 2.6 and newer.
+    Classes that other libraries have registered with torch are not accepted meanwhile. Before torch
+    2.6, the context does nothing.
     """
     if not hasattr(serialization, "get_unsafe_globals_in_checkpoint"):
         yield
@@ -204,7 +210,7 @@ def _only_these(serialization: Any, known: list[Any]) -> Iterator[None]:
 
 
 def _numpy_globals() -> list[Any]:
-    """Return the classes and functions that a pickled array of numbers names."""
+    """Return the classes and functions that are needed to unpickle an array of numbers."""
     from _codecs import encode
 
     made: Any = np.zeros(0).__reduce__()[0]
