@@ -185,8 +185,8 @@ SOFT = lambda _: h5py.SoftLink("/elsewhere")  # noqa: E731
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda f: f.__delitem__("obsp"), "'obsp/connectivities' is missing: there is no matrix"),
-        (lambda f: f.move(C, "obsp/other"), "is missing: there is 'distances', 'other'; choose"),
+        (lambda f: f.__delitem__("obsp"), "'obsp/connectivities' is missing; obsp has no matrix"),
+        (lambda f: f.move(C, "obsp/other"), "is missing; obsp has 'distances', 'other'; choose"),
         (lambda f: f.__delitem__(f"{C}/indptr"), "'obsp/connectivities/indptr' is missing"),
         (shape_of((4, 5)), "must be square"),
         (shape_of((2**40, 2**40)), "do not form a matrix of shape"),
