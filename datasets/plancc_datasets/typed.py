@@ -38,7 +38,9 @@ def _dataset(
 def _near(
     place: npt.NDArray[np.float64], count: int, spread: float, rng: np.random.Generator
 ) -> IntArray:
-    """Draw a vertex near every place on a circle of length 1, by a Laplace distribution.
+    """Draw, for every place on a circle of length 1, a vertex near this place.
+
+    The distance has a Laplace distribution.
 
     Parameters:
         place: float64[places].
@@ -46,7 +48,7 @@ def _near(
         spread: Scale of the distribution.
 
     Returns:
-        int64[places]
+        Numbers of the vertices, int64[places].
     """
     drawn = place + rng.laplace(0, spread, len(place))
     return np.floor((drawn % 1) * count).astype(np.int64)
@@ -155,7 +157,7 @@ class Weather:
 
 
 def _nearest(points: npt.NDArray[np.float64], others: npt.NDArray[np.float64], count: int) -> Edges:
-    """Return edges into every point from its `count` nearest `others`."""
+    """Return edges to every point from the `count` points in `others` that are nearest to it."""
     from scipy.spatial import cKDTree
 
     count = min(count, len(others))

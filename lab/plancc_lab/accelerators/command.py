@@ -67,7 +67,7 @@ def command(
 ) -> None:
     """Model neighbour aggregation on sparse accelerators: time, speed-up over a CPU, energy.
 
-    GRAPH is a graph file or a plan (.h5); all times follow from its numbers of vertices and
+    GRAPH is a graph file or a plan (.h5); the model needs only its numbers of vertices and
     nonzeros. Without GRAPH, the command models the five graphs of the MixGCN paper, and shows the
     published figures beside its own.
 
