@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.option(
     "--baseline",
     metavar="PLAN",
-    help="Show ratios to this one of the plans.  [default: to an even random partition]",
+    help="Show ratios to this plan, one of PLANS.  [default: to an even random partition]",
 )
 @options.fresh_batches
 @options.as_data

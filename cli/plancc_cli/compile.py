@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TAKEN = options.taken()
 """Names of options that an option of a model cannot have."""
 OF_MODELS: dict[str, dict[str, Field[Any]]] = {}
-"""Options of all models, also of third parties: by name, and then by model."""
+"""Options of all models, also of other packages: for every option, a dict from model to field."""
 for who, kind in MODELS.loaded().items():
     for each in options_of(kind):
         if each.name not in TAKEN:
@@ -41,7 +41,7 @@ COMMON = (
 )
 """Options that people use first."""
 BY_HAND = ("self_loops", "data", "split", "keys", "stop")
-"""Options of a compilation whose flags are defined here: their names or meanings differ."""
+"""Options that this module defines itself, because their names or meanings differ."""
 GIVEN_FILES = ("part", "weights", "fixed", "links", "link_times")
 """Options that name files to read, beside the graph and vertex data."""
 OF_COMPILE = [each for name, each in options.FIELDS.items() if name not in BY_HAND]

@@ -53,8 +53,8 @@ def _dataset_command(name: str) -> click.Command:
             ["-o", "--output"],
             required=True,
             type=click.Path(),
-            help="Graph file (.mtx, .graph, also .gz), vertex data go beside it as .npz; or a "
-            "folder, of a graph of types.",
+            help="Graph file (.mtx, .graph, also .gz), with vertex data in .npz beside it; a "
+            "folder for a graph of several vertex types.",
         )
     ]
     fields = (each for each in dataset_options(name) if not each.metadata.get("python_only"))

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 MOST = 2**31 - 1
-"""Largest whole number of an option with several numbers, and largest width."""
+"""Largest number in an option that takes several whole numbers; also the largest width."""
 FLAGS = {
     "bias": "--bias/--no-bias",
     "keys": "--key",
@@ -262,7 +262,7 @@ NO_PLANS = (".json", ".npy", ".toml", ".html")
 """Extensions of files that are neither graphs nor plans."""
 
 FORM = "plancc.form"
-"""Key of the form of output in the context's `meta`."""
+"""Key in the context's `meta` of the output format that the command line chooses."""
 
 
 def _set_form(context: click.Context, parameter: click.Parameter, given: bool) -> None:
@@ -645,7 +645,7 @@ READERS: dict[str, dict[str, Any]] = {
         for name in ("max_extra_volume", "max_moves")
     },
 }
-"""Settings by parameter, for options whose texts need another reader."""
+"""For some parameters, settings of their options, such as the function that parses the value."""
 FIELDS = {each.name: each for one in (SearchOptions, PlanOptions) for each in options_of(one)}
 
 
@@ -664,11 +664,11 @@ def searching(name: str, help: str | None = None, **settings: Any) -> Decorator:
 
 
 reading = with_options([field_option(each) for each in options_of(ReadOptions)])
-"""A decorator that adds all options for reading a graph: of `compile` and `convert`."""
+"""A decorator that adds all reading options, for the commands `compile` and `convert`."""
 reading_flags = with_options(
     [field_option(each) for each in options_of(ReadOptions) if each.name in READING_FLAGS]
 )
-"""A decorator that adds the reading options of all formats, for commands other than these."""
+"""A decorator that adds only the reading options that all formats have, for other commands."""
 predicted_epoch = together(
     searching(
         "dims",

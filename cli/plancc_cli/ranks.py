@@ -29,7 +29,7 @@ ALONE = 3
 
 
 class RankJob:
-    """The ranks of a command.
+    """A command that runs on several ranks, which are threads or processes of a launcher.
 
     Parameters:
         program: Name of the program, for messages.

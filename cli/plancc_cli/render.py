@@ -50,7 +50,8 @@ NAMES = {
 """Words for entries of a provenance whose names are not clear."""
 NOTHING_MOVED = "rows moved 0, by a random partition too"
 WITHOUT_LINKS = "links not counted: "
-"""Phrase that replaces ratios to zero, such as the ratios of a plan with one part."""
+"""Phrase before figures that leave out the messages of link prediction. `NOTHING_MOVED` replaces
+ratios to zero, such as the ratios of a plan with one part."""
 
 
 def print_summary(plan: Plan, output: str, digest: str, seconds: float, quiet: bool) -> None:

@@ -20,9 +20,10 @@ PHASES = {
     "dense": "dense",
     "reduce": "allreduce",
 }
-"""Times of a row: words, and names in an epoch."""
+"""Times that a row of the table shows: for the head of a column, the name in `Epoch`."""
 LEAST = {"loss": 8, "val loss": 8, "words": 9, "messages": 8}
-"""Least characters of columns; a time has 8, a score 6, a score without a bound 8, two F1 13."""
+"""Least widths of columns in characters. In addition: 8 for a time, 6 for a score, 8 for a score
+without an upper bound, and 13 for two F1 scores."""
 
 
 class EpochTable:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from plancc.report.epochs import Basis
 
 MEMORY = {"halo": "buffers"}
-"""Names in tables for terms of memory."""
+"""Names that tables use for some kinds of memory."""
 
 
 def print_prediction(

@@ -15,7 +15,7 @@ RANKS = (
     "SLURM_STEP_NUM_TASKS",
     "WORLD_SIZE",
 )
-"""Variables with the number of ranks, as launchers set them and `plancc_runtime.launch` reads them.
+"""Environment variables in which launchers give the number of ranks, as in `plancc_runtime.launch`.
 That module is not imported here, since its import takes long."""
 
 

@@ -375,7 +375,7 @@ def _network(outline: RunOutline) -> str:
 
 
 def _execution(outline: RunOutline) -> str:
-    """Return a line on passes, kernel, words, and how rows travel."""
+    """Return a line on how the run executes: passes, kernel, words sent, and exchange of rows."""
     header, options, figures = outline.header, outline.options, outline.figures
     on = [name for name in options.passes if name not in outline.passes_off]
     line = f"passes: {', '.join(on) or 'none'}; kernel {outline.kernel}"
@@ -402,7 +402,7 @@ def _execution(outline: RunOutline) -> str:
 
 
 def _notes(outline: RunOutline) -> Iterator[str]:
-    """Yield sentences about everything in the run that is not usual."""
+    """Yield a sentence about everything in the run that is unusual or was left out."""
     topology, sizes = outline.header.topology, outline.split_sizes
     travel = outline.exchange, outline.options.exchange
     if topology is not None and travel == ("flat", "auto"):

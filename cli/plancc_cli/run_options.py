@@ -66,7 +66,7 @@ READERS: dict[str, dict[str, Any]] = {
         "help": "Resume from the last checkpoint, with its options; if-any: if there is one.",
     },
 }
-"""Settings by parameter, for options whose texts need another reader."""
+"""For some parameters, settings of their options, such as the function that parses the value."""
 FIELDS = {each.name: each for each in fields(TrainOptions)}
 OF_RUN = {
     "ranks": click.Option(

@@ -20,7 +20,7 @@ from plancc_cli.signals import stopped
 MOST_CLASSES = 12
 """Largest number of classes whose sizes a line lists."""
 RENAMED = {"num_parts": "parts", "split": "split_name", "data=False": "no_data"}
-"""Names in commands of parameters of the library, or of their settings."""
+"""For parameters of the library that commands name differently, their name in commands."""
 
 
 def _flags(start: str, *names: str) -> dict[str, str]:
@@ -33,8 +33,8 @@ OF_OTHERS = {
     **{"columns": "plancc convert --columns", "keys": "plancc convert --key"},
     **_flags("--sampler-option ", "keep", "walk_length"),
 }
-"""Flags of parameters, for commands without these flags: flags of `compile`, whose data a plan
-lacks, of `convert`, and options that share a flag."""
+"""Flags that a message may name although the command does not have them: flags of `compile`, for
+data that a plan lacks; flags of `convert`; and options that are given by --sampler-option."""
 
 
 class Interruptible(click.Command):

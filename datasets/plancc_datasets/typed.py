@@ -68,7 +68,7 @@ class Academic:
     num_papers: int = option(4096, "number of papers", **COUNT)
     num_authors: int = option(2048, "number of authors", **COUNT)
     num_venues: int = option(32, "number of venues", **COUNT, python_only=True)
-    spread: float = option(0.01, "distance between fields of authors and citations", **FINE_SHARE)
+    spread: float = option(0.01, "mean distance of a paper's field to its authors'", **FINE_SHARE)
     seed: int = seed_option()
 
     def build(self) -> Dataset:
@@ -111,7 +111,7 @@ class Ratings:
     num_users: int = option(4096, "number of users", **COUNT)
     num_items: int = option(1024, "number of items", **COUNT)
     per_user: int = option(16, "ratings of a user", **COUNT)
-    spread: float = option(0.02, "distance between tastes of a user's items", **FINE_SHARE)
+    spread: float = option(0.02, "mean distance of a user's taste to the items", **FINE_SHARE)
     seed: int = seed_option()
 
     def build(self) -> Dataset:
@@ -137,8 +137,8 @@ class Weather:
     typed: ClassVar[bool] = True
     height: int = option(64, "rows of the grid", **COUNT)
     width: int = option(64, "columns of the grid", **COUNT)
-    num_mesh: int = option(256, "points of the mesh", **COUNT)
-    neighbours: int = option(4, "mesh points of a grid point", **COUNT, python_only=True)
+    num_mesh: int = option(256, "number of mesh points", **COUNT)
+    neighbours: int = option(4, "mesh points that a grid point needs", **COUNT, python_only=True)
     seed: int = seed_option()
 
     def build(self) -> Dataset:

@@ -44,7 +44,7 @@ from plancc.text import shown
 
 HETERO = "parts of heterogeneous graphs are not supported; use one type of vertex and one of edge"
 MAPPINGS = ("orig_nids.npy", "orig_nids.pt", "node_mapping.pt")
-"""Names of files that hold the graph's own vertex number for every new number."""
+"""Names of files that have, for every vertex, the number that it had before DGL renumbered it."""
 NAME = "plancc"
 """Name of the graph, and of the JSON file."""
 NODE = "_N"

@@ -37,7 +37,7 @@ BATCH = 1 << 20
 DEEPEST = 3
 """Largest depth of nested folders that are searched for files."""
 BYTES_OF_NUMBER = 16
-"""Bytes that a number takes while it is read: 8 in Arrow's array, and 8 in NumPy's."""
+"""Bytes that a number needs while it is read: 8 in an array of Arrow, and 8 in one of NumPy."""
 EXTENSIONS = (".parquet", ".pq")
 INDEX = "__index_level_0__"
 """Column name that pandas gives to an index without a name."""

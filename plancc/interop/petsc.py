@@ -20,7 +20,7 @@ from plancc.plan.plan import Plan
 
 MATRIX, INDEX_SET = 1211216, 1211218
 DENSE = -1
-"""Value in the place of the number of nonzeros that marks a dense matrix."""
+"""Number in the header, in place of the number of nonzeros, that marks a dense matrix."""
 MOST = 2**31 - 1
 
 

@@ -240,7 +240,7 @@ def test_what_is_no_run_of_the_plan_is_refused(small, run, tmp_path):
     assert error.endswith(f"trace.json: is not of the run of {broken}, which has no epoch 2")
     assert "line 1" in refused(small, "--run", trace)
     assert "cut off" in refused(small, "--trace", log)
-    assert "fewer plans than --run files" in refused(small, "--run", log, "--run", log)
+    assert "give at most one --run for every plan" in refused(small, "--run", log, "--run", log)
     one = tmp_path / "one.h5"
     ok("dataset", "karate", "-o", tmp_path / "karate.mtx")
     ok("compile", tmp_path / "karate.mtx", "--model", "block", "-p", 2, "-o", one)

@@ -75,10 +75,10 @@ SPEEDUPS = {CPU: (3.77, 21.6), "hygcn": (1.32, 1.80), "awb-gcn": (1.05, 1.66)}
 """Least and greatest speed-up of MixGCN-SPU over each other machine, on the five data sets."""
 
 SPEEDUP_FACTOR = 1.3
-"""Claimed factor between every speed-up and the published one or range."""
+"""Largest factor between a modelled and a published speed-up that the documentation states."""
 
 ENERGY_FACTOR = {SPU: 1.6, "hygcn": 1.7, "awb-gcn": 2.9, CPU: 2.8}
-"""Claimed factor between every energy and Table 3, by accelerator."""
+"""Largest factor between a modelled energy and Table 3 that the documentation states."""
 
 
 def speedups_over_cpu() -> dict[str, float]:

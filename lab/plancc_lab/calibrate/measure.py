@@ -49,7 +49,7 @@ from plancc_runtime.transport.row_numbers import finished
 from plancc_runtime.transport.single import SingleTransport
 
 SETS = 3
-"""Number of sets of operands that are used by turns."""
+"""Number of sets of operands with which an operation takes turns."""
 OPERAND_BYTES = 1 << 26
 """Bytes of the largest dense operand, which is larger than any cache."""
 SKEW = 2.5

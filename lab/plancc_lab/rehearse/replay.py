@@ -323,7 +323,8 @@ class _Shared:
 class _Node:
     """Cores and ports that the ranks of a node share.
 
-    `computing` has, for every computing rank, the amount of work at which it ends.
+    `computing` has, for every rank that computes, the value of `pace.done` at which its computation
+    ends.
     """
 
     shared: tuple[_Shared, _Shared] = field(default_factory=lambda: (_Shared(), _Shared()))

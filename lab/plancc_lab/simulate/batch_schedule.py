@@ -31,7 +31,7 @@ from plancc.sampling.walk import WalkSampler
 WORD_BITS = 32
 """Number of rows that a word of bits names, as in the runtime."""
 BLOCKS = 2
-"""Factor on the fixed time of a block, relative to one rank that draws as an owner.
+"""Factor on the fixed time of a block. One rank that draws as an owner has the factor 1.
 
 In all other cases messages are laid out and rows are looked up too. The factor was fitted."""
 

@@ -71,7 +71,10 @@ class BatchPrediction(Prediction):
 
     @cached_property
     def estimates(self) -> dict[str, Estimate]:
-        """Means over batches, with intervals: seconds and words of a step, and words of draws."""
+        """Means over the batches, with intervals.
+
+        They are the seconds of a step, its words, and those of its words that only drawing sends.
+        """
         drawn = [words_drawn(each) for each in self.batches]
         words = [each.words for each in self.batches]
         seconds = [each.seconds for each in self.batches]

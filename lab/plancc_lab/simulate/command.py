@@ -29,7 +29,7 @@ OF_ONE_PLAN = (
     *(*core.APPROXIMATE, *core.CONVOLUTION, *core.LINK_TASK),
     *("batches", *OF_BATCHES),
 )
-"""Parameters that do not go with a sweep."""
+"""Parameters that cannot be combined with a sweep."""
 FIGURES = {"seconds": "step", "words": "words", "words_drawn": "of them by which owners draw"}
 """Figures of a mini-batch, with words for each."""
 

@@ -28,7 +28,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "threads": {"default": 1},
     "balance": {"otherwise": f"{DEFAULT_BALANCE}, for partitioners too"},
 }
-"""Settings of some options; epsilon and threads are recorded in kept rows."""
+"""Settings of some options. Kept rows record epsilon and threads, so these have fixed defaults."""
 
 
 def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> list[int]:
