@@ -174,7 +174,11 @@ def command(
 
 
 def _checked(model: str, parts: int, settings: dict[str, Any]) -> Task:
-    """Return the task of the compilation; raise InputError if its options are wrong."""
+    """Check the options of a compilation, and return its task.
+
+    Raises:
+        InputError: If an option is wrong.
+    """
     from plancc.owners.request import Request
 
     task = Request.of(model, parts, settings).task

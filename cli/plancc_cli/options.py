@@ -159,7 +159,7 @@ def of_class(given: Mapping[str, Any], fields: Mapping[str, Field[Any]]) -> dict
 
 
 class Sections(Interruptible):
-    """A command; its help shows the common options alone, or all options in sections.
+    """A command whose help shows either the common options only, or all options in sections.
 
     Parameters:
         sections: Names of parameters by the title of their section; all others are in "Other".
@@ -224,7 +224,10 @@ _RANGE = r"-?[\d.]*<?=?x(?:[<>]=?-?[\d.]+)?"
 
 
 def _plain(flags: str, words: str) -> tuple[str, str]:
-    """Return a line of a help text with short names of types, and without ranges of numbers."""
+    """Return the flags and the help text of an option in a shorter form.
+
+    Types have short names, and ranges of numbers are left out.
+    """
     flags = re.sub(r" (INTEGER|FLOAT)( RANGE)?$", " N", flags)
     words = re.sub(rf"; {_RANGE}\]", "]", words)
     return flags, re.sub(rf"\s*\[{_RANGE}\]", "", words)

@@ -70,10 +70,10 @@ class RankJob:
     def together(self, transport: Transport, work: Callable[[], None]) -> int:
         """Do `work` on all ranks, and return the exit code, the same on all ranks. Collective.
 
-        If all ranks have raised the same error by `Transport.agree`, rank 0 prints it. Any other
-        error is known to one rank, which prints the error and ends the job, because the other ranks
-        wait for it. If all ranks fail alike without `agree`, as in a user's class, only rank 0
-        prints.
+        If all ranks have raised the same error through `Transport.agree`, rank 0 prints it. Any
+        other error is known only to the rank that raised it. This rank prints the error, and ends
+        the job, because the other ranks wait for it. If all ranks fail in the same way without
+        `agree`, as in a user's class, only rank 0 prints.
         """
         try:
             work()
@@ -99,7 +99,10 @@ class RankJob:
         return code
 
     def in_threads(self, ranks: int, timeout: float, work: Callable[[Transport], None]) -> int:
-        """Do `work` on threads of this process as ranks; end the process with the exit code."""
+        """Do `work` on threads of this process, one for each rank; then end the process.
+
+        Its exit code says whether `work` succeeded.
+        """
         from plancc_runtime.transport.local import run_ranks
 
         try:

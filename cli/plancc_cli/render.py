@@ -225,7 +225,7 @@ def _reached(provenance: Mapping[str, Any]) -> list[tuple[str, float]]:
 
 
 def sizes_of(header: Header) -> str:
-    """Return the numbers of vertices, nonzeros and parts, and the grid, in words."""
+    """Return a phrase with the numbers of vertices, nonzeros and parts, or with the grid."""
     sizes = f"{header.num_vertices:,} vertices, {header.num_nonzeros:,} nonzeros, "
     if header.grid is None:
         kind = " of an edge plan" * (header.layout == "edge")
@@ -269,14 +269,14 @@ def how_read(header: Header, provenance: Mapping[str, Any]) -> str:
 
 
 def _counts(provenance: Mapping[str, Any]) -> str:
-    """Return words on entries that were merged, added or left out, with their numbers."""
+    """Return a phrase with the numbers of entries that reading has merged, added or left out."""
     context = click.get_current_context(silent=True)
     said = str(provenance.get("source_counts", ""))
     return in_flags(said, context.command if context else None)
 
 
 def origin(provenance: dict[str, Any]) -> str:
-    """Return the model, and the search or partitioner, in words."""
+    """Return a phrase that names the model, and the search or partitioner."""
     model = f"model {provenance['model']}"
     if provenance.get("blocks"):
         model += f", blocks {provenance['blocks']}"
@@ -288,7 +288,7 @@ def origin(provenance: dict[str, Any]) -> str:
 
 
 def print_refinement(given: Plan, better: Plan, output: str, digest: str, seconds: float) -> None:
-    """Print figures before and after `refine`."""
+    """Print a table of figures before and after `refine`."""
     from plancc.report.provenance import read_tried
 
     provenance, before = better.provenance, read_tried(better.provenance)[0]
@@ -303,7 +303,7 @@ def print_refinement(given: Plan, better: Plan, output: str, digest: str, second
 
 
 def print_patch(given: Plan, patched: Plan, output: str, digest: str, seconds: float) -> None:
-    """Print figures before and after `patch`."""
+    """Print the numbers of changed rows, and a table of figures before and after `patch`."""
     found, header = patched.provenance, patched.header
     say(f"{output}: {sizes_of(header)}, patched, {seconds:.1f} s")
     rows = f"{found['rows_moved']:,} of {given.num_vertices:,} rows have another owner"

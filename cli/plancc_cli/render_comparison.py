@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def print_comparison(reports: Sequence[Report], baseline: str | None = None) -> None:
-    """Print plans side by side.
+    """Print a table that compares plans, with a column for each.
 
     Ratios are to an even random partition, or to the plan whose path is `baseline`.
     """
@@ -153,7 +153,10 @@ def _epoch(report: Report, baseline: Report | None) -> str:
 
 
 def _of_batch(report: Report, baseline: Report | None) -> str:
-    """Return the expected rows of a mini-batch, with a ratio if the baseline has equal batches."""
+    """Return the expected number of rows that a mini-batch moves, with a ratio in brackets.
+
+    The ratio is to a random partition, or to the baseline if both plans have the same sampler.
+    """
     of = report.provenance
     base, name = (of, "expected_volume_random")
     if baseline is not None:

@@ -61,7 +61,7 @@ class EpochTable:
         self._line((str(epoch.epoch), *self._cells(epoch)), out)
 
     def print_end(self, result: TrainResult, out: Console) -> None:
-        """Print the last epoch, the final pass, and the meaning of the columns."""
+        """Print the last epoch, the evaluation of the final weights, and a legend."""
         epochs = result.epochs
         if result.best_epoch is not None:
             ends = epochs[-1].epoch + 1 if epochs else result.final.epoch
@@ -83,7 +83,7 @@ class EpochTable:
         self._print_metrics(result.final, out)
 
     def _print_metrics(self, final: Epoch, out: Console) -> None:
-        """Print all metrics of the final pass, if there are several."""
+        """Print all metrics of the final weights, if there are several metrics."""
         for split in self.splits if len(self.metrics) > 1 else ():
             every = (METRICS[name] for name in self.metrics)
             cells = (f"{each.title} {_cell(each, final, split)}" for each in every)

@@ -115,7 +115,10 @@ SECTIONS["Checkpoints and results"] += RESULTS
 
 
 def run_option(name: str, **settings: Any) -> click.Option:
-    """Return the command-line option `name`; `settings` replace settings from `TrainOptions`."""
+    """Return the command-line option `name`.
+
+    `settings` replace the settings of its field in `TrainOptions`.
+    """
     if name in OF_RUN:
         return OF_RUN[name]
     return options.field_option(FIELDS[name], **READERS.get(name, {}) | settings)

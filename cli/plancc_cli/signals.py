@@ -132,7 +132,7 @@ def code_of(work: Callable[[], object]) -> int:
 
 
 def _listen(program: str) -> None:
-    """Let signals interrupt the work; start a thread that ends work that does not stop."""
+    """Let signals interrupt the work; start a thread that ends the process if the work goes on."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     with contextlib.suppress(RuntimeError):  # the system has no thread left: native code delays

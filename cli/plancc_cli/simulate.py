@@ -63,7 +63,7 @@ def command(plan: str, **given: Any) -> None:
 
 
 def show_epoch(plan: str, given: dict[str, Any]) -> None:
-    """Predict an epoch by the options of `command`, and print it."""
+    """Predict an epoch with the options of `command`, and print the prediction."""
     basis, tables, word_bytes = prepared(plan, given)
     result = basis.predictor.epoch(tables, word_bytes)
     show(result, basis, basis.predictor.bound_of(tables, word_bytes), given["per_rank"])

@@ -1,4 +1,4 @@
-"""Tables, sentences, JSON and CSV on stdout, and the formats of their values."""
+"""Functions that print tables, sentences, JSON and CSV on stdout, and that format values."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def short(value: float, digits: int = 3) -> str:
 
 
 def size(num_bytes: float) -> str:
-    """Format bytes with a binary unit."""
+    """Format bytes with a binary unit: 1536 -> 1.5 KiB."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if num_bytes < 1024:
             return f"{num_bytes:.0f} {unit}" if unit == "B" else f"{num_bytes:.1f} {unit}"

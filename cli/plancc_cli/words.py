@@ -63,7 +63,10 @@ def interruption() -> Iterator[None]:
 
 
 def in_flags(sentence: str, command: click.Command | None) -> str:
-    """Return the sentence with every `` `parameter` `` as its flag, or without the marks."""
+    """Return a message in which every parameter in backticks is replaced by its flag.
+
+    If `command` has no such flag, only the backticks are removed.
+    """
     flags = {} if command is None else OF_OTHERS.copy()
     for option in command.params if command is not None else ():
         if isinstance(option, click.Option):

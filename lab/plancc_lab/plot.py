@@ -170,7 +170,7 @@ def _scale(axes: Any, study: Study) -> None:
 def _mean_of(study: Study, graph: str, label: str, parts: int, name: str) -> float | None:
     """Return the mean of a figure over seeds, or the mean of its ratios to the baseline.
 
-    Seconds are returned in ms. None if the figure is unknown.
+    Seconds are returned in ms. Return None if the figure is unknown.
     """
     key = (graph, label, parts)
     (row,) = [row for row in study.rows if (row.graph, row.label, row.parts) == key]

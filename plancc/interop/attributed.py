@@ -98,7 +98,7 @@ class _Found:
         self.mutual.append(mutual)
 
     def add_word(self, name: str, word: str) -> None:
-        """Add an attribute to the last edge."""
+        """Record that the last edge has the value `word` for the attribute `name`."""
         self.words.setdefault(name, {})[len(self.ends) - 1] = word
 
     def numbers(self) -> Any:
@@ -146,7 +146,7 @@ class _Found:
         return "".join(wanted[2:])
 
     def values(self, name: str) -> Any:
-        """Return the values of all edges from an attribute: float64[edges]."""
+        """Return the values of all edges, read from the attribute `name`: float64[edges]."""
         words, made = self.words[name], np.full(len(self.ends), 1.0)
         if name in self.defaults:
             made[:] = read_number(self.path, 1, "default", self.defaults[name].encode(), float)
@@ -158,7 +158,11 @@ class _Found:
         return made
 
     def warn_of_ignored(self, weight: str) -> None:
-        """Warn of contents that are ignored."""
+        """Warn of everything in the file that is not used.
+
+        Parameters:
+            weight: Name of the attribute that gives the values of edges; "" if none does.
+        """
         left = [name for name in self.words if name != weight]
         listed = [*self.others, *(f"{show(name)} of edges" for name in left)]
         numeric = [name for name in left if all(map(is_number, self.words[name].values()))]

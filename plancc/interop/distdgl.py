@@ -321,8 +321,10 @@ EXPORT = Export(
 
 
 def write_chunks(plan: Plan, folder: Path) -> None:
-    """Write edges, vertex data and owners, with one chunk per part, in the source's vertex
-    numbers."""
+    """Write edges, vertex data and owners in chunks, one for each part.
+
+    Vertices have the numbers of the source.
+    """
     edges, place = edges_of(plan), plan.places()
     chunks = _chunk_ptr(len(edges.source), plan.num_parts)
     (folder / "edges").mkdir()

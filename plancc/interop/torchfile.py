@@ -82,7 +82,11 @@ def load_torch(path: StrPath) -> Any:
 
 
 def _why_not(error: str, name: str) -> str:
-    """Return a sentence that says why torch cannot read a file, from torch's message."""
+    """Return a sentence that says why torch cannot read a file.
+
+    Parameters:
+        error: The message of torch's error.
+    """
     if named := re.search(r"Unsupported (?:global: GLOBAL|class) (\S+)", error):
         kind = shown(named[1], 60)
         return f"it holds an object of '{kind}'; only tensors are read; save data.to_dict()"

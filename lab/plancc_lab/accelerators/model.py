@@ -88,7 +88,12 @@ def gcn_aggregations(
 
 @dataclass(frozen=True)
 class MemoryTraffic:
-    """Bytes of one aggregation by kind, and the number of columns of a slice."""
+    """Bytes that one aggregation reads from memory or writes to it.
+
+    Attributes:
+        slice_width: Number of columns of H in a slice.
+        features, adjacency, outputs: Bytes of H, of A, and of Z with the mask.
+    """
 
     slice_width: int
     features: float

@@ -130,7 +130,7 @@ class Comparison:
 
 
 def comparisons() -> list[Comparison]:
-    """Return all speed-ups of Figure 12 and all energies of Table 3, data set by data set."""
+    """Return comparisons with all speed-ups of Figure 12 and all energies of Table 3."""
     machines = {name: accelerator(name) for name in SHIPPED}
     over_cpu = speedups_over_cpu()
     found = []

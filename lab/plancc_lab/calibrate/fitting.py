@@ -82,7 +82,7 @@ def work(epoch: EpochSeconds) -> npt.NDArray[np.float64]:
 
 
 def fitted(epochs: Sequence[EpochSeconds], draws: Sequence[DrawSeconds] = ()) -> Compute:
-    """Return the rates with the least sum of squared relative errors of the epochs.
+    """Return the rates that fit best: with the least sum of squared relative errors of the times.
 
     Parameters:
         epochs: At least three, of different widths and numbers of rows.

@@ -383,7 +383,10 @@ def _product(pattern: csr_matrix, columns: int, width: int) -> Callable[[], None
 
 
 def _epoch_times(watch: _Watch, threads: int, rows: int, width: int) -> MeasuredEpochs:
-    """Return the times of a network that every rank trains alone, all at once. Collective."""
+    """Return the times of an epoch of a small network. Collective.
+
+    Every rank trains its own network alone, and all ranks train at the same time.
+    """
     transport = watch.transport
     random = np.random.default_rng(transport.rank)
     pattern = _pattern(random, rows, rows, 8 * rows)
@@ -452,7 +455,10 @@ def _alone(matrix: csr_matrix) -> tuple[Header, Part]:
 
 
 def _link(watch: _Watch, targets: Sequence[int], sources: Sequence[int]) -> Link | None:
-    """Return latency and bandwidth of exchanges with peers; None without peers. Collective."""
+    """Return latency and bandwidth of exchanges with peers. Collective.
+
+    Return None if there are no peers.
+    """
     if not targets:
         return None
     taken = []

@@ -1,4 +1,7 @@
-"""A lower bound on the rows that any row plan of a matrix moves, from degrees and components."""
+"""A lower bound on the rows that any row plan of a matrix moves.
+
+It is computed from the degrees of the vertices and from connected components.
+"""
 
 from __future__ import annotations
 

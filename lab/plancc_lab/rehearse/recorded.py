@@ -225,7 +225,10 @@ class RecordingTransport(LocalTransport):
             self._keeps = before
 
     def keep(self, filled: Sequence[Buffer], moves: bool) -> None:
-        """Keep the whole numbers that arrived; if no messages are sent, fill in kept numbers."""
+        """Record the integers that have arrived in the buffers `filled`.
+
+        If no messages are sent, fill the integer buffers with what was recorded before.
+        """
         if not self._keeps:
             return
         whole = [buffer for buffer in filled if str(buffer.dtype).endswith(("int32", "int64"))]

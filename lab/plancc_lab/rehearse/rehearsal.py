@@ -175,8 +175,8 @@ class _RehearsedRun(Run):
     """The run of one rank, which records its epochs.
 
     Attributes:
-        taken (list of Recording): Every epoch, and, if epochs are alike, the last epoch with the
-            medians over all epochs.
+        taken (list of Recording): Every epoch; if all epochs do the same work, also the last epoch
+            with the medians over all epochs.
     """
 
     transport: RecordingTransport

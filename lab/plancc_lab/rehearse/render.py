@@ -121,7 +121,7 @@ def _ranks(epoch: EpochTimeline) -> Table:
 
 
 def _path(epoch: EpochTimeline) -> Table:
-    """Return a table of the critical path by stages."""
+    """Return a table of the critical path, with a line for every stage."""
     table = Table(
         ("", "time", "share", "compute", "its rank / mean", "messages", "ranks"),
         "critical path: what the epoch waited for, from its end backward",
@@ -172,7 +172,7 @@ def _stragglers(epoch: EpochTimeline, tables: Tables) -> list[str]:
 
 
 def reasons(tables: Tables, rank: int) -> list[str]:
-    """Return quantities of a rank that are notably above the mean, as "1.80 x the mean rows"."""
+    """Return phrases such as "1.80 x the mean rows", one for each quantity well above the mean."""
     if tables.grid is not None:  # the tables describe parts
         return []
     step = tables.expand.step

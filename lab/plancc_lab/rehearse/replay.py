@@ -69,7 +69,7 @@ class Wait(NamedTuple):
 
 
 class Replay:
-    """The clocks of all ranks, and the messages between them; `now` is the time in seconds."""
+    """A simulation of all ranks and of the messages between them; `now` is the time in seconds."""
 
     def __init__(self, links: Links) -> None:
         self.now, self._links = 0.0, links

@@ -374,7 +374,7 @@ def _hash(value: Any, where: str) -> str:
 
 def _whole(value: Any, key: str, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**62:
-        raise InputError(f"{where}: {key} is {_cut(value)}, not a whole number from 0")
+        raise InputError(f"{where}: {key} is {_cut(value)}, not a whole number >= 0")
     return value
 
 
@@ -394,7 +394,7 @@ def _number(value: Any, key: str, where: str) -> float:
 def _not_negative(value: Any, key: str, where: str, negative: bool = False) -> float:
     found = _number(value, key, where)
     if not math.isfinite(found) or (found < 0 and not negative):
-        raise InputError(f"{where}: {key} is {_cut(value)}, not a finite number from 0")
+        raise InputError(f"{where}: {key} is {_cut(value)}, not a finite number >= 0")
     return found
 
 

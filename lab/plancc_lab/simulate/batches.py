@@ -199,7 +199,10 @@ def predict_batches(
 
 
 def _num_training(plan: Plan) -> int:
-    """Return the number of training vertices: in the mask, and labelled if the plan has labels."""
+    """Return the number of vertices in the training mask.
+
+    If the plan has labels, only vertices with a label count.
+    """
     data = plan.vertex_data
     found = np.ones(plan.num_vertices, np.bool_) if data.train_mask is None else data.train_mask
     if data.labels is not None:

@@ -176,7 +176,10 @@ class Study:
         return dict(zip(PAYS, (row.spending.pays_over(random), over), strict=True))
 
     def mean_ratio(self, label: str, parts: int, name: str) -> float | None:
-        """Return the geometric mean of a contender's ratios; None if a ratio is unknown."""
+        """Return the geometric mean of a contender's ratios for one number of parts.
+
+        Return None if a ratio is unknown.
+        """
         rows = [row for row in self.rows if (row.label, row.parts) == (label, parts)]
         ratios = [self.ratio(row, name) for row in rows]
         known = [value for value in ratios if value is not None]
@@ -232,7 +235,7 @@ def study(
     """Compile every graph with every contender for every number of parts.
 
     Parameters:
-        baseline: Label of the contender to which ratios are taken.
+        baseline: Label of the contender to which all others are compared by ratios.
         settings: Keywords of `plancc.read_graph` and `plancc.compile`, for all contenders that
             accept these keywords.
         results: File of JSON lines that keeps the rows; kept rows are not computed again. Rows of
@@ -243,7 +246,7 @@ def study(
 
     Returns:
         A row for every plan, sorted by graph, parts, contender and seed. If a compilation failed,
-        its row has the reason.
+            its row has the reason.
 
     Raises:
         InputError: If a graph cannot be read, if two graphs have the same name, if no model has the
