@@ -146,7 +146,7 @@ def say(sentence: str, out: Console | None = None) -> None:
 
 
 def _lines(text: object) -> str:
-    """Return the text with every line made printable."""
+    """Return a text with the unprintable characters of every line replaced."""
     return "\n".join(map(printable, str(text).split("\n")))
 
 

@@ -85,7 +85,10 @@ def name_flags(error: PlanccError, command: click.Command | None) -> None:
 
 
 def usage_words(error: click.ClickException) -> str:
-    """Return click's sentence about a wrong command line, without full stop and names of types."""
+    """Return click's sentence about a wrong command line, without the full stop at its end.
+
+    Names of types, such as "integer range", become plain words.
+    """
     sentence = error.format_message().removesuffix(".")
     sentence = re.sub(r"is not a valid integer( range)?$", "is not a whole number", sentence)
     return re.sub(r"is not a valid float( range)?$", "is not a number", sentence)
@@ -102,7 +105,7 @@ def unexpected(error: BaseException) -> str:
 
 
 def say(sentence: str, err: bool = False) -> None:
-    """Print a line with names of files or values, made printable for a terminal."""
+    """Print a line; unprintable characters, for example in names of files, are replaced."""
     click.echo(printable(sentence), err=err)
 
 

@@ -107,7 +107,11 @@ def _graph_of_types(record: Record, where: str, source: Source, **reading: bool)
 
 
 def edge_index_of(edge_index: Any, where: str) -> IntArray:
-    """Return an edge_index as int[2, edges]; InputError for another type or shape."""
+    """Return an edge_index as int[2, edges].
+
+    Raises:
+        InputError: If it has another type or shape.
+    """
     return check_edge_index(as_array(edge_index, f"{where}: 'edge_index'"), where)
 
 

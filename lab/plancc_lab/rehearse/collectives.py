@@ -29,7 +29,7 @@ def collective_times(machine: Machine) -> Callable[[str, Groups, int, tuple[int,
         a reduce-scatter as long as an all-gather.
     groups : tuple of tuple of int
         Ranks of all groups that perform the same collective at the same time and share the network.
-        The groups are disjoint and of one size, and their ranks ascend.
+        The groups are disjoint and have equal sizes, and their ranks ascend.
     number : int
         Position of this group in `groups`.
     sizes : tuple of int

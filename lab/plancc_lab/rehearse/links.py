@@ -35,7 +35,7 @@ class RecordedCollective(NamedTuple):
             recorded as a broadcast, and a reduce-scatter as an all-gather, because they take the
             same time.
         groups: Ranks of this group, and of other groups that perform the same collective at about
-            the same time; groups are disjoint and of one size.
+            the same time; groups are disjoint and have equal sizes.
         number: Position of this group in `groups`.
         sizes: Bytes of the buffer; for an all-gather, bytes of the piece of every member.
     """

@@ -31,7 +31,8 @@ class RankTimeline:
     """The timeline of one rank in an epoch; the rank computed whenever it did not wait.
 
     Attributes:
-        phases, stages: Intervals in order; see `recorded.RecordedClock`.
+        waits: Intervals in which the rank waited, in the order of time.
+        phases, stages: Intervals in the order of time; see `recorded.RecordedClock`.
     """
 
     waits: Sequence[Wait]

@@ -254,7 +254,7 @@ class _Spans:
     times: Float64Array
 
     def epochs(self) -> dict[int, tuple[float, float]]:
-        """Return, for every epoch, when its first event begins and when its last event ends."""
+        """Return, for every epoch, the times at which it begins and ends on this rank."""
         found: dict[int, tuple[float, float]] = {}
         for name, (begin, end) in zip(self.names, self.times.tolist(), strict=True):
             if match := re.fullmatch(r"epoch (\d{1,9})", name):
@@ -264,9 +264,12 @@ class _Spans:
         return found
 
     def phases_between(self, edges: Float64Array) -> Float64Array:
-        """Return the time in every phase between consecutive edges: float64[phases, edges - 1].
+        """Return the time that each phase takes of each interval: float64[phases, intervals].
 
         Overlapping events of one phase count once.
+
+        Parameters:
+            edges: Times between which the intervals lie, ascending.
         """
         names, width = np.array(self.names), np.diff(edges)
         spent = np.zeros((len(PHASES), len(width)))
@@ -324,7 +327,7 @@ def _spans(events: list[Any], name: str) -> tuple[list[int], list[_Spans]]:
 
 
 def _epochs_of_all(spans: list[_Spans]) -> dict[int, tuple[float, float]]:
-    """Return begin and end of every epoch that all ranks have.
+    """Return, for every epoch that all ranks have, the times at which it begins and ends.
 
     An epoch begins with its first rank, and ends with its last rank.
     """
