@@ -30,7 +30,7 @@ def write(plan: Plan, folder: Path) -> None:
 
     n, nnz = plan.num_vertices, plan.header.num_nonzeros
     if nnz > MOST:
-        raise InputError(f"export 'petsc': {nnz} nonzeros; a 32-bit file holds at most {MOST}")
+        raise InputError(f"export 'petsc': a file holds at most {MOST} nonzeros; there are {nnz}")
     columns = plan.all_parts.place_of_columns()
     matrix = csr_array((plan.value.astype(np.float64), columns, plan.row_ptr), shape=(n, n))
     matrix.sort_indices()

@@ -125,8 +125,8 @@ TABLE = {
         "liist": "unknown command 'liist' (did you mean list?)",
         "--bogus": "(see plancc --help)",
         "list machines sumit": "unknown machine 'sumit' (did you mean summit?)",
-        "list machines none.toml": "unknown machine 'none.toml': a file is read "
-                                   "by `plancc simulate|--machine none.toml`",
+        "list machines none.toml": "unknown machine 'none.toml'; to read a file, "
+                                   "use `plancc simulate|--machine none.toml`",
     },
     "inspect p.h5": {
         "--json --csv": "--json and --csv exclude each other; give one of them",

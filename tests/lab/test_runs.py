@@ -55,7 +55,7 @@ def test_a_log_is_read_by_columns(tmp_path):
     [
         ([], "empty"),
         ([epoch(0), '{"epoch": 1, "loss": 0.'], r"line 2: .*cut off: {\"epoch\": 1"),
-        ([epoch(0), "", "[1, 2]"], r"line 3: is not an object .*\[1, 2\]"),
+        ([epoch(0), "", "[1, 2]"], r"line 3: is not a JSON object .*\[1, 2\]"),
         ([{"step": 1, "loss": 2.0}], r"line 1: 'epoch' is missing"),
         ([epoch(0, loss="low")], "line 1: loss is low, not a number"),
         ([epoch(0, loss=True)], r"line 1: loss is true"),
