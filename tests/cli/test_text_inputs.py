@@ -172,7 +172,7 @@ CASES = [
     Case("a null id of Parquet", {"g.parquet": parquet(src=[1, 2, None], dst=[2, 3, 1])},
          refused="column 'src': 1 ids are null, the first in row 2"),
     Case("folders that say something", {"g.parquet": hive},
-         says=("g.parquet: ignored: 'year' in the names of folders",),
+         says=("g.parquet: ignored: columns 'year' in names of folders",),
          entries=ones((0, 1), (1, 2))),
     Case("F7: an edge that is none of sizes", {"g.txt": "6 3\n0 1\n1 2\n2 3\n3 4\n4 5\n5 6\n"},
          silent=("warning",)),
