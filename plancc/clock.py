@@ -18,9 +18,10 @@ from typing import Any
 BEGIN = time.time()
 """Approximate time when this program began to import plancc, in seconds since 1970."""
 ANNOUNCED_AFTER = 1.0
-"""Seconds of compilation after which the compilation is announced."""
+"""Number of seconds of compilation after which the user is told that kernels are compiled."""
 PHASES = ("draw", "mask", "features", "pack", "wait", "spmm", "dense", "allreduce")
-"""Phases of an epoch; they never overlap, so that they add up to its time."""
+"""Phases of an epoch. They never overlap; with the time outside them, "other", they add up to the
+time of the epoch."""
 
 
 class Compilation:

@@ -268,7 +268,7 @@ BOUNDS: dict[str, Callable[[float, float], bool]] = {
     "at_most": operator.le,
     "below": operator.lt,
 }
-"""Bounds that an option may have. NaN is outside all bounds."""
+"""Kinds of bounds that an option may have, with their comparisons. NaN is outside all bounds."""
 TEXT = instance("a text is needed", str)
 KINDS = {
     "int": ValueKind("a whole number is needed", _whole, int),
@@ -294,4 +294,4 @@ OTHERS = {
     "tuple[str, ...]": NAMES,
     "tuple[float, ...]": ValueKind("several numbers are needed", _several(_number)),
 }
-"""Other types; their values are checked, but not parsed."""
+"""Other types of options; their values are checked, but are not parsed from strings."""

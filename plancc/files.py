@@ -33,7 +33,8 @@ from plancc.text import printable
 
 PARSING = threading.RLock()
 """Lock that a thread holds while Python parses a header of .npy, or a model's file. The parser of
-CPython 3.11 counts its depth for all threads together; two threads in it fail (SystemError)."""
+CPython 3.11 counts its depth for all threads together; if two threads parse, SystemError is raised.
+"""
 
 MOST_TOML = 1 << 20
 """Size of the largest TOML file that is read, in bytes."""
@@ -236,7 +237,7 @@ def remove_leftovers(
 
 
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL)
-"""Error numbers of a file system without locks."""
+"""Error numbers of a lock that is tried on a file system without locks."""
 
 
 class FolderLock:

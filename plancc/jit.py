@@ -85,11 +85,11 @@ SETTINGS = {
     "DEBUGINFO_DEFAULT": 0,
     "BOUNDSCHECK": None,
 }
-"""Settings of numba, with defaults, that its own cache does not compare (numba#10821)."""
+"""Settings of numba that its own cache does not compare (numba#10821), with their defaults."""
 PATIENCE = 300.0
 """Largest number of seconds to wait for another process that compiles the same kernel."""
 INTERVAL = 0.02
-"""Seconds between two attempts to take its lock."""
+"""Number of seconds between two attempts to take the lock of a kernel."""
 
 
 def dispatcher(function: Any, options: dict[str, Any]) -> Any:
@@ -212,13 +212,14 @@ LEVELS: dict[str, tuple[str, set[str]]] = {
     "x86-64-v2": ("x86_64", {"+cx16", "+popcnt", "+sahf", "+sse3", "+sse4.1", "+sse4.2", "+ssse3"}),
     "generic": ("aarch64", set()),
 }
-"""Levels of an architecture, the best first. Each has the beginning of a processor's triple, and
-the features that the processor must have, by LLVM's names
-(https://gitlab.com/x86-psABIs/x86-64-ABI)."""
+"""Levels of an architecture, the best first (https://gitlab.com/x86-psABIs/x86-64-ABI).
+
+For every level: how the LLVM triple of its processors begins, and the features, under LLVM's names,
+that its processors must have."""
 PORTABLE = "PLANCC_PORTABLE"
-"""The environment variable that is 0 if kernels of a level must not be used."""
+"""Environment variable. If it is 0, kernels for a level of the architecture are not used."""
 VERSIONS = 4
-"""Number of versions of a kernel's sources for which compiled files are kept."""
+"""Number of compiled files that are kept for a kernel, one for each version of its sources."""
 _DIGEST = sha256().digest_size
 
 

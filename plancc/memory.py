@@ -14,7 +14,7 @@ M_MMAP_THRESHOLD = -3
 """Number of an option of glibc's ``mallopt``: the size above which memory is mapped separately."""
 LARGE = 1 << 20
 UNLIMITED = 1 << 60
-"""Bytes that no computer has; limits above it count as no limit."""
+"""Number of bytes that no computer has; a limit of this size or above counts as no limit."""
 
 
 def available_memory(root: Path = ROOT) -> int | None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 of_links = partial(option, section="Links")
 EFFORTS = ("fast", "balanced", "best")
 WITH = " with speeds "
-"""String in the name of a machine before its capacities."""
+"""String before the capacities in the name of a machine whose ranks differ in speed."""
 MAX_SPEEDS = 8
 """Largest number of capacities in the name of a machine."""
 BATCHES = "Mini-batches (model stochastic-hp)"
@@ -49,10 +49,10 @@ EPSILON = PartitionOptions.epsilon
 
 
 Rows = Mapping[str, Callable[[Any], Any]]
-"""Refusals: an error's sentence, and for each the test for a combination of options.
+"""Combinations of options that are refused: for each error message, the test for its combination.
 
 A test is a function of ``asked``, the object with the options. It returns a true value if the
-combination must be refused; the sentence shows this value as ``{0}``."""
+combination must be refused; the message shows this value as ``{0}``."""
 
 
 def refuse(rows: Rows, asked: Any) -> None:

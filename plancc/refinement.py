@@ -54,7 +54,8 @@ EXPECTATION_ENTRIES = (
     *("theta", "delta", "hoeffding_nets", "hoeffding_batches", "nets_per_batch"),
     *("batches", "vertices_seen", "nonzeros_seen"),
 )
-"""Entries of a provenance about the expected volume for which owners were found."""
+"""Names of entries of a provenance about mini-batches, if the search for owners minimised their
+expected volume."""
 
 
 @taking(RefineOptions)

@@ -17,7 +17,7 @@ MOST_MESSAGE = 2000
 """Largest number of characters of a message."""
 _CUT = "..."
 _END = 60
-"""Characters at the end of a cut word that are kept, such as the end of a file's name."""
+"""Number of characters that are kept at the end of a cut word, such as a file's name."""
 _WORD = re.compile(rf"[^ ]{{{MOST_SHOWN + 1},}}")
 _LINE_END = re.compile(r"[ \t]*[\r\n][ \t\r\n]*")
 _QUOTED = re.compile(rf"(?<!\w)'([^']{{{MOST_SHOWN + 1},}})'(?!\w)")

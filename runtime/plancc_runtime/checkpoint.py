@@ -52,7 +52,7 @@ from plancc_runtime.transport.messages import name_ranks
 FORMAT = 1
 LAST, BEST = "last.safetensors", "best.safetensors"
 MOST_TEXT = 1 << 20
-"""Longest JSON in characters."""
+"""Largest number of characters of the JSON in a checkpoint."""
 MOST_COUNT = 1 << 53
 """Largest number of epochs, evaluations or updates."""
 FREE = {each.name for each in fields(TrainOptions) if each.metadata.get("free")}

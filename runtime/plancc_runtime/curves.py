@@ -19,7 +19,7 @@ from plancc_runtime.transport.row_numbers import swapped
 Float64Array = npt.NDArray[np.float64]
 Groups = Sequence[tuple[Float64Array, npt.NDArray[np.bool_]]]
 Counts = tuple[npt.NDArray[np.complex128], npt.NDArray[np.int64]]
-"""Keys, ascending and distinct, and for each key two counts: vertices outside and in the class."""
+"""Distinct keys, ascending; and for each key the number of vertices outside and in the class."""
 
 
 def areas(

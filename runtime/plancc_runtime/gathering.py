@@ -23,7 +23,7 @@ from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.row_numbers import swapped
 
 BLOCK_BYTES = 32 << 20
-"""Most bytes of a block, unless one row has more."""
+"""Largest number of bytes of a block, unless one row has more."""
 
 
 @dataclass(frozen=True)

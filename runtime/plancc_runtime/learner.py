@@ -28,12 +28,12 @@ from plancc_runtime.transport.base import Transport
 from plancc_runtime.views import View, place_of
 
 AT_ONCE = 1 << 19
-"""Numbers of a matrix that `is_finite` checks at a time."""
+"""How many numbers of a tensor `is_finite` checks at a time."""
 Splits = dict[str, tuple[Tensor, Tensor]]
 SMALL = 1 << 18
-"""Most vertices for which the work of a training step on a CUDA device is recorded.
+"""Largest number of vertices for which the work of a step on a CUDA device is recorded.
 
-With few vertices, kernels take less time than their starts."""
+With few vertices, a kernel takes less time than its start."""
 UNTRAINED = (
     "the outputs are not finite before the first step: look for large numbers among the features, "
     "which `scale_features` columns scales, and among the initial weights (`init`)"

@@ -44,7 +44,7 @@ ONLY_BATCHES = {
     "steps": "only mini-batches have steps",
     "draw": "only mini-batches are drawn",
 }
-"""Options that are only for mini-batches, with the reason."""
+"""Options that are only for mini-batches; for each the reason, as a phrase for errors."""
 FULL = "full"
 """The `batch_size` that asks for the full batch."""
 OF_A_RANK = ("threads", "device")
@@ -52,9 +52,9 @@ OF_A_RANK = ("threads", "device")
 PATHS_OF_A_RANK = ("init", "log")
 """Options with paths that may differ between ranks; each is given on all ranks or on none."""
 GIVEN = "given"
-"""Value that stands for such a path when the options of ranks are compared."""
+"""Value that replaces a path in `PATHS_OF_A_RANK` when the options of ranks are compared."""
 MOST_STAGES = 1000
-"""Most stages of a pipeline; every stage sends a message."""
+"""Largest number of stages of a pipeline; every stage sends a message."""
 
 of_data = partial(option, section="Data")
 of_training = partial(option, section="Training")
@@ -590,7 +590,7 @@ def check_same_options(options: TrainOptions, transport: Transport) -> None:
 OPTION_NAMES = tuple(field.name for field in fields(TrainOptions))
 _OF_LAYERS = {field.name for kind in CONVOLUTIONS.values() for field in fields(kind)}
 OF_MODELS = tuple(name for name in OPTION_NAMES if name in _OF_LAYERS)
-"""Options of a model that have a field of `TrainOptions`; `model_options` may have them too."""
+"""Options of models that are fields of `TrainOptions`; `model_options` may also contain them."""
 MODEL_OPTIONS = tuple(name for name in OF_MODELS if not hasattr(ConvOptions, name))
 """Options in `OF_MODELS` that only some models have."""
 PATHS = tuple(field.name for field in fields(TrainOptions) if kind_of(field) == "Path")

@@ -23,7 +23,7 @@ STEP = {
     **{"products": "spmm", "dense": "dense", "reduce": "allreduce", "waiting": "wait"},
     "other": "other",
 }
-"""Portions of the time of a mini-batch's step, as results name them, and their phases."""
+"""Portions of the time of a step with a mini-batch: for each name in results, the clock's phase."""
 
 
 @dataclass(frozen=True, kw_only=True)

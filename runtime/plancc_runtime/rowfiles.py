@@ -26,9 +26,9 @@ from plancc.text import shown
 
 FORMATS = (".csv", ".npz")
 LONGEST_NAME = 255
-"""Most characters of an array's name."""
+"""Largest number of characters of an array's name."""
 TEXTS = 1 << 16
-"""Most numbers that are turned into text at a time."""
+"""Largest number of numbers that are converted to text at a time."""
 
 Arrays = Mapping[str, np.ndarray]
 

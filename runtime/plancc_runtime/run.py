@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from plancc_runtime.outputs import Outputs
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
-"""Dtypes of weights and sums by the option `dtype`."""
+"""For each value of the option `dtype`: the dtype of weights and sums."""
 
 
 class Run:

@@ -26,11 +26,11 @@ from plancc_runtime.weights import Shapes, read_description, read_weights
 
 FORMAT = 1
 MOST_LAYERS = 1024
-"""Most layers of a network, unless its file holds more arrays."""
+"""Largest number of layers of a network, unless its file holds more arrays."""
 NO_FUNCTION = ("order",)
 """Options of convolutions that do not change the result of a convolution."""
 SMALL = 1 << 24
-"""Most numbers of a network, unless its file holds more."""
+"""Largest number of weights of a network, unless its file holds more."""
 
 
 @dataclass(frozen=True)

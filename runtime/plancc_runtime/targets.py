@@ -46,7 +46,7 @@ class Target(ABC):
     printed: ClassVar[tuple[str, ...]]
     """Metrics that a run prints by default: the first in its table, and all at its end."""
     compared: ClassVar[str]
-    """Field of `Scores` in which remarks compare a network with a constant answer."""
+    """Name of the field of `Scores` by which remarks compare a network with a constant answer."""
     compared_words: ClassVar[tuple[str, str]]
     """Two phrases for remarks: the name of this score, and of the constant answer's score."""
 

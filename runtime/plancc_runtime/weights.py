@@ -22,11 +22,11 @@ from plancc.files import PARSING, open_file
 from plancc.text import shown
 
 DESCRIPTION = "network"
-"""Key of the JSON; no parameter of a network has this name."""
+"""Name of the file's entry with the JSON; no parameter of a network has this name."""
 DEFLATED = 1032
-"""Largest number of bytes that one byte of deflate's output can stand for."""
+"""Largest number of bytes that deflate can compress to one byte."""
 MOST_TEXT = 1 << 18
-"""Longest JSON in characters."""
+"""Largest number of characters of the JSON."""
 
 Shapes = dict[str, tuple[int, ...]]
 

@@ -17,9 +17,9 @@ from torch import Tensor
 LEAST_BYTES = 2**19
 """Smallest tensor of a workspace in bytes; for smaller tensors the C library is quick enough."""
 SLACK = 1.25
-"""Largest ratio of reused memory to the tensor's size."""
+"""Largest ratio of a piece of memory to the size of the tensor for which it is reused."""
 PATIENCE = 64
-"""Memory that was not used in this many requests is freed."""
+"""Number of requests after which memory that none of them used is freed."""
 
 
 class Workspace:
