@@ -22,7 +22,7 @@ from plancc.processes import die_with_parent, fate, search_path
 from plancc.text import shown
 
 CPU_SECONDS = 4
-"""CPU seconds that a child may use for a file of any size; usually it needs a tenth of this time."""
+"""CPU seconds that a child may use for a file of any size; usually it needs a tenth of them."""
 
 
 def ask(module: str, path: str, seconds_per_byte: float, request: Any = None) -> dict[str, Any]:
