@@ -151,8 +151,8 @@ def folder() -> Path:
     if is_new:
         tried = " and ".join(map(str, lasting))
         warnings.warn(
-            f"compiled kernels are kept in {place} until the system removes it, since you "
-            f"cannot write to {tried}, or everybody can; set NUMBA_CACHE_DIR to "
+            f"compiled kernels are kept in {place} until the system removes this folder, because "
+            f"you cannot write to {tried}, or because all users can; set NUMBA_CACHE_DIR to "
             f"{'another' if numba.config.CACHE_DIR else 'a'} folder",
             PlanccWarning,
             stacklevel=2,
@@ -340,9 +340,10 @@ class KernelCache:
 
 
 class _CompiledVersion(CompileResult):
-    """A compiled version that keeps no references to called functions without constants.
+    """A compiled version that refers only to those called functions that have constants.
 
-    To load such a reference, numba would import the function's module, which is not needed.
+    By default, numba keeps a reference to every function that the kernel calls. To load a
+    reference, it imports the function's module, which a function without constants does not need.
     """
 
     def _find_referenced_environments(self) -> list[Any]:

@@ -37,7 +37,7 @@ RATES_KEPT = ("boundary_sampling", "drop_edge", "boundary_edge_sampling")
 DRAWS = ("auto", "owners", "everywhere")
 BATCH_OPTIONS = ("batch_size", "fanouts")
 ONLY_BATCHES = {
-    "feature_cache": "only mini-batches have one",
+    "feature_cache": "only mini-batches have a feature cache",
     "relation_fanouts": "only mini-batches have fan-outs",
     "features_on_disk": "a full batch reads all features in each epoch",
     "exclude_links": "is only for mini-batches",

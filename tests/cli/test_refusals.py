@@ -242,7 +242,7 @@ TABLE = {
         "edge.h5 -o x.h5": "this is an edge plan; compile it again",
     },
     "patch": {
-        "p.h5 -o q.h5": "give the changed graph (--graph)",
+        "p.h5 -o q.h5": "give either the changed graph (--graph)",
         "p.h5 --add added.txt --max-moves x -o q.h5":
             "--max-moves 'x': give a share such as 3% or 0.03",
         "p.h5 --add added.txt -o p.h5": "p.h5 is used twice; choose another output",
@@ -312,7 +312,7 @@ TABLE = {
         "data.h5 --save new.npz --predict new.npz": "new.npz is used twice",
         "data.h5 --predict data.h5": "data.h5",
         "data.h5 --predict no/out.csv": "no/out.csv",
-        "data.h5 --embeddings 1": "--embeddings 1: give --predict",
+        "data.h5 --embeddings 1": "--embeddings 1: needs a file of predictions",
         "data.h5 --init d.npz": "d.npz: has no array convs.0.weight",
         "p.h5 --ranks 999999": "p.h5: 999999 ranks for a plan of 7 parts; start at most 7 ranks",
         "p.h5 --epochs x": "'--epochs': 'x' is not a whole number",
@@ -327,7 +327,7 @@ TABLE = {
     },
     "predict": {
         "links.h5 --weights w.npz -o x.npz --ids 1": "links.h5",
-        "ok.h5 --weights w.npz -o x.csv": "ok.h5: the plan has no features|compile it with",
+        "ok.h5 --weights w.npz -o x.csv": "ok.h5: the plan has no features|compile the graph with",
         "data.h5 --weights w.npz -o w.npz": "w.npz is used twice",
         "data.h5 --weights w.npz -o link.npz": "link.npz is used twice",
         "data.h5 --weights w.npz -o x.csv --ranks 999999": "999999 ranks for a plan of 2 parts",
