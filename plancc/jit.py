@@ -152,7 +152,7 @@ def folder() -> Path:
         tried = " and ".join(map(str, lasting))
         warnings.warn(
             f"compiled kernels are kept in {place} until the system removes this folder, because "
-            f"you cannot write to {tried}, or because all users can; set NUMBA_CACHE_DIR to "
+            f"{tried} cannot be written, or can be written by all users; set NUMBA_CACHE_DIR to "
             f"{'another' if numba.config.CACHE_DIR else 'a'} folder",
             PlanccWarning,
             stacklevel=2,

@@ -150,7 +150,7 @@ def _patched(
 ) -> tuple[Owners, Record]:
     """Return owners for the changed matrix, and the record of the search.
 
-    At most the share `PatchOptions.max_moves` of the plan's old rows gets another owner.
+    At most the share `PatchOptions.max_moves` of the previous plan's rows gets another owner.
 
     Parameters:
         old: See `_before`.
@@ -196,7 +196,7 @@ def _changed(
     ours, theirs = (each and (each.names, each.relations) for each in (types, new.types))
     if ours != theirs:
         raise InputError(
-            f"{new.source.name}: types, relations or order are not the plan's; compile the graph"
+            f"{new.source.name}: types, relations or order differ from the plan; compile the graph"
         )
     return new, None if data is None else found
 

@@ -284,7 +284,7 @@ def _train(matrix: Graph, balance: Balance) -> npt.NDArray[np.int64]:
     if balance.train_mask is None:
         raise InputError("balance 'train' needs vertex data with a 'train_mask' (`data`)")
     if not balance.train_mask.any():
-        raise InputError("balance 'train', but the 'train_mask' holds no vertex")
+        raise InputError("balance 'train': the 'train_mask' holds no vertex; choose another")
     return balance.train_mask.astype(np.int64)
 
 
@@ -294,7 +294,7 @@ def _batch(matrix: Graph, balance: Balance) -> npt.NDArray[np.int64]:
         raise InputError(f"balance '{BATCH}' needs the mini-batches of model stochastic-hp")
     mean = expected.mean()
     if not mean > 0:
-        raise InputError(f"balance '{BATCH}', but the mini-batches hold no nonzero")
+        raise InputError(f"balance '{BATCH}': the mini-batches hold no nonzero; choose another")
     return np.rint(BATCH_SCALE * expected / mean).astype(np.int64)
 
 

@@ -245,7 +245,7 @@ def with_clusters(
         InputError: If the data have clusters already, or `clusters` is not in 1..num_vertices.
     """
     if data.clusters is not None:
-        raise InputError(f"{clusters} clusters: the vertex data has clusters already")
+        raise InputError(f"`clusters` {clusters}: the vertex data has clusters already; drop it")
     check_num_parts(matrix.num_vertices, clusters, "cluster")
     problem = GraphModel().build(matrix, clusters, balance="rows", seed=seed)
     options = PartitionOptions(epsilon=CLUSTER_EPSILON, seed=seed, time_limit=time_limit)

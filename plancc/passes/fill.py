@@ -30,7 +30,7 @@ def fill_empty_parts(
         InputError: If there are fewer vertices than parts.
     """
     if len(owner) < num_parts:
-        raise InputError(f"{num_parts} parts for {len(owner)} vertices: every part needs one")
+        raise InputError(f"{num_parts} parts need as many vertices; there are {len(owner)}")
     size = np.bincount(owner, minlength=num_parts)
     empty = np.flatnonzero(size == 0)
     if len(empty) == 0:

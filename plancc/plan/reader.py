@@ -571,7 +571,7 @@ class PlanFile:
         if PIECES in attributes or attributes.get("format") == PIECE_FORMAT:
             raise self._error(IN_PIECES)
         if attributes.get("format") != FORMAT:
-            raise self._error(f"not a plan: its attribute 'format' is not '{FORMAT}'")
+            raise self._error(f"is not a plan: its attribute 'format' is not '{FORMAT}'")
         version = attributes.get("format_version", "")
         numbers = VERSION.fullmatch(str(version))
         if numbers is None:

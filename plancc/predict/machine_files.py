@@ -30,9 +30,7 @@ def find_machine(name: str | PathLike[str]) -> Machine:
     if text in shipped:
         return read_machine(str(SHIPPED.joinpath(f"{text}.toml")))
     if not os.path.exists(text) and not {os.sep, "."} & set(text):
-        raise InputError(
-            f"machine '{text}': no such file, nor a machine of plancc: {', '.join(shipped)}"
-        )
+        raise InputError(f"machine '{text}' is neither a file nor one of {', '.join(shipped)}")
     return read_machine(text)
 
 

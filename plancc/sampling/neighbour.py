@@ -60,7 +60,7 @@ class NeighbourSampler(SizedSampler):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.fanouts:
-            raise InputError("`fanouts`: one per layer is needed")
+            raise InputError("`fanouts`: one number for each layer is needed")
         if min(self.fanouts) < 1:
             given = ",".join(map(str, self.fanouts))
             raise InputError(f"`fanouts` {given}: at least 1 is needed")
@@ -69,7 +69,7 @@ class NeighbourSampler(SizedSampler):
         numbers, given = len(self.fanouts), ",".join(map(str, self.fanouts))
         if numbers != num_layers:
             raise InputError(
-                f"`fanouts` {given} has {numbers} number{'s' * (numbers != 1)}, the model "
+                f"`fanouts` {given} has {numbers} number{'s' * (numbers != 1)}, but the model has "
                 f"{num_layers} layer{'s' * (num_layers != 1)}"
             )
 

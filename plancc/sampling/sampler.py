@@ -91,8 +91,8 @@ class Sampler(ABC):
         """Raise InputError unless batches have one block, or one block for each layer."""
         if self.num_blocks not in (1, num_layers):
             raise InputError(
-                f"sampler '{self.name}' has {self.num_blocks} blocks, the model {num_layers} "
-                f"layer{'s' * (num_layers != 1)}"
+                f"sampler '{self.name}' has {self.num_blocks} blocks, but the model has "
+                f"{num_layers} layer{'s' * (num_layers != 1)}"
             )
 
     @abstractmethod

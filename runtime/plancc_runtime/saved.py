@@ -203,8 +203,8 @@ class TrainedNetwork(nn.Module):
 
         Parameters:
             x (Tensor[num_rows, d_0], optional): Features as in the plan; by default the graph's
-                features. If the network was trained on normalised features, this
-                method normalises x.
+                features. If the network was trained on normalised features, this method
+                normalises x.
 
         Returns:
             Tensor[num_rows, d_L]

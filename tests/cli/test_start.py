@@ -72,8 +72,8 @@ def test_a_run_refuses_a_plan_before_torch_is_loaded(tmp_path, monkeypatch):
     Path("kept").mkdir()
     lines = [
         (["missing.h5"], "missing.h5: no such file"),
-        (["text.h5"], "text.h5: not a plan"),
-        (["text.h5", "--resume", "--checkpoint", "kept"], "text.h5: not a plan"),
+        (["text.h5"], "text.h5: is not a plan"),
+        (["text.h5", "--resume", "--checkpoint", "kept"], "text.h5: is not a plan"),
         ([str(PLAN), "--ranks", "9"], "9 ranks for a plan of"),
     ]
     code = (

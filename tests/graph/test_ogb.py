@@ -224,7 +224,7 @@ def test_the_real_library(folder, tmp_path):
     [
         (lambda f: table(f, "raw/num-node-list", [2]), "'num_nodes' is 2; give the number of all"),
         (lambda f: table(f, "raw/num-node-list", [5, 5]), "holds 2 graphs; one is expected"),
-        (lambda f: table(f, "raw/num-node-list", [2**40]), "vertices; at most"),
+        (lambda f: table(f, "raw/num-node-list", [2**40]), "vertices; the limit"),
         (lambda f: table(f, "raw/num-node-list", ["nan"]), "not the number of vertices"),
         (lambda f: (f / "raw/num-node-list.csv.gz").unlink(), "list.csv.gz is missing"),
         (lambda f: table(f, "raw/edge", [(0, 1), (1,)]), "edge.csv.gz, line 2: 2 columns"),

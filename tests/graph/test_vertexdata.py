@@ -466,7 +466,7 @@ def test_a_source_with_both(tmp_path):
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ({"z": [1]}, "`data`: no vertex data: none of the keys 'features, labels"),
+        ({"z": [1]}, "`data`: there is no vertex data: none of the keys 'features, labels"),
         ({"x": np.ones((4, 2))}, "`data`: key 'x' has '4' rows, but the graph has 5 vertices"),
         (np.ones((5, 2)), "`data` is 'ndarray'; pass a path, a VertexData, or a dict"),
         ({"x": [[1], [2, 3]]}, "key 'x' cannot be read as an array"),
