@@ -163,8 +163,8 @@ def test_after_warm_up_the_same_command_compiles_nothing(portable, tmp_path, mon
         (["--level", "x86-64-v3"], "--level needs --portable"),
         (["--level", ""], "--level needs --portable"),
         (["--portable", "kernels", "--level", ""], "--level '': this processor has "),
-        (["--portable", ""], "--portable '': give a folder that can be written"),
-        (["--portable", __file__], f"--portable '{__file__}': give a folder that can be written"),
+        (["--portable", ""], "--portable '': give a folder that you, but not"),
+        (["--portable", __file__], f"--portable '{__file__}': give a folder that you, but not"),
         (["--portable", "kernels", "--level", "i386"], "--level 'i386': this processor has "),
     ],
 )
