@@ -179,7 +179,7 @@ def _not_opened(path: str, error: OSError) -> str:
     """Return the reason, in words for users, why HDF5 could not open a file."""
     text = str(error)
     if "signature not found" in text:
-        kind = "not an HDF5 file" if os.path.getsize(path) else "the file is empty"
+        kind = "it is not an HDF5 file" if os.path.getsize(path) else "the file is empty"
         return f"is not a plan: {kind}"
     if cut := re.search(r"truncated file: eof = (\d+),.* stored_eof = (\d+)", text):
         return f"the plan is cut off: {int(cut[1]):,} of {int(cut[2]):,} bytes are present"

@@ -391,7 +391,7 @@ def test_no_fold(path, edge_bytes):
 def test_a_fold_in_a_row_plan(path):
     with h5py.File(path, "r+") as file:
         file.require_group("fold")
-    refused(path, "/fold in a plan of layout 'row'", others=())
+    refused(path, "/fold is in a plan of layout 'row'", others=())
 
 
 @pytest.mark.parametrize(("name", "most"), [("recv_peer", 4 * 3), ("recv_row", 3 * N)])
