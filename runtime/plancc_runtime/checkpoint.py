@@ -266,7 +266,8 @@ class Checkpoints:
             weights = _matching(path, tensors, "", network.state_dict())
             if facts.epoch > self._options.epochs:
                 raise InputError(
-                    f"`epochs` {self._options.epochs}: {path} was saved after {facts.epoch} epochs"
+                    f"`epochs` {self._options.epochs}: {path} was saved after {facts.epoch} "
+                    "epochs; give as many or more"
                 )
             best = facts.best
             if best.loss is not None:
