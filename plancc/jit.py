@@ -234,7 +234,7 @@ def processor() -> Processor:
 
 
 def levels(processor: Processor) -> list[str]:
-    """Return the names in `LEVELS` that a processor has, best first."""
+    """Return the names of the levels in `LEVELS` that a processor supports, best first."""
     triple, _, features = processor
     return [
         name
@@ -286,10 +286,10 @@ class KernelCache:
         return found and CompileResult._rebuild(target_context, *found)
 
     def _find(self, sig: Any, target_context: Any) -> Any:
-        """Return the version for this processor from any folder, or for its best level, or None.
+        """Return the version for this processor, else the one for its best level, else None.
 
-        Lower levels are not used, because they would round differently: below x86-64-v3 there is no
-        fused multiply-add.
+        All folders for kernels are searched. Lower levels are not used, because they would round
+        differently: below x86-64-v3 there is no fused multiply-add.
         """
         own = target_context.codegen().magic_tuple()
         takes_level = self._is_portable and os.environ.get(PORTABLE) != "0"
