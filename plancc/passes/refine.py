@@ -225,7 +225,7 @@ class RefineExpected(RefineVolume):
         if problem.net_sources is None:
             raise InputError("the expected volume needs a hypergraph with `net_sources`")
         if len(self.reach) <= most:
-            raise InputError(f"`reach` has {len(self.reach)} entries, but needs {most + 1}")
+            raise InputError(f"`reach` has {len(self.reach)} entries, but needs more than {most}")
         if len(self.reach) < 2 or self.reach[1] == 0:  # the edge cut, the limit of tiny batches
             return Goal(np.arange(most + 1, dtype=np.float64))
         return Goal(self.reach / self.reach[1], float(self.reach[1]))

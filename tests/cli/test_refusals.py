@@ -59,7 +59,7 @@ TABLE = {
         "-p 4 --capacities none.txt": "none.txt: no such file",
         "-p 4 --capacities speeds.txt": "speeds.txt, line 2: the capacity is not a number: 'fast'",
         "-p 4 --model mop --capacities 1,3,1,2":
-            "--capacities: the parts of model 'mop' are all of one size",
+            "--capacities: the parts of model 'mop' must have equal sizes",
         "-p 2 --memory 400": "reading it takes about|plancc convert",
         "-p 2 --memory lots": "--memory|'lots'|above 0, such as 512M or 2G",
         # mistyped names

@@ -237,7 +237,7 @@ def test_wrong_input():
         (problem, owner[:-1], enough, "29 owners for 30 vertices"),
         (problem, owner + 1, enough, "must be in 0..2"),
         (sourceless, owner, enough, "needs a hypergraph with `net_sources`"),
-        (problem, owner, np.zeros(most), f"`reach` has {most} entries, but needs {most + 1}"),
+        (problem, owner, np.zeros(most), f"`reach` has {most} entries, but needs more than {most}"),
         (problem, owner, RefineExpected().reach, "`reach` has 1 entries"),
     ):
         with pytest.raises(InputError, match=words):
