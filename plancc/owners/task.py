@@ -156,7 +156,7 @@ class Task:
         return replace(self.options, objective=objective)
 
     def wishes(self) -> dict[str, Any]:
-        """Return entries for the provenance: the objective, options of the search, and fixed rows."""
+        """Return entries for the provenance: objective, search options and number of fixed rows."""
         objective = self.objective or (self.options.objective if self.model.searched else None)
         found = ({} if objective is None else {"objective": objective}) | self.options.wishes
         if self.options.fixed is not None:

@@ -1,4 +1,4 @@
-"""KaMinPar: fast graph partitioning with threads, also for many parts."""
+"""The adapter of KaMinPar, a fast graph partitioner with threads, which can make many parts."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ UNITS = 1000
 
 
 def _positive(weights: npt.NDArray[np.int64], max_total: int) -> npt.NDArray[np.int64]:
-    """Return the weights. If some are 0, scale the others up, and replace 0 by 1.
+    """Return weights that are all positive, since KaMinPar 3.7.3 may never end if a weight is 0.
 
-    With weights of 0, KaMinPar 3.7.3 may never end.
+    If a weight is 0, all weights are multiplied by up to `UNITS`, and then 0 is replaced by 1. The
+    sum stays below `max_total`.
     """
     if len(weights) == 0 or weights.min() > 0:
         return weights
@@ -49,7 +50,7 @@ def _write_parhip(
 def prepare(
     problem: WeightedGraph, num_parts: int, options: dict[str, Any], folder: Path
 ) -> dict[str, Any]:
-    """Return the arguments of `run`, and write the graph into a file."""
+    """Write the graph to a file in `folder`; return the keyword arguments of `run`."""
     path, options = folder / "problem.parhip", dict(options)
     weights = _positive(problem.vertex_weights, ADAPTER.max_total)
     _write_parhip(path, problem, weights)

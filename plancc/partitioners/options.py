@@ -26,10 +26,10 @@ of_balance = partial(option, section="Balance")
 @described
 @dataclass(frozen=True)
 class PartitionOptions:
-    """Options of one partitioner.
+    """Options that a partitioner gets; `SearchOptions` adds the options of a search.
 
     Raises:
-        InputError: For an unknown name, or a number out of range.
+        InputError: If the partitioner is unknown, or a number is out of range.
     """
 
     partitioner: str = of_partitioner(
@@ -88,7 +88,7 @@ class PartitionOptions:
 
 
 def parse_budget(text: str) -> float:
-    """Return the seconds of a string such as 90, 30s, 5m or 2h; InputError for another string."""
+    """Convert a string such as 90, 30s, 5m or 2h to seconds; InputError for any other string."""
     found = re.fullmatch(r"([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)([smh]?)", text.strip(), re.ASCII)
     seconds = float(found[1]) * UNITS[found[2]] if found else 0
     if not 0 < seconds <= MOST_SECONDS:
