@@ -307,7 +307,7 @@ TABLE = {
         "data.h5 --split 0.9,0.9,0.1": "--split 0.9,0.9,0.1|at most 1 together",
         "data.h5 --device gpu": "--device gpu: choose cpu, cuda or cuda:NUMBER",
         "data.h5 --predict x-{part}.csv": "x-{part}.csv: rows of all ranks go to one file",
-        "data.h5 --sampler neighbour --fanouts 5": "--fanouts 5 has 1 number, the model 2 layers",
+        "data.h5 --sampler neighbour --fanouts 5": "5 has 1 number, but the model has 2 layers",
         "data.h5 --init w.npz --predict w.npz": "w.npz is read or written",
         "data.h5 --save new.npz --predict new.npz": "new.npz is read or written",
         "data.h5 --predict data.h5": "data.h5",

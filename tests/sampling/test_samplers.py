@@ -411,11 +411,11 @@ def test_check_layers():
             if layers in fitting:
                 sampler.check_layers(layers)
             else:
-                with pytest.raises(InputError, match=f"the model {layers} layer"):
+                with pytest.raises(InputError, match=f"but the model has {layers} layer"):
                     sampler.check_layers(layers)
-    with pytest.raises(InputError, match=r"^`fanouts` 3,2 has 2 numbers, the model 1 layer$"):
+    with pytest.raises(InputError, match=r"3,2 has 2 numbers, but the model has 1 layer$"):
         several.check_layers(1)
-    with pytest.raises(InputError, match=r"^sampler 'uniform' has 2 blocks, the model 3 layers$"):
+    with pytest.raises(InputError, match=r"'uniform' has 2 blocks, but the model has 3 layers$"):
         TwoBlockSampler(4).check_layers(3)
 
 
