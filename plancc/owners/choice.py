@@ -380,10 +380,10 @@ def _task(task: Task, form: Form, goal: str, spent: float, num_searched: int) ->
 def _able(table: list[Candidate], epsilon: float, memory: float | None) -> list[int]:
     """Return the indices in `table` of the candidates that can be chosen, the best value first.
 
-    A candidate can be chosen if it is balanced and if the `memory` bytes of a rank are enough. If
-    no candidate is balanced, the least imbalance of a candidate is allowed instead of `epsilon`. If
-    the memory is enough for none, it is ignored. For objective "time", `epsilon` is infinite, since
-    imbalance already makes the slowest part slower.
+    A candidate can be chosen if it is balanced and if no rank needs more than `memory` bytes. If no
+    candidate is balanced, the smallest imbalance of a candidate is allowed instead of `epsilon`. If
+    every candidate needs more memory, memory is ignored. For objective "time", `epsilon` is
+    infinite, since imbalance already makes the slowest part slower.
     """
     there = [k for k, entry in enumerate(table) if not entry.failed]
     if not there:

@@ -6,9 +6,10 @@ nodes. The first search finds this partition. Then one search for each node divi
 among its ranks. That search sees only the nonzeros of the node. It ignores rows of other nodes,
 since they may arrive at any rank of the node, which passes them on inside the node.
 
-If the user names no objective, there is a search in two levels. For objective "time", there is one
-in one level and one in two levels. For all other objectives, the search has one level, and its
-parts are numbered for the nodes afterwards.
+If the user names no objective, the search has two levels. If the user names objective "time",
+searches in one level and in two levels are made, and `plancc.owners.numbering` chooses the best
+owners. For all other objectives, the search has one level, and its parts are numbered for the nodes
+afterwards.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def search_on_nodes(find: Find, asked: Unowned, limits: Limits | None) -> Search
 
 
 def _together(one: SearchResult, two: SearchResult) -> SearchResult:
-    """Return the result `one`, with the owners of `two` added to its `others` if as balanced."""
+    """Return the result `one`; add the owners of `two` to its `others` if they are as balanced."""
     over = [min(each.overload for each in of.tried if each.best) for of in (one, two)]
     others = [*one.others, two.owners] if over[1] <= over[0] else one.others
     tried = [*one.tried, *(replace(each, best=False) for each in two.tried)]
@@ -176,7 +177,7 @@ def _on_nodes(
 def _between(
     matrix: Graph, options: SearchOptions, limits: Limits, first: npt.NDArray[np.int64]
 ) -> _Share:
-    """Return the search that divides rows among nodes; it gets only a part of the imbalance.
+    """Return the search that divides rows among nodes, with a part of the allowed imbalance.
 
     `first` has the first rank of every node, and the number of ranks.
     """

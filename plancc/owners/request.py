@@ -203,10 +203,10 @@ def default_balance(model: str, options: SearchOptions) -> str:
     """Return the balance that parts have if the user names none.
 
     A search for row plans has the balance `DEFAULT_BALANCE`, or "nnz,rows" if epsilon is above
-    `LOOSE`. So has model auto for objective "time". In all other cases the balance is "nnz", as in
-    Demirci et al. 2022: for edge plans, for mini-batches, and for models that assign rows
-    themselves. It is also "nnz" if the user names a partitioner, so that the partitioner's owners
-    need no refinement. An exception is objective "time", for which they are refined in any case.
+    `LOOSE`. The same holds for model auto with objective "time". In all other cases the balance is
+    "nnz", as in Demirci et al. 2022: for edge plans, for mini-batches, and for models that assign
+    rows themselves. It is also "nnz" if the user names a partitioner, so that the owners need no
+    refinement; but not for objective "time", for which they are refined in any case.
     """
     chosen = MODELS[model]
     of_rows = chosen.searched and chosen.layout == "row" and not chosen.of_batches

@@ -79,10 +79,10 @@ class Task:
 
     @property
     def wish(self) -> str:
-        """Name of the first option of the user that only a search can follow; "" if there is none.
+        """Name of the first option that the user gives and that asks for a search; "" if none does.
 
-        If owners of a partitioner are only refined, the option `budget` is not among these options,
-        since it also applies to a refinement.
+        If there is only a refinement, option `budget` does not ask for a search, since it applies
+        to the refinement.
         """
         if self.model.layout == "any":
             return ""

@@ -35,7 +35,7 @@ def bisect(nets: Nets, weight: Any, shares: Any, order: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _bisect(nets: Any, weight: Any, shares: Any, order: Any) -> Any:
-    """Split `order` into two, so that each piece has the weight of its parts; repeat with each."""
+    """Split `order` into two pieces in proportion to `shares`; split each until it is one part."""
     n = len(weight)
     owner = np.zeros(n, dtype=np.int32)
     region = np.zeros(n, dtype=np.int64)

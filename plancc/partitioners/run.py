@@ -382,8 +382,9 @@ def _run(
 ) -> list[object]:
     """Run the partitioner; return its answer for every seed, unchecked.
 
-    Before, the problem is adapted: several weights per vertex are combined if the partitioner
-    accepts only one, and large weights and costs are scaled down to its integers.
+    First, the problem is adapted to the partitioner. If the partitioner accepts only one weight per
+    vertex, several weights are combined. Weights and costs that are too large for its integers are
+    scaled down.
     """
     weights, num_parts = problem.vertex_weights, limits.num_parts
     epsilon: Any = np.minimum(limits.epsilon, num_parts - 1.0)  # the largest possible imbalance

@@ -45,10 +45,10 @@ class Clusters:
 
 
 def links_of(matrix: Graph, nets: Nets) -> ClusterLinks:
-    """Return the links of every vertex, to both ends of its edges.
+    """Return the links from every vertex to its neighbours, along edges of both directions.
 
-    The links of vertex v lead to the columns of row v. If the matrix is directed, further links of
-    vertex v lead to the rows of column v.
+    The links of vertex v lead to the columns of row v. If the matrix is directed, vertex v has
+    further links, to the rows of column v.
 
     Parameters:
         matrix: The matrix.

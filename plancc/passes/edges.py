@@ -1,4 +1,4 @@
-"""The pass `RefineEdges`, which refines owners of rows and nonzeros for an exact objective.
+"""The pass `RefineEdges`, which refines the owners of rows and nonzeros of an edge plan.
 
 To choose the better of two partitions, the pass compares their overload, then the value of the
 objective, then the volume; smaller is better.
@@ -63,7 +63,7 @@ class RefineEdges:
         """
         objective = find_objective(self.objective)
         if objective.is_time and context.time is None:
-            raise InputError("objective 'time' needs a function that predicts epochs (`time`)")
+            raise InputError("objective 'time' needs a prediction of epoch times (`time`)")
         owners.check(matrix, context.num_parts)
         search = _Search(self, objective, matrix, context)
         before = search.start(owners)
@@ -166,7 +166,7 @@ class _Search:
             self._sweep(price, np.inf, strength, restoring=True)
 
     def _sweep(self, price: float, cap: Any, strength: float, *, restoring: bool = False) -> None:
-        """Run one sweep over owners of rows, then one over nets that touch several parts.
+        """Run a sweep that moves owners of rows, then one that moves nonzeros.
 
         Parameters:
             price: Price of overweight.

@@ -170,7 +170,7 @@ def _disjoint(pairs: npt.NDArray[np.int64], num_parts: int) -> Iterator[npt.NDAr
 def _cut_nets(
     pairs: list[npt.NDArray[np.int64]], max_spread: int, state: State
 ) -> list[npt.NDArray[np.int32]]:
-    """Return a list with one array for each of these disjoint pairs: the nets in both parts.
+    """Return an array for each of these disjoint pairs: the nets that touch both parts.
 
     Nets that touch more than `max_spread` parts are left out.
     """
@@ -186,7 +186,8 @@ def _exchange(
 ) -> int:
     """Exchange vertices between two parts; return the number of rows saved.
 
-    If the volume rises, undo the exchange. It can rise by nets that the flow network leaves out.
+    If the volume rises, undo the exchange. The volume can rise because the flow network leaves out
+    some nets.
     """
     saved = int(exchange_between(vertices, pair[0], pair[1], nets, state))
     if saved >= 0:

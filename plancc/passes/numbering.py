@@ -18,8 +18,8 @@ from plancc.passes.presets import MEAN, Swaps
 class MapToMachine:
     """Renumber parts so that exchanges take less time on the slowest rank.
 
-    A message takes its latency, and a time for each row; both are higher between nodes than inside
-    a node. All rows that leave or enter a node go through the same link into the network
+    A message takes its latency, and a time for each row; the numbers are different inside a node
+    and between nodes. All rows that leave or enter a node go through the same link into the network
     (`LinkRates`). Swaps of two parts on different nodes are tried in random order, and are kept if
     the time falls. `MapToTopology` is simpler: it counts only the rows between nodes.
 

@@ -260,7 +260,7 @@ class _RefineTraffic(RefineVolume, ABC):
     def _held(self, value: float) -> Tariff | None:
         """Return prices that make sweeps lower the volume, but keep the objective up to `value`.
 
-        None if no prices can keep the objective from rising.
+        None if the pass has no such prices, so that its sweeps may raise the objective.
         """
         return None
 
@@ -519,7 +519,7 @@ class RefineTime(_RefineTraffic):
 
     def _goal(self, problem: Hypergraph, context: Context) -> Goal:
         if context.time is None:
-            raise InputError("objective 'time' needs a function that predicts epochs (`time`)")
+            raise InputError("objective 'time' needs a prediction of epoch times (`time`)")
         return super()._goal(problem, context)
 
     def _value(self, run: _Run, flow: PairTraffic) -> float:

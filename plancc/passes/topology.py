@@ -18,7 +18,7 @@ from plancc.plan.topology import Topology
 
 @dataclass(frozen=True)
 class MapToTopology:
-    """Renumber parts so that few rows are sent between nodes; no row changes its part otherwise.
+    """Renumber parts so that few rows are sent between nodes; the rows of a part stay together.
 
     ::
 

@@ -36,7 +36,7 @@ class VectorOwners:
     sweeps: int = 8
 
     def refine(self, owners: Owners, matrix: Graph, context: Context) -> Owners:
-        """Return owners in which rows, and nonzeros on the diagonal, may have changed their owner.
+        """Return new owners of rows; of the nonzeros, only those on the diagonal change owners.
 
         The volume never rises. If the volume stays the same, the number of rows that the busiest
         part sends or receives does not rise. A vertex keeps its owner if its row and column have no
@@ -130,7 +130,7 @@ def _trade(ptr, part, kind, v, q, sign, sent, received):  # type: ignore[no-unty
 def _assign(  # type: ignore[no-untyped-def]
     ptr, part, kind, diagonal, owner, nonzero_owner, num_parts, limit, order, sweeps, anew
 ):
-    """Choose the owners of rows, without regard to the current owners if `anew`.
+    """Choose the owners of rows; if `anew`, ignore the current owners.
 
     The load of a part is the number of rows that it sends, or receives if these are more. If
     several parts save the most rows, the owner is the one that would then have the smallest load.
@@ -193,7 +193,7 @@ def _assign(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _is_foreign(ptr, part, v, q):  # type: ignore[no-untyped-def]
-    """Whether part q has no nonzeros in the row and in the column of v, except on the diagonal."""
+    """Whether part q has no nonzeros of the row or column of v, other than on the diagonal."""
     for a in range(ptr[v], ptr[v + 1]):  # noqa: SIM110 - numba knows no all(...)
         if part[a] == q:
             return False

@@ -14,7 +14,7 @@ from plancc.sampling.sampler import SHOWN, SizedSampler
 
 @dataclass(frozen=True)
 class ClusterSampler(SizedSampler):
-    """A batch has random clusters, so many that it has about `batch_size` vertices on average.
+    """A batch has about `batch_size` vertices on average: those of random clusters.
 
     Every batch has the same number of clusters, at least one. Every set of clusters of this size is
     equally likely (Chiang et al., Cluster-GCN, KDD 2019, section 3.2, "stochastic multiple

@@ -1,4 +1,4 @@
-"""Negatives of training links: random pairs of vertices, which need not be without an edge.
+"""Negatives of training links: random pairs of vertices, some of which may have an edge.
 
 The source of negative i is vertex ``(first + i) % n``; its target is a random vertex. The owner of
 the source draws the negative. Its random number depends on i only, so that the negatives are the

@@ -194,7 +194,7 @@ def _sampled_of_owner(owned: Any, rows: Any, fanout: Any, key: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def subsets(vertices: Any, sizes: Any, itself: Any, fanout: Any, key: Any) -> Any:
-    """Choose which nonzeros each of m rows keeps; the choice depends on its vertex and `key` only.
+    """Choose which nonzeros each of m rows keeps, given the vertex of the row and `key`.
 
     Subsets are drawn by Floyd's algorithm (Bentley and Floyd, CACM 1987). A position is the index
     of a nonzero among the nonzeros of its row, sorted by column.
@@ -244,7 +244,7 @@ def draw_subset(kept: Any, nonzeros: Any, itself: Any, fanout: Any, key: Any) ->
 
 @njit(cache=True, nogil=True)
 def _insert_subset(found: Any, nonzeros: Any, itself: Any, key: Any) -> None:
-    """Write the position on the diagonal, if there is one, and other random positions into `found`.
+    """Write the position of the diagonal, if there is one, and random others into `found`.
 
     The positions are ascending. The time grows with the square of the fan-out.
     """

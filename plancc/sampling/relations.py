@@ -90,7 +90,7 @@ def _sampled_by_relation(owned: Any, rows: Any, fanouts: Any, key: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _end_of_relation(order: Any, relation: Any, first: Any, a: Any, end: Any) -> Any:
-    """Return where the nonzeros of the relation that begins at ``order[a]`` end in `order`.
+    """Return the end, in `order`, of the nonzeros that have the same relation as ``order[a]``.
 
     `first` is the first nonzero of the row; `end` is the end of the row in `order`.
     """

@@ -106,7 +106,7 @@ class Sampler(ABC):
         """
 
     def inclusion(self, population: Population, most_pins: int) -> Inclusion | None:
-        """Return the exact probabilities, for nets of up to `most_pins` pins; None if unknown."""
+        """Return the inclusion probabilities, exact up to `most_pins` pins; None if unknown."""
         return None
 
     def num_targets(self, population: Population, training: int) -> int | None:

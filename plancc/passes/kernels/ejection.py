@@ -79,7 +79,7 @@ def eject(
             their limits before the call; they are within their limits after it.
         depth: Largest number of moves in a chain.
         tries: Largest number of vertices that are tried when a full part ejects a vertex.
-        most: Largest number of gains; once more have been computed, no further chain begins.
+        most: Number of computed gains after which no further chain begins.
         chain (Chains): The vertices of `order` in every part; updated.
 
     Returns:

@@ -253,9 +253,9 @@ def exchange(
 
     Parameters:
         over (int64[k]): Parts above their limits.
-        roomy (int64[num_constraints + 1, num_parts]): Row c has all parts, those with the most room
-            in constraint c first. The last row has those parts first whose scarcest room, over all
-            constraints, is largest.
+        roomy (int64[num_constraints + 1, num_parts]): Every row has all parts. Row c is sorted by
+            the room of the parts in constraint c. The last row is sorted by the smallest room of
+            each part in any constraint. Parts with much room come first.
         num_roomy (int64[num_constraints]): For every constraint, the number of parts with room.
         chain (Chains): The vertices that may move, in every part.
         rules (Rules): Rules of exchanges.

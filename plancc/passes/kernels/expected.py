@@ -24,7 +24,7 @@ from plancc.passes.presets import BOUND_ROUNDING, TINY
 
 @njit(cache=True, nogil=True)
 def expected(nets: Any, state: Any, reach: Any) -> float:
-    """Return the expected number of rows sent, counting each net as if a batch had its source."""
+    """Return the expected number of rows sent, if the batch has the source of every net."""
     total = 0.0
     for e in range(len(state.spread)):
         if state.spread[e] == 1:

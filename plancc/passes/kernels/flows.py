@@ -75,8 +75,8 @@ class Region(NamedTuple):
     Attributes:
         room (float64[2, num_constraints]): For each of the two parts, the largest total weight of
             the vertices that may move.
-        max_degree: Largest number of nets of the vertices that may move, added up over the vertices
-            of one part.
+        max_degree: For each of the two parts, the largest sum of the degrees of the vertices that
+            may move; the degree of a vertex is its number of nets.
         max_pins: Nets with more pins are left out, and the cut ignores them.
         max_work: Largest number of nodes that the search for a cut may visit, divided by the number
             of nodes in the network.

@@ -21,10 +21,10 @@ def _lighter(q: int, other: int, state: Any, scale: Any) -> bool:
 def place(order: Any, nets: Any, state: Any, limit: Any, scale: Any) -> None:
     """Assign the vertices that have no part, which are those in the last part of `state`.
 
-    In every round, vertices are placed that share nets with placed vertices. A vertex moves to the
-    part with room that saves most rows; if several parts are equally good, to the lightest of them.
-    A vertex that no such part has room for, or that shares no net with placed vertices, moves to
-    the lightest of all parts.
+    Every round places the vertices that share nets with placed vertices. Such a vertex moves to the
+    part with room that saves the most rows; if several parts are equally good, to the lightest of
+    them. A vertex moves to the lightest of all parts if no part that its nets touch has room, or if
+    it shares no net with placed vertices.
 
     Parameters:
         order (int64[m]): The vertices of the last part.

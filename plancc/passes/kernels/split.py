@@ -35,9 +35,8 @@ class Cut(NamedTuple):
         left, right (int32[num_edges]): Left and right vertex of every edge.
         right_ptr, right_edges (int64[num_right + 1], int64[num_edges]): The edges of right vertex y
             are ``right_edges[right_ptr[y]:right_ptr[y + 1]]``.
-        left_parts, right_parts (int32[num_left, 2], int32[num_right, 2]): For every vertex, the
-            part that owns the rows, and the part that owns the columns, of the nonzeros of its
-            edges.
+        left_parts, right_parts (int32[num_left, 2], int32[num_right, 2]): For every vertex, two
+            parts: the owner of the rows of its nonzeros, and the owner of their columns.
     """
 
     at: Any
@@ -54,13 +53,13 @@ class Cut(NamedTuple):
 def _groups(owner: Any, num_parts: int, ptr: Any, other: Any) -> Any:
     """Number the vertices on one side of the bipartite graph.
 
-    The lines of the matrix are its rows (for left vertices) or its columns (for right vertices). A
-    vertex is a pair: a line, and a part that does not own the line, but the column (or row) of one
-    of its nonzeros.
+    A left vertex is a pair: a row, and a part that does not own the row, but the column of one of
+    its nonzeros. A right vertex is a pair of a column and a part, defined in the same way. A line
+    is a row if left vertices are numbered, a column if right vertices are.
 
     Parameters:
-        ptr (int64[n + 1]), other (int32[nnz]): The nonzeros of every line, each by its column (if
-            lines are rows) or row.
+        ptr (int64[n + 1]), other (int32[nnz]): The nonzeros of every line; each is given by its
+            column if lines are rows, by its row if lines are columns.
 
     Returns:
         For every nonzero, the number of its vertex, int32[nnz], -1 if row and column have the same
@@ -209,7 +208,7 @@ def complete(cut, left, right, component, mate, own, scale):  # type: ignore[no-
     Parameters:
         cut (Cut): The bipartite graph.
         left, right, component, mate: The result of `cover`; `left` and `right` are updated.
-        own (int64[num_parts]): Number of nonzeros of every part that are no edges of `cut`.
+        own (int64[num_parts]): For every part, its number of nonzeros that are not edges of `cut`.
         scale (float64[num_parts]): Mean capacity of the parts, divided by the part's capacity.
             Numbers of nonzeros are multiplied by it before parts are compared.
     """
@@ -256,8 +255,8 @@ def place(cut: Any, left: Any, right: Any, load: Any, scale: Any) -> Any:
     Parameters:
         cut (Cut): The bipartite graph.
         left, right (bool[num_left], bool[num_right]): Whether a vertex is in the vertex cover.
-        load (int64[num_parts]): Number of nonzeros of every part that are no edges of `cut`; the
-            assigned nonzeros are added.
+        load (int64[num_parts]): For every part, its number of nonzeros that are not edges of `cut`;
+            the assigned nonzeros are added.
         scale (float64[num_parts]): See `complete`.
 
     Returns:

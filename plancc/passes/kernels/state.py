@@ -114,9 +114,9 @@ def must_stay(v: int, nets: Any, state: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def last_slot(e: int, state: Any) -> int:
-    """Return the end of the slots of net e that a loop must read, from ``slot_ptr[e]``.
+    """Return the end of a loop over the slots of net e; the loop begins at ``slot_ptr[e]``.
 
-    Slots with a count of 0 can be among them; the loop must skip them.
+    The loop must skip slots whose count is 0.
     """
     start = state.slot_ptr[e]
     dense = state.slot_ptr[e + 1] - start == len(state.sums)
