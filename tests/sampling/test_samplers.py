@@ -348,8 +348,8 @@ ERRORS = {
     "keep 0": (lambda: EdgeSampler(0.0), {}, "`keep` 0.0: must be above 0 and at most 1"),
     "keep 2": (lambda: EdgeSampler(1.5), {}, "`keep` 1.5: must be above 0"),
     "`keep` nan": (lambda: EdgeSampler(math.nan), {}, "`keep` nan: must be above 0"),
-    "fan-outs": (lambda: NeighbourSampler(2, ()), {}, "`fanouts`: one"),
-    "fan-out": (lambda: NeighbourSampler(2, (3, 0)), {}, "`fanouts` 3,0: at least 1"),
+    "fan-outs": (lambda: NeighbourSampler(2, ()), {}, "`fanouts` is empty: give"),
+    "fan-out": (lambda: NeighbourSampler(2, (3, 0)), {}, "`fanouts` 3,0: a fan-out must be"),
     "neighbours": (
         lambda: NeighbourSampler(2, (3,)),
         {"pattern": False},
