@@ -38,7 +38,8 @@ from plancc.predict.schedules import tables_of
 from plancc.registry import check_choice
 
 BESIDE_EPSILON = 0.01
-"""Imbalance by which a candidate may exceed epsilon, or the best balanced candidate."""
+"""A candidate counts as balanced if its imbalance exceeds epsilon by at most this number; if none
+does, if it exceeds the smallest imbalance by at most this number."""
 
 
 @dataclass(frozen=True)

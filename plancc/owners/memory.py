@@ -20,7 +20,7 @@ from plancc.search.presets import MemoryTerms
 from plancc.search.starts import begins_with_clusters, is_uneven
 
 SAMPLE = 2000
-"""Number of nonzeros in the sample that estimates how many have a transposed nonzero."""
+"""Number of nonzeros in the sample of `mirrored_share`."""
 
 
 def allowed_memory(given: int | None = None) -> int | None:

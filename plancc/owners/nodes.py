@@ -38,19 +38,21 @@ from plancc.search.job import Report
 from plancc.search.record import Judge, Record, SearchResult
 
 Find = Callable[[Graph, int, SearchOptions, Any, Report | None], SearchResult]
-"""A function that searches, given matrix, number of parts, options, `Limits`, and a function to
-report trials."""
+"""A search. Its arguments are the matrix, the number of parts, the options, the limits, and a
+function to which it reports trials."""
 OF_NODES = 0.5
-"""Share of the allowed imbalance that the nodes may have; the ranks of a node may have the rest."""
+"""Share of the allowed imbalance that the search into nodes may use; the searches into ranks may
+use the rest."""
 LEAST_EPSILON = 0.001
-"""Least imbalance that is allowed for the ranks of a node."""
+"""Imbalance that the ranks of a node are allowed at least."""
 FIRST = 0.5
-"""Share of the time budget that the partition into nodes gets."""
+"""Share of the time budget that the search into nodes gets."""
 INSIDE = {"fast": "fast", "balanced": "fast", "best": "balanced"}
-"""Effort inside nodes, by effort of the search; it is lower, since rows inside nodes cost less."""
+"""Effort of the search -> effort of the searches into ranks. It is lower, since rows sent inside a
+node cost less."""
 AT_ONCE = 2
-"""Least number of nodes that are searched at the same time. Partitioners are separate processes,
-and their results do not depend on each other."""
+"""Smallest number of searches into ranks that run at the same time, even on one thread, since
+partitioners run in separate processes."""
 ROWS_PER_RANK = 4
 """With fewer rows per part, the search has one level."""
 

@@ -25,7 +25,7 @@ from plancc.search.record import Trial
 
 STEP = "numbered for the machine"
 MAX_PARTS = 4096
-"""Most parts that are renumbered, since renumbering needs a table of all pairs of parts."""
+"""Parts are not renumbered if there are more, since that needs a table of all pairs of parts."""
 
 
 def numbered(

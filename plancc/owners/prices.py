@@ -29,7 +29,7 @@ from plancc.partitioners.options import PartitionOptions
 from plancc.partitioners.run import partition
 
 MOST = 3
-"""Most candidates that are searched, if the user names none."""
+"""Largest number of candidates that are searched if the user names no candidates."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from plancc.options import PlanOptions, SearchOptions
 from plancc.version import __version__
 
 MAX_WORDS = 16
-"""Most entries of a list that the provenance writes in full."""
+"""Largest number of entries of a list that the provenance writes in full."""
 
 
 def now() -> str:

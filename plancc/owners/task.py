@@ -35,7 +35,7 @@ Report = Callable[[Trial], None]
 """A function that is called with every step of a search when the step ends."""
 
 REFINED, REBALANCED = "the refined partition", "the rebalanced partition"
-"""Phrases for partitions, for warnings."""
+"""What warnings call the two kinds of partition."""
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph, WeightedGraph
 
 FEW = 16
-"""Up to this number of parts, a search makes several starts, since their results differ much."""
+"""Up to this number of parts, a search has more starts, since their results are very different."""
 LARGE = 1_000_000
-"""In a graph with hubs and at least this many nonzeros, quick starts partition the graph of
-clusters."""
+"""If a graph has hubs and at least this many nonzeros, starts for effort "fast" partition the graph
+of clusters."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,8 @@ from plancc.passes.kernels.state import State, state_of, volume
 from plancc.passes.multilevel import Sweeps, coarsen
 
 STARTS_PINS = 1_000_000
-"""Bound on the pins that all initial partitions together visit; one partition is always made."""
+"""Bound on the number of pins that all initial partitions visit together; at least one initial
+partition is made in any case."""
 HUBS = {"hubs": 31, "wide": 31}
 FOR_FEW: dict[str, Any] = {"efforts": ("balanced",), "most_parts": FEW}
 

@@ -13,7 +13,7 @@ from plancc.partitioners.adapter import FEW, LARGE, Adapter, Start, most_weights
 from plancc.partitioners.kaminpar_child import run
 
 UNITS = 1000
-"""Largest factor on all weights if some vertices have weight 0."""
+"""Largest factor by which all weights are multiplied if some vertices have weight 0."""
 
 
 def _positive(weights: npt.NDArray[np.int64], max_total: int) -> npt.NDArray[np.int64]:
@@ -31,10 +31,11 @@ def _positive(weights: npt.NDArray[np.int64], max_total: int) -> npt.NDArray[np.
 def _write_parhip(
     path: Path, problem: WeightedGraph, vertex_weights: npt.NDArray[np.int64]
 ) -> None:
-    """Write a ParHIP binary file: header, byte offsets of the neighbours, neighbours, weights.
+    """Write a binary file in the format of ParHIP.
 
-    All numbers are uint64. In the header's first number, bit 0 says that edges have no weights, and
-    bit 1 says that vertices have no weights.
+    The file has a header, the byte offset of every vertex's neighbours, the neighbours, and the
+    weights. All numbers are uint64. In the first number of the header, bit 0 is set if the edges
+    have no weights, bit 1 if the vertices have none.
     """
     n, m = problem.num_vertices, len(problem.indices)
     costs = problem.edge_weights

@@ -31,10 +31,10 @@ MAX_TIME_LIMIT = 1e6
 """Largest time limit, in seconds, that the timers of the operating system accept."""
 
 LEAST_EPSILON = 1e-3
-"""Smaller allowed imbalances count as this one when constraints are combined."""
+"""When constraints are combined, smaller allowed imbalances are replaced by this one."""
 
 TRIVIAL = "none"
-"""Name of the partitioner in a trivial result: one part, one vertex per part, or no nets."""
+"""Name of the partitioner in the result if no partitioner is needed (see `_trivial_owner`)."""
 
 
 @dataclass(frozen=True)
@@ -459,9 +459,10 @@ def checked_owner(
 
 
 NOISE = 1.1
-"""No note is made if imbalance / epsilon is at most this number."""
+"""Users get no note if the imbalance is at most epsilon times this number."""
 ROUNDED = 0.05
-"""A note is made if an imbalance that whole vertices may explain exceeds epsilon by this."""
+"""If no part is above its limit, users get a note if the imbalance exceeds epsilon by this number.
+It can exceed epsilon, since limits are rounded to whole vertices."""
 
 
 def balance_notes(owner: npt.NDArray[np.int32], limits: Limits, who: str) -> list[str]:

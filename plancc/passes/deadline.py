@@ -10,8 +10,8 @@ import numpy as np
 from plancc.clock import wall_seconds
 
 Stop = Callable[[], object]
-"""A function that returns whether to stop with the present result. It is called often, in any
-thread."""
+"""A function that returns whether the search must stop and keep its result so far. It is called
+often, in any thread."""
 
 
 @dataclass

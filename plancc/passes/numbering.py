@@ -1,4 +1,4 @@
-"""Number the parts for the nodes of a machine, so that exchanges take less time."""
+"""Renumber the parts to suit the nodes of a machine, so that exchanges take less time."""
 
 from __future__ import annotations
 

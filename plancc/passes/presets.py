@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 PRICES = (0.2, 0.5, 1.0, 3.0, 10.0)
-"""Price in each sweep, one after another. A price is the cost per unit of weight at an
-overweight of `Annealing.overweight`, relative to the partition's volume per unit of weight."""
+"""Prices of overweight in the sweeps of a level, one for each sweep. A price is the cost of one
+more unit of weight in a part whose overweight is `Annealing.overweight`. The unit of the price is
+the volume of the partition, divided by the total weight."""
 RESTORING_PRICES = (30.0, 100.0, 300.0)
-"""Prices of further sweeps, one after another, until no part is above the limit."""
+"""Prices of overweight in further sweeps, which end when no part is above its limit."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class Cuts:
 
 CUTS = Cuts()
 WIDE_CUTS = replace(CUTS, reach=3 * CUTS.reach)
-"""The last cuts of a refinement."""
+"""Numbers of the cuts at the end of a refinement, which can move more weight."""
 
 
 @dataclass(frozen=True)
@@ -177,13 +178,15 @@ class VCycles:
 
 V_CYCLES = VCycles()
 QUICK = replace(V_CYCLES, annealing=Annealing((0.3, 1.0, 6.0)), ejection=None)
-"""Fewer sweeps and no chains: this takes three quarters of the time, and gives 0.7% more volume."""
+"""Numbers for fewer sweeps and no chains: three quarters of the time, and 0.7% more volume."""
 MIGRATION = replace(V_CYCLES, local_search=LocalSearch(max_pins=50))
-"""Numbers for a changed graph, where a search starts from the whole boundary; `seeds` is unused."""
+"""Numbers for a changed graph. `LocalSearch.seeds` is unused: a search starts from all boundary
+vertices."""
 MIGRATION_CUTS = replace(CUTS, reach=0.03, max_rounds=1)
-"""Cuts near the boundary, in one round: a tenth of the time of `CUTS`, and most of the saving."""
+"""Numbers for cuts near the boundary, in one round. They take a tenth of the time of `CUTS`, and
+save most of the rows that `CUTS` would save."""
 LEAST_MIGRATION = 0.001
-"""A further search after a change follows only if the last saved this share of the volume."""
+"""In a changed graph, another search runs only if the last one saved this share of the volume."""
 
 
 @dataclass(frozen=True)
@@ -292,36 +295,37 @@ class Swaps:
 
 
 NEAR_LEAST = 0.01
-"""A search ends when the volume exceeds the lower bound by at most this share."""
+"""A search ends when its volume is at most this share above the lower bound."""
 
 MEAN = 1e-3
-"""Weight of the mean time of the ranks, which is added to the slowest rank's time to break ties."""
+"""Factor of the ranks' mean time, which is added to the slowest rank's time to break ties."""
 TINY = 1e-9
 """Gains, and shares of an overload, up to this number count as rounding errors."""
 BOUND_ROUNDING = 1e-6
-"""An upper bound of an expected gain rules out a move if it is below 0 by this number, since
-sums are rounded."""
+"""A move is ruled out if the upper bound on its gain is below minus this number, which allows for
+rounding errors."""
 PENALTY_ROUNDING = 1e-13
-"""Upper bound of the relative error of sums of penalties."""
+"""Upper bound on the relative rounding error of a sum of penalties."""
 LISTED = 4
-"""The parts that a vertex touches are listed only if they are at most 1 / `LISTED` of all parts."""
+"""The parts that the nets of a vertex touch are listed only if they are at most 1 / `LISTED` of all
+parts."""
 STRIDE = 32
 """Number of parts that are skipped together if none of them has enough gain."""
 BLOCKED_PINS, BLOCKS = 500_000, 64
 """A sweep over at least `BLOCKED_PINS` pins is divided into `BLOCKS` blocks; all vertices of a
 block choose their parts at once."""
 SHORT = 32
-"""A net is short if it has fewer nonzeros than 1 / `SHORT` of the number of parts; then only its
-own parts are visited. If a net has at least `SHORT` nonzeros in a part, a quick test comes first
-whether the net can leave the part."""
+"""A net is short if `SHORT` times its number of nonzeros is below the number of parts. For a short
+net, a sweep visits only the parts that the net touches. If a net has at least `SHORT` nonzeros in a
+part, a quick test shows first whether it can be worthwhile for the net to leave the part."""
 MAX_FEES_READ = 1 << 12
-"""Largest number of fees that are read to choose a part for one vertex; so hubs try only some
-parts."""
+"""Largest number of fees that a sweep reads to choose a part for one vertex. With this bound, hubs
+try only some of the parts."""
 SAMPLE = 64
-"""Largest number of vertices of a part that are candidates for an exchange. A larger part is cut
-into this many groups by weight, and each group's candidate is the vertex whose move costs the
-fewest rows."""
+"""Largest number of vertices of a part that are candidates for an exchange. The vertices of a
+larger part are divided into this many groups by weight. The candidate of a group is the vertex
+whose move costs the fewest rows."""
 GROUP = 4
-"""Approximate number of vertices of a group that are rated."""
+"""Number, about, of the vertices in a group that are rated to find its candidate."""
 MAX_STEPS = 32
-"""Largest number of exchanges of a part in one call."""
+"""Largest number of exchanges that a part above its limit makes in one call."""

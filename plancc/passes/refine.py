@@ -284,7 +284,7 @@ class _RefineTraffic(RefineVolume, ABC):
 
 
 class _Rounds:
-    """The rounds of one run of a `_RefineTraffic` pass."""
+    """One run of a `_RefineTraffic` pass: its rounds, and what follows them."""
 
     def __init__(self, options: _RefineTraffic, run: _Run) -> None:
         self.options, self.run, self.sweeps = options, run, run.sweeps

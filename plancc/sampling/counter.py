@@ -18,7 +18,7 @@ from plancc.sampling.kernels import ascending
 ROUNDS = 8
 """Rounds of the Feistel network in `at_place`."""
 LEAST_SIDE = 16
-"""Smallest side of the network's grid: smaller grids give uneven orders."""
+"""Smallest side of the grid of the Feistel network; with smaller grids, orders are not uniform."""
 
 GAMMA = np.uint64(0x9E3779B97F4A7C15)
 """Difference between successive states of splitmix64."""

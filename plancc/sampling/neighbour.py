@@ -18,8 +18,7 @@ from plancc.sampling.owned import Int64s, OwnedBlock, OwnedRows
 from plancc.sampling.sampler import SHOWN, SizedSampler
 
 MARKS_FROM = 64
-"""From this fan-out on, a row's drawn positions are marked in a table; fewer are inserted
-faster."""
+"""Smallest fan-out for which `_mark_subset` is used; below, `_insert_subset` is faster."""
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,10 @@ class OwnedRows:
 
 @njit(cache=True, nogil=True)
 def _diagonals(row_ptr: Any, column: Any, places: Any) -> Any:
-    """Return each row's place of the diagonal in the order `places`, or its number of nonzeros."""
+    """Return, for every row, the position of its diagonal nonzero in the order `places`.
+
+    If a row has none, return its number of nonzeros.
+    """
     found = np.empty(len(row_ptr) - 1, dtype=np.int32)
     for i in range(len(found)):
         first, size = row_ptr[i], row_ptr[i + 1] - row_ptr[i]

@@ -30,9 +30,7 @@ SHOWN, FITTED, HELD_OUT = 0, 1, 2
 `FITTED` for fitting a model, and `HELD_OUT` for deciding when the compiler has drawn enough
 batches."""
 DEFAULT_SHARE = 0.06
-"""Default share of the vertices in a batch.
-
-Demirci et al. 2022 draw 20,000 of 334,863."""
+"""Default share of the vertices that a batch has; Demirci et al. 2022 draw 20,000 of 334,863."""
 
 
 @dataclass(frozen=True)

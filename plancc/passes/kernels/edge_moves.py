@@ -34,9 +34,10 @@ from plancc.passes.kernels.volume import penalty
 from plancc.passes.presets import SHORT, TINY
 
 BURDEN, RELIEF, GIVE, TAKE, OUT, INTO = range(6)
-"""Rows of the array of tolls, float64[6, num_parts]. BURDEN: cost of one more nonzero (inf without
-room). RELIEF: saving by one nonzero less. GIVE, TAKE: cost of a unit of load sent, and received.
-OUT, INTO: the loads of the sent side and of the received side."""
+"""Row numbers of the array of tolls, float64[6, num_parts]. For every part, BURDEN is the cost of
+one more nonzero (inf if there is no room), RELIEF the cost saved by one nonzero less. GIVE and TAKE
+are the costs of one more unit of load, sent and received. OUT and INTO are the loads of its two
+sides."""
 
 
 class Prices(NamedTuple):

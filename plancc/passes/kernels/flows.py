@@ -32,10 +32,10 @@ from plancc.passes.presets import Cuts
 
 UNBOUNDED = 1 << 62
 FREE, COSTLY = range(2)
-"""Kinds of candidates: vertices that a side can probably take in without more flow; other
-vertices."""
+"""The two heaps of a side. FREE has vertices that it can probably take in without more flow; COSTLY
+has vertices that increase the flow."""
 DEEPEST = 1 << 15
-"""Largest depth in a key; a larger depth counts as this one."""
+"""Largest depth that a key can hold; larger depths are stored as this number."""
 
 
 class CutNetwork(NamedTuple):

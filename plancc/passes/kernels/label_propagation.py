@@ -18,14 +18,14 @@ class ClusterLinks(NamedTuple):
     """The links of all vertices; links of a vertex to itself are ignored.
 
     Attributes:
-        ptr (int64[n + 1]): Offsets of the first lists.
-        ends (int32[num_links]): Neighbours in the first lists.
+        ptr (int64[n + 1]), ends (int32[num_links]): The first list of vertex v has the neighbours
+            ``ends[ptr[v]:ptr[v + 1]]``.
         cost (int64[num_links], or int64[0]): Costs of the links in the first lists; if empty, all
-            links cost 1.
-        other_ptr (int64[num_lists + 1]): Offsets of the second lists; all their links cost 1.
-        other_ends (int32[num_others]): Neighbours in the second lists.
-        other (int32[n], or int32[0]): For every vertex, the number of its second list, or -1. If
-            empty, no vertex has a second list.
+            cost 1.
+        other_ptr (int64[num_lists + 1]), other_ends (int32[num_others]): Second list number k has
+            the neighbours ``other_ends[other_ptr[k]:other_ptr[k + 1]]``; all its links cost 1.
+        other (int32[n], or int32[0]): For every vertex, the number of its second list; -1 if it has
+            none. If empty, no vertex has a second list.
     """
 
     ptr: Any

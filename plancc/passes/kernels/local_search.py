@@ -77,7 +77,7 @@ class Search(NamedTuple):
 
 
 USED, TRIED, KEYS, LENGTH, BEST_LENGTH, TOTAL = range(6)
-"""Places in ``Search.number``."""
+"""Indices of the counts in ``Search.number``."""
 
 
 @njit(cache=True, nogil=True)

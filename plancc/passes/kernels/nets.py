@@ -1,4 +1,4 @@
-"""`Nets`: a hypergraph for kernels, with the pins of every net and the nets of every vertex."""
+"""`Nets`: a hypergraph in the form that kernels need."""
 
 from __future__ import annotations
 
