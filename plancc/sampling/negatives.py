@@ -1,8 +1,8 @@
-"""Negatives of training links: random pairs of vertices, some of which may have an edge.
+"""Negatives of training links: random pairs of vertices, with or without an edge.
 
 The source of negative i is vertex ``(first + i) % n``; its target is a random vertex. The owner of
-the source draws the negative. Its random number depends on i only, so that the negatives are the
-same on any number of ranks.
+the source draws the negative. Random numbers depend only on the seed, the epoch and i, so that the
+negatives are the same on any number of ranks.
 """
 
 from __future__ import annotations

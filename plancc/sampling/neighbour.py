@@ -243,7 +243,7 @@ def draw_subset(kept: Any, nonzeros: Any, itself: Any, fanout: Any, key: Any) ->
 
 @njit(cache=True, nogil=True)
 def _insert_subset(found: Any, nonzeros: Any, itself: Any, key: Any) -> None:
-    """Write the position of the diagonal, if there is one, and random others into `found`.
+    """Write the position of the diagonal, if there is one, and other random positions to `found`.
 
     The positions are ascending. The time grows with the square of the fan-out.
     """

@@ -44,7 +44,7 @@ def cluster(
 def _cluster(
     nets: Any, order: Any, together: Any, heaviest: Any, max_pins: int, overlap: float
 ) -> Any:
-    """Visit the vertices in `order`; each that is alone joins the best-rated cluster with room.
+    """Visit the vertices in `order`; a vertex still alone joins the best-rated cluster with room.
 
     A vertex v rates a cluster by the nets that v shares with it. A net adds ``cost * overlap /
     (pins - 1)`` for each of its pins in the cluster. If v or a pin in the cluster is the source of

@@ -336,7 +336,7 @@ class CutFlow(NamedTuple):
     the v vertices, then the *near* nodes of all m nets, then their *far* nodes. A search enters a
     net at its near node, which is *in* for side 0 and *out* for side 1.
 
-    In arrays with a first dimension of 2, the first index is the side, except in `sent`.
+    The first index of an array whose first dimension is 2 is the side; `sent` is an exception.
 
     Attributes:
         sent (int64[2, num_pins]): Flow from every pin into its net (index 0), and from the net to
