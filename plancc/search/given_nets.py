@@ -38,7 +38,7 @@ def check_fixed(fixed: Owner, limits: Limits) -> None:
         part, which = np.argwhere(load > most)[0]
         have = f"of part {part} have {load[part, which]:,} of '{limits.names[which]}'"
         may = f"a part may have {int(most[part, which]):,}; fix fewer there, or raise `epsilon`"
-        raise InputError(f"fixed vertices {have}, but {may}")
+        raise InputError(f"fixed vertices {have}, and {may}")
 
 
 def fixed_around(fixed: Owner, hypergraph: Hypergraph, limits: Limits) -> Around | None:
