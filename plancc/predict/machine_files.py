@@ -31,7 +31,7 @@ def find_machine(name: str | PathLike[str]) -> Machine:
         return read_machine(str(SHIPPED.joinpath(f"{text}.toml")))
     if not os.path.exists(text) and not {os.sep, "."} & set(text):
         raise InputError(
-            f"machine '{text}': no such file, nor a machine of plancc: {', '.join(shipped)}"
+            f"machine '{text}': no such file; give a path, or choose from {', '.join(shipped)}"
         )
     return read_machine(text)
 
