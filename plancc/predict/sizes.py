@@ -142,8 +142,8 @@ class Sizes:
             raise InputError(f"`vertices` {self.vertices}: at least 1 is needed")
         if not self.vertices <= self.nonzeros <= self.vertices**2:
             raise InputError(
-                f"`nonzeros` {self.nonzeros}: choose from {self.vertices} (only the diagonal) to "
-                f"{self.vertices**2} for {self.vertices} vertices"
+                f"`nonzeros` {self.nonzeros}: for {self.vertices} vertices choose from "
+                f"{self.vertices} (the diagonal alone) to {self.vertices**2}"
             )
 
 
