@@ -1,4 +1,4 @@
-"""Model ``auto``: several models compete, and the best plan wins."""
+"""Model ``auto``: plancc tries several models, and takes the best of their plans."""
 
 from __future__ import annotations
 

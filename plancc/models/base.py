@@ -92,7 +92,7 @@ class Model(ABC):
 
     @classmethod
     def option_fields(cls) -> dict[str, Field[Any]]:
-        """Fields of the options that `from_options` accepts, by name."""
+        """Return the dataclass fields of the options that `from_options` accepts, by name."""
         return {each.name: each for each in options_of(cls)}
 
     @classmethod
@@ -106,7 +106,7 @@ class Model(ABC):
         return [{}]
 
     def with_objective(self, objective: str) -> Self:
-        """Return the model set to minimise `objective`, a name in `own_objectives`."""
+        """Return the model that minimises `objective`, one of the names in `own_objectives`."""
         return self
 
     def with_data(self, vertex_data: VertexData) -> Self:

@@ -88,7 +88,7 @@ class Limits:
 
     @property
     def vertex_weights(self) -> npt.NDArray[np.int64]:
-        """The weights in the form of a `Problem`: int64[n], or int64[n, c] for c > 1."""
+        """The weights in the shape that a `Problem` has: int64[n], or int64[n, c] for c > 1."""
         several = len(self.names) > 1
         return self.weights if several else np.ascontiguousarray(self.weights[:, 0])
 

@@ -91,9 +91,9 @@ class EdgeProblem:
 
     Attributes:
         hypergraph: The hypergraph; its connectivity-1 cut is the volume of expand and fold.
-        row_vertex (int32[num_rows]): The vertex whose part owns row i.
-        nonzero_vertex (int32[num_nonzeros]): The vertex whose part owns the nonzero. A nonzero on
-            the diagonal has the vertex of its row.
+        row_vertex (int32[num_rows]): For every row, the vertex whose part owns the row.
+        nonzero_vertex (int32[num_nonzeros]): For every nonzero, the vertex whose part owns the
+            nonzero. For a nonzero on the diagonal it is the vertex of its row.
     """
 
     hypergraph: Hypergraph

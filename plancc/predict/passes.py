@@ -67,9 +67,9 @@ def layers_of(
 
 
 def moved_widths(dims: Sequence[int], passes: Sequence[str]) -> list[tuple[int, int]]:
-    """Return for every layer of a GCN how many columns the rows have that it sends.
+    """Return the number of columns of the rows that every layer of a GCN sends.
 
-    Each pair has the number in the forward pass and the number in the backward pass.
+    There is a pair for every layer: the number in the forward pass, and in the backward pass.
     """
     layers = layers_of(dims, passes)
     return [(moved_columns(each.forward), moved_columns(each.back)) for each in layers]

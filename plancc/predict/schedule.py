@@ -2,8 +2,8 @@
 
 This is the intermediate representation between plans (`plancc.predict.schedules` builds it) and
 times (`plancc.predict.simulation`). Its words and messages equal the runtime's counts in
-``Transport.traffic``; collectives count as ``plancc_runtime/transport/base.py`` documents. A word
-is one number of any type.
+``Transport.traffic``. The words of collectives are counted as
+``plancc_runtime/transport/base.py`` says. A word is one number of any type.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Pairs:
 
     @cached_property
     def reversed(self) -> Pairs:
-        """The messages in the opposite direction."""
+        """The same messages with sender and receiver exchanged."""
         return Pairs(self.num_ranks, self.target, self.source, self.rows, self.hops)
 
     def by_step(self, name: str) -> dict[str, Pairs]:
@@ -95,9 +95,9 @@ class Place(NamedTuple):
     """The place of an operation in an epoch.
 
     Attributes:
-        layer: Layer from 1; 0 for all layers together.
+        layer: Number of the layer, counted from 1; 0 if the operation is for all layers.
         direction: One of `DIRECTIONS`.
-        step: `DRAW`, or one of `STEPS`.
+        step: Name of the step: `DRAW`, or one of `STEPS`.
     """
 
     layer: int
@@ -110,10 +110,12 @@ class PointToPoint(Transfer):
     """Point-to-point messages.
 
     Attributes:
-        width (int or int64[num_ranks]): Columns of a row; see `plancc.plan.words.RowMessages`.
-        step: One of `STEPS`, to which the time of the messages is counted.
-        is_late: Whether no rank waits for the messages in this epoch. Ranks then wait only if the
-            messages take longer than the rest of the epoch.
+        pairs: The messages.
+        width (int or int64[num_ranks]): Number of columns of a row
+            (`plancc.plan.words.RowMessages`).
+        step: Name in `STEPS` of the step to whose time the messages are added.
+        is_late: Whether the messages bring rows for a later epoch. Ranks then wait only for the
+            time by which the messages take longer than the rest of the epoch.
     """
 
     pairs: Pairs
@@ -152,7 +154,8 @@ class DenseProduct:
     """Local products of dense matrices: ``rows * inner * columns`` multiply-adds on every rank.
 
     Attributes:
-        rows, inner, columns: int64[num_ranks] or int.
+        rows, inner, columns (int or int64[num_ranks]): The first matrix has `rows` rows and `inner`
+            columns; the second has `inner` rows and `columns` columns.
     """
 
     rows: Int64Array
@@ -241,8 +244,8 @@ class Schedule:
 def _split(source, target, rows, num_ranks, ranks_per_node):  # type: ignore[no-untyped-def]
     """Return the numbers of a `PairSplit`, int64[2, 4, num_ranks].
 
-    The first axis is between nodes, in total; the second has the fields of `StepTraffic`. For the
-    parameters see `Pairs`.
+    Index 0 of the first axis is the traffic between nodes, index 1 the total traffic. The second
+    axis has the fields of `StepTraffic`. For the parameters see `Pairs`.
     """
     found = np.zeros((2, 4, num_ranks), dtype=np.int64)
     for k in range(len(source)):

@@ -120,7 +120,7 @@ class Prediction:
 
     @property
     def seconds(self) -> float:
-        """Seconds of an epoch: in every step those of the slowest rank, summed over the steps."""
+        """Seconds of an epoch: the seconds of the slowest rank in each step, summed over steps."""
         return sum(each.slowest for each in self.steps)
 
     @property
@@ -137,7 +137,7 @@ class Prediction:
 
     @property
     def communication(self) -> float:
-        """Seconds of the steps that send words: in each those of the slowest rank, then summed."""
+        """Seconds of the slowest rank in each step that sends words, summed over these steps."""
         return sum(each.slowest for each in self.steps if each.step not in COMPUTED)
 
     def of_step(self, step: str) -> tuple[float, float]:

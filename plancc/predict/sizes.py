@@ -72,10 +72,10 @@ class Boundary:
             points.append(point)
         points.sort(key=lambda point: point[0])
         if not points:
-            raise InputError(f"`boundary` '{text}': give at least one PARTS:FRACTION")
+            raise InputError(f"`boundary` '{text}': is empty; give at least one PARTS:FRACTION")
         numbers = [point[0] for point in points]
         if len(set(numbers)) < len(numbers):
-            raise InputError(f"`boundary` '{text}': a number of parts is given twice")
+            raise InputError(f"`boundary` '{text}': gives a number of parts twice; leave one out")
         return cls(tuple(points), f"measured on {', '.join(plans)}" if plans else "assumed")
 
     def at(self, num_parts: int) -> tuple[float, float | None]:
@@ -114,7 +114,7 @@ def _measured(path: str) -> tuple[int, float, float | None]:
         check_tables(file)
         metrics = file.metrics()
         if metrics is None or file.header.layout == "edge":
-            raise InputError(f"{path}: has no halo rows per own row: a row plan is needed")
+            raise InputError(f"{path}: does not say how many halo rows parts have; give a row plan")
         return file.header.num_parts, metrics.boundary_ratio, metrics.average_messages
 
 

@@ -134,8 +134,8 @@ def batch_reports(
     chosen = chosen_sampler(next(filter(None, recorded), ""), *sizes[0], sampler, **options)
     if have_types and chosen.of_training:
         raise InputError(
-            f"sampler '{chosen.name}': a plan with vertex types has such batches only in training; "
-            "train, and see what every step of the run moves"
+            f"sampler '{chosen.name}': draws batches of a plan with vertex types only in training; "
+            "train, and see what every step of the run sends"
         )
     first: tuple[str, Population] | None = None
     owners, names = [], []

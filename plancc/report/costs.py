@@ -72,7 +72,7 @@ class TrainingCost:
         """Return the cost of an epoch on the matrix of a plan, for the plan's or for other owners.
 
         Parameters:
-            plan: The plan, whose training vertices count.
+            plan: The plan. Rows on which none of its training vertices depends are dead.
             matrix: The matrix of the plan.
             owners: Owners of rows and nonzeros.
             parts: Traffic of one product with these owners.

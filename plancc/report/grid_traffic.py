@@ -25,7 +25,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class ProductTraffic:
-    """Words that all ranks send in one forward product, by what they hold.
+    """Words that all ranks send in one forward product, by the kind of data that is sent.
 
     Attributes:
         width: Number of columns of H.

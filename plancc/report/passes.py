@@ -27,7 +27,7 @@ class PassCost:
         passes: Names of the passes that are on.
         words, messages: Words and messages that all parts send.
         max_words_sent, max_messages_sent: Words and messages of the part that sends most.
-        saved: The share of the words without passes that these passes save.
+        saved: The share of the words that these passes save, compared with no pass.
     """
 
     passes: list[str]

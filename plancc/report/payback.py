@@ -25,7 +25,7 @@ class Spending:
     epoch: float | None
 
     def pays_over(self, other: Spending) -> Payoff:
-        """Return after how many epochs this plan has saved as much time as its search took longer.
+        """Return after how many epochs this plan's shorter epochs make up for its longer search.
 
         This plan is compared with the plan `other`. The number is 0 if this plan's search was not
         longer, and `NEVER` if its epochs are not shorter. None if a number of seconds is unknown.
@@ -43,8 +43,8 @@ class Spending:
 def search_seconds(provenance: Mapping[str, Any]) -> float | None:
     """Return the wall-clock seconds that finding, refining and patching a plan's owners has taken.
 
-    0 if a model assigned the owners itself; None if the user gave a part vector, or if the value is
-    unreadable.
+    The result is 0 if a model assigned the owners itself. It is None if the user gave a part
+    vector, or if the value is unreadable.
     """
     seconds = provenance.get("search_seconds", None if "partitioner" in provenance else 0.0)
     known = isinstance(seconds, int | float) and "model_part" not in provenance

@@ -72,8 +72,8 @@ def read_candidates(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
 def read_tried(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the steps of the search, in order; [] if they are not recorded.
 
-    Every dict has a name (step), and numbers or None: seconds, value, volume, overload (missing in
-    plans of older versions), and whether the step was the best so far (best).
+    Every dict has the attributes of `plancc.search.record.Trial`: the name of the step, and figures
+    that are numbers or None. In plans of older versions, ``overload`` is missing.
     """
     return _read_list(provenance, "tried", ("step",), TRIED_FIGURES)
 

@@ -112,7 +112,7 @@ def read_topology_cost(file: PlanFile, topology: Topology) -> TopologyCost:
 
 
 class Busiest(NamedTuple):
-    """The busiest part of one product.
+    """The traffic of the busiest parts in one product.
 
     Attributes:
         rows, messages: The largest number of rows, and of messages, that a part sends or receives.
@@ -167,7 +167,7 @@ class RelayCost:
 
 
 def chosen_topology(file: PlanFile, num_ranks: int, given: Topology | None) -> Topology | None:
-    """Return the topology `given`, or else the one in the plan's provenance; None without both.
+    """Return the topology `given`, or else that in the plan's provenance; None if there is neither.
 
     Raises:
         InputError: If `given` has another number of ranks, or if the ranks of the plan's process

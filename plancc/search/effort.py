@@ -368,7 +368,7 @@ def _combined(job: RowJob) -> Combined:
 def _turns(job: RowJob) -> tuple[list[tuple[Beginning, int]], int]:
     """Return the starts that effort balanced may make, in order, each with its seed.
 
-    Also return how many of them it may make at most, besides the first start.
+    Also return the largest number of these starts that it may make besides the first.
     """
     every, how = job.beginnings("balanced"), job.kind_numbers
     most = how.others

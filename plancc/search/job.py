@@ -36,8 +36,8 @@ class Job:
         matrix: The normalised matrix.
         options: Options of the search.
         model: The model, whose problem partitioners may get.
-        limits: Largest weights of the parts. They hold for the weights of the rows that a part
-            owns, or in a search for owners of nonzeros for these nonzeros.
+        limits: Largest weights of the parts. A part weighs as much as the rows that it owns. In a
+            search for owners of nonzeros, it weighs as much as the nonzeros that it owns.
         report: Called with every `Trial` (step of the search) when it ends.
         effort, objective: Names of the effort and of the objective; if they are "", the search
             takes the names in `options`.

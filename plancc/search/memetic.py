@@ -27,11 +27,12 @@ from plancc.search.rows import RowJob
 
 @dataclass
 class Members:
-    """A population of different members.
+    """A population of members, of which no two are equal.
 
     Attributes:
         cost (int64[num_nets]): Costs of the nets.
         size: Largest number of members.
+        members: The members, in no order.
     """
 
     cost: npt.NDArray[np.int64]

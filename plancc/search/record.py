@@ -96,7 +96,7 @@ class Member:
 
     @property
     def owner(self) -> Owner:
-        """Owners of the rows."""
+        """Owners of the rows, int32[n], without owners of nonzeros."""
         return self.owners.rows
 
     @property

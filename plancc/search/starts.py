@@ -88,7 +88,7 @@ def is_mild(degree: npt.NDArray[np.int64]) -> bool:
 
 
 def begins_with_clusters(degree: npt.NDArray[np.int64], effort: str, num_parts: int) -> bool:
-    """Whether `effort` is fast, and starts from a partition of clusters of vertices."""
+    """Whether a search of this effort starts from a partition of clusters; only effort fast may."""
     whole = num_parts <= FEW and is_mild(degree)
     return effort == "fast" and int(degree.sum()) >= LARGE and has_hubs(degree) and not whole
 
@@ -108,12 +108,12 @@ def kind_of(degree: npt.NDArray[np.int64], boundary: float | None = None) -> str
 
 
 def tightest(degree: npt.NDArray[np.int64], limits: Limits) -> Limits | None:
-    """Return limits for a start that balances only the tightest constraint; None for no such start.
+    """Return the limits for a start that balances only the tightest constraint, or None.
 
-    The tightest constraint is the one with the smallest allowed imbalance. No such start is worth
-    making if there is only one constraint, if another constraint is as tight, or if the graph has
-    hubs, since its weights differ too much. Nor is it if the allowed imbalance of a part is less
-    than the weight of `Starts.least_slack` average vertices.
+    The tightest constraint is the one with the smallest allowed imbalance. None says that no such
+    start is worth making. This is so if there is only one constraint, if another constraint is as
+    tight, or if the graph has hubs, since its weights differ too much. It is also so if the weight
+    by which a part may exceed its share is less than that of `Starts.least_slack` average vertices.
     """
     first, *others = sorted(limits.apart(), key=lambda each: float(each.epsilon[0]))
     slack = first.epsilon[0] * len(degree) / limits.num_parts
@@ -143,8 +143,8 @@ def beginnings(
         weights (int64[n] or int64[n, num_constraints]): Vertex weights.
         num_nonzeros, num_parts: Number of nonzeros and of parts. Some starts are only for a range
             of these numbers.
-        beside: Whether to yield also starts that are only worth making for few parts, besides other
-            starts.
+        beside: Whether to add starts that are worth making only if parts are few, and only in
+            addition to other starts.
         mild: The result of `is_mild` for the degrees.
     """
     ranked = by_rank_of_kind(WeightedGraph, "cut", lambda adapter: adapter.auto_rank)

@@ -1,13 +1,13 @@
-"""Schedulers, which build schedules; one module per layout.
+"""Schedulers, which build the schedule of an epoch from tables; there is one for every layout.
 
-tables.py    sizes of parts and messages, the input of a schedule (no nonzeros);
-             plan_tables.py reads them from plans, owner_tables.py counts them for owners
-links.py     rows and numbers that are sent for link prediction
-epoch.py     one walk through the steps of all layers, and of all programs of products
-row.py       sizes of the steps of row and edge plans
-grid.py      sizes for 1D, 1.5D, 2D and 3D grids, also with messages of needed rows
-approximate.py  sizes for row and edge plans in epochs that leave out rows or partial sums
-feature.py   sizes for feature slices, alone and between groups
+tables.py       the tables: sizes of parts and messages; plan_tables.py reads them from plans, and
+                owner_tables.py computes them from owners
+epoch.py        builds the operations of an epoch, step by step, for every layout
+row.py          the work of every step for row and edge plans
+grid.py         the same for 1D, 1.5D, 2D and 3D grids
+feature.py      the same for feature plans, in one group or several groups
+approximate.py  the same for epochs of row and edge plans that leave out rows or partial sums
+links.py        messages and work of link prediction
 """
 
 from __future__ import annotations

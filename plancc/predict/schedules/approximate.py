@@ -58,7 +58,7 @@ class Approximation:
         return self.boundary_sampling == 1 and self.fold == "sync"
 
     def check(self, tables: Tables) -> None:
-        """Raise InputError unless epochs of the plan with these tables can be approximated so."""
+        """Raise InputError unless the plan with these tables can make this approximation."""
         what = tables.layout if tables.grid is None else str(tables.grid)
         if self.boundary_sampling < 1 and (tables.layout != "row" or tables.grid is not None):
             raise InputError(f"`boundary_sampling` needs a row plan; {tables.name} is {what}")

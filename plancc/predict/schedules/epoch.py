@@ -198,7 +198,7 @@ class Scheduler(ABC):
             InputError: If such steps are not predicted for the layout.
         """
         raise InputError(
-            "a layer that gathers rows of neighbours is predicted for row plans only; use one"
+            "layers that gather rows of neighbours are predicted for row plans only; use a row plan"
         )
 
 

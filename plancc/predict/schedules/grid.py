@@ -265,8 +265,8 @@ def slices(grid: Grid, width: int) -> Int64Array:
 def blocks_of(tables: Tables) -> Int64Array:
     """Return the number of nonzeros of each part in each piece: int64[num_parts, pieces].
 
-    If the tables do not have these numbers, nonzeros are taken to be spread evenly over the pieces
-    (in scheme "1.5d", over the parts in all pieces).
+    If the tables do not have these numbers, the nonzeros of a part are taken to be spread evenly
+    over the pieces. In scheme "1.5d", pieces with more parts get more nonzeros.
     """
     if tables.blocks is not None:
         return tables.blocks

@@ -74,7 +74,7 @@ class RowScheduler(Scheduler):
     def neighbour_rows(self, layer: int, step: RowStep) -> Iterator[tuple[str, Work]]:
         if self._fold is not None:
             raise InputError(
-                "a layer that gathers rows of neighbours is predicted for row plans only; "
+                "layers that gather rows of neighbours are predicted for row plans only; "
                 f"{self._tables.name} is an edge plan"
             )
         direction, columns = step.direction, step.columns
