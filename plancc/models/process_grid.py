@@ -88,7 +88,7 @@ class ProcessGridModel(Model):
             if not is_count(value):
                 raise InputError(f"{name} {value!r}: a whole number of at least 1 is needed")
         if not isinstance(self.sends_needed_rows, bool):
-            raise InputError(f"sparse '{self.sends_needed_rows}': takes no value; leave it out")
+            raise InputError(f"sparse '{self.sends_needed_rows}': takes no value; drop the value")
         grid = getattr(self, "grid", None)
         if grid is not None:
             _sizes(grid, 3 if self.scheme == "3d" else 2)
