@@ -211,7 +211,7 @@ def hoeffding_nets(num_parts: int, theta: float, delta: float) -> int:
     ratio = (num_parts - 1) / theta
     nets = ratio * ratio / 2 * (math.log(2) - math.log(delta))
     if nets > MAX_NETS:
-        told = f"more than {MAX_NETS} nets would be needed; choose larger values"
+        told = f"Hoeffding's bound is above {MAX_NETS} nets; choose larger values"
         raise InputError(f"theta {theta:g}, delta {delta:g}: {told}")
     return math.ceil(nets)
 
