@@ -21,7 +21,7 @@ TABLE = {
         "bare.h5 --epochs 1 --classes 9223372036854775808": "--classes",
         "bare.h5 --epochs 0": "0 is not in the range",
         "bare.h5 --hiden 8 --checkpoint x": "--hiden|--hidden",
-        "bare.h5 --fold delayed": "--fold delayed: needs an edge plan",
+        "bare.h5 --fold delayed": "--fold delayed needs an edge plan",
         "bare.h5 --trace bare.h5": "is read or written already",
         "bare.h5 --trace none/t.json": "none",
         "bare.h5 --lr 1e30 --epochs 4": "try a smaller --lr",
