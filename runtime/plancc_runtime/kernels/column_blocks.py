@@ -1,4 +1,4 @@
-"""Column blocks of a CSR matrix. The rows of x that a block reads stay in a cache.
+"""Splits a CSR matrix into column blocks, so that the rows of x that a block reads fit in a cache.
 
 See Md et al. 2021, Algorithm 2.
 """
@@ -29,9 +29,9 @@ Part = tuple[np.ndarray, np.ndarray, np.ndarray]
 def cache_bytes() -> tuple[int, int]:
     """Return the sizes of the L2 and the L3 cache of the first core, in bytes.
 
-    The sizes are read from Linux's files or, if these are missing, asked from the C library. If
-    both fail, they are 1 MiB and 16 MiB. If the CPU has no L3 cache, both are the size of the L2
-    cache.
+    The sizes come from files of Linux or, if these are missing, from the C library. If neither has
+    the sizes, the result is 1 MiB and 16 MiB. If the CPU has no L3 cache, both results are the size
+    of the L2 cache.
     """
     sizes = {2: 0, 3: 0}
     for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
