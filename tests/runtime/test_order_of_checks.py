@@ -121,7 +121,7 @@ OF_LAYOUTS = {
         ({"norm": "layer"}, f"`norm` layer {ROW}"),
         ({"passes": ("overlap",)}, f"`passes` overlap, without order {ROW}"),
         ({"wire": "bf16"}, f"`wire` bf16 {ROW}"),
-        ({"row_order": "rcm"}, "`row_order` rcm: grid '2d 1x3' cannot change"),
+        ({"row_order": "rcm"}, "`row_order` rcm: rows of grid '2d 1x3' cannot be"),
         ({SAMPLED: 0.5}, f"`{SAMPLED}` 0.5 {ROW}"),
         ({"batch_size": 8}, f"`batch_size` 8 {ROW}"),
         ({"fold": "none"}, "`fold` none needs an edge plan"),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def agree(plan: str | PathLike[str] | Slice, task: LearningTask, num_ranks: int) -> Drawn | None:
-    """Check that plan and options fit each other, and return the sampler of mini-batches.
+    """Check that plan and options fit each other, and return the sampler and its population.
 
     Not collective. The result is None if the run is full-batch.
 
@@ -183,7 +183,7 @@ def _check_grid(grid: Grid, options: TrainOptions, wanted: list[str]) -> None:
         )
     if grid.layout == "grid" and options.row_order not in ("auto", "none"):
         raise InputError(
-            f"{options.setting('row_order')}: grid '{grid}' cannot change the row order; leave it "
+            f"{options.setting('row_order')}: rows of grid '{grid}' cannot be reordered; leave it "
             "out"
         )
     if options.aggregator == "max":

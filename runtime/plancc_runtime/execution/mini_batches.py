@@ -73,8 +73,8 @@ class BatchShare:
 
     Attributes:
         local: The rows, nonzeros and messages of the slice that are in the batch.
-        x: Features of the inputs, as in `View`; None before they are fetched. If features of halo
-            rows are cached, they follow in `x`, unless all rows of the slice are inputs.
+        x: Features of the inputs, as in `View`; None before they are fetched. Cached features of
+            halo rows follow after them, unless all rows of the slice are inputs.
         fixed: What the first layer reads instead of the features, as in `View`; None if it reads
             the features.
         graphs: Graph of every layer.

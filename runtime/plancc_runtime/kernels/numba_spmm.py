@@ -146,7 +146,7 @@ class NumbaMatrix(SparseMatrix):
         threads = min(openmp.num_threads(), 1 + work // THREAD_WORK)
         openmp.run(_compiled(self.dtype), call.ctypes.data, threads)
         if call[OUTSIDE]:
-            raise InputError(f"`rows` has a number that is not a row of out, 0 to {len(out) - 1}")
+            raise InputError(f"`rows` has a number that is none of the {len(out)} rows of out")
 
 
 class _RowRange:

@@ -422,8 +422,8 @@ def columns_of(nonzeros: Any, column: Any, num_rows: int) -> Any:
 
     Returns:
         int32[m]: The column of every nonzero.
-        int64[own]: Those of these columns that are own columns (below `num_rows`).
-        int64[m - own]: The halo rows of the other columns, numbered from 0.
+        int64[own]: The own columns among them (the columns below `num_rows`).
+        int64[m - own]: For every other column, the number of its halo row, from 0.
     """
     columns = np.empty(len(nonzeros), dtype=np.int32)
     for k in range(len(nonzeros)):  # a separate loop: its cache misses overlap

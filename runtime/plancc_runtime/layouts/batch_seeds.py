@@ -1,4 +1,4 @@
-"""Seeds of mini-batches, for tasks that draw the seeds themselves instead of the sampler."""
+"""Seeds of mini-batches that the task draws. For other tasks, the sampler draws the seeds."""
 
 from __future__ import annotations
 

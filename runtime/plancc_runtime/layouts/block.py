@@ -1,4 +1,4 @@
-"""Blocks: the matrix of one layer on one rank, with the exchanges of its product.
+"""A block is the matrix of one layer on one rank, with the exchanges that its product needs.
 
 A plan's slice is one block that all layers use. A block may be rectangular: it has fewer outputs
 than inputs if only some rows of a layer's output are needed. The block of an edge plan also has
@@ -71,7 +71,7 @@ class Numbering:
 
 @dataclass(frozen=True, eq=False)
 class Block(WithColumns):
-    """The matrix of one layer on one rank, with the exchanges of its product. Immutable.
+    """The matrix of one layer on one rank, with the exchanges that its product needs. Immutable.
 
     Attributes:
         inputs (int32[num_inputs]): Vertex of every own row of the layer's input.

@@ -5,11 +5,12 @@
     boundary edge sampling (Section 4.3):      their nonzeros  q       1/q
     DropEdge (Rong et al. 2020):               all edges       q       1/q
 
-All three keep the expected product: E[A~ H] = A H. (Rong et al. normalise the remaining edges
-again, which changes the expected product.) A draw is a function of seed, epoch, sender, receiver
-and position in the message; a draw of DropEdge is a function of seed, epoch and the edge's two
-vertices. So no index is sent. Positions are counted in the messages of the whole block
-(`block.Numbering`). So the draws for a row do not change if dead rows are removed from the block.
+All three keep the expected product: E[A~ H] = A H, where A~ is the sampled matrix. (Rong et al.
+normalise the remaining edges again, which changes the expected product.) In boundary sampling and
+boundary edge sampling, a draw is a function of seed, epoch, sender, receiver and position in the
+message. In DropEdge, it is a function of seed, epoch and the edge's two vertices. So no index is
+sent. Positions are counted in the messages of the whole block (`block.Numbering`). So the draws for
+a row do not change if dead rows are removed from the block.
 
 - In boundary sampling, the sender and the receiver of a message both draw which of its rows are
   sent.

@@ -3,8 +3,8 @@
 
 A rank has a *clone* of every vertex that is a row or a column of its nonzeros. Own rows are the
 *roots* of the paper's trees. *Leaves* are vertices of other ranks that are halo rows, folded rows
-or both. Each clone has a row of H. The rank aggregates that row over its own nonzeros alone, and
-applies the dense layer to it.
+or both. Each clone has a row h of the layer's input. From these rows, the rank computes a row z for
+each clone with its own nonzeros alone, and applies the dense layer to z.
 
                      own rows   leaves                      z = P h + s h
                    +----------+--------+
@@ -13,11 +13,11 @@ applies the dense layer to it.
         leaves     |          |        |       diagonal nonzero is in P already
                    +----------+--------+
 
-Variant 0c has no `DelayedSums`: no row is sent. In variant cd-r, the vertices that have leaves are
-divided into r bins. Bin k has a turn in every epoch e with e % r = k. In such an epoch, the leaves
-of the bin send their partial sums P h to the root. In epoch e + r, the root adds these sums to its
-z. It then sends its z, the *total*, to the leaves. From epoch e + 2 r on, the leaves use this total
-instead of their own z:
+In the paper's variant 0c, no row is sent. In variant cd-r (`DelayedSums`), the vertices that have
+leaves are divided into r bins. Bin k has a turn in every epoch e with e % r = k. In such an epoch,
+the leaves of the bin send their partial sums P h to the root. In epoch e + r, the root adds these
+sums to its z. It then sends its z, the *total*, to the leaves. From epoch e + 2 r on, the leaves
+use this total instead of their own z:
 
     epoch     e             e + r                         e + 2 r
     leaf      P h ----.                            .----> z = z of the root
@@ -453,7 +453,7 @@ class DelayedSums:
             turn.rising = True
 
     def complete(self, z: Tensor) -> None:
-        """Add received sums to roots' rows, replace leaves' rows by received totals; send totals.
+        """Add received sums to the roots, write received totals to the leaves, and send totals.
 
         Collective; called after `exchange`.
 

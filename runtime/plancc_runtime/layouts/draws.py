@@ -11,8 +11,8 @@ these rows it needs:
 
 The rows that other ranks need are the rows that are sent in the step.
 
-With the sampler `walk`, the next vertex of a walk is a function of seed, batch, root, step and row.
-So the owner of the row continues the walk:
+With the sampler `walk`, the next vertex of a walk is a function of the seed, the batch, the walk's
+first vertex, the step and the row. So the owner of the row continues the walk:
 
     step   every walk on a row of this rank moves to a column of the row
            this rank tells the owners of halo rows which walks reached them (`row_numbers.RowLists`)
@@ -158,9 +158,9 @@ class OwnerDraws(Draws[S]):
     @staticmethod
     @abstractmethod
     def expected(sampler: S, num_vertices: int, nonzeros_per_row: float) -> tuple[float, int]:
-        """Return two numbers for a batch: the expected nonzeros, and the rounds of messages.
+        """Return the expected nonzeros of a whole batch, and the rounds in which owners draw it.
 
-        The nonzeros are those of the whole batch. The rounds are those in which owners draw it.
+        A round is one exchange of messages with all peers.
 
         Parameters:
             num_vertices: Number of vertices of the graph.
@@ -327,9 +327,10 @@ def draws_of(
 ) -> Draws[Any]:
     """Return the object that draws this rank's share of every batch of `sampler`. Collective.
 
+    The parameters are those of `Draws`, and:
+
     Parameters:
         by_owners: Whether owners draw. The caller must have called `check_draw`.
-        others: Parameters of `Draws`.
     """
     kind: type[Any] = WholeDraws
     if by_owners:

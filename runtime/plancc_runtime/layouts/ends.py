@@ -92,7 +92,7 @@ class Directory:
     def _split_by_home(
         self, values: npt.NDArray[Any], vertices: npt.NDArray[np.integer]
     ) -> list[npt.NDArray[Any]]:
-        """Split values of vertices by rank: a rank gets those whose range of vertices it stores.
+        """Return, for every rank, the values of the vertices whose directory entries it stores.
 
         Parameters:
             values (array[m, ...]): One value per vertex.
@@ -143,7 +143,7 @@ class Directory:
 def columns_of_rows(
     rank: Int64Array, row: Int64Array, num_rows: int, transport: Transport
 ) -> tuple[Int64Array, Exchange]:
-    """Give each of some rows, which any ranks may own, a column number on this rank. Collective.
+    """Number rows, which any ranks may own, as columns of this rank. Collective.
 
     Own rows keep their numbers. Rows of other ranks are numbered from `num_rows` on.
 

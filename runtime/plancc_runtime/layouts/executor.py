@@ -60,7 +60,7 @@ class Action:
         what: "start": start the messages of a gather or of broadcasts. "finish": wait for the
             messages of a gather. "multiply": compute a product. "send": send the rows of a scatter.
             "add": add the rows that arrive from other ranks. "share": share rows in a group.
-        step: The step of the program that the action runs, or a part of which it runs.
+        step: The step of the program to which the action belongs.
         comes: For a product that reads rows as they arrive, the step that moves these rows; None if
             the input is complete before the product starts.
         leaves: For a product whose rows are sent as they are computed, the step that sends the
@@ -81,7 +81,7 @@ def actions_of(
     Parameters:
         overlap: Whether messages are in flight while products are computed; else every message ends
             before the next step.
-        idle: Names of steps to leave out. Steps that move nothing in any run are always left out.
+        idle: Names of steps to leave out. Steps with no effect (`Step.moves`) are always left out.
     """
     for here, steps in groupby(program, _is_piecewise):
         alike = [step for step in steps if step.moves and step.name not in idle]
@@ -250,7 +250,7 @@ class Executor:
         return other
 
     def lay_out_transposes(self) -> None:
-        """Lay out the transposed matrices now, and not in the first run of the adjoint."""
+        """Lay out the transposed matrices now, instead of in the first run of the adjoint."""
         for piece in chain(*self._blocks.values()):
             if isinstance(piece, TransposedPiece):
                 piece.lay_out()

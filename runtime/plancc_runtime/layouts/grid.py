@@ -2,8 +2,8 @@
 
 A process row has some of the rows of A. These rows are cut into pieces by columns (`Grid.pieces`);
 every piece is on one rank of the process row. A rank has the rows of H that belong to its part. If
-the grid splits columns, the rank has a slice of the columns of these rows only. 1D is a grid with
-one process column, which sends no piece of A. 2D is Split-3D with one layer.
+the grid splits columns, the rank has only a slice of the columns of these rows. A 1D grid has one
+process column, and sends no piece of A. A 2D grid is a Split-3D grid with one layer.
 
 The forward product H -> A H has these steps at every rank (i, j) of a layer. The backward product
 G -> A^T G has the same steps in reverse order:

@@ -370,7 +370,7 @@ def groups(ptr: np.ndarray, work: np.ndarray, least: int) -> Iterator[tuple[rang
 
 
 def complete(arrivals: Iterator[int], parts: Sequence[G], clock: Clock) -> Iterator[G]:
-    """Yield the groups `parts` in their order. A group is yielded when all its messages are there.
+    """Yield the groups `parts` in their order. Before a group, wait for all of its messages.
 
     Parameters:
         arrivals: Numbers of the messages, in the order in which they arrive.

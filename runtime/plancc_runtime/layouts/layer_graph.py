@@ -27,8 +27,8 @@ class LayerGraph(ABC):
     """The interface of the graph for convolutions. Methods that move rows are collective.
 
     Attributes:
-        copies: Number of ranks that compute the loss of the same row. A sum over ranks counts every
-            row so many times, and is divided by this number.
+        copies: Number of ranks that compute the loss of the same row. A sum over all ranks counts
+            every row `copies` times, so such a sum is divided by `copies`.
         cycle: Number of epochs after which the messages of a product repeat.
         transport: Transport of all ranks, with which sums over all rows are computed.
     """

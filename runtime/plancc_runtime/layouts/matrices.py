@@ -58,7 +58,7 @@ class BlockPiece(NamedTuple):
 
 
 class TransposedPiece:
-    """The transpose of a whole block, which the first product with it lays out.
+    """The transpose of a whole block. The first product with the transpose lays it out.
 
     If no backward pass multiplies by the transpose, it is never laid out. An example is a product
     with features that need no gradient.

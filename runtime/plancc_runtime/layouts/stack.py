@@ -1,6 +1,6 @@
 """The *stack*: one matrix with the rows of all relations of a typed plan.
 
-Relation by relation, the stack has the rows of the relation's matrix. One product with the stack
+The stack has the matrices of the relations, one below the other. One product with the stack
 computes the products of all relations, with one exchange. If several relations need the same row,
 the row is sent once. The rank that received it adds its gradients before it sends them back.
 """
