@@ -29,7 +29,7 @@ TABLE = {
     "simulate": {
         "p.h5 --batch-size 20": "--batch-size is only for mini-batches; give --batches",
         "p.h5 --draw owners": "--draw is only for mini-batches",
-        "p.h5 --batches 6 --draw owners": "is only for samplers neighbour, walk",
+        "p.h5 --batches 6 --draw owners": "only samplers neighbour, walk let",
         "p.h5 --batches 6 --boundary-sampling 0.5": "predicted with --boundary-sampling",
         "p.h5 --batches 0": "--batches 0: give 1 to 100,000",
         "bare.h5 --batches 2 --sampler cluster": "needs clusters",

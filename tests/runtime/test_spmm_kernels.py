@@ -216,7 +216,7 @@ def test_wrong_operands_are_refused(place):
     kernel, device = place
     matrix = prepare(csr_matrix(np.eye(4, 5)), torch.float32, device, kernel)
     x, out = torch.ones(5, 6, device=device), torch.ones(4, 6, device=device)
-    with pytest.raises(InputError, match=r"x of a 4 x 5 product .* not torch.float32\[4, 6\]"):
+    with pytest.raises(InputError, match=r"with a 4 x 5 matrix .* not torch.float32\[4, 6\]"):
         matrix.multiply(out, out)
     with pytest.raises(InputError, match=r"out .* should be .*\[4, 6\]"):
         matrix.multiply(x, x)

@@ -75,7 +75,7 @@ class Drawn:
 def chosen_batches(plan: str | PathLike[str] | Slice, task: LearningTask) -> Drawn:
     """Return the sampler of mini-batches and its population, without the pattern of nonzeros.
 
-    Not collective. If the user leaves out an option, the option for which the plan was compiled is
+    Not collective. If the user leaves out an option, the value for which the plan was compiled is
     used.
 
     Raises:

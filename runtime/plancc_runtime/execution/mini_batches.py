@@ -487,7 +487,14 @@ class MiniBatches(FullBatch):
         return EpochResult(mean, rate, Scores(accuracy=accuracy), steps)
 
     def batch(self, number: int, data: LocalData) -> tuple[View, LocalData, BatchShare]:
-        """Return the view, the data and this rank's share of the batch of a step. Collective."""
+        """Return what a step trains on: its view, its data, and this rank's share of its batch.
+
+        Collective.
+
+        Parameters:
+            number: Number of the step in the run, from 0.
+            data: Training data of all rows.
+        """
         self._clock.enter("batch")
         share = self._share(number, data.features)
         local, outputs = share.local, None

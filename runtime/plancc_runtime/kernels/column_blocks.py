@@ -62,9 +62,10 @@ def best_count(
 
     1 means that the matrix is not split. The number is estimated from the nonzeros per row, the
     bytes of a row of x, the sizes of the caches, and the cache misses in a window of the nonzeros
-    (`_miss`). There are few misses if neighbouring rows share columns, as in meshes. B blocks have
-    as many misses as a cache that is B times as large, but read and write `out` B times. The
-    estimate measures no time, so it is always the same on one machine.
+    (`_miss`). There are few misses if neighbouring rows share columns, as in meshes. A product with
+    B blocks has as many misses as a product with one block and a cache that is B times as large,
+    but it reads and writes `out` B times. The estimate measures no time, so it is always the same
+    on one machine.
 
     Parameters:
         row_ptr (int64[m + 1]), columns (int32[nnz]): CSR arrays of the matrix.
@@ -88,7 +89,7 @@ def best_count(
 
 
 def _miss(columns: np.ndarray, num_columns: int, held: int) -> float:
-    """Return the share of reads of rows of x that miss a cache of `held` rows.
+    """Return the share of the reads of x that miss a cache with room for `held` rows of x.
 
     It is estimated from a window in the middle of the nonzeros.
     """

@@ -145,7 +145,7 @@ class Pattern:
 
     @functools.cached_property
     def rows_by_degree(self) -> list[tuple[int, Tensor]]:
-        """Rows with nonzeros, int64[k], grouped by degree rounded up to a power of two."""
+        """Pairs (d, rows): the rows (int64[k]) whose degree, rounded up to a power of two, is d."""
         power = torch.frexp((2 * self.degree - 1).to(torch.float64)).exponent - 1
         there = power[self.degree > 0].unique().tolist()
         return [(1 << k, torch.nonzero((power == k) & (self.degree > 0)).flatten()) for k in there]
@@ -218,9 +218,10 @@ def edge_dot(pattern: Pattern, g: Tensor, x: Tensor) -> Tensor:
 
 
 def first_maximum(pattern: Pattern, x: Tensor) -> Tensor:
-    """Return the first nonzero of each row, in CSR order, at which x[j] is largest.
+    """Return the nonzero of each row at which x[j] is largest, for each column of x.
 
-    NaN counts as largest.
+    If several nonzeros have the largest value, the first in CSR order is returned. NaN counts as
+    largest.
 
     Parameters:
         x: Tensor[n, d].

@@ -50,9 +50,9 @@ def ready_to_draw(block: Block, sampling: Sampling, transport: Transport) -> Blo
     """Return the block with all arrays that this rank needs to draw samples. Collective.
 
     The arrays are `halo` and `numbering`. This function is called once, at the start, for the whole
-    block; `live.live_blocks` then updates the arrays. Ranks send 4 bytes per halo row for its
-    vertex. For boundary edge sampling they send 4 bytes more per halo row, and 4 bytes per nonzero
-    in a halo column.
+    block; `live.live_blocks` then updates the arrays. For every halo row, 4 bytes are sent (its
+    vertex). Boundary edge sampling needs 4 more bytes per halo row, and 4 bytes per nonzero in a
+    halo column.
     """
     block = replace(numbered(block, sampling), halo=halo_vertices(block, transport))
     return with_uses_sent(block, transport)

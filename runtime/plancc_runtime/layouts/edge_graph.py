@@ -108,9 +108,9 @@ class EdgeGraph(LocalGraph):
 
     @property
     def edge_attr(self) -> Tensor | None:
-        """Features of edges, Tensor[edges, width], in the order of `edge_index`, or None.
+        """Features of the edges, Tensor[edges, width], in the order of `edge_index`.
 
-        Collective on first use.
+        None if the plan has no features of edges. Collective on first use.
         """
         found = self.edge_features
         return None if found is None else found[self._order_of_edges()]

@@ -46,7 +46,7 @@ def block_of_share(share: GridShare, self_loops: bool) -> Block:
 
     Parameters:
         share: The rank's share of the grid; its `block` is None.
-        self_loops: Whether normalising added nonzeros of the diagonal.
+        self_loops: Whether normalising added nonzeros on the diagonal.
 
     Returns:
         A block. Its output rows are the rows of the process row; `outputs` has the column of every
@@ -77,7 +77,7 @@ def block_of_chunk(share: GridShare, self_loops: bool) -> Block:
 
     Parameters:
         share: The rank's share of the grid; it has a `block`.
-        self_loops: Whether normalising added nonzeros of the diagonal.
+        self_loops: Whether normalising added nonzeros on the diagonal.
 
     Returns:
         A block. Its output rows are the rows of the part. It has no inputs if the part is in

@@ -204,7 +204,11 @@ class HaloExchange(RowMover[B]):
         """Start a backward round that sends all of `buffers.halo`. Collective."""
 
     def expand(self, h: Tensor, buffers: B) -> Tensor:
-        """Return the halo rows of h, Tensor[num_inputs, width], in `buffers.halo`. Collective."""
+        """Send own rows, and return the received halo rows, which are `buffers.halo`. Collective.
+
+        Parameters:
+            h (Tensor[num_inputs, width]): Own rows.
+        """
         self.send_rows(h, buffers)
         return self.take(buffers)
 

@@ -100,7 +100,7 @@ class LayerGraph(ABC):
 
     @property
     def places(self) -> Tensor | None:
-        """Place of every output among the inputs, int64[num_outputs].
+        """For every output, its position among the inputs: int64[num_outputs].
 
         None if outputs and inputs are the same rows.
         """

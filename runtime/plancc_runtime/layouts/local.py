@@ -221,10 +221,10 @@ class LocalGraph(ProgramGraph):
         return torch.cat([x[:own], self._copied(x[own:], self._partials)])
 
     def fold_pattern(self, nonzeros: str) -> Pattern:
-        """Return a pattern whose rows are own rows and whose columns are rows of `partial_rows`.
+        """Return a pattern: its rows are own rows, its columns the result rows of `partial_rows`.
 
-        An own row has a nonzero for itself if this rank has nonzeros in the row, and a nonzero for
-        every rank that has the row as a folded row.
+        An own row has a nonzero in its own column if this rank has nonzeros in the row, and a
+        nonzero for every rank that sends a folded row for it.
 
         Parameters:
             nonzeros: Name in `layouts.block.NONZEROS`.
@@ -285,16 +285,20 @@ class LocalGraph(ProgramGraph):
 
     @cached_property
     def edge_features(self) -> Tensor | None:
-        """Features of this rank's edges, Tensor[edges, width] in `resources.dtype`, or None."""
+        """Features of this rank's edges, Tensor[edges, width] in `resources.dtype`.
+
+        None if the plan has no features of edges.
+        """
         return self.edge_column(EDGE_FEATURES, self.resources.dtype)
 
     def edge_column(self, name: str, dtype: torch.dtype | None = None) -> Tensor | None:
-        """Return the values of this rank's edges in the column `name`, Tensor[edges, ...].
+        """Return one column of edge data for this rank's edges: Tensor[edges, ...].
 
         Edges are in the order of ``local_pattern("edges")``. The result is None if the plan has no
         such column (`plancc.graph.columns`).
 
         Parameters:
+            name: Name of the column.
             dtype: Type of the result; by default the type of the column.
         """
         return self._edge_tensor(self.block.with_nonzeros("edges").columns.get(name), dtype)

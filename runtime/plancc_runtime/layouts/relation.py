@@ -8,7 +8,7 @@ dest. |             |           |   type, and the halo columns and folded rows i
 folded|             |           |
       +-------------+-----------+
 
-The *stack* has the rows of all relations below each other, and one exchange for all of them.
+The *stack* has the rows of all relations, one relation below the other, and only one exchange.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class LinkLearner(Learner):
     exchanges = True
 
     def hold(self, part: Part, header: Header, resources: Resources) -> None:
-        """Keep the links of this rank's slice. Collective."""
+        """Store the links of this rank's slice, with the exchanges for their ends. Collective."""
         links, exchange = part.links, part.link_exchange
         assert links is not None
         assert exchange is not None
@@ -159,7 +159,7 @@ class LinkLearner(Learner):
             pairs (int64[m, 2]): Source and target of each pair, as vertices; the same on all ranks.
 
         Returns:
-            The places of these pairs among `pairs`, int64[k], and their scores, Tensor[k].
+            The positions of these pairs in `pairs`, int64[k], and their scores, Tensor[k].
         """
         places = np.flatnonzero(np.isin(pairs[:, 0], self._vertices))
         order = np.argsort(self._vertices)
