@@ -209,7 +209,7 @@ def test_wrong_networks(plan):
         convolution_of("sage", {"aggregator": "most"})
     with pytest.raises(InputError, match="`heads` 0"):
         convolution_of("gat", {"heads": 0})
-    with pytest.raises(InputError, match="`heads` 3: must divide the width 8"):
+    with pytest.raises(InputError, match="`heads` 3: does not divide the width 8"):
         predicted(plan, {"model": "gat", "heads": 3}, (12, 8, CLASSES), ())
-    with pytest.raises(InputError, match="does not say the steps"):
+    with pytest.raises(InputError, match="does not define `steps`"):
         ConvOptions().steps(1, 1, last=True)

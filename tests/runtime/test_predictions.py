@@ -234,7 +234,7 @@ def test_command_prints_answers_for_ids_of_a_file(case, tmp_path, ranks):
     assert re.search(r"predictions for 4 vertices; .*; \d+ words sent, \d+ for all", done.stderr)
     without = ranks.run(3, "predict", *names, program="plancc")
     assert without.returncode == 2
-    assert without.stderr.count("--ids, whose answers are printed") == 1
+    assert without.stderr.count("give --ids to print predictions") == 1
 
 
 @pytest.mark.parametrize("ranks", [1, 3])

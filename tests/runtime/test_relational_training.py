@@ -141,7 +141,7 @@ def test_what_a_plan_with_types_does_not_offer_is_one_sentence(tmp_path):
         (
             path,
             {"model": "gin"},
-            "`model` gin: cannot add rows of 4 columns to rows of 6; give all types",
+            "`model` gin: cannot add rows of 4 and of 6 columns; give all types",
         ),
         (path, {"model": "sage", "aggregator": "max"}, "`model` sage: .*another `aggregator`"),
         (path, {"model": "sage", "aggregator": "gcn"}, "`model` sage: .*another `aggregator`"),
