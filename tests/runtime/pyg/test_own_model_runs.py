@@ -199,7 +199,7 @@ def test_links_samples_and_features_of_edges(tmp_path):
     }.items():
         one, three = (trained(tmp_path / f"{name}.h5", ranks, **options) for ranks in (1, 3))
         np.testing.assert_allclose(one.history["loss"], three.history["loss"], rtol=1e-9)
-    with pytest.raises(InputError, match="leave out features of edges"):
+    with pytest.raises(InputError, match="sampled edges have no features"):
         trained(tmp_path / "edges.h5", 3, model=own_nets.Edges, boundary_sampling=0.5)
     sampled = [
         trained(tmp_path / "links.h5", 3, model=own_nets.Net, boundary_sampling=p).history
