@@ -168,5 +168,5 @@ def test_edge_plans_are_refused():
         graph = plancc_runtime.open((plan.header, plan.part(0)), transport, torch.float64)
         distributed(torch.nn.Identity(), graph)
 
-    with pytest.raises(InputError, match="edge plan, in which"):
+    with pytest.raises(InputError, match="edge plan, which spreads"):
         run_ranks(1, work, 60)
