@@ -60,11 +60,11 @@ SHARE_OF_OWN, LEAST_CACHE = 1 / 8, 2**24
 """Default memory for features of halo rows: `SHARE_OF_OWN` of the bytes of own features, but at
 least `LEAST_CACHE` bytes."""
 COUNTED = 100
-"""Number of first steps in whose batches the uses of halo rows are counted."""
+"""Number of steps, from the first, in whose batches the uses of halo rows are counted."""
 TURN, UNTIMED, TURNS = 8, 2, 4
-"""Trial of both ways to draw. `TURN` is the number of steps before the way changes. The first
-`UNTIMED` of these steps are not timed, since their batches were drawn in the other way. `TURNS` is
-the number of turns of both ways together."""
+"""Numbers for the trial of the two ways to draw. The way changes after every `TURN` steps. The
+first `UNTIMED` of these steps are not timed, since their batches were drawn in the other way. Both
+ways together have `TURNS` turns of `TURN` steps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +167,7 @@ class MiniBatches(FullBatch):
         self.evaluates = self.alike = False
         if drawn.sampler.num_blocks == 1 and "dead-rows" in self._passes:
             self._passes.remove("dead-rows")
-            self.off["dead-rows"] = f"sampler '{drawn.sampler.name}' keeps its rows in all layers"
+            self.off["dead-rows"] = f"sampler '{drawn.sampler.name}' has one block for all layers"
         drawing = (drawn.sampler, drawn.population, options.seed, self._transport)
         training = data.split_sizes["train"]
         self._num_targets = drawn.sampler.num_targets(drawn.population, training)
@@ -493,7 +493,7 @@ class MiniBatches(FullBatch):
 
         Parameters:
             number: Number of the step in the run, from 0.
-            data: Training data of all rows.
+            data: Training data of this rank's rows.
         """
         self._clock.enter("batch")
         share = self._share(number, data.features)

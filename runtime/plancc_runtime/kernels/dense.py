@@ -20,7 +20,7 @@ from plancc_runtime.kernels.rows import add_rows
 from plancc_runtime.workspace import empty
 
 AT_ONCE = 1 << 20
-"""Largest count of numbers in a block of rows, so that the block stays in the cache between two
+"""Largest number of entries in a block of rows. Such a block stays in the cache between two
 operations."""
 
 
@@ -129,7 +129,7 @@ def blocks_of(width: int, *tensors: Tensor, most: int = AT_ONCE) -> Iterator[tup
 
 
 LEAST_WORK = 1 << 18
-"""Least number of multiplications at which the compiled product is quicker than torch."""
+"""Smallest number of multiplications at which the compiled product is quicker than torch."""
 MOST_WEIGHTS = 640 * 1024
 """Largest number of weights at which the compiled product is quicker than torch.
 

@@ -14,8 +14,8 @@ a row do not change if dead rows are removed from the block.
 
 - In boundary sampling, the sender and the receiver of a message both draw which of its rows are
   sent.
-- In boundary edge sampling, every halo row has one draw for each nonzero in its column. Draw a
-  decides whether nonzero a is kept. The sender knows from the start which nonzeros the receiver has
+- In boundary edge sampling, every halo row has one draw for each nonzero in its column. Draw k
+  decides whether nonzero k is kept. The sender knows from the start which nonzeros the receiver has
   in that column (`ready_to_draw`). If the draws keep none of them, the sender does not send the
   row.
 - DropEdge drops the same edges for every partition. It treats edges in halo columns like all other

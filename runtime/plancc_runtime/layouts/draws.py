@@ -65,7 +65,7 @@ PER_NONZERO = 300e-9
 
 Measured on one core: 180 to 700 ns, in batches of 600 to 130,000 nonzeros."""
 PER_MESSAGE = 20e-6
-"""Seconds per message of bits over shared memory, beside the time of its words."""
+"""Seconds to send a message of bits over shared memory, without the time of its words."""
 PER_WORD = 2e-9
 """Seconds to send and read a word of bits."""
 
@@ -327,7 +327,7 @@ def draws_of(
 ) -> Draws[Any]:
     """Return the object that draws this rank's share of every batch of `sampler`. Collective.
 
-    The parameters are those of `Draws`, and:
+    All parameters except `by_owners` are those of `Draws`.
 
     Parameters:
         by_owners: Whether owners draw. The caller must have called `check_draw`.
@@ -383,7 +383,7 @@ def owners_draw(
     wanted = pattern * transport.ranks_here()
     if transport.any(left is not None and wanted > left) and not quicker:
         mib = f"{pattern / 2**20:,.0f} MiB"
-        return True, f"the pattern takes {mib} on every rank, more than is free; {why}"
+        return True, f"the graph's pattern takes {mib} on every rank, more than is free; {why}"
     return quicker, why
 
 

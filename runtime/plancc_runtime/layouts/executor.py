@@ -133,27 +133,27 @@ def _fault(step: Step, before: Sequence[Step], after: Sequence[Step]) -> str:
     source, target = f"'{step.source}'", f"'{step.target}'"
     makers = [s for s in before if isinstance(s, Multiply) and s.target == step.source]
     takers = [s for s in after if isinstance(s, Multiply) and s.source == step.target]
-    two = "; make two programs of it"
+    two = "; split the program into two"
     if step.source in {each.target for each in left}:
         return f"{source} is complete only after the last product{two}"
     if comes and step.source in {each.target for each in before}:
         return f"its messages start before {source} is made{two}"
     if comes and step.target in {s.source for s in before} | {s.target for s in (*before, *after)}:
-        return f"{target} is read before it, or made by another step too{two}"
+        return f"{target} is read before this step, or also made by another step{two}"
     if step.source in {s.source for s in left} and leaves:
-        return f"{source} is sent by another step too{two}"
+        return f"another step also sends {source}{two}"
     if step.target in {each.source for each in left}:
-        return f"{target} was sent to other ranks before{two}"
+        return f"an earlier step has sent {target} to other ranks{two}"
     if leaves and not makers:
-        return f"no product before it makes {source}"
+        return f"no earlier product makes {source}"
     if isinstance(step, ScatterAdd) and not any(
         isinstance(s, Multiply) and s.target == step.target for s in (*before, *after)
     ):
-        return f"no product makes {target}, to which it adds"
+        return f"no product makes {target}, to which this step adds rows"
     if isinstance(step, Broadcast) and [s.transposed for s in takers] != [False]:
-        return f"one product that is not transposed must take the pieces of {target}"
+        return f"exactly one product, not transposed, must read the pieces of {target}"
     if isinstance(step, Reduce) and [s.transposed for s in makers] != [True]:
-        return f"one transposed product must make the pieces of {source}"
+        return f"exactly one product, transposed, must make the pieces of {source}"
     return ""
 
 

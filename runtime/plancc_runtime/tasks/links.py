@@ -255,6 +255,6 @@ def edge_remarks(header: Header, num_links: int) -> list[str]:
     if share <= MANY_EDGES:
         return []
     return [
-        f"{share:.0%} of all pairs of vertices are edges, and so about {share:.0%} of the "
-        "negatives that training draws: the loss counts these edges as no links"
+        f"{share:.0%} of all pairs of vertices are edges, so about {share:.0%} of the negatives "
+        "that training draws are edges too: the loss wrongly counts them as no links"
     ]
