@@ -73,9 +73,9 @@ REFUSED = {
     "mask": ("bare.h5", {"sampler": "train"}, "has no train_mask"),
     "clusters": ("bare.h5", {"sampler": "cluster"}, "has no clusters"),
     "exchange": ("plan.h5", {"exchange": "nodes"}, "the plan has no hops"),
-    "random_features": ("plan.h5", {"random_features": 3}, "carries features of width 7"),
-    "classes": ("plan.h5", {"classes": 2}, "carries labels up to"),
-    "split": ("plan.h5", {"split": (0.5, 0.2, 0.3), "batch_size": 9}, "the plan's own masks"),
+    "random_features": ("plan.h5", {"random_features": 3}, "has features of width 7"),
+    "classes": ("plan.h5", {"classes": 2}, "has labels up to"),
+    "split": ("plan.h5", {"split": (0.5, 0.2, 0.3), "batch_size": 9}, "the plan's own train mask"),
     "patience": ("no_val.h5", {"patience": 2}, "no validation vertex has a label"),
     "predict": ("bare.h5", {"predict": "x.csv"}, "x.csv: .*bare.h5 has no labels, .*`data` has"),
     "device": ("plan.h5", {"device": "cuda:99"}, "`device` cuda:99"),
@@ -184,7 +184,7 @@ def test_a_plan_that_is_refused_is_closed(folder, tmp_path):
 
 
 def test_the_library(folder, no_kernels):
-    with pytest.raises(InputError, match="the library works on plans of layout row"):
+    with pytest.raises(InputError, match="the library needs a plan of layout row"):
         plancc_runtime.open(file_of("directed", "2d 1x1"), SingleTransport())
 
 

@@ -1,6 +1,8 @@
 """Local sparse products against dense float64 ones, and what is done with rows around them."""
 
 import itertools
+import os
+import subprocess
 import sys
 import threading
 from functools import cache
@@ -301,3 +303,21 @@ def test_a_row_outside_of_out_is_refused():
         with pytest.raises(InputError, match="not a row of out, 0 to 2"):
             add_rows(x, torch.tensor([0, bad]), torch.ones(2, 2))
     assert (x == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("given", "spins"),
+    [({}, "5000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None")],
+)
+def test_idle_threads_of_openmp_spin_shortly_unless_the_user_says_more(given, spins):
+    code = """if True:
+        import os, sys
+        from plancc_runtime.launch import need_torch
+        assert "torch" not in sys.modules
+        need_torch("this test")
+        print(os.environ.get("GOMP_SPINCOUNT"))"""
+    names = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
+    environment = {name: value for name, value in os.environ.items() if name not in names}
+    command, kept = [sys.executable, "-c", code], {"check": True, "text": True, "timeout": 100}
+    ended = subprocess.run(command, env=environment | given, capture_output=True, **kept)
+    assert ended.stdout.strip() == spins

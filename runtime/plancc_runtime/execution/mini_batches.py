@@ -7,12 +7,15 @@ features are sent. If no dropout changes the features X, the product A X of a ba
 before the step and needs no gradient. Own rows are then read without being copied.
 
 With `overlap`, batches are made in two stages. While step k computes, the features of batch k + 1
-are fetched, and batch k + 2 is drawn. If every rank draws whole batches, a separate thread draws
-them, and does all other work on a batch that needs no messages. If the steps would use all cores,
-there are two ways to draw. *Beside* steps: the steps leave one core to this thread. *Between*
-steps: the steps and the draws take turns, and both use all cores. The first steps try both ways,
-and later steps use the quicker way. If there is no such thread, a rank exchanges the messages of
-both stages between the layers of a step, at the same points on all ranks.
+are fetched, and batch k + 2 is drawn. If every rank draws whole batches, a rank with several cores
+draws them in a separate thread. This thread does all work on a batch that needs no messages. torch
+leaves one core to this thread. While the thread is idle, compiled functions of the step use its
+core.
+
+If no rank has such a thread, a rank exchanges the messages of both stages between the layers of a
+step, at the same points on all ranks. This hides the time of messages, but the data of three
+batches compete for the caches. So there are two ways to make batches: beside steps, as just
+described, or between steps. The first steps try both ways, and later steps use the quicker way.
 
 With `dead-rows`, a layer computes only the rows that the next layer reads. This needs a sampler
 that draws a separate block for every layer.
@@ -62,9 +65,9 @@ least `LEAST_CACHE` bytes."""
 COUNTED = 100
 """Number of steps, from the first, in whose batches the uses of halo rows are counted."""
 TURN, UNTIMED, TURNS = 8, 2, 4
-"""Numbers for the trial of the two ways to draw. The way changes after every `TURN` steps. The
-first `UNTIMED` of these steps are not timed, since their batches were drawn in the other way. Both
-ways together have `TURNS` turns of `TURN` steps."""
+"""Numbers for the trial of the two ways to make batches. The way changes after every `TURN` steps.
+The first `UNTIMED` of these steps are not timed, since their batches were made in the other way.
+Both ways together have `TURNS` turns of `TURN` steps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,57 +182,44 @@ class MiniBatches(FullBatch):
         self._fetching: UnderWay | None = None  # the batch before `_drawing`
         self._thread: ThreadPoolExecutor | None = None
         self._threads = torch.get_num_threads()  # torch's threads in a step
-        self._spare = 0  # the core of the drawing thread, while that does not draw
-        # Seconds of steps that drew between steps, and of steps beside a drawing thread.
-        self._tried: tuple[list[float], list[float]] | None = None
+        self._drawn = Future[BatchShare]()  # what the thread has drawn last, or draws
         self._ahead = resources.overlap and self._transport.size > 1
+        # Seconds of steps whose batches were made between steps, and beside steps.
+        self._tried: tuple[list[float], list[float]] | None = None
         self._fixed_of: Callable[[LayerGraph, Tensor], Tensor] | None = None
         self._coefficients: list[list[str]] = []  # coefficients of every layer's products
         self._in_place = False  # whether all rows of the slice are inputs of the first block
         self._reads_outputs = False  # whether layer 1 reads only own outputs and its fixed part
 
     def _start_thread(self) -> None:
-        """Start a thread that makes batches, if there are several cores per rank. Collective.
-
-        If the threads of a step use all cores, the first steps then try both ways to draw.
-        """
-        cores, threads = self._transport.cores_per_rank(), self._threads
-        if self._resources.device.type != "cpu":
-            threads = 1
-        trial = not self._transport.any(cores != threads or cores == 1)
-        if trial or cores > threads:
-            self._pool = ThreadPoolExecutor(1, "mini-batches")
-            self._ahead, self._thread = True, self._pool
-        if trial:
-            self._threads, self._tried = threads - 1, ([], [])
+        """Start a thread that makes batches, if a rank has several cores. Collective."""
+        cores = self._transport.cores_per_rank()
+        if cores > 1:
+            self._ahead, self._thread = True, ThreadPoolExecutor(1, "mini-batches")
+            self._threads = min(self._threads, cores - 1)
 
     def _try(self, tried: tuple[list[float], list[float]], number: int, seconds: float) -> None:
-        """Record the time of a step, for the choice between the two ways to draw. Collective.
+        """Record the time of a step, for the choice between the two ways to make batches.
 
-        The way changes after every `TURN` steps. After the last change, keep the way whose median
-        time of a step, on the slowest rank, is shorter.
+        Collective. The way changes after every `TURN` steps. After the last turn, keep the way
+        whose median time of a step, on the slowest rank, is shorter.
 
         Parameters:
-            tried: Seconds of the steps that drew between steps, and of the steps that drew beside
-                steps.
+            tried: Seconds of the steps whose batches were made between steps, and of the steps
+                whose batches were made beside steps.
             number: Number of the step in the run, from 0.
             seconds: Time of the step.
         """
-        beside = self._thread is not None
         if number % TURN >= UNTIMED:
-            tried[beside].append(seconds)
-        if (number + 1) % TURN:
-            return
-        beside = not beside
+            tried[self._ahead].append(seconds)
+        self._ahead ^= (number + 1) % TURN == 0
         if min(map(len, tried)) >= (TURN - UNTIMED) * TURNS // 2:
-            apart, both = self._transport.largest(*(int(1e6 * median(t)) for t in tried))
-            beside, self._tried = both < apart, None
+            between, beside = self._transport.largest(*(int(1e6 * median(t)) for t in tried))
+            self._ahead, self._tried = beside < between, None
             self.drawing = (
-                f"{'beside' if beside else 'between'} steps: the first steps took "
-                f"{both / 1e3:.3g} ms beside drawing, {apart / 1e3:.3g} ms with drawing"
+                f"{'beside' if self._ahead else 'between'} steps: the first steps took "
+                f"{beside / 1e3:.3g} ms beside drawing, {between / 1e3:.3g} ms with drawing"
             )
-        self._thread, self._spare = (self._pool, 0) if beside else (None, 1)
-        self._ahead = beside or self._transport.size > 1
 
     def prepare(self, network: Network) -> LocalData:
         data = self._data
@@ -247,6 +237,7 @@ class MiniBatches(FullBatch):
             for k, layer in enumerate(network.convs)
         ]
         if self._ahead:
+            self._tried = None if self._transport.any(self._thread is not None) else ([], [])
             network.entered = partial(self._entered, network.entered or str)
         kept = self._kept(data) if "constant" in self._passes else None
         if kept is not None:
@@ -422,7 +413,8 @@ class MiniBatches(FullBatch):
         if drawing is None or drawing.number != number:
             rounds, phase = self._made(number, features), "mask"
             if self._thread is not None:
-                rounds, phase = _result(self._thread.submit(finished, rounds)), "draw"
+                self._drawn = self._thread.submit(finished, rounds)
+                rounds, phase = _result(self._drawn), "draw"
             timed = partial(self._clock, phase)
             drawing = UnderWay(number, rounds, self._transport.traffic, timed)
         return drawing
@@ -463,17 +455,17 @@ class MiniBatches(FullBatch):
         counts = np.zeros((self.steps_per_epoch, len(fields) + 1), np.int64)
         before = torch.get_num_threads()
         torch.set_num_threads(self._threads)
+        openmp.spare.is_free = lambda: self._drawn.done()
         try:
             for k in range(self.steps_per_epoch):
                 begin, of_run = perf_counter(), number * self.steps_per_epoch + k
-                openmp.spare.threads = self._spare
                 step, counts[k] = self._step(learner, data, of_run, rate)
                 steps.append(step)
                 if self._tried is not None:
                     self._try(self._tried, of_run, perf_counter() - begin)
         finally:
             torch.set_num_threads(before)
-            openmp.spare.threads = 0
+            del openmp.spare.is_free
         self._transport.allreduce_sum(counts)
         targets = sum(step.targets for step in steps)
         mean = sum(step.loss * step.targets for step in steps) / max(targets, 1)

@@ -19,13 +19,14 @@ from typing import Any
 import torch
 
 spare = threading.local()
-"""`threads`, 0 if not set: cores of this rank beyond torch's threads. Compiled functions use them
-too, because their bits do not depend on the number of threads; the bits of torch's products may."""
+"""`is_free`: function that returns whether a core beside the cores of torch's threads is idle now;
+not set if there is no such core. Compiled functions may use this core, because their bits do not
+depend on the number of threads. torch does not use it, because the bits of torch's products may."""
 
 
 def num_threads() -> int:
-    """Return the number of threads for a compiled function: torch's threads, and spare cores."""
-    return torch.get_num_threads() + int(getattr(spare, "threads", 0))
+    """Return the number of threads for a compiled function: torch's threads, and a spare core."""
+    return torch.get_num_threads() + bool(getattr(spare, "is_free", bool)())
 
 
 def run(function: Any, argument: int, threads: int) -> None:

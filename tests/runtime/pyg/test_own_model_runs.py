@@ -293,7 +293,7 @@ REFUSED = {
     "{}:Net types --boundary-sampling 0.5": "0.5 is only for plans of one vertex type",
     "{}:Net --predict a.csv --embeddings 1": "--embeddings 1: is only for built-in models",
     "{}:Net --dtype bfloat16": "--dtype bfloat16: a class of your own needs float32 or float64",
-    "gcn --check-model": "--check-model: is only for a class of your own: --model FILE:CLASS",
+    "gcn --check-model": "--check-model: needs a class of your own; give --model FILE:CLASS",
 }
 
 
