@@ -290,7 +290,9 @@ def test_what_others_raise_is_not_ours(tmp_path):
         BackendError, match=r"format 'lists' of package others reads a list, not a "
     ):
         plancc.read_graph(tmp_path / "a.lists")
-    with pytest.raises(BackendError, match="dataset 'bent' of package others builds a Graph"):
+    with pytest.raises(
+        BackendError, match="dataset 'bent' of package others builds a Graph; it must build "
+    ):
         load_dataset("bent")
     with pytest.raises(ZeroDivisionError) as caught:
         1 / 0  # noqa: B018

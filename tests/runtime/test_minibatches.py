@@ -452,7 +452,7 @@ def test_a_slice_alone_does_for_samplers_that_need_no_more():
         ("--fanouts 2,x", "--fanouts '2,x': give whole numbers"),
         ("--steps 3", "steps 3: only mini-batches have steps; give --sampler or --batch-size"),
         ("--steps 3 --batch-size full", "have steps; --batch-size full leaves them out"),
-        ("--sampler uniform --draw owners", "owners: is only for samplers neighbour, walk, "),
+        ("--sampler uniform --draw owners", "owners: only samplers neighbour, walk let "),
         ("--draw owners", "--draw owners: only mini-batches are drawn; give --sampler"),
         ("--batch-size 4 --seed 99999999999999999999", "seed 99999999999999999999"),
     ],
@@ -608,7 +608,7 @@ def test_batches_that_cannot_be(plans, tmp_path):
     graph = plancc_runtime.open(plans["directed"], SingleTransport())
     for words, says in (
         ({"sampler": "neighbour", "fanouts": (3,)}, "has 1 number, the model 2 layers"),
-        ({"draw": "owners"}, "`draw` owners: is only for samplers neighbour, walk"),
+        ({"draw": "owners"}, "`draw` owners: only samplers neighbour, walk let"),
     ):
         with pytest.raises(InputError, match=says):
             next(graph.batches(**words))

@@ -2,10 +2,10 @@
 
 A second pool of threads would compete for the cores with torch's threads, which spin for some
 milliseconds after each operator of torch. On two cores, a sparse product after a dense product took
-4.9 ms with a pool of its own, 2.8 ms with torch's threads, and 5.4 ms on one thread. numba's
-threading layers do not solve this. Its "omp" layer is a second pool if torch has its own copy of
-libgomp. Its "workqueue" layer must not be used by two threads at once. Moreover, a layer is chosen
-for the whole process, which may be the user's.
+4.9 ms with a second pool, 2.8 ms with torch's threads, and 5.4 ms on one thread. The threading
+layers of numba do not solve this. If torch has its own copy of libgomp, the layer "omp" starts a
+second pool. Two threads must not use the layer "workqueue" at the same time. Moreover, the choice
+of a layer would affect the whole process, including the user's own numba code.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ depend on the number of threads. torch does not use it, because the bits of torc
 
 
 def num_threads() -> int:
-    """Return the number of threads for a compiled function."""
+    """Return the number of threads for a compiled function: torch's threads, and a spare core."""
     return torch.get_num_threads() + bool(getattr(spare, "is_free", bool)())
 
 
