@@ -170,8 +170,8 @@ TABLE = {
         "edge.h5 --batches 3": "needs a row plan",
         "edge.h5 --dims 7,5 --boundary-sampling 0.5": "needs a row plan",
         "2d.h5 --batches 3": "2d.h5 is a plan of grid '2d 2x3', but the cost of mini-batches",
-        "2d.h5 --topology 2x3": "2d.h5: ranks of grid '2d 2x3' do not exchange the rows of a row "
-                                "plan; a topology is only for row and edge plans, and cagnet",
+        "2d.h5 --topology 2x3": "2d.h5: a topology needs ranks that send each other single rows, "
+                                "not grid '2d 2x3'; use a row plan, an edge plan, or cagnet",
         **{f"2d.h5 --ranks {k}": f"2d.h5: {k} ranks for a plan of grid '2d 2x3', which runs on "
            "exactly 6 ranks" for k in (0, 2, 5)},
         "2d.h5 --dims 5,2,4": "2d.h5: grid '2d 2x3' splits columns over 3 ranks",
@@ -296,11 +296,11 @@ TABLE = {
         "edge.h5 --fold delayed --delay 0": "--delay 0: must be at least 1",
         "typed.h5": "typed.h5: has no labels; compile the graph with some, or give --target",
         "typed.h5 --model sage --boundary-sampling 0.5":
-            "--boundary-sampling 0.5: is only for plans of one vertex type",
+            "--boundary-sampling 0.5 is only for plans of one vertex type",
         "typed.h5 --model rgcn --batches 2": "--batches 2: the plan has vertex types",
         "links.h5 --task vertices --seed 1": "--seed 1: nothing is random without links or --split",
         "links.h5 --passes order,constant,dead-rows --split 0.6,0.2,0.2":
-            "--split: is only for the task of vertices",
+            "--split is only for the task 'vertices'",
     },
     "run": {
         "data.h5 --model gat --heads 3 --hidden 16": "--heads 3|the width 16|set --hidden to 48",
@@ -323,7 +323,7 @@ TABLE = {
         "typed.h5": "typed.h5: has no labels; compile the graph with some, or give --target",
         "p.h5 --model rgcn": "--model rgcn: needs a plan with types",
         "typed.h5 --model sage --boundary-sampling 0.5":
-            "--boundary-sampling 0.5: is only for plans of one vertex type",
+            "--boundary-sampling 0.5 is only for plans of one vertex type",
     },
     "predict": {
         "links.h5 --weights w.npz -o x.npz --ids 1": "links.h5",
