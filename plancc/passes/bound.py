@@ -25,7 +25,7 @@ def least_volume(nets: Nets, limits: Limits) -> int:
 
 
 def reaches(volume: int, overload: float, least: int) -> bool:
-    """Whether the volume is close to the lower bound `least`, with no part above its limit.
+    """Whether the volume is close to the lower bound `least`, and no part is above its limit.
 
     `overload` is the overload of the partition; it is 0 if no part is above its limit.
     """

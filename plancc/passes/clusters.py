@@ -87,9 +87,9 @@ def find_clusters(
         links: Links of the vertices.
         weight (int64[n, num_constraints]): Weights of the vertices.
         limits: Limits of the parts.
-        rng: Random numbers that shuffle the vertices.
+        rng: Random generator; it shuffles the vertices before each round.
         stopped: Function that is called after every round; if it returns True, no round follows.
-        how: Tuned numbers.
+        how: Tuned numbers of the label propagation.
 
     Returns:
         The clusters. None if too many links lead from one cluster to another (as in graphs without
@@ -114,7 +114,7 @@ def find_clusters(
 
 
 def number_of_links(links: ClusterLinks) -> int:
-    """Return the number of links of all vertices, in the first and the second lists together."""
+    """Return the total length of all lists of neighbours in `links`."""
     return len(links.ends) + (len(links.other_ends) if len(links.other) else 0)
 
 

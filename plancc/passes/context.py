@@ -28,7 +28,7 @@ class Context:
         movable (bool[nnz], optional): For every nonzero, whether it may have another owner than
             its row. None: all nonzeros may.
         held (bool[n], optional): For every row of an edge plan, whether the row must keep its
-            owner. None: no row must.
+            owner. None: all rows may change their owners.
     """
 
     limits: Limits

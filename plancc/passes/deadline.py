@@ -16,10 +16,11 @@ often, in any thread."""
 
 @dataclass
 class Deadline:
-    """A moment after which no further sweep starts. Code that shares the deadline may change it.
+    """A moment after which no further sweep starts. All threads of a search share one object.
 
     Attributes:
-        at: The moment, in seconds on the clock of `plancc.clock`.
+        at: The moment, in seconds on the clock of `plancc.clock`. A search that fails in one
+            thread sets it to minus infinity, so that the other threads stop.
         stop: Function that returns whether to stop earlier; None: the search never stops earlier.
     """
 
@@ -39,7 +40,7 @@ class Deadline:
         return -np.inf if self.stopped() else self.at - wall_seconds()
 
     def stopped(self) -> bool:
-        """Whether all work must stop at once; native partitioners must then be ended too."""
+        """Whether all work must stop now, even a native partitioner that is still running."""
         return self.at == -np.inf or (self.stop is not None and bool(self.stop()))
 
     def passed(self) -> bool:

@@ -38,8 +38,9 @@ class RefineEdges:
 
     Attributes:
         objective: A name in `plancc.cost.objectives.OBJECTIVES`.
-        rounds: Largest number of rounds. Before the first round, sweeps improve the given owners
-            within the limit. If a part is then above the limit, there is at least one round.
+        rounds: Largest number of rounds. Before the first round, sweeps improve the given owners;
+            in these sweeps, no move fills a part beyond the limit. If `rounds` is 0, but a part was
+            above the limit from the beginning and still is, one round runs nevertheless.
         numbers: Tuned numbers.
     """
 
@@ -51,8 +52,8 @@ class RefineEdges:
         """Refine owners, without changing the given arrays.
 
         The owner of a row may change if all nonzeros of the row may move. A nonzero on the diagonal
-        moves only together with the owner of its row. For objective "time", the capacities of parts
-        are also taken as their speeds.
+        moves only together with the owner of its row. For objective "time", the capacity of a part
+        is also its speed: a part of twice the capacity computes twice as fast.
 
         Returns:
             The best owners found. Their overload is never higher than that of the given owners; if
@@ -156,9 +157,9 @@ class _Search:
                 return
 
     def _restore(self, strength: float) -> None:
-        """Sweep at rising prices until no part is above the limit, even after the deadline.
+        """Sweep at rising prices of overweight until no part is above the limit.
 
-        `strength` is the strength of the prices of traffic.
+        The sweeps run even after the deadline. Prices of traffic are proportional to `strength`.
         """
         for price in self.numbers.restoring:
             if self.limits.overload(self.state.sums) == 0:
@@ -170,8 +171,9 @@ class _Search:
 
         Parameters:
             price: Price of overweight.
-            cap: Number of nonzeros above which no move may fill a part; a number, or one per part.
-            strength: Strength of the prices of traffic.
+            cap: Number of nonzeros above which no move may fill a part; one float for all parts, or
+                float64[num_parts].
+            strength: Prices of traffic are proportional to this number.
             restoring: Whether the sweep restores the balance; then it runs even after the deadline.
         """
         if self.deadline.passed() and not restoring:
@@ -201,9 +203,9 @@ class _Search:
         return Prices(**(none | tariff | weight))
 
     def _tariff(self, strength: float) -> dict[str, Any]:
-        """Return the fields of `Prices` that put a price on the traffic of the objective.
+        """Return the fields of `Prices` that put a price on the traffic that the objective counts.
 
-        The prices are computed as in `plancc.passes.refine`.
+        The prices are proportional to `strength`, and computed as in `plancc.passes.refine`.
         """
         state, best = self.state, self.best.value
         if self.charges_messages:

@@ -42,12 +42,12 @@ class Flows:
 
     Attributes:
         limits: Limits of the parts.
-        deadline: After the deadline, the search for a cut does not begin for another pair.
+        deadline: After the deadline, no cut is searched for any further pair of parts.
         threads: Number of pairs that are refined at once. The owners do not depend on `threads`,
             unless the deadline passes.
         numbers: Tuned numbers.
-        most: Largest number of vertices that may move in total; None: any number. A pair whose
-            cut would move more vertices than are left is not changed.
+        most: Largest number of vertices that may move in total; None: any number. If the cut of a
+            pair would exceed this number, the pair stays as it is.
     """
 
     limits: Limits
@@ -57,7 +57,9 @@ class Flows:
     most: int | None = None
 
     def refine(self, nets: Nets, state: State) -> int:
-        """Lower the volume of `state`; return the work, about the number of visited nodes.
+        """Lower the volume of `state`; return the work.
+
+        The work is roughly the number of nodes of flow networks that the searches visit.
 
         Neither the volume nor the overload ever rises. In two cases the state does not change, and
         0 is returned: if parts have too many neighbours (`Cuts.max_neighbours`), or if some nets
@@ -124,7 +126,7 @@ class Flows:
         """Find the vertices that two parts should exchange, without changing the state.
 
         Returns:
-            The vertices, and the work, about the number of visited nodes.
+            The vertices, and the work (see `refine`).
         """
         if self.deadline.passed():
             return np.empty(0, dtype=np.int32), 0

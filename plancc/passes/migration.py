@@ -43,9 +43,9 @@ class Migrate:
 
     First, vertices leave parts above the limit, at the cost of the fewest rows. Then local searches
     start from all boundary vertices. A search makes the best of all possible moves, again and
-    again, even if the move raises the volume, since later moves may save more rows. At the end of
-    the search, all moves after the lowest volume are undone. On meshes and road networks, minimum
-    cuts also move layers of vertices.
+    again, even if the move raises the volume, since later moves may save more rows. At the end, the
+    search goes back to the moment of the lowest volume: all later moves are undone. On meshes and
+    road networks, minimum cuts also move layers of vertices.
 
     Attributes:
         most: Largest number of vertices that may get another owner; new vertices do not count.
@@ -104,5 +104,5 @@ class Migrate:
 
 
 def _moved(owner: Owner, state: State) -> int:
-    """Return the number of old vertices whose owner has changed."""
+    """Return the number of vertices that have left their part; new vertices do not count."""
     return int(np.count_nonzero((owner >= 0) & (owner != state.owner)))

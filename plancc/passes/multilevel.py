@@ -40,9 +40,10 @@ class Goal:
 
     Attributes:
         reach (float64[m + 1], or None): Entry c is the probability that a part with c pins of a net
-            needs the net's row (`plancc.passes.kernels.expected`). It may be scaled: gains below
-            `plancc.passes.presets.TINY` count as 0, so ``reach[1]`` should be about 1. The nets
-            must have sizes and sources. None: the objective is the volume.
+            needs the net's row (`plancc.passes.kernels.expected`). Sweeps treat gains below
+            `plancc.passes.presets.TINY` as 0. So all entries must be multiplied by one factor such
+            that ``reach[1]`` is about 1. The nets must have sizes and sources. None: the objective
+            is the volume.
         unit: Factor by which `value` multiplies the expected volume, to undo the scaling of
             `reach`.
     """

@@ -162,7 +162,10 @@ class Ejection:
 
 @dataclass(frozen=True)
 class VCycles:
-    """Tuned numbers of the sweeps on every level, and of what follows the sweeps."""
+    """Tuned numbers of V-cycles: of the sweeps on every level, and of the steps after the sweeps.
+
+    These steps are ejection chains, local searches and minimum cuts.
+    """
 
     annealing: Annealing = Annealing()
     climbs: int = 2  # sweeps within the limit that end a refinement

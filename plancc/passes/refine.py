@@ -258,9 +258,9 @@ class _RefineTraffic(RefineVolume, ABC):
         """Return the prices of traffic, which are proportional to `strength`."""
 
     def _held(self, value: float) -> Tariff | None:
-        """Return prices that make sweeps lower the volume, but keep the objective up to `value`.
+        """Return prices at which sweeps lower the volume, and the objective hardly exceeds `value`.
 
-        None if the pass has no such prices, so that its sweeps may raise the objective.
+        None if the pass has no such prices. Then its sweeps may raise the objective.
         """
         return None
 
@@ -415,9 +415,10 @@ class _Rounds:
     def _sweep(
         self, level: Nets, state: State, flow: PairTraffic, ladder: Any, cap: Any = None
     ) -> None:
-        """Run one sweep for each entry of `ladder`, a price of overweight and a `Tariff`.
+        """Run one sweep for each entry of `ladder`, at the prices of this entry.
 
-        `cap` is the largest weight of every part; None: no cap.
+        An entry is a tuple: the price of overweight, and a `Tariff`. `cap` is the largest weight of
+        every part; None: no cap.
         """
         sweeps = self.sweeps
         for price, tariff in ladder:

@@ -28,9 +28,10 @@ def cluster(
         order (int64[num_vertices]): Order in which vertices choose a cluster.
         together (int[num_vertices]): Only vertices with the same number may be in one cluster.
         heaviest (int64[num_constraints]): Largest weight of a cluster of several vertices.
-        overlap: How much of a row's cost is saved if two pins of a net share a part that does not
-            have the net's source, in 0..1. It is 1 for the volume, since one row serves both pins.
-            It is 0 for the edge cut, since every pin in another part than the source costs 1.
+        overlap: A number in 0..1. Take two pins of a net that are not in the part of the net's
+            source. If the two pins are in one part and not in two parts, this share of the net's
+            cost is saved. It is 1 for the volume, since the part receives the row once for both
+            pins. It is 0 for the edge cut, since each of the two pins costs 1 in any case.
         rated_pins: See `Coarsening`.
 
     Returns:
@@ -44,7 +45,10 @@ def cluster(
 def _cluster(
     nets: Any, order: Any, together: Any, heaviest: Any, max_pins: int, overlap: float
 ) -> Any:
-    """Visit the vertices in `order`; a vertex still alone joins the best-rated cluster with room.
+    """Visit the vertices in `order`, and let each vertex choose a cluster.
+
+    A vertex chooses only if its cluster has no other vertex yet. It joins the cluster with the
+    highest rating among the clusters that have room for it.
 
     A vertex v rates a cluster by the nets that v shares with it. A net adds ``cost * overlap /
     (pins - 1)`` for each of its pins in the cluster. If v or a pin in the cluster is the source of

@@ -72,7 +72,10 @@ class Prices(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _update(q: int, state: Any, prices: Any, toll: Any) -> None:
-    """Compute all tolls of part q from its current load; see `BURDEN` and the other constants."""
+    """Compute the tolls of part q: the costs of small changes of its current load.
+
+    For the rows of `toll`, float64[6, num_parts], see `BURDEN` and the other constants.
+    """
     # Loads of both sides: OUT and INTO; their excess over the ceiling gives GIVE and TAKE.
     load = float(state.sums[q])
     nonzero = prices.nonzero * prices.scale[q]
@@ -132,7 +135,8 @@ def _move_owner(v: int, there: int, pattern: Any, state: Any, prices: Any, toll:
 def _touched(e: int, state: Any, parts: Any) -> Any:
     """Write the parts that net e touches into `parts`, ascending; return the filled slice.
 
-    The time grows with the square of their number, so the kernels call it for short nets only.
+    The time grows with the square of the number of these parts, so the kernels call the function
+    for short nets only.
     """
     num = 0
     for s in range(state.slot_ptr[e], last_slot(e, state)):
@@ -429,13 +433,15 @@ def _stuck(  # type: ignore[no-untyped-def]
 ):
     """Whether it is certain that the cost would not fall if net e left part q.
 
-    `pins` are the nonzeros of e in q. Every nonzero has another net. If that net touches q alone,
-    moving the nonzero costs one row. The test adds up these costs and upper bounds of the savings.
+    `pins` are the nonzeros of e in q. Every nonzero is also a pin of a second net. If the second
+    net touches only q, moving the nonzero costs one row. The function adds up these costs, and
+    upper bounds on what the moves save.
 
     Parameters:
         value: Cost saved when net e no longer touches q.
-        relief: Cost saved by one nonzero less in q.
-        most: Largest possible saving by a nonzero that is the last pin of its other net in q.
+        relief: Cost saved when q has one nonzero less.
+        most: Upper bound on the cost saved by moving one nonzero out of q if no other pin of its
+            second net is in q.
     """
     for k in pins:
         f = other(k, e, pattern)
@@ -559,8 +565,8 @@ def _best_owner(  # type: ignore[no-untyped-def]
 ):
     """Return the part that should own vertex v instead of part q; -1 if no part is better.
 
-    `weight` is 1 if the diagonal nonzero of v exists, which moves too, else 0. `base`, `num` and
-    `bonus` are results of `_staying` for the row and the column of v.
+    `weight` is the number of diagonal nonzeros of v, 0 or 1; a diagonal nonzero moves with v.
+    `base`, `num` and `bonus` are results of `_staying` for the row and the column of v.
     """
     n = len(state.owner)
     best, best_value = -1, TINY

@@ -83,7 +83,9 @@ class EdgeState(NamedTuple):
 
 
 def pattern_of(indptr: Any, indices: Any, movable: Any = None) -> MatrixPattern:
-    """Sort the nonzeros of a CSR pattern by rows and by columns; needs 24 bytes per nonzero.
+    """Sort the nonzeros of a CSR pattern by rows and by columns.
+
+    The result takes about 24 bytes per nonzero.
 
     Parameters:
         movable (bool[nnz]): Whether each nonzero may change its owner; None: all nonzeros may. The
@@ -110,9 +112,10 @@ def pattern_of(indptr: Any, indices: Any, movable: Any = None) -> MatrixPattern:
 def owners_of(
     pattern: MatrixPattern, owner: Any, nonzero_owner: Any, num_parts: int, with_pairs: bool = False
 ) -> EdgeState:
-    """Copy the given owners and count their pins and traffic; takes at most 16 bytes per nonzero.
+    """Copy the given owners, and count the pins of every net in every part, and the traffic.
 
-    If `with_pairs`, messages are counted too (`EdgeState.pair`).
+    The counts of pins take at most 16 bytes per nonzero and 16 bytes per row. If `with_pairs`,
+    messages are counted too (`EdgeState.pair`).
     """
     size = np.minimum(np.diff(pattern.net_ptr) + 1, num_parts)
     slot_ptr = np.concatenate([[0], np.cumsum(size)])

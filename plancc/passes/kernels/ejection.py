@@ -7,8 +7,8 @@ whose move costs the fewest rows. This vertex goes to a part with room, or to th
 partitions Sanders and Schulz, 2013, who search for negative cycles).
 
 Consider a closed sequence of moves that saves rows in total. It can always start at a move from
-which all partial sums of saved rows are positive. So a chain is given up as soon as its moves have
-saved no rows in total.
+which all partial sums of saved rows are positive. So a chain is given up, and undone, as soon as
+the moves made so far save 0 rows or fewer in total.
 """
 
 from __future__ import annotations

@@ -39,7 +39,8 @@ class Rules(NamedTuple):
 
     Attributes:
         limit (float64[num_parts, num_constraints]): Largest weights of the parts.
-        unit (float64[num_parts, num_constraints]): Overload of one unit of weight above the limit.
+        unit (float64[num_parts, num_constraints]): How much one unit of weight above the limit adds
+            to the overload.
         share: Smallest share of the giving part's overload that an exchange must remove.
         tries: Largest number of parts that are tried as partners in an exchange.
     """
@@ -66,7 +67,10 @@ class Scratch(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def chains(vertices: Any, owner: Any, num_parts: int) -> Any:
-    """Make a list for every part with those of `vertices` that it owns, in reverse order."""
+    """Make a list for every part: those of `vertices` that the part owns, in reverse order.
+
+    The order is that in `vertices`, reversed.
+    """
     first = np.full(num_parts, -1, dtype=np.int32)
     after = np.full(len(owner), -1, dtype=np.int32)
     before = np.full(len(owner), -1, dtype=np.int32)
@@ -107,7 +111,10 @@ def give(v: int, there: int, chain: Any, nets: Any, state: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _neighbour(v: int, nets: Any, state: Any, rng: Any) -> int:
-    """Return a random part that shares a net with v, perhaps v's own part."""
+    """Return the part of a random pin of a random net of v; it may be v's own part.
+
+    If v has no nets, return v's own part.
+    """
     start, end = nets.vertex_ptr[v], nets.vertex_ptr[v + 1]
     if start == end:
         return state.owner[v]
@@ -157,7 +164,7 @@ def _choose(members: Any, there: int, nets: Any, state: Any, chosen: Any, rng: A
     """Choose vertices whose move to part `there` costs few rows; return their number.
 
     The vertices, at most SAMPLE, are written into `chosen`, with their weights and gains. `members`
-    are the vertices of a part, sorted by weight; the chosen vertices have all kinds of weights.
+    are the vertices of a part, sorted by weight. Light and heavy vertices are chosen.
     """
     num = min(len(members), SAMPLE)
     for k in range(num):
@@ -253,9 +260,9 @@ def exchange(
 
     Parameters:
         over (int64[k]): Parts above their limits.
-        roomy (int64[num_constraints + 1, num_parts]): Every row has all parts. Row c is sorted by
-            the room of the parts in constraint c. The last row is sorted by the smallest room of
-            each part in any constraint. Parts with much room come first.
+        roomy (int64[num_constraints + 1, num_parts]): Every row of this array lists all parts, the
+            parts with most room first. Row c is sorted by the room in constraint c. The last row is
+            sorted by the smallest room that a part has in any constraint.
         num_roomy (int64[num_constraints]): For every constraint, the number of parts with room.
         chain (Chains): The vertices that may move, in every part.
         rules (Rules): Rules of exchanges.

@@ -24,7 +24,10 @@ from plancc.passes.presets import BOUND_ROUNDING, TINY
 
 @njit(cache=True, nogil=True)
 def expected(nets: Any, state: Any, reach: Any) -> float:
-    """Return the expected number of rows sent, if the batch has the source of every net."""
+    """Return the expected number of rows sent.
+
+    For every net, the number assumes that the net's source is in the batch.
+    """
     total = 0.0
     for e in range(len(state.spread)):
         if state.spread[e] == 1:
@@ -50,9 +53,9 @@ def _rate(v: int, nets: Any, state: Any, reach: Any, score: Any, touched: Any, s
     """Compute, for every part, an upper bound on the cost saved by moving v to the part.
 
     The bounds treat wide nets (`_is_wide`) as if they touched every part. The parts that v's other
-    nets touch are written into ``seen[:num]``, except v's own part. A move to a part q of these
-    saves at most ``base + score[q]``; a move to any other part saves at most `base`. `_rate_wide`
-    makes the bounds exact. The caller resets `score` and `touched` to 0.
+    nets touch are written into ``seen[:num]``, except v's own part. If q is one of these parts, a
+    move to q saves at most ``base + score[q]``; a move to any other part saves at most `base`.
+    `_rate_wide` makes the bounds exact. The caller resets `score` and `touched` to 0.
 
     Returns:
         num, base
@@ -143,13 +146,13 @@ def _rate_wide(
 def sweep_expected(order: Any, nets: Any, state: Any, reach: Any, bounds: Any) -> Any:
     """Move every vertex in `order` to the part where cost plus penalty falls most, if it falls.
 
-    Nets of hubs touch very many parts. These parts are rated only if the other nets of the vertex
-    leave a gain possible.
+    Nets of hubs touch very many parts. It takes long to rate all these parts. So they are rated
+    only if the upper bounds of `_rate` show that a move may lower the total.
 
     Parameters:
         order (int64[m]): Vertices, in the order in which they move.
-        reach (float64[k]): Probabilities, ascending; k is larger than the number of pins (with
-            their sizes) in any net.
+        reach (float64[k]): Probabilities, ascending, as in the formula at the top of this module; k
+            is larger than the sum of the sizes of the pins of any net.
         bounds (plancc.models.limits.Bounds): Targets, prices and caps of the parts' weights.
 
     Returns:

@@ -98,8 +98,8 @@ def cut_nets_of_pairs(partner: Any, max_spread: int, state: Any) -> Any:
         max_spread: Nets that touch more parts are left out.
 
     Returns:
-        ptr (int64[num_parts + 1]), nets (int32[m]): If q is the smaller part of a pair, the nets of
-            this pair are ``nets[ptr[q]:ptr[q + 1]]``.
+        ptr (int64[num_parts + 1]), nets (int32[m]): If q is the part of a pair that has the lower
+            number, the nets of this pair are ``nets[ptr[q]:ptr[q + 1]]``.
     """
     num_parts = len(partner)
     ptr = np.zeros(num_parts + 2, dtype=np.int64)
@@ -201,7 +201,8 @@ def network_of(pair: Any, cut_nets: Any, region: Any, place: Any, nets: Any, sta
         place (int32[num_vertices + num_nets]): Scratch, -1 before and after.
 
     Returns:
-        The `CutNetwork`, and an int: the cost of those of its nets that now touch both parts.
+        The `CutNetwork`, and an int: the total cost of the nets in the network that touch both
+        parts before the cut.
     """
     n, num_constraints = nets.weight.shape
     # Phase 1, the region: breadth first from the boundary of each part, until `region` is full.
@@ -343,7 +344,7 @@ class CutFlow(NamedTuple):
             the pin (index 1).
         through (int64[m]): Flow through every net.
         reached (bool[2, v + 2 m]): Whether the side has reached a node.
-        fixed (bool[2, v]): Whether a vertex belongs to the side for good.
+        fixed (bool[2, v]): Whether a vertex belongs to the side, and must stay there.
         order (int32[2, v]): The vertices that the side has reached, in order of the search.
         behind (int64[2, 2, v]): For every side, two heaps of the vertices that it could take in
             next, `FREE` and `COSTLY`.
@@ -849,14 +850,15 @@ def split_pair(
 ) -> Any:
     """Return the vertices that the two parts of a pair should exchange, int32[k], and the work.
 
-    The work is about the number of visited nodes. If no vertex of the network has moved since the
-    pair was last solved, there is nothing to exchange.
+    The work is roughly the number of visited nodes. If no vertex of the network has moved since the
+    last search for a cut of this pair, there is nothing to exchange.
 
     Parameters:
         pair, cut_nets, region, place: See `network_of`.
         most (float64[2, num_constraints]): Largest weights of the two parts.
-        history: A pair: for every vertex, the number of the batch that last moved it,
-            int32[num_vertices]; and the number of the batch that last solved this pair.
+        history: Two values. First, int32[num_vertices]: for every vertex, the number of the batch
+            of pairs that last moved the vertex. Second, an int: the number of the batch in which a
+            cut of this pair was last searched.
     """
     net, now = network_of(pair, cut_nets, region, place, nets, state)
     moved_at, since = history
@@ -873,7 +875,7 @@ def split_pair(
 
 @njit(cache=True, nogil=True)
 def exchange_between(vertices: Any, one: int, two: int, nets: Any, state: Any) -> Any:
-    """Move each of `vertices` from part `one` to part `two` or back; return the rows saved."""
+    """Move each vertex from its part, `one` or `two`, to the other part; return the rows saved."""
     saved: Any = np.int64(0)
     for v in vertices:
         there = one if state.owner[v] == two else two

@@ -40,10 +40,12 @@ class ClusterLinks(NamedTuple):
 def propagate(
     order: Any, heaviest: Any, links: ClusterLinks, weight: Any, load: Any, label: Any, score: Any
 ) -> int:
-    """Give every vertex in `order` the label to which its links of the highest total cost lead.
+    """Give every vertex in `order` the label with the highest score.
 
-    Only labels with room are considered. If several labels are equally good, a vertex keeps its own
-    label if it is one of them; otherwise it gets the lightest of them.
+    The score of a label is the total cost of the links from the vertex to vertices with this label.
+    Besides the vertex's own label, only labels with room are considered. If several labels have the
+    highest score, a vertex keeps its own label if it is one of them; otherwise it gets the lightest
+    of them.
 
     Parameters:
         order (int64[n]): Vertices, in the order in which they choose.

@@ -2,9 +2,10 @@
 
 Every search starts from a few vertices on the boundary. Again and again, it makes the best of the
 moves of these vertices and of the neighbours of moved vertices, even if this move raises the
-volume. At the end, all moves after the lowest volume (the *best moment*) are undone. The method is
-the localised multi-try FM of Sanders and Schulz (2011) and Akhremtsev, Sanders and Schulz (2017);
-here the gain of a move is its exact effect on the volume.
+volume. The *best moment* of a search is the moment at which the volume was lowest. At the end of
+the search, all moves after its best moment are undone. The method is the localised multi-try FM of
+Sanders and Schulz (2011) and Akhremtsev, Sanders and Schulz (2017); here the gain of a move is its
+exact effect on the volume.
 """
 
 from __future__ import annotations
@@ -137,10 +138,11 @@ def local_search(
         order (int64[m]): Vertices.
         keys (int64[k]): Heap of the current search. In the first call, its contents do not matter.
         width: Number of vertices from which one search starts.
-        patience: Number of moves after the best moment at which a search ends.
+        patience: A search ends if more than this number of moves follow its best moment.
         max_pins: A search does not follow nets with more pins than this number.
-        max_work: Number of nets and pins, about, after which the call returns. The next call with
-            the same `order` and `search` continues, so that the result does not depend on it.
+        max_work: The call returns after it has visited about this number of nets and pins. The next
+            call with the same `order` and `search` continues where this call has stopped. So the
+            moves do not depend on `max_work`.
         most: Largest number of moves in one search, including moves that are undone.
         limit (float64[num_parts, num_constraints]): Largest weights to which moves may fill parts.
         scale (float64[num_parts]): See `plancc.models.limits.Bounds`.

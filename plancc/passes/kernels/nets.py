@@ -44,7 +44,8 @@ class Nets(NamedTuple):
 def nets_of(problem: Hypergraph, sized: bool = False) -> Nets:
     """Convert a hypergraph to `Nets`; nets with fewer than two pins are left out.
 
-    If `sized`, the sizes of the pins are added. New memory: 4 bytes per pin, and 8 more if `sized`.
+    If `sized`, the sizes of the pins are added. The result shares arrays with `problem`; the new
+    arrays take 4 bytes per pin, or 12 bytes if `sized`.
     """
     weight = problem.vertex_weights
     n = len(weight)

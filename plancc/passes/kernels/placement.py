@@ -19,7 +19,9 @@ def _lighter(q: int, other: int, state: Any, scale: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def place(order: Any, nets: Any, state: Any, limit: Any, scale: Any) -> None:
-    """Assign the vertices that have no part, which are those in the last part of `state`.
+    """Move the vertices of the last part of `state` to the other parts.
+
+    The last part is no real part: it holds the vertices to which no part is assigned yet.
 
     Every round places the vertices that share nets with placed vertices. Such a vertex moves to the
     part with room that saves the most rows; if several parts are equally good, to the lightest of

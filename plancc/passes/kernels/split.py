@@ -86,7 +86,10 @@ def _groups(owner: Any, num_parts: int, ptr: Any, other: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def cut_of(indptr: Any, indices: Any, owner: Any, num_parts: int) -> Any:
-    """Build the `Cut` of a CSR pattern for owners of rows; takes about 50 bytes per nonzero."""
+    """Build the `Cut` of a CSR pattern for given owners of rows.
+
+    The function takes about 50 bytes of memory per nonzero.
+    """
     left, num_left = _groups(owner, num_parts, indptr, indices)
     column_ptr, rows, place = transpose(indptr, indices, np.arange(len(indices)), len(indptr) - 1)
     of_columns, num_right = _groups(owner, num_parts, column_ptr, rows)
@@ -202,8 +205,9 @@ def _reached(ptr: Any, ends: Any, starts: Any, mate: Any) -> Any:
 def complete(cut, left, right, component, mate, own, scale):  # type: ignore[no-untyped-def]
     """Complete a minimum cover: add the left or the right vertices of every component.
 
-    The choice decides which of two parts computes the nonzeros of the component. It is the part
-    with fewer nonzeros so far. Large components come first. Then every choice is revised once.
+    Each choice decides which of two parts computes the nonzeros of the component. The part that has
+    fewer nonzeros so far computes them. Large components come first. Then every choice is revised
+    once.
 
     Parameters:
         cut (Cut): The bipartite graph.

@@ -143,7 +143,7 @@ def _strain(side: float, tariff: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _sides(q: int, sent: int, received: int, flow: Any, tariff: Any) -> float:
-    """Return the cost of the excess of part q if it sends and receives more rows than now.
+    """Return what the excess of part q would cost if q sent and received more rows than now.
 
     `sent` and `received` are the numbers of additional rows; they may be negative.
     """

@@ -544,10 +544,11 @@ def _best_relief(v: int, nets: Any, state: Any, limit: Any, score: Any, seen: An
 def relief_costs(nets: Any, state: Any, limit: Any) -> Any:
     """Return a number for each vertex, float64[num_vertices]: vertices with low numbers move first.
 
-    If the best move of a vertex out of a part above its limit costs rows, the number is these rows
-    divided by the fall of the overload. If the move saves rows, the number is minus these rows
-    times the fall. It is inf if the part of the vertex is within its limit, or if no move of the
-    vertex lowers the overload.
+    Take the best move of a vertex out of a part above its limit, and the amount by which the move
+    lowers the overload. If the move costs rows, the number is the cost in rows divided by this
+    amount. If the move saves rows, the number is negative: minus the saved rows times this amount.
+    The number is inf if the part of the vertex is within its limit, or if no move of the vertex
+    lowers the overload.
     """
     num_parts = len(state.sums)
     score = np.zeros(num_parts, dtype=np.int64)
