@@ -277,7 +277,7 @@ def choose(asked: Unowned, *, grids: bool = False, hops: bool = False) -> Owners
             why |= prices.left_out(forms, unfits)
     if not forms:
         raise InputError(
-            f"candidates {', '.join(names)}: no grid of {task.num_parts} ranks suits these widths"
+            f"candidates {', '.join(names)}: no {task.num_parts}-rank grid suits the layer widths"
         )
     hops, priced = hops and free and goal == "time", wall_seconds() - begin
     contest = Contest(asked, goal, hops, why, prices, forms, begin, priced)
@@ -303,8 +303,8 @@ def _names(model: AutoModel, layouts: Mapping[str, bool], grids: bool) -> tuple[
         if known[others[0]].layout == "edge":
             raise InputError(f"candidate '{others[0]}': a typed graph needs a row plan")
         raise InputError(
-            f"candidate '{others[0]}': a process grid needs objective time, and does not allow "
-            "capacities, a topology, types, links, features of edges or several relations"
+            f"candidate '{others[0]}': a process grid needs objective 'time', and allows no "
+            "capacities, topology, vertex types, links, edge features or several relations"
         )
     return tuple(name for name in names if name not in others)
 
@@ -312,7 +312,7 @@ def _names(model: AutoModel, layouts: Mapping[str, bool], grids: bool) -> tuple[
 def _unfits(matrix: Graph, task: Task, names: Sequence[str]) -> dict[str, str]:
     """Return, for every candidate, why it does not suit the graph; "" for a candidate that does.
 
-    The dict is empty if no candidate suits the graph.
+    The dict is empty if no candidate suits the graph, or if there is only one candidate.
 
     A row plan must give all nonzeros of a row to one part, even if the row is too heavy for a part.
     If the graph has such a hub, candidates for row plans are left out, provided that there is a
@@ -359,8 +359,9 @@ def _unfits(matrix: Graph, task: Task, names: Sequence[str]) -> dict[str, str]:
 def _task(task: Task, form: Form, goal: str, spent: float, num_searched: int) -> Task:
     """Return the task of finding owners by a form of a candidate.
 
-    A search minimises `goal`. After `spent` seconds of the budget, the rest is divided equally
-    among the `num_searched` searches that have not begun.
+    If the form needs a search, the search minimises `goal`. Suppose that the earlier forms have
+    taken `spent` seconds of the budget, and that `num_searched` forms are still to be searched,
+    this form among them. Then the search gets an equal share of the seconds that are left.
     """
     assigner = form.assigner
     model = make_model(assigner.model, assigner.options)

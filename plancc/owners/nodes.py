@@ -112,13 +112,16 @@ def _together(one: SearchResult, two: SearchResult) -> SearchResult:
 
 @dataclass(frozen=True, eq=False)
 class _Share:
-    """One search of the two levels: it divides all rows among nodes, or a node's rows among ranks.
+    """A search in one of the two levels.
+
+    In the upper level, it divides all rows among the nodes. In the lower level, it divides the rows
+    of one node among the node's ranks.
 
     Attributes:
         matrix, options, limits: Arguments of the search.
-        rows, nonzeros (int64[...]): Rows and nonzeros that the search divides, by their numbers in
-            the whole matrix.
-        own (bool[vertices of `matrix`]): For every vertex of `matrix`, whether the search divides
+        rows, nonzeros (int64[num_rows], int64[num_nonzeros]): Rows and nonzeros that the search
+            divides, by their numbers in the whole matrix.
+        own (bool[matrix.num_vertices]): For every vertex of `matrix`, whether the search divides
             it. Other vertices belong to other nodes.
     """
 
@@ -179,9 +182,10 @@ def _on_nodes(
 def _between(
     matrix: Graph, options: SearchOptions, limits: Limits, first: npt.NDArray[np.int64]
 ) -> _Share:
-    """Return the search that divides rows among nodes, with a part of the allowed imbalance.
+    """Return the search that divides rows among nodes.
 
-    `first` has the first rank of every node, and the number of ranks.
+    The search may use the share `OF_NODES` of the allowed imbalance. `first` has the first rank of
+    every node, and at its end the number of ranks.
     """
     capacities = limits.capacities or (1.0,) * int(first[-1])
     sums = np.add.reduceat(np.array(capacities), first[:-1])
@@ -209,7 +213,7 @@ def _inside(
     """Return the search that divides the rows of one node among its ranks.
 
     Its matrix has the nonzeros of the node, with their rows and columns. `first` has the first rank
-    of every node, and the number of ranks.
+    of every node, and at its end the number of ranks.
     """
     own = nodes.rows == node
     nonzeros = np.flatnonzero(nodes.of_nonzeros(matrix) == node)
@@ -254,9 +258,9 @@ def _inside(
 def _options(
     options: SearchOptions, effort: str | None, epsilon: float, capacities: Any, of_budget: float
 ) -> SearchOptions:
-    """Return the options of one search of the two levels, which minimises the volume.
+    """Return the options of a search in one of the two levels; it minimises the volume.
 
-    `of_budget` is the share of the budget of `options` that this search gets.
+    The search gets the share `of_budget` of the budget in `options`.
     """
     budget = options.budget
     return replace(

@@ -68,8 +68,9 @@ class PricedForms:
 
     Attributes:
         matrix, task, balance: The matrix, the task of model auto, and its balance.
-        rows: Owners of rows from which prices are computed, int32[n] each. The key is a pair: the
-            balance (for a searched model) or the name of the model, and the number of parts.
+        rows: Dict of the owners of rows from which prices are computed, int32[n] each. A key is a
+            tuple. Its first entry is the balance if the model is searched, else the name of the
+            model; its second entry is the number of parts.
         seconds: Label of a form -> its price. A price is a pair: whether a rank has too little
             memory, and the predicted seconds of an epoch, infinite if the partitioner failed.
     """
@@ -107,10 +108,11 @@ class PricedForms:
         return forms[:1] if unfit or len(forms) < 2 else [min(forms, key=self.price)]
 
     def left_out(self, forms: Sequence[Form], unfits: Mapping[str, str]) -> dict[str, str]:
-        """Return the name of every candidate that is too expensive to be searched, with the reason.
+        """Return a dict of the candidates whose price is too high for a search: name -> reason.
 
-        Only the `MOST` candidates with the lowest prices are searched. `unfits` has the candidates
-        that do not suit the graph, which do not count.
+        Of the candidates that need a search and suit the graph, only the `MOST` with the lowest
+        prices are searched. `unfits` maps names of candidates to the reasons why they do not suit
+        the graph. A candidate suits the graph if its reason is "" or missing.
         """
         searched = [form for form in forms if form.searched and not unfits.get(form.name)]
         if len(searched) <= MOST:

@@ -72,7 +72,10 @@ class Task:
 
     @property
     def objectives(self) -> tuple[str, ...]:
-        """The objectives that the model allows; empty if the user names no objective."""
+        """The objectives from which the user may choose.
+
+        Empty if there is nothing to check: if the user names no objective, or for model auto.
+        """
         if self.options.objective is None or self.model.layout == "any":
             return ()
         return (*self.model.own_objectives, *OBJECTIVES)

@@ -130,5 +130,5 @@ def test_graphs_of_types_train_by_row_plans():
 
 
 def test_a_grid_that_these_ranks_do_not_make():
-    with pytest.raises(InputError, match=r"candidates cagnet-1\.5d: no grid of 1 ranks suits"):
+    with pytest.raises(InputError, match=r"candidates cagnet-1\.5d: no 1-rank grid suits"):
         plancc.compile(GRAPH, "auto", 1, candidates="cagnet-1.5d")
