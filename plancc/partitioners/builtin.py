@@ -48,9 +48,10 @@ class Preset:
         tries: Largest number of initial partitions.
         kept: Number of partitions that are refined on the finest level.
         growth: On each coarser level, this factor times as many partitions are refined.
-        slack: On coarse levels, single clusters can be too heavy for a good balance. So partitions
-            whose mean overload is up to this number, in even shares, are compared as if they were
-            balanced. This does not apply to the finest level.
+        slack: On coarse levels, single clusters can be too heavy for a good balance. So a partition
+            counts as balanced if the mean overload of its parts is at most this number times the
+            mean weight of a part. Only the last choice, which gives the result, does not have this
+            tolerance.
     """
 
     prices: tuple[float, ...]

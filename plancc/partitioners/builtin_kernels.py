@@ -24,8 +24,8 @@ def bisect(nets: Nets, weight: Any, shares: Any, order: Any) -> Any:
         weight (int64[num_vertices]): One weight for every vertex; several weights per vertex must
             be combined before.
         shares (float64[num_parts]): Relative sizes of the parts.
-        order (int64[num_vertices]): All vertices. Searches start from the first of them; not
-            changed.
+        order (int64[num_vertices]): All vertices; not changed. The first vertex is the start of the
+            first search.
 
     Returns:
         int32[num_vertices]: Part of every vertex.
@@ -35,7 +35,11 @@ def bisect(nets: Nets, weight: Any, shares: Any, order: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _bisect(nets: Any, weight: Any, shares: Any, order: Any) -> Any:
-    """Split `order` into two pieces in proportion to `shares`; split each until it is one part."""
+    """Do the work of `bisect`; `order` is changed.
+
+    Split the vertices into two pieces, in proportion to the shares of the parts. Split each piece
+    in the same way, until every piece is one part.
+    """
     n = len(weight)
     owner = np.zeros(n, dtype=np.int32)
     region = np.zeros(n, dtype=np.int64)

@@ -1,4 +1,7 @@
-"""The adapter of KaHyPar, a hypergraph partitioner; an extra, since its licence is GPLv3."""
+"""The adapter of KaHyPar, a hypergraph partitioner.
+
+KaHyPar is not installed with plancc, since its licence is GPLv3; the extra "kahypar" installs it.
+"""
 
 from __future__ import annotations
 

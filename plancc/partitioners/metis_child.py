@@ -99,7 +99,7 @@ def _library() -> Any:
         found = None if folders is None else PathFinder.find_spec("_internal", folders)
         spec = None if found is None else spec_from_file_location(name, found.origin)
         if spec is None or spec.loader is None:
-            raise BackendError(f"pymetis has no compiled module here; {OTHERWISE}")
+            raise BackendError(f"pymetis lacks its compiled module; {OTHERWISE}")
         sys.modules[name] = module_from_spec(spec)
         spec.loader.exec_module(sys.modules[name])
     return sys.modules[name]

@@ -59,8 +59,8 @@ def _answer(
 def advice(run: Callable[..., object]) -> str:
     """Return the end of an error message about an adapter whose function `run` has failed.
 
-    It tells the user to try the builtin partitioner. If `run` is not part of plancc, it names the
-    place of `run` in its file.
+    The text tells the user to try the builtin partitioner. If `run` is not part of plancc, the text
+    names the file and the line of `run` instead.
     """
     return OTHERWISE if run.__module__.startswith("plancc.") else f"look at {place_of(run)}"
 

@@ -1,4 +1,7 @@
-"""`partition`: choose a partitioner, run it, and check its answer; trivial cases need none."""
+"""`partition`: choose a partitioner, run it, and check its answer.
+
+Trivial problems, such as a partition into one part, are solved without a partitioner.
+"""
 
 from __future__ import annotations
 
@@ -191,7 +194,7 @@ def improve(
     """
     adapter = improver(problem)
     if adapter is None:
-        raise BackendUnavailable("no library that improves partitions is installed")
+        raise BackendUnavailable("no installed partitioner can improve a given partition")
     limit = min(time_limit, MAX_TIME_LIMIT)
     (raw,) = _run(adapter, problem, [seed], limits, {"owner": owner}, limit, stop)
     found = checked_owner(adapter.name, raw, problem.num_vertices, limits.num_parts)
@@ -207,8 +210,8 @@ def _mended(
 ) -> tuple[npt.NDArray[np.int32], list[str]]:
     """Repair the owners that a partitioner has found; return them and notes for the user.
 
-    If the partitioner ignores the shares of the parts, vertices move until they are right. Every
-    empty part gets a vertex."""
+    If the parts have unequal capacities, but the partitioner can only make equal parts, vertices
+    move until the parts are within their limits. Every empty part gets a vertex."""
     if limits.unequal and not adapter.capacities:
         from plancc.partitioners.builtin import as_hypergraph
 
@@ -251,7 +254,7 @@ def check_problem(problem: Hypergraph | WeightedGraph) -> None:
 def by_rank(
     problem: Hypergraph | WeightedGraph, ranks: Callable[[Adapter], Mapping[type, int]]
 ) -> list[Adapter]:
-    """Return the partitioners that accept `problem` and have a priority, the highest first.
+    """Return the partitioners that accept `problem` and have a priority, in descending priority.
 
     Parameters:
         ranks: Function that returns the priorities of an adapter, its `auto_rank` or `strong_rank`.
@@ -287,9 +290,9 @@ def strongest(problem: Hypergraph | WeightedGraph) -> Adapter | None:
 
 
 def _best_of(ranked: Sequence[Adapter]) -> Adapter | None:
-    """Return the first adapter that is installed; if none is, the first, which messages can name.
+    """Return the first adapter that is installed, or None if there are no adapters.
 
-    None if there are no adapters."""
+    If no adapter is installed, return the first one, so that a message can name it."""
     return next((each for each in ranked if each.available()), ranked[0] if ranked else None)
 
 
@@ -442,8 +445,8 @@ def checked_owner(
 ) -> npt.NDArray[np.int32]:
     """Check owners that a partitioner or model has found, and return them as int32[n].
 
-    `who` is its name for messages. `advice` is the end of messages. BackendError if the shape or a
-    part number is wrong."""
+    `who` is the name of the partitioner or model, for the message. `advice` is the end of the
+    message. BackendError if the shape or a part number is wrong."""
     wrong = ""
     try:
         owner = np.asarray(raw)
