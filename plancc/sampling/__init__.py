@@ -5,7 +5,7 @@ batch depends only on its seed, its stream and its number. So any rank can draw 
 messages, or only those rows of a batch that the rank needs.
 
     Population    what a sampler draws from: the pattern of the matrix, the training mask, clusters
-    Sampler       base class of samplers, frozen dataclasses of options; each has a file of its own
+    Sampler       base class of samplers; a sampler is a frozen dataclass, whose fields are options
     Batch         what a sampler draws: vertices, nonzeros, and targets
     draw          draws a batch by a sampler, and checks it
 

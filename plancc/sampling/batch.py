@@ -26,8 +26,9 @@ class Population:
         indptr, indices (int64[num_vertices + 1], int32[num_nonzeros], or None): Pattern of the
             normalised matrix; columns are unique and ascending in every row. May be None if the
             sampler does not need the pattern and `Batch.block` is not called.
-        train_mask (bool[num_vertices], or None): Training mask. None only if the vertex data has no
-            training mask, since the sampler `neighbour` draws from the mask if there is one.
+        train_mask (bool[num_vertices], or None): Training mask; None only if the vertex data has no
+            training mask. If there is a mask, the sampler `neighbour` draws its seed vertices from
+            the training vertices.
         clusters (int32[num_vertices], or None): Number of every vertex's cluster, at least 0.
     """
 

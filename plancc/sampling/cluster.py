@@ -14,9 +14,9 @@ from plancc.sampling.sampler import SHOWN, SizedSampler
 
 @dataclass(frozen=True)
 class ClusterSampler(SizedSampler):
-    """A batch has about `batch_size` vertices on average: those of random clusters.
+    """A batch has all vertices of some random clusters, on average about `batch_size` vertices.
 
-    Every batch has the same number of clusters, at least one. Every set of clusters of this size is
+    Every batch has the same number of clusters, at least one. All sets of this many clusters are
     equally likely (Chiang et al., Cluster-GCN, KDD 2019, section 3.2, "stochastic multiple
     partitions"). Clusters without vertices are never drawn.
     """

@@ -43,7 +43,7 @@ class LinkSampler(NeighbourSampler):
         return None
 
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
-        raise InputError(f"sampler '{self.name}' for links: only owners of rows draw its batches")
+        raise InputError(f"sampler '{self.name}' for links: no rank can draw a whole batch")
 
     def numbers(self, seed: int, number: int) -> tuple[Int64Array, Int64Array, int]:
         """Return which links and which negatives are in batch `number`, and its epoch.

@@ -1,7 +1,8 @@
 """Negatives of training links: random pairs of vertices, with or without an edge.
 
-The source of negative i is vertex ``(first + i) % n``; its target is a random vertex. The owner of
-the source draws the negative. Random numbers depend only on the seed, the epoch and i, so that the
+In every epoch, a random vertex ``first`` is drawn. The source of negative i is vertex
+``(first + i) % n``; its target is a random vertex. The owner of the source draws the negative.
+Random numbers depend only on the seed, the epoch, the number of negatives and i, so that the
 negatives are the same on any number of ranks.
 """
 
@@ -48,9 +49,10 @@ def drawn_negatives(
 def ends_of_negatives(
     numbers: Int64Array, num_vertices: int, total: int, epoch: tuple[int, int]
 ) -> tuple[Int64Array, Int64Array]:
-    """Return the source and the target of every negative in `numbers`, vertices, int64[m] each.
+    """Return two arrays, int64[m] each: the source and the target vertex of some negatives.
 
-    For the other parameters, see `drawn_negatives`.
+    `numbers`, int64[m], are the numbers of the negatives. For the other parameters, see
+    `drawn_negatives`.
     """
     key, n = key_of(*epoch, NEGATIVES_KEY), np.uint64(num_vertices)
     first = _below(key, np.array([total], np.int64), n)[0]
@@ -58,9 +60,10 @@ def ends_of_negatives(
 
 
 def _below(key: np.uint64, places: Int64Array, bound: np.uint64) -> Int64Array:
-    """Return a random number below `bound` for every place, int64[m]; `key` determines them.
+    """Return a random number below `bound` for every place: int64[m].
 
-    They are the numbers of `counter.below`, computed by NumPy.
+    The number depends only on `key` and the place. It is ``counter.below(counter.bits(key, place),
+    bound)``, but NumPy computes it.
     """
     bits = mix.in_python(key ^ mix.in_python(places.astype(np.uint64)))
     found: Int64Array = (((bits >> _HALF) * bound) >> _HALF).astype(np.int64)

@@ -96,8 +96,8 @@ class OwnedRows:
     def chosen(self, places: Int32s) -> Int64s:
         """Return the owner's row of each drawn vertex, int64[m]; -1 for vertices of other owners.
 
-        `places`, int32[m], are the drawn vertices: ascending indices in the list of all vertices
-        that may be drawn, sorted by their numbers.
+        `places`, int32[m], are ascending. They are indices in the list of all vertices that may be
+        drawn; this list is ascending, too.
         """
         found: Int64s = found_in(self._place, self._row, places)
         return found

@@ -100,11 +100,15 @@ class Sampler(ABC):
         Parameters:
             seed: Seed, at least 0.
             number: Number of the batch, at least 0.
-            stream: `SHOWN`, `FITTED` or `HELD_OUT`. Batches of different streams are independent.
+            stream: What the batch is for: `SHOWN`, `FITTED` or `HELD_OUT`. Batches of different
+                streams are independent, even with the same seed and number.
         """
 
     def inclusion(self, population: Population, most_pins: int) -> Inclusion | None:
-        """Return the inclusion probabilities, exact up to `most_pins` pins; None if unknown."""
+        """Return the inclusion probabilities for nets of up to `most_pins` pins.
+
+        None if the sampler cannot compute them.
+        """
         return None
 
     def num_targets(self, population: Population, training: int) -> int | None:
@@ -116,7 +120,8 @@ class Sampler(ABC):
     def batches_per_epoch(self, population: Population) -> int:
         """Return the number of batches in an epoch.
 
-        These batches have about as many targets, in total, as the population has.
+        All batches of an epoch together have about as many targets as the population has vertices
+        that may be targets.
         """
         return 1
 
@@ -200,7 +205,7 @@ def sampler_options() -> dict[str, Field[Any]]:
 def read_option(name: str, value: Any) -> Any:
     """Return the value of the option `name` of a sampler; if it is a string, parse it.
 
-    InputError if the string is no value of the option.
+    InputError if the string is not a valid value of the option.
     """
     known = sampler_options()
     return parsed(known[name], value) if isinstance(value, str) and name in known else value

@@ -63,7 +63,7 @@ class WalkSampler(SizedSampler):
         Parameters:
             rows (int64[m]): The owner's rows where the walks are after `step` steps.
             roots (int32[m]): Roots of these walks.
-            step: Number of steps before.
+            step: Number of steps that the walks have already made.
             key: Random key of the batch.
         """
         found: Int32s = _columns_of_owner(owned.arrays, rows, roots, step, key)
