@@ -32,7 +32,8 @@ class Around:
         given: Limits of the given problem.
         problem: The smaller problem. `Hypergraph.fixed` has the parts of the merged vertices.
         limits: Limits of the smaller problem; every part may hold one merged vertex.
-        label (int32[given vertices]): For every given vertex, its vertex in the smaller problem.
+        label (int32[num_vertices]): For every vertex of the given problem, the vertex of the
+            smaller problem that represents it.
     """
 
     given: Limits
@@ -82,7 +83,10 @@ class Around:
 
     @property
     def fixed(self) -> Owner:
-        """For every given vertex, its part if it is fixed, else -1: int32[given vertices]."""
+        """The part of every vertex of the given problem, -1 for free vertices: int32[num_vertices].
+
+        A free vertex may be in any part.
+        """
         assert self.problem.fixed is not None
         return self.problem.fixed[self.label]
 

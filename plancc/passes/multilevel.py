@@ -332,12 +332,12 @@ class Sweeps:
     def restore_balance(self, nets: Nets, state: State) -> None:
         """Move vertices out of parts above the limit, at the cost of the fewest rows.
 
-        First, sweeps run at higher prices of overweight than in `anneal`. These sweeps also move
-        weight through full parts. Next, single vertices move to any part with room (`relieve`);
-        those that cost the fewest rows move first. Last, pairs of parts exchange vertices
-        (`trade`). If there are several constraints and the overload is small, exchanges come before
-        sweeps, since they then cost fewer rows. A part that consists of few heavy vertices may stay
-        above the limit. After the deadline, only single vertices move.
+        First, sweeps run at higher prices of overweight than in `anneal`. In these sweeps, a full
+        part may take a vertex and then give another one. Next, single vertices move to any part
+        with room (`relieve`); those that cost the fewest rows move first. Last, pairs of parts
+        exchange vertices (`trade`). If there are several constraints and the overload is small,
+        exchanges come before sweeps, since they then cost fewer rows. A part that consists of few
+        heavy vertices may stay above the limit. After the deadline, only single vertices move.
         """
         how = self.numbers.restoring
         for price in how.prices:

@@ -315,8 +315,8 @@ parts."""
 STRIDE = 32
 """Number of parts that are skipped together if none of them has enough gain."""
 BLOCKED_PINS, BLOCKS = 500_000, 64
-"""A sweep over at least `BLOCKED_PINS` pins is divided into `BLOCKS` blocks; all vertices of a
-block choose their parts at once."""
+"""A sweep over at least `BLOCKED_PINS` pins is divided into `BLOCKS` blocks. The vertices of a
+block choose their parts in parallel."""
 SHORT = 32
 """A net is short if `SHORT` times its number of nonzeros is below the number of parts. For a short
 net, a sweep visits only the parts that the net touches. If a net has at least `SHORT` nonzeros in a
@@ -329,6 +329,6 @@ SAMPLE = 64
 larger part are divided into this many groups by weight. The candidate of a group is the vertex
 whose move costs the fewest rows."""
 GROUP = 4
-"""Number, about, of the vertices in a group that are rated to find its candidate."""
+"""Approximate number of vertices of a group that are rated to find the candidate of the group."""
 MAX_STEPS = 32
 """Largest number of exchanges that a part above its limit makes in one call."""

@@ -13,8 +13,9 @@ from plancc.passes.multilevel import Sweeps
 def rebalance(owner: Owner, problem: Hypergraph, context: Context) -> Owner:
     """Lower the overload of a partition, at the cost of the fewest rows.
 
-    The function repairs the partitions of partitioners that balance only one of several weights, or
-    none. If vertices are too heavy for a balanced partition, some parts stay above their limits.
+    Some partitioners balance only one of several weights, or none. The function repairs the
+    partitions that they find. If vertices are too heavy for a balanced partition, some parts stay
+    above their limits.
 
     Parameters:
         owner (int32[num_vertices]): The partition; not changed.

@@ -329,7 +329,7 @@ class _Rounds:
         return cycle
 
     def shave(self) -> None:
-        """Lower the objective in small steps; each step holds a slightly lower value."""
+        """Lower the objective in small steps: shave its value (see `TrafficRounds`) repeatedly."""
         how = self.options.schedule
         if how.shavings == 0:
             return
@@ -349,7 +349,7 @@ class _Rounds:
                 return
 
     def recover(self) -> None:
-        """Lower the volume by sweeps that hold the best value of the objective so far."""
+        """Lower the volume by sweeps that hold the best value so far (see `TrafficRounds`)."""
         run = self.run
         if self.options._held(run.best.value) is None:
             return

@@ -49,8 +49,8 @@ class Prices(NamedTuple):
         cap (float64[num_parts]): Number of nonzeros above which no move may fill a part.
         scale (float64[num_parts]): Mean capacity of the parts, divided by the part's capacity.
             Kernels multiply nonzeros and loads by it before they compare parts.
-        row, message, nonzero, own_row: Load that a row, a message, a nonzero and an owned row add
-            to a side.
+        row, message, nonzero, own_row: Load that each row, message, nonzero and owned row adds to a
+            side.
         ceiling, pressure: Load above which a side has a cost, and the price of the excess.
         fees (float64[m], m at least 1): Entry k is the fee of row k of a message; the last fee
             applies to all further rows. Fees never rise from row to row. If messages or rows of

@@ -504,7 +504,9 @@ def _push(side: int, length: int, amount: int, net: Any, flow: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def _block(side: int, source: int, net: Any, flow: Any) -> Any:
-    """Augment the flow along paths on which every arc raises the level by 1, until none is left.
+    """Augment the flow along paths on which every arc raises the level by 1.
+
+    The function ends when there is no such path with free capacity.
 
     This is a phase of Dinic's algorithm. Returns the added flow. The code is one long function for
     speed, since most of the time is spent here.

@@ -30,7 +30,7 @@ def penalty(weight: float, target: float, price: float) -> float:
 
 @njit(cache=True, nogil=True)
 def rate(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
-    """Compute the rows that a move of v to each part saves; the balance is ignored.
+    """Compute, for each part, how many rows a move of v to this part saves; ignore the balance.
 
     The parts that the nets of v touch, including v's own part, are written into ``seen[:num]``. A
     move of v to one of these parts, q, saves ``base + score[q]`` rows; a move to any other part
