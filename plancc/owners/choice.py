@@ -38,8 +38,8 @@ from plancc.predict.schedules import tables_of
 from plancc.registry import check_choice
 
 BESIDE_EPSILON = 0.01
-"""A candidate counts as balanced if its imbalance exceeds epsilon by at most this number; if none
-does, if it exceeds the smallest imbalance by at most this number."""
+"""A candidate counts as balanced if its imbalance exceeds epsilon by at most this number. If no
+candidate is balanced, the smallest imbalance of a candidate takes the place of epsilon."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Contest:
             self.why[form.name] = f"{left:.1f} s were left of it, and {least}"
 
     def _tried(self, entry: Candidate, form: Form, task: Task) -> tuple[Candidate, Ownership]:
-        """Find owners by a form; return `entry`, completed by their figures, and the owners."""
+        """Find owners by a form; return `entry` with the figures of the owners, and the owners."""
         shared, grid = self.prices.balance_of(form), form.assigner.grid
         asked = replace(self.asked, task=task, balance=shared)
         with asked.observer(f"candidate {form.label}"):
@@ -158,7 +158,7 @@ class Contest:
         return self._judged(entry, found)
 
     def _judged(self, entry: Candidate, found: Ownership) -> tuple[Candidate, Ownership]:
-        """Return `entry`, completed by the figures of these owners, and the owners.
+        """Return `entry` with the figures of the owners `found`, and these owners.
 
         If node-aware exchange is allowed and shortens the predicted epoch, the owners get a
         topology, and the figures count it.
@@ -220,7 +220,11 @@ class Contest:
         return with_stop_note(replace(found, how=found.how | how, about_owners=notes), task)
 
     def _notes(self, best: Candidate, unfits: Mapping[str, str]) -> Iterator[str]:
-        """Yield notes for the user: which candidates were left out, and whether `best` is good."""
+        """Yield notes for the user.
+
+        Notes name the candidates that were left out, and say if `best` is worse than a random
+        partition.
+        """
         left_out = ", ".join(name for name, said in unfits.items() if said)
         if left_out:
             yield (

@@ -71,7 +71,7 @@ def _found(asked: Unowned) -> Ownership:
 
 
 def _searched(asked: Unowned) -> Ownership:
-    """Find owners by a search, in two levels if a topology is given and this pays off."""
+    """Find owners by a search in one level, or in two levels (see `plancc.owners.nodes`)."""
     task = asked.task
     model: Any = task.model
     from plancc.search.edges import search_edges

@@ -25,7 +25,7 @@ from plancc.search.record import Trial
 
 STEP = "numbered for the machine"
 MAX_PARTS = 4096
-"""Parts are not renumbered if there are more, since that needs a table of all pairs of parts."""
+"""If there are more parts, they are not renumbered: it would need a table of all pairs of parts."""
 
 
 def numbered(

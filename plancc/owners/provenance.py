@@ -29,7 +29,7 @@ def now() -> str:
 
 
 def in_words(value: Any) -> str:
-    """Return the value of an option as a string; for arrays and long lists, only the type."""
+    """Return the value of an option as a string; for an array or a long list, return its type."""
     if isinstance(value, list | tuple) and len(value) <= MAX_WORDS:
         return ",".join(map(str, value))
     return str(value) if np.ndim(value) == 0 else f"<{type(value).__name__}>"

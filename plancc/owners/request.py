@@ -72,7 +72,7 @@ class Assigner:
         """Return the options with a capacity for every part.
 
         The capacities are those that the user gives. If the user gives none, they are the speeds of
-        the ranks in the machine file. They are not set if the parts must have equal sizes.
+        the ranks in the machine file. If the parts must have equal sizes, no capacities are set.
 
         Raises:
             InputError: If the number of capacities is not the number of parts; if the number of
@@ -205,8 +205,11 @@ def default_balance(model: str, options: SearchOptions) -> str:
     A search for row plans has the balance `DEFAULT_BALANCE`, or "nnz,rows" if epsilon is above
     `LOOSE`. The same holds for model auto with objective "time". In all other cases the balance is
     "nnz", as in Demirci et al. 2022: for edge plans, for mini-batches, and for models that assign
-    rows themselves. It is also "nnz" if the user names a partitioner, so that the owners need no
-    refinement; but not for objective "time", for which they are refined in any case.
+    rows themselves.
+
+    For row plans, there is one exception. If the user names a partitioner, and the objective is not
+    "time", the balance is "nnz", so that the owners need no refinement. For objective "time", a
+    partitioner's owners are refined in any case.
     """
     chosen = MODELS[model]
     of_rows = chosen.searched and chosen.layout == "row" and not chosen.of_batches

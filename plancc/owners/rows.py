@@ -119,7 +119,7 @@ def _expectation(asked: Unowned, limits: Limits) -> Expectation | None:
 
 
 def _searched(job: _Rows) -> Ownership:
-    """Find owners by a search, in two levels if a topology is given and this pays off."""
+    """Find owners by a search in one level, or in two levels (see `plancc.owners.nodes`)."""
     task, expectation = job.asked.task, job.expectation
     how: Any = {"model": task.model, "expectation": expectation}
 

@@ -74,7 +74,7 @@ class Task:
     def objectives(self) -> tuple[str, ...]:
         """The objectives from which the user may choose.
 
-        Empty if there is nothing to check: if the user names no objective, or for model auto.
+        Empty if there is nothing to check: if the user names no objective, or if the model is auto.
         """
         if self.options.objective is None or self.model.layout == "any":
             return ()
