@@ -15,7 +15,8 @@ from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph, WeightedGraph
 
 FEW = 16
-"""Up to this number of parts, a search has more starts, since their results are very different."""
+"""Up to this number of parts, a search has more starts, since different starts then give very
+different results."""
 LARGE = 1_000_000
 """If a graph has hubs and at least this many nonzeros, starts for effort "fast" partition the graph
 of clusters."""

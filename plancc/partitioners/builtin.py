@@ -4,7 +4,7 @@ It is a multilevel partitioner of hypergraphs. A graph is first converted to a h
 objective is the cut, every edge becomes a net of two pins. If it is the volume, every vertex
 becomes a net, with the vertex and its neighbours as pins.
 
-1. Coarsen: join vertices that have many nets in common to clusters of limited weight.
+1. Coarsen: join vertices that have many nets in common into clusters of limited weight.
 2. Split the coarsest hypergraph several times, by recursive bisection along breadth-first orders.
 3. Uncoarsen: on every level, move vertices to other parts if this lowers the connectivity-1 cut.
    The price of overweight rises from sweep to sweep. Presets "eco" and "strong" refine several

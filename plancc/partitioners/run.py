@@ -329,7 +329,8 @@ def _candidates(
 def check_accepts(partitioner: str, kind: type) -> None:
     """Raise InputError if a partitioner does not accept problems of the type `kind`.
 
-    The message names a model whose problem it accepts, and partitioners that accept `kind`.
+    The message names a model whose problem the partitioner accepts, and other partitioners that
+    accept `kind`.
     """
     adapter: Adapter = PARTITIONERS[partitioner]
     if kind not in adapter.accepts:
@@ -464,8 +465,8 @@ def checked_owner(
 NOISE = 1.1
 """Users get no note if the imbalance is at most epsilon times this number."""
 ROUNDED = 0.05
-"""If no part is above its limit, users get a note if the imbalance exceeds epsilon by this number.
-It can exceed epsilon, since limits are rounded to whole vertices."""
+"""If no part is above its limit, users get a note if the imbalance exceeds epsilon by more than
+this number. It can exceed epsilon, since limits are rounded to whole vertices."""
 
 
 def balance_notes(owner: npt.NDArray[np.int32], limits: Limits, who: str) -> list[str]:

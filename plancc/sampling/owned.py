@@ -97,7 +97,7 @@ class OwnedRows:
         """Return the owner's row of each drawn vertex, int64[m]; -1 for vertices of other owners.
 
         `places`, int32[m], are ascending. They are indices in the list of all vertices that may be
-        drawn; this list is ascending, too.
+        drawn; this list is ascending as well.
         """
         found: Int64s = found_in(self._place, self._row, places)
         return found

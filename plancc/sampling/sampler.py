@@ -182,7 +182,7 @@ class SizedSampler(Sampler):
 def draw(
     sampler: Sampler, population: Population, seed: int, number: int, stream: int = SHOWN
 ) -> Batch:
-    """Draw a batch by `Sampler.batch`, and check it; for the parameters, see there.
+    """Draw a batch by `Sampler.batch`, which explains the parameters, and check the batch.
 
     Raises:
         InputError: If the sampler raises it, or if it does not return a `Batch` with
