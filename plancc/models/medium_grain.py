@@ -56,7 +56,8 @@ class MediumGrainModel(EdgeModel):
     def unfit(self, matrix: Graph, num_parts: int) -> str:
         """Say why a matrix with many full rows does not suit the model; "" if the matrix suits.
 
-        Many full rows come from cliques. Their nets have pins in nearly every part for any owners.
+        Many full rows come from cliques. Whatever the owners are, the nets of such rows have pins
+        in nearly every part.
         """
         full = FullRows.of(matrix, num_parts)
         if full is None or full.hubs:

@@ -75,7 +75,8 @@ class Expectation(Protocol):
         Parameters:
             owner (int32[n]): Owners that refinement found on `problem`.
             num_parts: Number of parts.
-            best: Value of the best owners so far, which include the start of the refinement.
+            best: Value of the best owners so far. The owners with which the refinement of `owner`
+                started count among them.
         """
 
     def about(self, owner: Owner, num_parts: int) -> tuple[dict[str, Any], list[str]]:
