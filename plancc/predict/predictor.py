@@ -1,5 +1,6 @@
-"""The class that predicts the time of an epoch, to make plans, to compare them and to show times.
+"""The class that predicts the time of an epoch.
 
+Predictions serve to make plans, to compare plans, and to show times to the user.
 All times come from `plancc.predict.simulation`; no other code adds up seconds. A prediction needs
 only *tables*, the sizes of a plan's parts and messages (`plancc.predict.schedules.tables`).
 """
@@ -51,9 +52,9 @@ class Predictor:
         dims: Widths d_0..d_L.
         machine: The machine.
         passes: Names of the passes that are on (`plancc.predict.passes.PASSES`). With "dead-rows",
-            only tables that have `Tables.live` can be predicted.
-        approximation: The approximation, if epochs are not exact, such as boundary sampling; None
-            for exact epochs.
+            epochs can be predicted only from tables that have `Tables.live`.
+        approximation: The approximation that epochs make, such as boundary sampling; None for exact
+            epochs.
         convolution: The graph convolution of the network; by default that of a GCN.
         pipeline: Pipeline for feature plans with one group; None if products are not pipelined.
     """

@@ -13,8 +13,8 @@ from plancc.predict.predictor import Predictor
 from plancc.predict.schedules import tables_of
 
 SIZES = (0.25, 0.5, 1, 2)
-"""Sizes of groups to try, as multiples of the square root of the number of parts, where messages
-are few."""
+"""Sizes of groups to try, as multiples of the square root of the number of parts. With groups of
+about this size, parts send few messages."""
 
 
 def best_relays(plan: Plan, predictor: Predictor, most: int) -> tuple[Plan, float, str]:

@@ -276,7 +276,7 @@ TABLE = {
         "--pipeline 2": "--pipeline needs a feature plan with one group",
         "--boundary-sampling 2": "--boundary-sampling 2.0: must be at most 1",
         "--boundary-sampling 0.5 --ranks 2": "--ranks cannot be combined with",
-        "--fold none": "--fold none needs an edge plan; p.h5 is row",
+        "--fold none": "--fold none needs an edge plan; p.h5 has layout 'row'",
         "--split 0.05,0.1,0.1": "--split 0.05,0.1,0.1: only the pass dead-rows uses it",
         "--model rgcn": "--model rgcn: needs a plan with types",
     },
@@ -291,7 +291,7 @@ TABLE = {
         "mop.h5 --pipeline 1": "--pipeline 1: give auto, or 2 to 20 stages",
         "edge.h5 --passes order,constant,dead-rows":
             "edge.h5 is an edge plan, but the pass dead-rows needs a row",
-        "edge.h5 --boundary-sampling 0.5": "needs a row plan; edge.h5 is edge",
+        "edge.h5 --boundary-sampling 0.5": "needs a row plan; edge.h5 has layout 'edge'",
         "edge.h5 --delay 2": "--delay 2: give --fold delayed too",
         "edge.h5 --fold delayed --delay 0": "--delay 0: must be at least 1",
         "typed.h5": "typed.h5: has no labels; compile the graph with some, or give --target",
