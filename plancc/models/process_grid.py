@@ -105,7 +105,7 @@ class ProcessGridModel(Model):
 
     @property
     def sends_needed_rows(self) -> bool:
-        """Whether ranks send needed rows in messages, instead of broadcasting all rows."""
+        """Whether ranks send only needed rows in messages, instead of broadcasting all rows."""
         return getattr(self, "sparse", False)
 
     @property
@@ -136,7 +136,7 @@ class Cagnet1DModel(ProcessGridModel):
     This is Algorithm 1 of Tripathy et al. 2020.
 
     Attributes:
-        sparse: Whether ranks send needed rows in messages, instead of broadcasting all rows.
+        sparse: Whether ranks send only needed rows in messages, instead of broadcasting all rows.
     """
 
     scheme: ClassVar[str] = "1d"
@@ -156,8 +156,8 @@ class Cagnet15DModel(ProcessGridModel):
     Attributes:
         replication: The number c, which must divide the number of ranks. If c squared does not
             divide the number of ranks, some of the c ranks multiply with one more block of H than
-            others.
-        sparse: Whether ranks send needed rows in messages, instead of broadcasting all rows.
+            the others.
+        sparse: Whether ranks send only needed rows in messages, instead of broadcasting all rows.
     """
 
     scheme: ClassVar[str] = "1.5d"

@@ -1,8 +1,8 @@
 """The class that predicts the time of an epoch.
 
-Predictions serve to make plans, to compare plans, and to show times to the user.
-All times come from `plancc.predict.simulation`; no other code adds up seconds. A prediction needs
-only *tables*, the sizes of a plan's parts and messages (`plancc.predict.schedules.tables`).
+Predictions serve to make plans, to compare plans, and to show times to the user. All times come
+from `plancc.predict.simulation`; no other code adds up seconds. A prediction needs only *tables*,
+the sizes of a plan's parts and messages (`plancc.predict.schedules.tables`).
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ def _refine(job: RowJob, owners: list[Owners]) -> None:
 
 
 def _best_first(job: RowJob, owners: list[Owners]) -> list[Owners]:
-    """Return `owners` with the best owners of the search so far, by the objective, in front.
+    """Return the owners with the best objective of the search so far, then the other `owners`.
 
     The best owners need not be those of the smallest volume.
     """

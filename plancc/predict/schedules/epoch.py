@@ -155,7 +155,7 @@ class Scheduler(ABC):
     def known_result(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
         """Yield (step, work) for a step of a layer whose result is constant over epochs.
 
-        By default there is none, since the result is computed before the first epoch.
+        By default there is no work, since the result is computed before the first epoch.
         """
         yield from ()
 
