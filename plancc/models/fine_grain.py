@@ -79,7 +79,7 @@ class FineGrainModel(EdgeModel):
         missing = np.setdiff1d(np.arange(n, dtype=np.int32), row[diagonal], assume_unique=True)
         num_vertices = num_nonzeros + len(missing)
         if num_vertices > MAX_NUM_VERTICES:
-            what = f"{num_vertices:,} nonzeros and missing diagonals of {matrix.source.name}"
+            what = f"{num_vertices:,} nonzeros and zeros on the diagonal of {matrix.source.name}"
             told = f"are more than {MAX_NUM_VERTICES:,}; use 'medium-grain'"
             raise InputError(f"model 'fine-grain': {what} {told}")
         row_vertex = np.empty(n, dtype=np.int32)

@@ -20,7 +20,7 @@ from plancc.models.full_rows import FullRows
 from plancc.models.problem import EdgeProblem, Hypergraph
 from plancc.models.weights import Balance, check_num_parts
 
-INSTEAD_OF_SEARCH = "use a process grid if many rows are alike, or these owners (libra)"
+INSTEAD_OF_SEARCH = "use a process grid if many rows are alike, or keep the owners of model libra"
 """Advice for a matrix that does not suit a model of edge plans (`FullRows`)."""
 
 

@@ -15,7 +15,7 @@ from plancc.sampling.counter import GAMMA, mix
 def column_nets(indptr: Any, indices: Any) -> Any:
     """Build a net for each column: its pins are the rows with a nonzero, and the column's own row.
 
-    Nets of one pin are left out. The pins of a net ascend, including the own row.
+    Nets of one pin are left out. The pins of a net, including the column's own row, ascend.
 
     Parameters:
         indptr (int64[n + 1]), indices (int32[num_nonzeros]): CSR pattern, columns unique in a row.
@@ -165,7 +165,7 @@ MAX_WAITING = 1024
 class NetUnion:
     """The column nets of many blocks of mini-batches.
 
-    Equal nets are merged to one; its cost is the number of merged nets.
+    Equal nets are merged into one net, whose cost is the number of merged nets.
 
     Parameters:
         indptr (int64[n + 1]), indices (int32[num_nonzeros]): CSR pattern of the whole matrix. It

@@ -83,7 +83,7 @@ class ProcessGridModel(Model):
         if unknown_option(self.block_options, MODELS[self.blocks]):
             takers = _or(name for name in names if not unknown_option(["part"], MODELS[name]))
             told = f"a part vector is only for blocks '{takers}', not for '{self.blocks}'"
-            raise InputError(f"{told}; choose '{takers}' as `blocks`, or drop `part`")
+            raise InputError(f"{told}; choose another `blocks`, or drop `part`")
         for name in ("replication", "groups"):
             value = getattr(self, name, 1)
             if not is_count(value):

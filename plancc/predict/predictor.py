@@ -160,8 +160,9 @@ class Predictor:
     def links(self, num_parts: int) -> LinkRates:
         """Return what a message and a row cost in an epoch, inside a node and between nodes.
 
-        By these costs, plancc decides which part gets which number, and so which node. The costs
-        are those of `plancc.predict.simulation`, summed over all exchanges of an epoch.
+        From these costs, plancc decides how to number the parts. The number of a part decides on
+        which node it runs. The costs are those of `plancc.predict.simulation`, summed over all
+        exchanges of an epoch.
         """
         machine = self.machine
         widths = np.array(moved_widths(self.dims, self.passes))
@@ -184,10 +185,10 @@ class Predictor:
     def rates(self, num_vertices: int, num_nonzeros: int, num_parts: int) -> EpochRates:
         """Return seconds per message, per row sent, per nonzero and per own row of a part.
 
-        By these rates a search estimates quickly how a move changes the time of an epoch. They are
-        finite differences between predictions for an example, in which one of the four quantities
-        is larger on all ranks. In the example all parts are alike, each receives `HALO` rows per
-        own row from up to `PEERS` other parts, and all ranks have speed 1.
+        With these rates, a search estimates quickly how a move changes the time of an epoch. Each
+        rate is a finite difference: the change of the predicted time of an example if one of the
+        four quantities grows on all ranks. In the example all parts are alike, each receives `HALO`
+        rows per own row from up to `PEERS` other parts, and all ranks have speed 1.
 
         Parameters:
             num_vertices, num_nonzeros, num_parts: See `bound`.

@@ -137,8 +137,8 @@ class SparseProduct:
         rows (int64[num_ranks]): Number of rows of the sparse matrix.
         nonzeros (int64[num_ranks]): Number of its nonzeros, summed over all calls.
         width (int or int64[num_ranks]): Number of columns of the dense matrix.
-        calls (int or int64[num_ranks]): Number of products into which the columns of the sparse
-            matrix are divided.
+        calls (int or int64[num_ranks]): Number of calls. If there are several, each multiplies some
+            columns of the sparse matrix.
         own (int64[num_ranks] or None): Number of nonzeros in own rows, which can be multiplied
             while messages travel; None: all nonzeros.
     """

@@ -103,8 +103,8 @@ def batch_reports(
         paths: Plan files. Batches are drawn from the first plan's population, using its training
             mask and clusters.
         number: Number of batches, at least 1.
-        num_ranks: Number of ranks to which the parts of each plan are merged first; None: one rank
-            per part.
+        num_ranks: Number of ranks. If it is smaller than a plan's number of parts, several parts
+            are merged on a rank before anything is counted. None: one rank per part.
         sampler: Name of a sampler. By default it is the sampler in the provenance of the first plan
             that has one, or else "uniform".
         seed: See `plancc.cost.batches.batch_figures`.

@@ -192,8 +192,9 @@ def report(
         dims: Widths d_0..d_L of the layers. If they are given, the report has costs of training:
             words, messages and memory, or for a grid plan words and messages only. None: the report
             has no such costs, and `Basis` chooses widths for the predicted epoch time.
-        num_ranks: Number of ranks to which the parts are merged first; None: one rank per part.
-            Parts of a grid plan cannot be merged.
+        num_ranks: Number of ranks. If it is smaller than the number of parts, several parts are
+            merged on a rank before anything is counted. None: one rank per part. Parts of a grid
+            plan cannot be merged.
         machine: Machine of the predicted epoch; by default `Basis` chooses it.
         topology: A topology of `num_ranks` ranks; by default the topology in the plan's provenance,
             if it has this many ranks.

@@ -493,7 +493,7 @@ class RowJob(RefiningJob):
 
     @cached_property
     def improvable(self) -> bool:
-        """Whether `improve` can run on this problem, and can gain more than its process costs."""
+        """Whether `improve` can run on this problem, and is worth the time to start a process."""
         least, most = IMPROVED
         one = self.nets.weight.shape[1] == 1 and least <= self.size <= most
         able = self.model.problem is Hypergraph and improver(self.hypergraph) is not None

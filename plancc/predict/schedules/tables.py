@@ -46,7 +46,7 @@ class Tables:
     owners. Tables can also be made from measured or assumed sizes, without a graph.
 
     Attributes:
-        name: Name of the plan, for messages and tables of output.
+        name: Name of the plan, for messages and printed tables.
         layout: "row", "edge", "grid" or "feature".
         rows, nonzeros (int64[num_parts]): Number of rows that a part owns, and of nonzeros that it
             holds.
