@@ -64,7 +64,7 @@ def make_model(name: str, options: Mapping[str, Any]) -> Model:
             if not known:
                 loaded = MODELS.loaded().items()
                 others = [other for other, model in loaded if option in model.option_fields()]
-                has = "; it belongs to " * bool(others) + ", ".join(f"'{other}'" for other in others)
+                has = "; it is for " * bool(others) + ", ".join(f"'{other}'" for other in others)
             raise InputError(f"model '{name}' has no option `{option}`{has}")
     for field in options_of(model_class):
         missing = field.default is MISSING and field.default_factory is MISSING

@@ -186,9 +186,10 @@ class Predictor:
         """Return seconds per message, per row sent, per nonzero and per own row of a part.
 
         With these rates, a search estimates quickly how a move changes the time of an epoch. Each
-        rate is a finite difference: the change of the predicted time of an example if one of the
-        four quantities grows on all ranks. In the example all parts are alike, each receives `HALO`
-        rows per own row from up to `PEERS` other parts, and all ranks have speed 1.
+        rate is a finite difference: in an example, one of the four quantities grows on all ranks,
+        and the change of the predicted time is divided by this growth. In the example all parts are
+        alike, each receives `HALO` rows per own row from up to `PEERS` other parts, and all ranks
+        have speed 1.
 
         Parameters:
             num_vertices, num_nonzeros, num_parts: See `bound`.
