@@ -202,7 +202,7 @@ class GridGraph(ProgramGraph):
         return self.slice_of(width).start
 
     def slice_of(self, width: int, column: int | None = None) -> slice:
-        """Return the range of columns that a process column holds of a matrix.
+        """Return the range of a matrix's columns that the ranks of a process column hold.
 
         Parameters:
             width: Number of columns of the matrix.

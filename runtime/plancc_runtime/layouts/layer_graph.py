@@ -185,7 +185,7 @@ class LayerGraph(ABC):
         return vector
 
     def first_column(self, width: int) -> int:
-        """Return the number of the first column that this rank holds of a matrix of this width."""
+        """Return the first column that this rank holds, in a matrix of `width` columns."""
         return 0
 
     def whole_rows(self, x: Tensor, width: int) -> Tensor:
@@ -207,7 +207,7 @@ class LayerGraph(ABC):
 
     @abstractmethod
     def moved(self, step: LayerStep) -> Mapping[str, Sequence[Transfer]]:
-        """Return what is sent in the epochs of one cycle, by the names of the steps in `program`.
+        """Return all transfers of each step of `program` in one cycle, by the name of the step.
 
         Transfers are described in the forward direction, and ranks are numbered as in `transport`.
         Messages between other ranks may be missing.
