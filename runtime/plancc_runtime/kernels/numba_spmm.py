@@ -146,7 +146,7 @@ class NumbaMatrix(SparseMatrix):
         threads = min(openmp.num_threads(), 1 + work // THREAD_WORK)
         openmp.run(_compiled(self.dtype), call.ctypes.data, threads)
         if call[OUTSIDE]:
-            raise InputError(f"`rows` has a number that is not between 0 and {len(out) - 1}")
+            raise InputError(f"`rows` has a number outside of the {len(out)} rows of out")
 
 
 class _RowRange:

@@ -77,8 +77,8 @@ class Block(WithColumns):
         inputs (int32[num_inputs]): Vertex of every own row of the layer's input.
         outputs (int64[num_outputs] or None): For every own row of the layer's output, its position
             among the inputs, ascending. None if outputs and inputs are the same rows. In a process
-            grid (`layouts.grid_block`), the column of the row's diagonal; -1 if another rank has
-            this column.
+            grid (`layouts.grid_block`), the column in which the row has its diagonal entry; -1 if
+            another rank has this column.
         row_ptr, column, value (int64[num_local_rows + 1], int32[nonzeros], float[nonzeros]): Local
             CSR. Rows are numbered [own outputs | folded rows], columns [own inputs | halo rows].
             The columns of a row are distinct. Only own outputs have nonzeros on the diagonal.
@@ -179,7 +179,7 @@ class Block(WithColumns):
     def with_coefficients(self, name: str, dtype: npt.DTypeLike = np.float64) -> Block:
         """Return the block with the values that `name` selects.
 
-        All names except "plan" remove a diagonal that normalising added. In a block that
+        Unless `name` is "plan", a diagonal that normalising added is removed. In a block that
         `boundary.draw` sampled, a mean divides by the number of edges before the draw, and edges
         are multiplied by `scale`. So the expected values of sums and means equal the values in the
         whole block. In a mini-batch, the values of "sum" are multiplied by `factor`, and a mean is

@@ -288,7 +288,7 @@ class GridGraph(ProgramGraph):
         }
 
     def _words_of_slices(self, width: int) -> Int64Array:
-        """Return, for every rank of the process row, the words in its slice of own rows.
+        """Return, for every rank of the process row, how many words its slice of own rows has.
 
         The result is int64[ranks].
 

@@ -119,11 +119,16 @@ class LearningTask:
         return LocalGraph(block, resources)
 
     def checked(self, block: Block, resources: Resources) -> Block:
-        """Return the block with the columns that `graph` needs, after checking it. Collective."""
+        """Check the block, and return it with the edge data that `graph` needs. Collective.
+
+        The edge data are entries of `Block.columns`.
+        """
         return block
 
     def find_target(self, file: PlanFile) -> str | None:
-        """Return the type of the vertices that a run on this plan predicts; None without types.
+        """Return the type of the vertices that a run on this plan predicts.
+
+        The result is None if the plan has no types.
 
         Raises:
             InputError: If no type can be chosen.
