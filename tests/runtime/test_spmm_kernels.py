@@ -239,7 +239,7 @@ def test_numba_refuses_what_would_leave_its_arrays():
     x = torch.ones(3, 2)
     for bad in (-1, 5):
         out = torch.zeros(5, 2)
-        with pytest.raises(InputError, match="none of the 5 rows of out"):
+        with pytest.raises(InputError, match="outside of the 5 rows of out"):
             matrix.multiply(x, out, rows=torch.tensor([0, bad, 2]))
     broken = csr_matrix(np.eye(3, dtype=np.float32))
     broken.indices[1] = 3
