@@ -1,1 +1,4 @@
-"""The command line: click commands, formatting, progress, exit codes. No algorithms."""
+"""The command line: commands (with click), printed output, progress and exit codes.
+
+The algorithms are in `plancc` and `plancc_runtime`.
+"""

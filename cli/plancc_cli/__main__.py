@@ -1,4 +1,4 @@
-"""`python -m plancc_cli`: the command `plancc`, where its program is not in the path."""
+"""`python -m plancc_cli` runs the command `plancc`, also where `plancc` is not in PATH."""
 
 from plancc_cli.main import main
 

@@ -1,4 +1,4 @@
-"""`plancc compare`: plans side by side."""
+"""`plancc compare`: shows the figures of several plans side by side."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.option(
     "--baseline",
     metavar="PLAN",
-    help="Show ratios to this one of the plans.  [default: to an even random partition]",
+    help="Show ratios to this plan, one of PLANS.  [default: to an even random partition]",
 )
 @options.fresh_batches
 @options.as_data
@@ -43,7 +43,8 @@ def command(
 ) -> None:
     """Show several PLANS side by side, with ratios to a random partition, or to one of them.
 
-    A part vector of another tool becomes a plan by `plancc compile --model file --part`.
+    To compare with another tool, turn its part vector into a plan: `plancc compile --model file
+    --part`.
     """
     from plancc.plan.reader import PlanFile
     from plancc.report.batches import batch_reports

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TAKEN = options.taken()
 """Names of options that an option of a model cannot have."""
 OF_MODELS: dict[str, dict[str, Field[Any]]] = {}
-"""Options of all models, also of third parties: by name, and then by model."""
+"""Options of all models, also of other packages: for every option, a dict from model to field."""
 for who, kind in MODELS.loaded().items():
     for each in options_of(kind):
         if each.name not in TAKEN:
@@ -41,14 +41,14 @@ COMMON = (
 )
 """Options that people use first."""
 BY_HAND = ("self_loops", "data", "split", "keys", "stop")
-"""Options of a compilation whose flags are defined here: their names or meanings differ."""
+"""Options that this module defines itself, because their names or meanings differ."""
 GIVEN_FILES = ("part", "weights", "fixed", "links", "link_times")
 """Options that name files to read, beside the graph and vertex data."""
 OF_COMPILE = [each for name, each in options.FIELDS.items() if name not in BY_HAND]
 
 
 def _sections() -> dict[str, tuple[str, ...]]:
-    """Return the sections of the help."""
+    """Return names of parameters by the title of their section in the help."""
     found = options.sections_of(OF_COMPILE)
     return {
         "Plan": ("output", "parts", *found["Plan"], "compress"),
@@ -121,7 +121,8 @@ def command(
         mpirun -n 4 plancc compile folder -p 64 -o plan.h5   # see plancc convert
 
     For the best plan: --objective time --machine YOURS --effort best --budget 10m. An entry (i, j)
-    means that row i needs row j; --transpose makes it (j, i), and --symmetrize adds (j, i).
+    means that row i needs row j. --transpose replaces every (i, j) by (j, i); --symmetrize keeps
+    (i, j) and adds (j, i).
     """
     if settings["data"] and no_data:
         raise InputError("`data` and `no_data` exclude each other; give one of them")
@@ -173,7 +174,11 @@ def command(
 
 
 def _checked(model: str, parts: int, settings: dict[str, Any]) -> Task:
-    """Return the task of the compilation; raise InputError if its options are wrong."""
+    """Check the options of a compilation, and return its task.
+
+    Raises:
+        InputError: If an option is wrong.
+    """
     from plancc.owners.request import Request
 
     task = Request.of(model, parts, settings).task
@@ -183,7 +188,7 @@ def _checked(model: str, parts: int, settings: dict[str, Any]) -> Task:
 
 
 def _searching(task: Task) -> tuple[str, str]:
-    """Return the name of the search or partitioner and the objective, as progress shows them."""
+    """Return two names for the lines of progress: the search or partitioner, and the objective."""
     named, goal = task.options.partitioner, task.objective
     who = named if named != AUTO else task.options.preset or task.name
     goal = goal or ("time" if task.model.layout == "any" else "volume")

@@ -1,4 +1,4 @@
-"""`plancc compile` under mpirun: the ranks that a launcher has started compile together."""
+"""`plancc compile` under mpirun: all ranks that the launcher has started make one plan together."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def compile_on_ranks(settings: Mapping[str, Any]) -> None:
     If the compilation fails, the process ends.
 
     Parameters:
-        settings: Model, and options of search, plan, graph file and model.
+        settings: Values of the options of `plancc compile`, by parameter; "model" is one of them.
     """
     context = click.get_current_context()
     job, work = RankJob("plancc", context.command), partial(_work, context, settings)
@@ -50,7 +50,7 @@ def _work(context: click.Context, settings: Mapping[str, Any], transport: Transp
     output = given["output"]
     with transport.agreement():
         if given["compress"]:
-            raise InputError("`compress` is only for a compile by one process")
+            raise InputError("`compress` works in one process only; drop it")
         if first:
             inputs = given["graph"], given["part"], given["links"], *given["data"]
             options.check_plan_output(output, *inputs)
@@ -69,7 +69,7 @@ def _work(context: click.Context, settings: Mapping[str, Any], transport: Transp
 def _waiting(transport: Transport, observer: Observer) -> Observer:
     """Return an observer that lets ranks wait without limit while rank 0 partitions.
 
-    Other waits have the limit of the transport.
+    In all other stages, a rank waits at most as long as the transport's time limit.
     """
 
     @contextmanager

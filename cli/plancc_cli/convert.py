@@ -32,9 +32,9 @@ from plancc_cli.words import in_flags, say
 def command(graph: str, output: str, data: tuple[str, ...], **given: Any) -> None:
     """Write GRAPH as a folder of .npy files, its rows sorted.
 
-    Commands that read the folder map its files into memory, and need little memory of their own. A
-    MatrixMarket file or an edge list that does not fit into memory is sorted on the disk, beside
-    the folder.
+    Commands that read the folder map its files into memory, so they need little memory. A
+    MatrixMarket file or an edge list that does not fit into memory is sorted on the disk, in
+    temporary files beside the folder.
 
     \b
         plancc convert graph.mtx.gz -o graph --memory 8G

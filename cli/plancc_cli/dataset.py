@@ -16,7 +16,10 @@ from plancc_datasets.dataset import DATASETS, dataset_options
 
 
 class DatasetGroup(click.Group):
-    """The group with a command for every data set; options are fields of its dataclass."""
+    """The group of commands, one for every data set.
+
+    The options of a command are the fields of the data set's dataclass.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(DATASETS)
@@ -50,8 +53,8 @@ def _dataset_command(name: str) -> click.Command:
             ["-o", "--output"],
             required=True,
             type=click.Path(),
-            help="Graph file (.mtx, .graph, also .gz), vertex data go beside it as .npz; or a "
-            "folder, of a graph of types.",
+            help="Graph file (.mtx, .graph, also .gz), with vertex data in .npz beside it; a "
+            "folder for a graph of several vertex types.",
         )
     ]
     fields = (each for each in dataset_options(name) if not each.metadata.get("python_only"))
@@ -71,7 +74,7 @@ def _dataset_command(name: str) -> click.Command:
             check_target(output)
             options.check_writable_format(output)
         elif os.path.splitext(output)[1]:
-            raise InputError(f"{output}: dataset '{name}' has several types; name a folder")
+            raise InputError(f"{output}: dataset '{name}' has several vertex types; name a folder")
         else:
             check_folder_target(output)
         dataset = load_dataset(name, **values)
@@ -104,5 +107,5 @@ def _dataset_command(name: str) -> click.Command:
 
 
 def data_path(output: str) -> str:
-    """Return the name of the vertex data: ``graph.mtx.gz`` -> ``graph.npz``."""
+    """Return the name of the file of vertex data: for ``graph.mtx.gz``, ``graph.npz``."""
     return os.path.splitext(output.removesuffix(".gz"))[0] + ".npz"

@@ -67,9 +67,9 @@ class Check:
 
     Attributes:
         state: OK, MISSING or FAILED.
-        found: The version or device that was found, or the fault.
-        advice: What the user may do about a fault.
-        needed: Whether the compiler needs what is checked.
+        found: The version or the device that was found; if the check failed, what is wrong.
+        advice: What the user can do if something is missing or wrong; "" if nothing is.
+        needed: Whether the compiler does not work without the thing that is checked.
     """
 
     name: str
@@ -151,7 +151,13 @@ def trial(words: Sequence[str], seconds: float = SECONDS) -> tuple[bool, str]:
 
 
 def _tried(name: str, words: Sequence[str], advice: str, **more: Any) -> Check:
-    """Return the check of a program that is run; `advice` is for a failure."""
+    """Run a program with `trial`, and return the result as a check.
+
+    Parameters:
+        words: The program and its arguments.
+        advice: Advice for the check if the program fails.
+        **more: Other fields of the check, and "seconds", the time limit.
+    """
     good, text = trial(words, more.pop("seconds", SECONDS))
     return Check(name, OK if good else FAILED, text, "" if good else advice, **more)
 
@@ -213,7 +219,7 @@ def _mpi() -> Iterator[Check]:
 
 
 def _asked_by_open_mpi() -> str:
-    """Return the options and variables that Open MPI needs here to start ranks."""
+    """Return a phrase on options and variables that Open MPI needs to start ranks here."""
     cores = len(usable_cores())
     asks = f"more ranks than the {cores} cores need mpirun --oversubscribe"
     if os.geteuid() == 0 and not all(map(os.environ.get, AS_ROOT)):

@@ -64,7 +64,7 @@ def command(
         plancc export graph.mtx -o graph.graph        METIS
         plancc export graph.mtx --self-loops -o graph.hgr   hMETIS (the column-net hypergraph)
         plancc export plan.h5 -o graph.part.4         the plan's part vector
-        plancc export plan.h5 -o graph.part.mtx       MatrixMarket: part of every nonzero, from 1
+        plancc export plan.h5 -o graph.part.mtx       MatrixMarket: parts (1, 2, ...) of nonzeros
         plancc export plan.h5 --to distdgl -o folder  a plan for DGL; other names: see --to
     """
     if target is not None or NONZERO_PARTS.search(output) or PART_VECTOR.search(output):
@@ -76,7 +76,7 @@ def command(
     options.check_output(output, source, *data)
     wanted = Balance.parse(balance or "nnz", dims)
     if wanted.allowed:
-        raise InputError(f"--balance {balance}: a hypergraph file has no limits; give names only")
+        raise InputError(f"--balance {balance}: hypergraph files hold no limits; give names only")
     if balance is not None and not output.removesuffix(".gz").endswith(WEIGHTED):
         cure = f"drop --balance {balance}, or choose from {', '.join(WEIGHTED)}"
         raise InputError(f"{output}: this format cannot hold vertex weights; {cure}")
@@ -143,7 +143,10 @@ def _export_owner(source: str, output: str) -> None:
 
 
 def _export_nonzero_owner(source: str, output: str) -> None:
-    """Write the part of every nonzero, counted from 1 because readers may drop zeros."""
+    """Write a MatrixMarket file in which every nonzero has the number of its part as its value.
+
+    Parts are counted from 1, because some readers drop values of 0.
+    """
     from scipy.io import mmwrite
     from scipy.sparse import csr_array
 

@@ -128,7 +128,7 @@ def command() -> None:
     """Compile sparse graphs into communication plans for distributed GNN training."""
     name = click.get_current_context().invoked_subcommand
     if name not in ON_RANKS and started_by_launcher():
-        raise InputError(f"`{name}` is only for one process; start it without a launcher of ranks")
+        raise InputError(f"`{name}` runs in one process; start it without a launcher (mpirun)")
 
 
 def run() -> None:

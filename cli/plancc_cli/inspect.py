@@ -58,7 +58,7 @@ def command(
     add: Callable[[Report], Report] | None = None,
     **given: Any,
 ) -> None:
-    """Show what PLAN is, and its costs compared with an even random partition of its matrix."""
+    """Show the sizes and costs of PLAN, and the costs of an even random partition of its matrix."""
     from plancc.plan.reader import PlanFile
     from plancc.plan.topology import Topology
     from plancc.report import plans

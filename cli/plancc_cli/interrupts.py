@@ -1,6 +1,6 @@
-"""The effect of Ctrl-C before a program answers signals itself.
+"""How Ctrl-C ends a program before the program installs its own signal handlers.
 
-The module imports next to nothing, since a signal may come during an import.
+A signal may come during an import, so this module imports almost nothing.
 """
 
 import _signal  # type: ignore[import-not-found]  # `signal` makes its enumerations first

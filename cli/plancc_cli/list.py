@@ -42,7 +42,16 @@ def _about(declared: type) -> str:
 def _of_class(
     declared: type, fields: Iterable[Field[Any]], flag_of: Callable[[str], str] = options.flag_of
 ) -> dict[str, Any]:
-    """Return facts about a class: its docstring's first sentence, its docstring, its options."""
+    """Return facts about a class: the entries "what", "about" and "options".
+
+    "what" is the first sentence of the docstring, and "about" the docstring without attributes.
+    "options" has the help of every option, by flag.
+
+    Parameters:
+        declared: The class.
+        fields: The fields of the class that are options.
+        flag_of: Function that returns the flag of an option, by the name of its field.
+    """
     about, told = _about(declared), {}
     for field in fields:
         default = default_in_words(field)
@@ -143,7 +152,7 @@ def _listing(
             is_file = name.endswith(".toml") or os.path.isfile(name)
             if kind == "machine" and name not in found and is_file:
                 reader = f"`plancc simulate PLAN --machine {shown(name)}`"
-                raise InputError(f"unknown machine '{shown(name)}': a file is read by {reader}")
+                raise InputError(f"unknown machine '{shown(name)}'; to read a file, use {reader}")
             check_choice(kind, name, found)
         if options.form():
             from plancc_cli.tables import print_json

@@ -1,4 +1,4 @@
-"""The entry point of `plancc`; signals are answered before the slow imports begin."""
+"""The entry point of `plancc`, which handles signals before it begins the slow imports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from plancc_cli import interrupts
 
 
 def main() -> None:
-    """Console entry point: one sentence on stderr and exit code 0 (done), 1 (failed), 2 (usage)."""
+    """Run `plancc`, and end with exit code 0 (done), 1 (failed) or 2 (wrong usage).
+
+    An error is one sentence on stderr.
+    """
     interrupts.let_kill()
     from plancc_cli.signals import answering
 

@@ -1,4 +1,7 @@
-"""Sentences about libraries that are not installed; the module imports no such library."""
+"""Sentences about libraries that are not installed.
+
+The module itself imports none of these libraries.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ from plancc.errors import BackendUnavailable
 
 
 def missing_library(error: BaseException) -> str | None:
-    """Return a sentence about a missing library; None for other errors and for plancc's modules."""
+    """Return a sentence that names the missing library and says how to install it.
+
+    Return None if the error has another cause, or if the missing module is plancc's own.
+    """
     if not isinstance(error, ModuleNotFoundError) or not error.name:
         return None
     name = error.name.partition(".")[0]
@@ -22,7 +28,7 @@ def missing_library(error: BaseException) -> str | None:
 
 @contextmanager
 def imports_of(program: str) -> Iterator[None]:
-    """End the program with a sentence and exit code 1 if an import of the block is missing."""
+    """Context manager: if an import fails, end the program with a sentence and exit code 1."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -33,10 +39,14 @@ def imports_of(program: str) -> Iterator[None]:
 
 
 def require(user: str, *libraries: str, advice: str = "") -> None:
-    """Refuse a picture or a page if its libraries are not installed.
+    """Raise an error if a library that draws pictures or pages is not installed.
+
+    Parameters:
+        user: What needs the libraries, for the message.
+        advice: Words for the end of the message.
 
     Raises:
-        BackendUnavailable: A library is missing; the message names the first.
+        BackendUnavailable: A library is missing; the message names the first one.
     """
     for name in libraries:
         if find_spec(name) is None:

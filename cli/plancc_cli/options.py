@@ -1,4 +1,7 @@
-"""Options of commands, made from fields of dataclasses (`plancc.fields`), and their help texts."""
+"""Options of commands, and the helps of options.
+
+Options are made from fields of dataclasses (`plancc.fields`).
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 MOST = 2**31 - 1
-"""Largest whole number of an option with several numbers, and largest width."""
+"""Largest number in an option that takes several whole numbers; also the largest width."""
 FLAGS = {
     "bias": "--bias/--no-bias",
     "keys": "--key",
@@ -47,7 +50,7 @@ FLAGS = {
 
 
 def flag_of(name: str) -> str:
-    """Return the flag of a parameter."""
+    """Return the flag of a parameter, such as ``--batch-size`` for ``batch_size``."""
     return FLAGS.get(name, f"--{name.replace('_', '-')}")
 
 
@@ -65,7 +68,8 @@ def option_of(
         *others (dataclasses.Field): Fields of other classes with the same name. If the types
             differ, the option's value is a string, which `of_class` converts.
         who: Names of the classes that have the option, for the help; "" if all have it.
-        **settings: Arguments of `click.Option`; ``help`` and ``otherwise`` replace the field's.
+        **settings: Arguments of `click.Option`. ``help`` replaces the help of the field, and
+            ``otherwise`` replaces its default in the help.
     """
     kind = kind_of(field) if len({kind_of(each) for each in (field, *others)}) == 1 else "str"
     types = {"int": int, "float": float, "Path": click.Path()}
@@ -107,7 +111,7 @@ def _numbers(
         needed = "give whole numbers with commas, such as 10,5"
         raise InputError(f"`{field.name}` '{text}': {needed}") from None
     if max(numbers) > MOST:
-        raise InputError(f"`{field.name}` '{text}': numbers up to {MOST} are possible")
+        raise InputError(f"`{field.name}` '{text}': give numbers of at most {MOST}")
     return numbers
 
 
@@ -118,7 +122,7 @@ def _check(
 
 
 def sections_of(options: Iterable[Field[Any]]) -> dict[str, tuple[str, ...]]:
-    """Return names of options by the title of their section in the help."""
+    """Return a dict: for the title of every section of the help, the names of its options."""
     found: dict[str, tuple[str, ...]] = {}
     for each in options:
         title = each.metadata["section"]
@@ -138,10 +142,14 @@ def with_options(options: Iterable[click.Option]) -> Decorator:
 
 
 def of_class(given: Mapping[str, Any], fields: Mapping[str, Field[Any]]) -> dict[str, Any]:
-    """Return the given options; strings become values of the types of a class's fields.
+    """Return the given options, with strings converted to the types of the fields.
+
+    Parameters:
+        given: Values of options, by name.
+        fields: Fields of a class, by name; options without a field stay unchanged.
 
     Raises:
-        InputError: If a string is no value of the field's type.
+        InputError: If a string cannot be converted to the type of its field.
     """
     found = dict(given)
     for name in given.keys() & fields.keys():
@@ -151,7 +159,7 @@ def of_class(given: Mapping[str, Any], fields: Mapping[str, Field[Any]]) -> dict
 
 
 class Sections(Interruptible):
-    """A command; its help shows the common options alone, or all options in sections.
+    """A command whose help shows either the common options only, or all options in sections.
 
     Parameters:
         sections: Names of parameters by the title of their section; all others are in "Other".
@@ -216,7 +224,10 @@ _RANGE = r"-?[\d.]*<?=?x(?:[<>]=?-?[\d.]+)?"
 
 
 def _plain(flags: str, words: str) -> tuple[str, str]:
-    """Return a line of a help text with short names of types, and without ranges of numbers."""
+    """Return the flags and the help text of an option in a shorter form.
+
+    Types have short names, and ranges of numbers are left out.
+    """
     flags = re.sub(r" (INTEGER|FLOAT)( RANGE)?$", " N", flags)
     words = re.sub(rf"; {_RANGE}\]", "]", words)
     return flags, re.sub(rf"\s*\[{_RANGE}\]", "", words)
@@ -239,7 +250,7 @@ def _show_help(ctx: click.Context, option: click.Parameter, topic: str | None) -
     if topic not in by_flag:
         near = nearest(topic, by_flag)
         meant = f" (did you mean --help {near}?)" if near else ""
-        raise InputError(f"--help {shown(topic)}: there is no such option{meant}; try --help {ALL}")
+        raise InputError(f"--help {shown(topic)}: no option has this name{meant}; try --help {ALL}")
     chosen = copy(by_flag[topic])
     chosen.hidden = False
     record = chosen.get_help_record(ctx)
@@ -254,7 +265,7 @@ NO_PLANS = (".json", ".npy", ".toml", ".html")
 """Extensions of files that are neither graphs nor plans."""
 
 FORM = "plancc.form"
-"""Key of the form of output in the context's `meta`."""
+"""Key in the context's `meta` of the output format that the command line chooses."""
 
 
 def _set_form(context: click.Context, parameter: click.Parameter, given: bool) -> None:
@@ -273,12 +284,15 @@ def _form_option(flag: str, words: str) -> Decorator:
 
 
 def form() -> str:
-    """Return the form of what a command prints: "json", "csv", or "" for text."""
+    """Return the format in which the command prints: "json", "csv", or "" for text."""
     return str(click.get_current_context().meta.get(FORM, "")).removeprefix("--")
 
 
 def together(*decorators: Decorator) -> Decorator:
-    """Return one decorator that adds several options, in this order in the help."""
+    """Return one decorator that adds several options to a command.
+
+    The help shows the options in the order of `decorators`.
+    """
 
     def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
         for decorator in reversed(decorators):
@@ -304,7 +318,12 @@ COMMANDS_OWN = (
 
 
 def pairs(needed: str, **how: Any) -> dict[str, Any]:
-    """Return settings of an option ``NAME=VALUE`` that may be repeated; see `parsed_pairs`."""
+    """Return settings for an option ``NAME=VALUE`` that may be given several times.
+
+    Parameters:
+        needed: The form that a string must have, for error messages.
+        **how: Other parameters of `parsed_pairs`.
+    """
 
     def parse(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> Any:
         return parsed_pairs(parameter.opts[0], given, needed, **how)
@@ -320,13 +339,14 @@ def parsed_pairs(
     rename: Callable[[str], str] = str,
     empty: str = "",
 ) -> dict[str, str] | None:
-    """Return values by name from strings ``NAME=VALUE`` of an option; None without strings.
+    """Return values by name from strings ``NAME=VALUE``; None if there are no strings.
 
     Parameters:
-        needed: The form that a string must have, for errors.
+        option: Flag of the option, for error messages.
+        needed: The form that a string must have, for error messages.
         divide: Function that splits a string at its "=".
         rename: Function that is applied to every name.
-        empty: Name that needs no value.
+        empty: The one name whose value may be left out.
     """
     found: dict[str, str] = {}
     for text in given:
@@ -340,7 +360,13 @@ def parsed_pairs(
 
 
 def shares(needed: str, most: float | None = None) -> dict[str, Any]:
-    """Return settings of an option of several numbers; with `most`, each must be in 0..most."""
+    """Return settings for an option whose value is a list of numbers with commas.
+
+    Parameters:
+        needed: The form that the string must have, for error messages.
+        most: Largest allowed number; a negative number is then not allowed either. If None, all
+            numbers are allowed.
+    """
 
     def parse(
         context: click.Context, parameter: click.Parameter, text: str | None
@@ -407,15 +433,22 @@ NAMED = pairs("NAME=VALUE", rename=lambda name: name.replace("-", "_")) | {"meta
 
 
 def convolution_of(model: str, choices: Mapping[str, Any], has_types: bool = False) -> Convolution:
-    """Return the convolution of a model of `plancc-run`, for plans with types or without.
+    """Return the convolution of a model of `plancc-run`, with the options in `choices`.
 
-    Convolutions by relation, and of third parties, are imported together with torch.
+    Convolutions of other packages, and those for several vertex types, need torch, which is
+    imported only for them.
+
+    Parameters:
+        has_types: Whether the plan has several vertex types.
+
+    Raises:
+        InputError: If the model is the user's own class, whose words cannot be predicted.
     """
     from plancc.plan.convolutions import CONVOLUTIONS, Convolution
     from plancc_runtime.nn import is_own, model_of
 
     if is_own(model):
-        raise InputError(f"--model {model}: the words of your own class are known when it runs")
+        raise InputError(f"--model {model}: words of your own class cannot be predicted; run it")
     plain = {} if has_types else CONVOLUTIONS
     kind = plain[model] if model in plain else model_of(model, has_types).Options
     return Convolution(model, kind.read(choices, f"model {model}"))
@@ -430,14 +463,14 @@ def refuse_swapped(kind: str, name: str) -> None:
         name = name.lower()
         model = "hp" if Hypergraph in PARTITIONERS[name].accepts else "gp"
         raise InputError(
-            f"{TITLES.get(name, name)} is a partitioner: --model {model} --partitioner {name}"
+            f"{TITLES.get(name, name)} is a partitioner; give --model {model} --partitioner {name}"
         )
     if kind == "partitioner" and name.lower() in MODELS:
-        raise InputError(f"{name} is a model: --model {name.lower()}")
+        raise InputError(f"{name} is a model; give --model {name.lower()}")
 
 
 def taken() -> set[str]:
-    """Return names of plancc's own options, which options of models cannot have."""
+    """Return names that plancc's commands use, so that an option of a model cannot have them."""
     return {*FIELDS, *READING, *COMMANDS_OWN}
 
 
@@ -449,7 +482,7 @@ def sampling(default: str) -> Decorator:
     """Return a decorator that adds the options `SAMPLING`; their values are None if not given.
 
     Parameters:
-        default: Phrase that names the default of --sampler.
+        default: The default of --sampler, as the help shows it.
     """
     from plancc.sampling import SAMPLERS, sampler_options
 
@@ -470,14 +503,18 @@ def sampling(default: str) -> Decorator:
 
 
 def named_options(given: dict[str, Any]) -> dict[str, Any]:
-    """Remove ``--sampler-option`` from `given`; return the samplers' options that it named."""
+    """Remove the values of ``--sampler-option`` from `given`, and return them by name, converted.
+
+    Raises:
+        InputError: If a name belongs to another option of the command.
+    """
     from plancc.sampling import read_option
 
     named = given.pop("sampler_options", None) or {}
     for name in named:
         if name in taken() or name in OF_BATCHES:
             cure = f"see {flag_of(name)}"
-            raise InputError(f"--sampler-option {name}: is not an option of samplers; {cure}")
+            raise InputError(f"--sampler-option {name}: no sampler has this option; {cure}")
     return {name: read_option(name, text) for name, text in named.items()}
 
 
@@ -486,17 +523,26 @@ OF_BATCHES = ("batches", "seed", *SAMPLING)
 
 
 def of_batches(batches: int | None, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the given options of `fresh_batches`; raise InputError if --batches is missing."""
+    """Return the options of fresh mini-batches that the user has given, by name.
+
+    Raises:
+        InputError: If --batches is missing, but another of these options is given.
+    """
     chosen = {name: value for name, value in given.items() if value is not None}
     if batches is None and chosen:
         raise InputError(
-            f"`{next(iter(chosen))}` is only for mini-batches; give `batches`, their number, too"
+            f"`{next(iter(chosen))}` is only for mini-batches; give their number by `batches`"
         )
     return chosen | named_options(chosen)
 
 
 def refuse_given(names: Iterable[str], why: str) -> None:
-    """Raise InputError for the first of these options that the command line gives."""
+    """Raise InputError if the command line gives one of these options.
+
+    Parameters:
+        names: Names of the parameters.
+        why: The message after the name of the option.
+    """
     source = click.get_current_context().get_parameter_source
     for name in names:
         if source(name) is ParameterSource.COMMANDLINE:
@@ -504,12 +550,17 @@ def refuse_given(names: Iterable[str], why: str) -> None:
 
 
 def check_output(output: str, *others: str | None) -> None:
-    """Raise an error if an output cannot be written, or if the command uses its name twice."""
+    """Raise an error if `output` cannot be written, or if it is also one of the `others`.
+
+    Parameters:
+        output: Path of the file to write.
+        *others: Paths of all other files that the command reads or writes.
+    """
     from plancc.files import check_target
 
     check_target(output)
     if os.path.realpath(output) in {os.path.realpath(path) for path in others if path}:
-        raise InputError(f"{output} is read or written already; choose another name")
+        raise InputError(f"{output} is used twice; choose another output")
 
 
 def check_inputs(*paths: str | None) -> None:
@@ -520,7 +571,7 @@ def check_inputs(*paths: str | None) -> None:
 
 
 def check_plan_output(output: str, *inputs: str | None) -> None:
-    """Call `check_output`, and raise InputError if the extension is not of a plan."""
+    """Call `check_output`, and raise InputError if the file's extension is not for plans."""
     check_output(output, *inputs)
     name = output.lower().removesuffix(".gz")
     taken = {extension for graphs in FORMATS.loaded().values() for extension in graphs.extensions}
@@ -529,7 +580,11 @@ def check_plan_output(output: str, *inputs: str | None) -> None:
 
 
 def check_writable_format(output: str, *others: str) -> None:
-    """Raise InputError if the output's extension is of no graph format that can be written."""
+    """Raise InputError if plancc cannot write graphs in files with this extension.
+
+    Parameters:
+        *others: Other extensions that the command can write, for the message.
+    """
     known: list[str] = []
     for name in FORMATS:
         format = FORMATS[name]
@@ -562,7 +617,7 @@ def read_by(parse: Callable[[str], Any]) -> Any:
 
 def _parse_columns(text: str) -> tuple[str, ...]:
     if not text:
-        raise InputError("`columns` '': give names with commas between")
+        raise InputError("`columns` '': give names with commas between them")
     return split_names(text)
 
 
@@ -593,12 +648,15 @@ READERS: dict[str, dict[str, Any]] = {
         for name in ("max_extra_volume", "max_moves")
     },
 }
-"""Settings by parameter, for options whose texts need another reader."""
+"""For some parameters, settings of their options, such as the function that parses the value."""
 FIELDS = {each.name: each for one in (SearchOptions, PlanOptions) for each in options_of(one)}
 
 
 def field_option(field: Field[Any], **settings: Any) -> click.Option:
-    """Return the option of a field with the default of the field; `settings` replace others."""
+    """Return the option of a field, with the default of the field.
+
+    Settings in `READERS` replace the field's own, and `settings` replace both.
+    """
     known: dict[str, Any] = {"default": field.default, **READERS.get(field.name, {}), **settings}
     return option_of(field, **known)
 
@@ -609,11 +667,11 @@ def searching(name: str, help: str | None = None, **settings: Any) -> Decorator:
 
 
 reading = with_options([field_option(each) for each in options_of(ReadOptions)])
-"""A decorator that adds all options for reading a graph: of `compile` and `convert`."""
+"""A decorator that adds all reading options, for the commands `compile` and `convert`."""
 reading_flags = with_options(
     [field_option(each) for each in options_of(ReadOptions) if each.name in READING_FLAGS]
 )
-"""A decorator that adds the reading options of all formats, for commands other than these."""
+"""A decorator that adds only the reading options that all formats have, for other commands."""
 predicted_epoch = together(
     searching(
         "dims",

@@ -1,4 +1,4 @@
-"""`plancc patch`: makes a new plan from a plan and changes of its graph."""
+"""`plancc patch`: makes a new plan from an old plan and the changes of its graph."""
 
 from __future__ import annotations
 
@@ -61,9 +61,11 @@ def command(
 ) -> None:
     """Make the plan of a changed graph from PLAN; few rows change their owner.
 
-    EDGES is a file with lines "u v" or "u v weight", with the ids of the source. For a plan with
-    types, RELATION=EDGES is the file of a relation; its lines begin with the destination. --graph
-    is read with the options of PLAN's source; a folder of `plancc convert` needs no options."""
+    EDGES is a file with lines "u v" or "u v weight"; u and v are ids of PLAN's source. For a plan
+    with types, RELATION=EDGES gives the file of one relation; its lines begin with the destination.
+    The file of --graph is read with the reading options that PLAN records; a folder of `plancc
+    convert` needs no options.
+    """
     import plancc
     from plancc.patching import moves_of, write_moves
     from plancc.report.provenance import decoded
@@ -107,9 +109,16 @@ def command(
 
 
 def _edges(plan: Plan, name: str, texts: tuple[str, ...]) -> Any:
-    """Return the file of an option; for a plan with types, files by relation."""
+    """Return the file that --add or --remove names, or None.
+
+    For a plan with types, return the files by relation.
+
+    Parameters:
+        name: "add" or "remove".
+        texts: Values of the option on the command line.
+    """
     if plan.header.types is not None:
         return options.parsed_pairs(f"--{name}", texts, "RELATION=EDGES: the plan has types")
     if len(texts) > 1:
-        raise InputError(f"--{name} '{texts[1]}': give one list; the plan has no types")
+        raise InputError(f"--{name} '{texts[1]}': give one file only; the plan has no types")
     return texts[0] if texts else None

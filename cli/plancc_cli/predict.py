@@ -71,15 +71,16 @@ def command(
     device: str,
     timeout: float,
 ) -> None:
-    """Predict class and probabilities, or numbers, of every vertex of PLAN with saved weights.
+    """Predict the class of every vertex of PLAN, or its target values, with saved weights.
 
     \b
         plancc-run plan.h5 --epochs 100 --save weights.npz
         plancc predict other.h5 --weights weights.npz -o classes.csv
         plancc predict plan.h5 --weights weights.npz --ids 17,42 --ranks 4
 
-    The file of weights describes the network. The output has the source's ids, in the source's
-    order. Under mpirun or torchrun every process is a rank.
+    For classes, the output also has their probabilities. Its lines have the ids of the source, in
+    the order of the source. The file of weights describes the network. Under mpirun or torchrun
+    every process is a rank.
     """
     if is_graph(plan):
         raise InputError(f"{plan}: is a graph, not a plan; compile it first")
@@ -97,9 +98,9 @@ def command(
         transport.check_alike({"output": output})
         with transport.agreement():
             if output is None and ids is None and links is None:
-                raise InputError("-o: give the file to write, or --ids, whose answers are printed")
+                raise InputError("-o: give the file to write, or give --ids to print predictions")
             if links is not None and (ids is not None or embeddings is not None):
-                raise InputError("--links: does not suit --ids and --embeddings; give one of them")
+                raise InputError("--links cannot be combined with --ids or --embeddings; drop it")
             if output is not None:
                 options.check_output(output, plan, weights, ids, links)
         with ExitStack() as stack:

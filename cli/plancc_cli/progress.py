@@ -71,7 +71,7 @@ def verbosity(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def verbosity_level() -> int:
-    """Return the level of the command that runs: QUIET, USUAL or VERBOSE."""
+    """Return the level of verbosity that the command line asks for: QUIET, USUAL or VERBOSE."""
     return int(click.get_current_context().meta.get(VERBOSITY, USUAL))
 
 
@@ -81,7 +81,7 @@ class Progress:
     Parameters:
         say: Function that prints a line for every finished stage and every step of a search; None
             prints no lines.
-        budget: Seconds for the search; None without a limit.
+        budget: Seconds that the search may take; None if there is no limit.
     """
 
     def __init__(self, say: Callable[[str], None] | None, budget: float | None = None) -> None:
@@ -91,7 +91,10 @@ class Progress:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Context manager: its statements are the stage `name`. It observes the compiler."""
+        """Context manager: while its statements run, the command is in stage `name`.
+
+        The compiler takes this method as its observer, and so announces its own stages.
+        """
         outer = self._stage, self._found, self._start
         words = WORDS.get(name, name)
         inside = f"{self._stage}, {words}" if self._stage else words
@@ -104,11 +107,17 @@ class Progress:
             self._stage, self._found, self._start = outer
 
     def seconds(self) -> float:
-        """Return the seconds of the present stage."""
+        """Return how many seconds ago the present stage began."""
         return wall_seconds() - self._start
 
     def incumbent(self, who: str, objective: str, trial: Trial) -> None:
-        """Note a step of a search, and its value if the step found the best so far."""
+        """Print a step of a search; if it found the best plan so far, note its value.
+
+        Parameters:
+            who: Name of the search or partitioner.
+            objective: Name of the objective.
+            trial: The step, with the value that it reached.
+        """
         from plancc_cli.tables import objective_words
 
         value = objective_words(objective, trial.value)
@@ -139,10 +148,10 @@ class Progress:
 
 @contextmanager
 def progress(budget: float | None = None) -> Iterator[Progress]:
-    """Print on stderr how far the work is, a line every `EVERY` seconds.
+    """Context manager: every `EVERY` seconds, print a line on stderr about the work in progress.
 
     Parameters:
-        budget: Seconds for the search.
+        budget: Seconds that the search may take; None if there is no limit.
     """
     level, done = verbosity_level(), Event()
 

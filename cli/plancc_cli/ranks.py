@@ -29,7 +29,7 @@ ALONE = 3
 
 
 class RankJob:
-    """The ranks of a command.
+    """A command that runs on several ranks, which are threads or processes of a launcher.
 
     Parameters:
         program: Name of the program, for messages.
@@ -46,10 +46,18 @@ class RankJob:
         timeout: float,
         work: Callable[[Transport], None],
     ) -> int:
-        """Do `work` on threads, or on the ranks of a launcher, and return the exit code."""
+        """Do `work` on all ranks, and return the exit code.
+
+        Parameters:
+            ranks: Number of ranks, which are threads of this process; None if a launcher has
+                started the ranks.
+            transport_name: Name of the transport between ranks that a launcher has started.
+            timeout: Seconds that a rank waits for other ranks; 0 for no limit.
+            work: Function that every rank calls with its transport.
+        """
         try:
             if math.isnan(timeout):
-                raise InputError(f"--timeout {timeout}: seconds are needed, or 0 for no limit")
+                raise InputError(f"--timeout {timeout}: give seconds, or 0 for no limit")
             if ranks is not None:
                 launch.check_no_launcher(ranks, transport_name)
                 launch.need_torch(self.program)
@@ -62,10 +70,10 @@ class RankJob:
     def together(self, transport: Transport, work: Callable[[], None]) -> int:
         """Do `work` on all ranks, and return the exit code, the same on all ranks. Collective.
 
-        If all ranks have raised the same error by `Transport.agree`, rank 0 prints it. Any other
-        error is known to one rank, which prints the error and ends the job, because the other ranks
-        wait for it. If all ranks fail alike without `agree`, as in a user's class, only rank 0
-        prints.
+        If all ranks have raised the same error through `Transport.agree`, rank 0 prints it. Any
+        other error is known only to the rank that raised it. This rank prints the error, and ends
+        the job, because the other ranks wait for it. If all ranks fail in the same way without
+        `agree`, as in a user's class, only rank 0 prints.
         """
         try:
             work()
@@ -91,7 +99,10 @@ class RankJob:
         return code
 
     def in_threads(self, ranks: int, timeout: float, work: Callable[[Transport], None]) -> int:
-        """Do `work` on threads of this process as ranks; end the process with the exit code."""
+        """Do `work` on threads of this process, one for each rank; then end the process.
+
+        Its exit code says whether `work` succeeded.
+        """
         from plancc_runtime.transport.local import run_ranks
 
         try:
@@ -109,7 +120,12 @@ class RankJob:
         os._exit(code)  # other ranks may still compute, and nothing ends a thread
 
     def say(self, sentence: str, is_error: bool = True, error: BaseException | None = None) -> None:
-        """Print a sentence on stderr, and below it the notes of the error: the user's traceback."""
+        """Print a sentence on stderr.
+
+        Parameters:
+            is_error: Whether "error: " precedes the sentence.
+            error: The error; its notes, such as a traceback of the user's code, are printed below.
+        """
         said = [
             f"{self.program}: {'error: ' * is_error}{message(in_flags(sentence, self.command))}"
         ]
@@ -120,17 +136,18 @@ class RankJob:
         sys.stderr.flush()
 
     def say_alone(self, sentence: str, code: int) -> int:
-        """Print the sentence on one rank although the ranks cannot talk, and return the code."""
+        """Print an error of a rank that cannot reach the other ranks, and return `code`."""
         signals.ends_with(code)
         self.say(said_alone(sentence))
         return code
 
 
 def said_alone(sentence: str) -> str:
-    """Return the error's sentence for a rank that cannot communicate; wait for rank 0 first.
+    """Return the sentence about an error, for a rank that cannot reach the other ranks.
 
-    Mostly all ranks have the same error, and the launcher kills them when rank 0 ends. A rank that
-    is still running after the wait is the only rank with its error, and its number is added.
+    In most cases, all ranks have the same error: rank 0 prints it at once, and the launcher then
+    kills the others. So all other ranks wait here for `ALONE` seconds. If a rank is still running
+    after that, it alone has this error, and its number is added to the sentence.
     """
     rank, _ = launch.announced()
     if rank == 0:
@@ -140,12 +157,17 @@ def said_alone(sentence: str) -> str:
 
 
 def checked_header(plan: str, ranks: int | None) -> Header | None:
-    """Return the header of a plan, before torch is loaded and any thread starts.
+    """Return the header of a plan, before torch is loaded and before any thread starts.
 
-    None under a launcher: its ranks open the plan together.
+    Return None if a launcher started this process: all its ranks will open the plan together.
+
+    Parameters:
+        plan: Path of the plan.
+        ranks: Number of ranks as threads; None if it is not given.
 
     Raises:
-        InputError, PlanError: See `PlanFile`; also if there are more threads than parts.
+        InputError: If the file cannot be opened, or if there are more ranks than parts.
+        PlanError: If the file is not a valid plan.
     """
     if launch.announced()[1] > 1:
         return None
@@ -159,7 +181,7 @@ def checked_header(plan: str, ranks: int | None) -> Header | None:
 
 
 def told(error: BaseException) -> tuple[str, int]:
-    """Return the sentence about an error, and the exit code."""
+    """Return a sentence that describes an error, and the exit code of the program."""
     # native code that was interrupted fails with another message
     if isinstance(error, KeyboardInterrupt) or signals.stopped.is_set():
         # what other ranks have written is not known here

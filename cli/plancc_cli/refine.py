@@ -1,4 +1,4 @@
-"""`plancc refine`: reads a plan, and writes a plan with better owners."""
+"""`plancc refine`: reads a plan, and writes a plan whose rows have better owners."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from plancc_cli import options
 from plancc_cli.progress import command_line, progress, verbosity
 
 OBJECTIVE = {"objective": {"type": options.NameIn("objective", OBJECTIVES)}}
-"""Settings of the option that differs from the one of `compile`."""
+"""Settings of the option whose choices differ from those of `compile`."""
 
 
 @click.command(

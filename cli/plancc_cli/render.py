@@ -50,11 +50,18 @@ NAMES = {
 """Words for entries of a provenance whose names are not clear."""
 NOTHING_MOVED = "rows moved 0, by a random partition too"
 WITHOUT_LINKS = "links not counted: "
-"""Phrase that replaces ratios to zero, such as the ratios of a plan with one part."""
+"""Phrase before figures that leave out the messages of link prediction. `NOTHING_MOVED` replaces
+ratios to zero, such as the ratios of a plan with one part."""
 
 
 def print_summary(plan: Plan, output: str, digest: str, seconds: float, quiet: bool) -> None:
-    """Print the answer of `compile` in a few lines, or in one line if `quiet`."""
+    """Print what `compile` has made, in a few lines; if `quiet`, print its content hash only.
+
+    Parameters:
+        output: Path of the plan.
+        digest: Content hash of the plan.
+        seconds: Seconds of the whole command.
+    """
     from plancc.graph.links import KINDS
     from plancc.graph.named_ids import are_names
     from plancc.report.costs import product_of
@@ -101,20 +108,20 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float, quiet: b
 
 
 def _of_names(header: Header, provenance: Mapping[str, Any]) -> str:
-    """Return words on the order of vertices, if their ids are names; else ""."""
+    """Return a sentence for plans whose vertex ids are names: how vertices are numbered."""
     listed = provenance.get("source_format") in ("edgelist", "parquet")
     order = "the order of the names" if listed else "the source's order"
     return f"ids are names: {header.num_vertices:,} vertices, numbered in {order}"
 
 
 def words_of_links(sizes: Mapping[str, int]) -> str:
-    """Return the number of links of every kind in words."""
+    """Return a sentence with the number of links of each kind."""
     words = (f"{kind.replace('_', ' ')} {count:,}" for kind, count in sizes.items())
     return f"links: {', '.join(words)}"
 
 
 def _data(sizes: Mapping[str, int]) -> str:
-    """Return the vertex data of a plan, with their sizes, in words."""
+    """Return a phrase that lists the vertex data of a plan with their sizes."""
     words = [f"{name.replace('_', ' ')} {size:,}" for name, size in sizes.items()]
     many = " (a vertex may be of any number of classes: sigmoid, F1)" * ("targets" in sizes)
     real = " (real numbers to learn: mean squared error, RMSE)" * ("real_targets" in sizes)
@@ -122,7 +129,10 @@ def _data(sizes: Mapping[str, int]) -> str:
 
 
 def _outcomes(candidates: Sequence[Mapping[str, Any]]) -> str:
-    """Return words on the models that model auto compared, the chosen one first."""
+    """Return a phrase that lists the models that "auto" compared, the chosen model first.
+
+    Every model has its predicted seconds of an epoch, or the words "left out".
+    """
     words = []
     for each in sorted(candidates, key=lambda each: not each.get("chosen")):
         seconds = each.get("epoch_seconds")
@@ -132,7 +142,10 @@ def _outcomes(candidates: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _expectation(provenance: Mapping[str, Any]) -> str:
-    """Return words on the rows that a mini-batch moves, and their source; "" for other plans."""
+    """Return a sentence on the expected number of rows that a mini-batch moves.
+
+    The sentence also says how this number was found. Return "" if the plan is not for mini-batches.
+    """
     value, random, seen = (
         figure_of(provenance, name)
         for name in ("expected_volume", "expected_volume_random", "nonzeros_seen")
@@ -161,7 +174,10 @@ def _batches(number: int) -> str:
 
 
 def moved_words(metrics: Metrics, random: Metrics, provenance: Mapping[str, Any]) -> str:
-    """Return a line on the rows that a plan moves, beside a random partition, and its balance."""
+    """Return a line on the rows that a plan moves, with ratios to a random partition.
+
+    The line ends with the balance of the plan.
+    """
     if not random.messages:
         return NOTHING_MOVED
     share = ratio(metrics.volume, random.volume)
@@ -174,7 +190,11 @@ def moved_words(metrics: Metrics, random: Metrics, provenance: Mapping[str, Any]
 
 
 def _balance(metrics: Metrics, provenance: Mapping[str, Any]) -> str:
-    """Return words on how far the fullest parts are above the mean, or above their shares."""
+    """Return a phrase that says by how much the fullest part exceeds the mean.
+
+    If the parts have unequal capacities, it says by how much the fullest part exceeds the weight
+    that its capacity allows.
+    """
     from plancc.report.provenance import recorded_machine
 
     machine = recorded_machine(provenance)
@@ -191,7 +211,10 @@ def _balance(metrics: Metrics, provenance: Mapping[str, Any]) -> str:
 
 
 def _reached(provenance: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """Return names of what the parts share, with the imbalance of each."""
+    """Return pairs: the name of a vertex weight, and the imbalance of the parts in this weight.
+
+    Return an empty list if the provenance does not have one imbalance for each name.
+    """
     names = [each.partition(":")[0] for each in str(provenance.get("balance", "")).split(",")]
     with suppress(ValueError):  # of a text that somebody has edited
         values = [*map(float, str(provenance.get("balance_imbalance", "")).split(","))]
@@ -202,7 +225,7 @@ def _reached(provenance: Mapping[str, Any]) -> list[tuple[str, float]]:
 
 
 def sizes_of(header: Header) -> str:
-    """Return the numbers of vertices, nonzeros and parts, and the grid, in words."""
+    """Return a phrase with the numbers of vertices, nonzeros and parts, or with the grid."""
     sizes = f"{header.num_vertices:,} vertices, {header.num_nonzeros:,} nonzeros, "
     if header.grid is None:
         kind = " of an edge plan" * (header.layout == "edge")
@@ -211,14 +234,17 @@ def sizes_of(header: Header) -> str:
 
 
 def _matrix(header: Header) -> str:
-    """Return the matrix of a plan in words."""
+    """Return the formula of the plan's matrix, such as "D^-1/2 (A+I) D^-1/2"."""
     inner = "(A+I)" if header.self_loops else "A"
     products = {"sym": f"D^-1/2 {inner} D^-1/2", "row": f"D^-1 {inner}", "none": inner.strip("()")}
     return products[header.normalization]
 
 
 def how_read(header: Header, provenance: Mapping[str, Any]) -> str:
-    """Return words on the matrix, its weights and its direction, and how to keep the file's."""
+    """Return a sentence on the plan's matrix, its edge weights and its direction.
+
+    The sentence also names options with which the matrix stays as it is in the file.
+    """
     from plancc.graph.formats import reading_of, split_names
 
     words = [_matrix(header)]
@@ -243,14 +269,14 @@ def how_read(header: Header, provenance: Mapping[str, Any]) -> str:
 
 
 def _counts(provenance: Mapping[str, Any]) -> str:
-    """Return words on entries that were merged, added or left out, with their numbers."""
+    """Return a phrase with the numbers of entries that reading has merged, added or left out."""
     context = click.get_current_context(silent=True)
     said = str(provenance.get("source_counts", ""))
     return in_flags(said, context.command if context else None)
 
 
 def origin(provenance: dict[str, Any]) -> str:
-    """Return the model, and the search or partitioner, in words."""
+    """Return a phrase that names the model, and the search or partitioner."""
     model = f"model {provenance['model']}"
     if provenance.get("blocks"):
         model += f", blocks {provenance['blocks']}"
@@ -262,7 +288,7 @@ def origin(provenance: dict[str, Any]) -> str:
 
 
 def print_refinement(given: Plan, better: Plan, output: str, digest: str, seconds: float) -> None:
-    """Print figures before and after `refine`."""
+    """Print a table of figures before and after `refine`."""
     from plancc.report.provenance import read_tried
 
     provenance, before = better.provenance, read_tried(better.provenance)[0]
@@ -277,7 +303,7 @@ def print_refinement(given: Plan, better: Plan, output: str, digest: str, second
 
 
 def print_patch(given: Plan, patched: Plan, output: str, digest: str, seconds: float) -> None:
-    """Print figures before and after `patch`."""
+    """Print the numbers of changed rows, and a table of figures before and after `patch`."""
     found, header = patched.provenance, patched.header
     say(f"{output}: {sizes_of(header)}, patched, {seconds:.1f} s")
     rows = f"{found['rows_moved']:,} of {given.num_vertices:,} rows have another owner"
@@ -306,9 +332,11 @@ def _refinement(given: Plan, better: Plan) -> Table:
 
 
 def print_report(report: Report, per_part: bool, every: bool = False) -> None:
-    """Print the answer of `inspect`; with `every`, print all facts about the plan.
+    """Print the report of `inspect`: the most important figures, then those that options ask for.
 
-    Figures that options ask for follow in both cases.
+    Parameters:
+        per_part: Whether to print a line for every part.
+        every: Whether to print all other facts and figures too.
     """
     header, provenance = report.header, report.provenance
     merged = f" merged onto {report.num_ranks} ranks" * (report.num_ranks < header.num_parts)
@@ -368,7 +396,7 @@ def _moved_on_grid(product: ProductTraffic) -> str:
 
 
 def facts_table(report: Report) -> Table:
-    """Return the table of facts about a plan and its making, a line for each."""
+    """Return a table of facts about a plan and about how it was made, one fact a line."""
     header, provenance = report.header, report.provenance
     table = Table(("", ""), left=2, has_heads=False)
     kind = "directed" if header.directed else "undirected"

@@ -1,4 +1,4 @@
-"""Tables of plans side by side, and on mini-batches."""
+"""Tables that compare several plans, for full batches and for mini-batches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def print_comparison(reports: Sequence[Report], baseline: str | None = None) -> None:
-    """Print plans side by side.
+    """Print a table that compares plans, with a column for each.
 
     Ratios are to an even random partition, or to the plan whose path is `baseline`.
     """
@@ -32,7 +32,7 @@ def print_comparison(reports: Sequence[Report], baseline: str | None = None) -> 
 
 
 def print_on_batches(report: Report, batches: BatchReport) -> None:
-    """Print figures per mini-batch beside the figures of one exchange of a full batch."""
+    """Print a table of figures per mini-batch, beside the same figures of a full batch."""
     of, full, times = batches.estimates, report.metrics, batches.num_blocks
     exchange = "exchange" if times == 1 else f"{times} exchanges"
     table = Table(("", "per batch", "95% interval", "full batch"), _on_which(batches))
@@ -52,7 +52,7 @@ def print_on_batches(report: Report, batches: BatchReport) -> None:
 
 
 def print_batch_comparison(reports: Sequence[BatchReport]) -> None:
-    """Print plans on the same mini-batches, a row for each."""
+    """Print a table of figures of several plans on the same mini-batches, one row for each plan."""
     table = Table(
         ("", "volume per batch", "ratio to the first", "busiest part", "messages"),
         f"{_on_which(reports[0])}, for all plans",
@@ -74,7 +74,11 @@ def _on_which(batches: BatchReport) -> str:
 
 
 def interval(figure: Estimate, digits: str = "") -> str:
-    """Return an interval such as ``3.1000 to 3.4000``; "-" for a single batch."""
+    """Return the 95% interval of a figure, such as ``3.1000 to 3.4000``; "-" for a single batch.
+
+    Parameters:
+        digits: Format of both ends, such as ".3f"; "" for the usual format.
+    """
     if figure.low is None or figure.high is None:
         return "-"
     ends = (figure.low, figure.high)
@@ -82,7 +86,10 @@ def interval(figure: Estimate, digits: str = "") -> str:
 
 
 def comparison_table(reports: Sequence[Report], baseline: Report | None = None) -> Table:
-    """Return a table with a column for every plan; figures except imbalances have ratios."""
+    """Return a table with a column for every plan.
+
+    Every figure except the imbalances has its ratio to an even random partition, or to `baseline`.
+    """
     paths = (report.path for report in reports)
     to = "an even random partition" if baseline is None else baseline.path
     table = Table(("", *paths), f"figure (ratio to {to})")
@@ -134,7 +141,10 @@ def comparison_table(reports: Sequence[Report], baseline: Report | None = None) 
 
 
 def _epoch(report: Report, baseline: Report | None) -> str:
-    """Return the predicted time, with its ratio to random or to the baseline if known."""
+    """Return the predicted time of an epoch; if possible, with a ratio in brackets.
+
+    The ratio is to the time of `baseline`, or of a random partition if `baseline` is None.
+    """
     times = report.epoch
     if times.seconds is None:
         return "-"
@@ -143,7 +153,10 @@ def _epoch(report: Report, baseline: Report | None) -> str:
 
 
 def _of_batch(report: Report, baseline: Report | None) -> str:
-    """Return the expected rows of a mini-batch, with a ratio if the baseline has equal batches."""
+    """Return the expected number of rows that a mini-batch moves, with a ratio in brackets.
+
+    The ratio is to a random partition, or to the baseline if both plans have the same sampler.
+    """
     of = report.provenance
     base, name = (of, "expected_volume_random")
     if baseline is not None:
@@ -162,5 +175,8 @@ def _over_bound(report: Report) -> str:
 
 
 def _passes_of(report: Report) -> list[PassCost]:
-    """Return costs of an epoch with more and more passes; [] without dims."""
+    """Return the costs of an epoch without passes, with one pass, with two passes, and so on.
+
+    Return an empty list if the report has no widths of layers.
+    """
     return report.on_grid if report.training is None else report.training.passes

@@ -1,4 +1,4 @@
-"""Sentences and tables of predicted epochs, with machine and widths."""
+"""Sentences and tables of predicted epochs, which name the machine and the widths of the layers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ BOUND = "bound: balanced computation, no exchange of rows"
 
 
 def basis_words(basis: Basis, origin: bool = True) -> str:
-    """Return machine and widths in words, with their source if `origin`."""
+    """Return a phrase that names the machine and the widths of the layers.
+
+    If `origin` is true, the phrase also says where they come from, such as "(the default)".
+    """
     dims = ",".join(map(str, basis.predictor.dims))
     machine_from, dims_from = (basis.machine_from, basis.dims_from) if origin else ("given",) * 2
     return (
@@ -38,7 +41,7 @@ def basis_words(basis: Basis, origin: bool = True) -> str:
 
 
 def epoch_words(times: EpochTimes) -> str:
-    """Return the times of a new plan in one sentence."""
+    """Return a sentence with the predicted time of an epoch, and what this time consists of."""
     if times.seconds is None:
         return f"no predicted epoch: {why_none(times)}"
     words = f"predicted epoch {duration(times.seconds)}"
@@ -55,26 +58,41 @@ def epoch_words(times: EpochTimes) -> str:
 
 
 def _limits(seconds: float, bound: float, exchange: float) -> str:
-    """Return shares of an epoch above its bound in words: exchange of rows, and imbalance."""
+    """Return a phrase on the part of an epoch that is above the bound.
+
+    The phrase has the percentage of the epoch that rows are exchanged, and the percentage that is
+    lost by imbalance.
+
+    Parameters:
+        seconds: Seconds of the epoch.
+        bound: Seconds of an epoch with balanced computation and without exchange of rows.
+        exchange: Seconds of the exchange of rows.
+    """
     exchange = min(exchange, seconds - bound)
     shares = (exchange, "exchange of rows"), (seconds - bound - exchange, "imbalance")
     return "".join(f", {s / seconds:.1%} {what}" for s, what in shares if s >= 0.001 * seconds)
 
 
 def payoff_words(payoff: Payoff) -> str:
-    """Return a number of epochs with three digits, "never", or "-"."""
+    """Return the number of epochs after which a search pays off, in three digits.
+
+    Return "never" if it does not pay off, and "-" if the number is not known.
+    """
     if payoff is None or isinstance(payoff, str):
         return payoff or "-"
     return short(math.ceil(payoff))
 
 
 def why_none(times: EpochTimes) -> str:
-    """Return the reason for a missing prediction, without marks around parameters."""
+    """Return the reason why there is no prediction, without the backticks around parameters."""
     return in_flags(times.why, None)
 
 
 def epoch_table(times: EpochTimes) -> Table | str:
-    """Return the table of predicted times, with ratios to the bound, or a sentence."""
+    """Return a table of predicted times of an epoch, with ratios to the bound.
+
+    If there is no prediction, return a sentence with the reason.
+    """
     if times.seconds is None:
         return f"no predicted time of an epoch: {why_none(times)}"
     table = Table(("", "time", "over the bound"), "predicted time of an epoch")
@@ -97,7 +115,7 @@ def epoch_table(times: EpochTimes) -> Table | str:
 
 
 def of_provenance(provenance: Mapping[str, Any]) -> str:
-    """Return machine and widths of a provenance in words, for tables of its times."""
+    """Return a phrase that names the machine and the widths for which a plan was compiled."""
     from plancc.report.provenance import recorded_dims, recorded_machine
 
     machine, dims = recorded_machine(provenance), recorded_dims(provenance)

@@ -58,15 +58,20 @@ OF_EDGE_PLANS = ("expand_volume", "fold_volume", "expand_messages", "fold_messag
 
 
 def figures(reports: Sequence[Report]) -> list[tuple[str, str]]:
-    """Return the `FIGURES` that at least one of the plans has."""
+    """Return the figures that a table of these plans shows, as pairs (attribute, words).
+
+    Figures of edge plans are left out if all plans are row plans.
+    """
     edges = any(report.header.layout == "edge" for report in reports)
     return [(name, words) for name, words in FIGURES if edges or name not in OF_EDGE_PLANS]
 
 
 def report_tables(report: Report, per_part: bool, every: bool = True) -> Iterator[Table | str]:
-    """Yield the other tables of a report, or a sentence in place of an empty table.
+    """Yield the tables that follow the summary of a report; a sentence replaces an empty table.
 
-    Without `every`, only tables that options ask for.
+    Parameters:
+        per_part: Whether to yield a table with a line for every part.
+        every: Whether to yield all tables, not only those that options of the command ask for.
     """
     header = report.header
     tried = report.provenance.get("tried")
@@ -160,7 +165,10 @@ def _training(training: TrainingCost, random: TrainingCost) -> Table:
 
 
 def _passes(costs: Sequence[PassCost], layout: str, in_hops: bool) -> Table:
-    """Return the table of passes, each added to the previous passes; the last row has all."""
+    """Return a table of words and messages of an epoch, with one pass more in every row.
+
+    The first row has no pass, the last row has all passes.
+    """
     caption = "exact, per epoch, without dropout of the features; plancc-run has all passes on"
     caption += "; dead-rows needs a row plan" * (layout != "row")
     caption += "; rows with node-aware exchange" * in_hops
@@ -187,7 +195,7 @@ def _sampled(costs: Sequence[SampledCost]) -> Table:
 
 
 def _candidates(candidates: Sequence[dict[str, Any]], provenance: Mapping[str, Any]) -> Table:
-    """Return the table of models that model auto compared, with a mark at the chosen one."""
+    """Return a table of the models that "auto" compared; an asterisk marks the chosen model."""
     failed = [f"{each['model']}: {each['failed']}" for each in candidates if each["failed"]]
     table = Table(
         (
@@ -210,9 +218,9 @@ def _candidates(candidates: Sequence[dict[str, Any]], provenance: Mapping[str, A
 
 
 def _tried(tried: Sequence[dict[str, Any]], provenance: Mapping[str, Any]) -> Table:
-    """Return the table of the steps of a search, with marks at the best so far.
+    """Return a table of the steps of a search; an asterisk marks a step that improved the result.
 
-    The last marked step is the plan. If there are many steps, only marked steps are shown.
+    The last marked step found the plan. If there are many steps, only marked steps are shown.
     """
     objective = str(provenance.get("objective", "volume"))
     others = objective not in ("volume", "cut")  # of a cut is told what travels

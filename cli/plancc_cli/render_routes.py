@@ -1,4 +1,4 @@
-"""Tables of rows and messages inside and between nodes, and over relays."""
+"""Tables of rows and messages: inside nodes, between nodes, and through relays."""
 
 from __future__ import annotations
 

@@ -20,13 +20,17 @@ PHASES = {
     "dense": "dense",
     "reduce": "allreduce",
 }
-"""Times of a row: words, and names in an epoch."""
+"""Times that a row of the table shows: for the head of a column, the name in `Epoch`."""
 LEAST = {"loss": 8, "val loss": 8, "words": 9, "messages": 8}
-"""Least characters of columns; a time has 8, a score 6, a score without a bound 8, two F1 13."""
+"""Least widths of columns in characters. In addition: 8 for a time, 6 for a score, 8 for a score
+without an upper bound, and 13 for two F1 scores."""
 
 
 class EpochTable:
-    """A table of about `MOST_ROWS` epochs, chosen ahead, the last epoch, and the final pass."""
+    """A table with a row for about `MOST_ROWS` evenly spaced epochs.
+
+    It ends with the last epoch and with the evaluation of the final weights.
+    """
 
     def __init__(self, outline: RunOutline) -> None:
         self.metrics = outline.metrics
@@ -57,7 +61,7 @@ class EpochTable:
         self._line((str(epoch.epoch), *self._cells(epoch)), out)
 
     def print_end(self, result: TrainResult, out: Console) -> None:
-        """Print the last epoch, the final pass, and the meaning of the columns."""
+        """Print the last epoch, the evaluation of the final weights, and a legend."""
         epochs = result.epochs
         if result.best_epoch is not None:
             ends = epochs[-1].epoch + 1 if epochs else result.final.epoch
@@ -79,7 +83,7 @@ class EpochTable:
         self._print_metrics(result.final, out)
 
     def _print_metrics(self, final: Epoch, out: Console) -> None:
-        """Print all metrics of the final pass, if there are several."""
+        """Print all metrics of the final weights, if there are several metrics."""
         for split in self.splits if len(self.metrics) > 1 else ():
             every = (METRICS[name] for name in self.metrics)
             cells = (f"{each.title} {_cell(each, final, split)}" for each in every)
@@ -123,7 +127,10 @@ def _cell(metric: Metric, epoch: Epoch, split: str) -> str:
 
 
 def step_line(result: TrainResult) -> str:
-    """Return the seconds of a step in the median epoch, by phase; "" without epochs."""
+    """Return a line with the seconds of each phase of a step of a mini-batch.
+
+    They are those of the epoch whose steps take the median time. Return "" if there is no epoch.
+    """
     taken = [each.step_seconds for each in result.epochs if each.step_seconds is not None]
     if not taken:
         return ""

@@ -1,4 +1,4 @@
-"""Tables of predictions on stdout."""
+"""Functions that print a predicted epoch or step as tables and sentences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from plancc.report.epochs import Basis
 
 MEMORY = {"halo": "buffers"}
-"""Names in tables for terms of memory."""
+"""Names that tables use for some kinds of memory."""
 
 
 def print_prediction(
@@ -29,13 +29,15 @@ def print_prediction(
     head: Sequence[str] = (),
     foot: Sequence[str] = (),
 ) -> None:
-    """Print the time of an epoch by layer, direction and step, its words and memory.
+    """Print the predicted time by layer, direction and step, then the words and the memory.
 
     Parameters:
-        basis: Machine and widths, with their source.
-        bound: Seconds of the bound; see `EpochTimes`.
-        what: Noun of what is predicted, "epoch" or "step".
-        head, foot: More lines before the machine, and after the words.
+        basis: Machine and widths, and where each comes from.
+        bound: Seconds with balanced computation and without exchange of rows.
+        per_rank: Whether to print a table with a line for every rank.
+        what: Name of what is predicted, "epoch" or "step".
+        head: Lines that are printed before the line about the machine.
+        foot: Lines that are printed after the line about the words.
     """
     schedule, machine = prediction.schedule, prediction.machine
     ranks = schedule.num_ranks
@@ -73,7 +75,10 @@ def print_prediction(
 
 
 def machine_words(machine: Machine, ranks: int, where: str) -> str:
-    """Return the machine in one sentence; `where` says its source."""
+    """Return a sentence about the machine and its ranks.
+
+    `where` is a phrase that says where the machine comes from, such as " (the default)".
+    """
     nodes = count_of(-(-ranks // machine.node.ranks), "node")
     of_node = f"{machine.node.ranks} to a node"
     speeds = machine.speeds(ranks)
@@ -88,7 +93,10 @@ def machine_words(machine: Machine, ranks: int, where: str) -> str:
 
 
 def _steps(prediction: Prediction, what: str) -> Table:
-    """Return a table with a row per layer and direction, and a column per step that takes time."""
+    """Return a table of predicted times, with a row for each layer and direction.
+
+    The columns are the steps, such as products and exchanges, that occur in the prediction.
+    """
     names = list(dict.fromkeys(each.step for each in prediction.steps))
     names = [step for step in prediction.of_rank if step in names]
     a_step = "an epoch" if what == "epoch" else f"a {what}"

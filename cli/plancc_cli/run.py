@@ -1,4 +1,4 @@
-"""The entry point of `plancc-run`; signals are answered before the slow imports begin."""
+"""The entry point of `plancc-run`, which handles signals before it begins the slow imports."""
 
 from __future__ import annotations
 
@@ -15,17 +15,20 @@ RANKS = (
     "SLURM_STEP_NUM_TASKS",
     "WORLD_SIZE",
 )
-"""Variables with the number of ranks, as launchers set them and `plancc_runtime.launch` reads them.
+"""Environment variables in which launchers give the number of ranks, as in `plancc_runtime.launch`.
 That module is not imported here, since its import takes long."""
 
 
 def under_launcher() -> bool:
-    """Return whether a variable of a launcher says that there are several ranks."""
+    """Return whether an environment variable in `RANKS` says that there are several ranks."""
     return any(os.environ.get(name, "1") not in ("", "1") for name in RANKS)
 
 
 def started_by_launcher() -> bool:
-    """Return whether a launcher has started several ranks; others set such variables too."""
+    """Return whether a launcher has started this process as one of several ranks.
+
+    `under_launcher` is not enough, because other programs set such variables too.
+    """
     if not under_launcher():
         return False
     from plancc_runtime.launch import announced
@@ -34,7 +37,10 @@ def started_by_launcher() -> bool:
 
 
 def main() -> None:
-    """Do the work of the console entry point; the launcher ends one of several ranks."""
+    """Run `plancc-run`, and end the process with the exit code.
+
+    One of several ranks does not handle signals: its launcher ends it.
+    """
     interrupts.let_kill()
     from plancc_cli.signals import answering, begin_command, open_streams
 

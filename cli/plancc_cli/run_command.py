@@ -92,7 +92,7 @@ def command(
         settings = resumed_settings(settings)
 
     if signals and settings["checkpoint"] is None:
-        raise InputError(f"--signal {signals[0]}: give --checkpoint, the folder, too")
+        raise InputError(f"--signal {signals[0]} needs --checkpoint; give its folder too")
     job = RankJob(PROGRAM, command)
 
     def end() -> None:
@@ -120,7 +120,10 @@ def command(
 
 
 def resumed_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a run that resumes: given options, else the checkpoint's options."""
+    """Return the options of a run that resumes from a checkpoint.
+
+    Options on the command line replace those that the checkpoint has.
+    """
     launch.need_torch(PROGRAM)
     from plancc_runtime.checkpoint import resumed_options
 
@@ -134,7 +137,7 @@ def resumed_settings(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def run() -> None:
-    """Run the command line; SystemExit carries the exit code."""
+    """Run the command line, and raise SystemExit with the exit code if it is not 0."""
     job = RankJob(PROGRAM, command)
     rank, size = launch.announced()
     if rank > 0:
@@ -179,7 +182,7 @@ def _run(
                 options.check_output(path, *taken)
                 taken.append(path)
         if save and os.path.splitext(save)[1] != ".npz":
-            raise InputError(f"--save {save}: weights are written as .npz; choose such a name")
+            raise InputError(f"--save {save}: choose a name that ends in .npz")
 
     printed = _Printed(transport, plan, level)
     result, predict = trained(plan, train_options, transport, printed.report, printed.begin, stop)
@@ -205,11 +208,12 @@ def _run(
 
 
 class _Printed:
-    """Prints a run: its outline, its epochs and its end, and on stderr its progress.
+    """Prints the outline, the epochs and the end of a run on stdout, and its progress on stderr.
 
-    Methods are collective; rank 0 prints, a line on stderr every `EVERY` seconds.
+    All ranks call the methods, and rank 0 prints. Progress is a line every `EVERY` seconds.
 
     Parameters:
+        plan: Path of the plan.
         level: With `QUIET` no progress is printed, with `VERBOSE` a line for every epoch.
     """
 
@@ -226,7 +230,10 @@ class _Printed:
         self._print(lambda out: _print_outline(self._plan, outline, out), outline.remarks)
 
     def report(self, measure: Measure) -> None:
-        """Print the row of an epoch, if the table has this row, and note the epoch for progress."""
+        """Print the table's row of an epoch, if the table shows this epoch.
+
+        Print a line of progress on stderr if the last line is old enough.
+        """
         from plancc_runtime.results import summarise
 
         if self._table.shows(measure.epoch):
@@ -258,10 +265,12 @@ class _Printed:
 
 
 def _check(transport: Transport, plan: str, settings: dict[str, Any]) -> None:
-    """Compare a class of the user on all ranks with one rank, and print. Collective.
+    """Compare the results of a user's class on all ranks with its results on one rank. Collective.
+
+    Rank 0 prints the differences.
 
     Raises:
-        PlanccError: If they differ by more than 1e-9.
+        PlanccError: If a difference is greater than 1e-9.
     """
     from plancc_runtime.train import check_model
 
@@ -366,7 +375,7 @@ def _network(outline: RunOutline) -> str:
 
 
 def _execution(outline: RunOutline) -> str:
-    """Return a line on passes, kernel, words, and how rows travel."""
+    """Return a line on how the run executes: passes, kernel, words sent, and exchange of rows."""
     header, options, figures = outline.header, outline.options, outline.figures
     on = [name for name in options.passes if name not in outline.passes_off]
     line = f"passes: {', '.join(on) or 'none'}; kernel {outline.kernel}"
@@ -393,7 +402,7 @@ def _execution(outline: RunOutline) -> str:
 
 
 def _notes(outline: RunOutline) -> Iterator[str]:
-    """Yield sentences about everything in the run that is not usual."""
+    """Yield a sentence about everything in the run that is unusual or was left out."""
     topology, sizes = outline.header.topology, outline.split_sizes
     travel = outline.exchange, outline.options.exchange
     if topology is not None and travel == ("flat", "auto"):

@@ -1,4 +1,4 @@
-"""The options of `plancc-run` and of other commands that train, and readers of their texts."""
+"""The options of `plancc-run` and of other commands that train, and parsers of their values."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ READERS: dict[str, dict[str, Any]] = {
         "help": "Resume from the last checkpoint, with its options; if-any: if there is one.",
     },
 }
-"""Settings by parameter, for options whose texts need another reader."""
+"""For some parameters, settings of their options, such as the function that parses the value."""
 FIELDS = {each.name: each for each in fields(TrainOptions)}
 OF_RUN = {
     "ranks": click.Option(
@@ -115,7 +115,10 @@ SECTIONS["Checkpoints and results"] += RESULTS
 
 
 def run_option(name: str, **settings: Any) -> click.Option:
-    """Return the command-line option `name`; `settings` replace settings from `TrainOptions`."""
+    """Return the command-line option `name`.
+
+    `settings` replace the settings of its field in `TrainOptions`.
+    """
     if name in OF_RUN:
         return OF_RUN[name]
     return options.field_option(FIELDS[name], **READERS.get(name, {}) | settings)

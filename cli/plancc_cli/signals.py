@@ -1,14 +1,16 @@
-"""Signals end the work of a program soon, whatever the program does.
+"""Signals such as Ctrl-C end a program soon, even while the program is in native code.
 
-Python answers a signal between two instructions, in the main thread, where the work is
-done: it is interrupted, and cleans up. A kernel or a library that is called there may take minutes.
-Therefore a thread waits for signals too. If the work does not end within `GRACE` seconds, the
-thread ends what the process has started, removes its temporary files, and ends the process. Native
-code that holds the interpreter keeps the thread waiting; kernels do not hold it.
+Python handles a signal in the main thread, between two instructions: it interrupts the work there,
+and the work cleans up. But a kernel or a library that the main thread has called may run for
+minutes first. So a second thread waits for signals too. If the work does not end within `GRACE`
+seconds, this thread kills the child processes, removes temporary files, and ends the process. The
+thread cannot run while native code holds the lock of the Python interpreter. plancc's kernels
+release this lock.
 
-A run with checkpoints asks for another answer: it stops tidily (`StopSignals`).
+A run with checkpoints reacts to signals in another way: it saves a checkpoint and then ends
+(`StopSignals`).
 
-The module imports as little as possible: signals are answered from its first lines on.
+The module imports as little as possible, so that signals are handled early.
 """
 
 from __future__ import annotations
@@ -48,11 +50,11 @@ _code = 1
 
 
 def answering(program: str, work: Callable[[], object]) -> None:
-    """Do the work of a console entry point, then end the process. A signal may end the work early.
+    """Run a program's `work` to its end, then end the process. A signal may end the work early.
 
-    If other code calls the entry point, the process does not end: this function returns, or raises
-    SystemExit with the exit code, and the calling code must answer signals. Signs of other code are
-    replaced standard streams, other threads, or a debugger.
+    If the process also runs other code, this function does not end the process, and does not handle
+    signals. It then returns or raises SystemExit with the exit code. Other code is assumed if
+    standard streams are replaced, if there are other threads, or if a debugger is active.
 
     Parameters:
         program: Name of the program, for messages.
@@ -102,7 +104,7 @@ def open_streams() -> None:
 
 
 def _is_alone() -> bool:
-    """Return whether this process runs nothing but the program."""
+    """Return whether this process seems to run this program only; see `answering`."""
     return (
         (sys.stdout, sys.stderr) == (sys.__stdout__, sys.__stderr__)
         and threading.active_count() == 1
@@ -130,7 +132,7 @@ def code_of(work: Callable[[], object]) -> int:
 
 
 def _listen(program: str) -> None:
-    """Let signals interrupt the work; start a thread that ends work that does not stop."""
+    """Let signals interrupt the work; start a thread that ends the process if the work goes on."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     with contextlib.suppress(RuntimeError):  # the system has no thread left: native code delays
@@ -145,7 +147,10 @@ def _listen(program: str) -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    """Interrupt the work once, though a terminal may send several Ctrl-C."""
+    """Interrupt the work at the first signal; ignore all later ones.
+
+    A terminal may send several Ctrl-C.
+    """
     for each in STOPPING:
         if signal.getsignal(each) is _interrupt:
             signal.signal(each, only_wake)
@@ -154,7 +159,7 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _printed(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
-    """Print an error that native code could not raise, unless an interruption caused it."""
+    """Print an error that nothing caught, unless an interruption caused it."""
     if not stopped.is_set():
         sys.__excepthook__(kind, value, trace)
 
@@ -175,7 +180,10 @@ def _wait(program: str, signals: int) -> NoReturn:
 
 
 def end_now(program: str) -> NoReturn:
-    """End the process and its children, remove temporary files; say why, unless the work does."""
+    """End this process and its children, and remove temporary files.
+
+    Print why, unless the interrupted work prints this itself.
+    """
     code = end_code()
     clean_up()
     if code is None:
@@ -190,10 +198,11 @@ def end_now(program: str) -> NoReturn:
 
 
 def begin_command(*, answers: bool) -> None:
-    """Begin to note written files, which the sentence of an interruption lists.
+    """Begin a new list of written files, which the message of an interruption will name.
 
     Parameters:
-        answers: Whether the process runs only this command, and one of its threads answers signals.
+        answers: Whether the process runs only this command, and a thread of the process waits for
+            signals.
     """
     global _answers
     _answers = answers
@@ -211,16 +220,18 @@ def interrupted() -> str:
 
 
 def only_wake(number: int, frame: FrameType | None) -> None:
-    """Do nothing, as a handler of a signal that is read from `signal.set_wakeup_fd`.
+    """Do nothing: the signal handler for signals that a thread reads from `signal.set_wakeup_fd`.
 
-    SIG_IGN would not wake a thread, and started programs would inherit SIG_IGN.
+    With SIG_IGN as the handler, the thread would not get the signal, and child processes would
+    inherit SIG_IGN.
     """
 
 
 def ends_with(code: int) -> None:
-    """Note the exit code of a command that is about to say why it ends; then ignore signals.
+    """Record the exit code, and ignore signals from now on.
 
-    Another thread that calls this function waits until the process has ended.
+    A command calls this function before it prints why it ends. If another thread calls the function
+    later, that thread waits until the process has ended.
     """
     global _code
     if not _answers:
@@ -260,20 +271,20 @@ def clean_up() -> None:
 
 
 class StopSignals:
-    """A block in which SIGTERM and other signals are noted and do not interrupt.
+    """A context manager: SIGTERM and other signals are recorded, and do not interrupt.
 
         with StopSignals(["USR1"], end) as stop:
-            ...             # stop() is "SIGUSR1" once that has come, "" before
+            ...             # stop() is "" until the signal comes, then "SIGUSR1"
 
-    A separate thread listens, so that a signal counts although Python waits in native code. The
-    block must be entered in the main thread. Once a signal has come, the process is expected to
-    end: after the block these signals do nothing more.
+    A thread waits for the signals, so they are recorded even while Python waits for native code.
+    The context must be entered in the main thread. If a signal has come, the process should end
+    soon, so the signals do nothing after the context either.
 
     Parameters:
-        names: Some of `SIGNALS`; SIGTERM always counts.
-        end: Called when another signal comes later than `TWICE` seconds after the first; it ends
-            the process.
-        heard: Called with the name of the first signal, in the thread that listens.
+        names: Some of `SIGNALS`; SIGTERM is always recorded.
+        end: Function that ends the process. It is called if another signal comes more than `TWICE`
+            seconds after the first.
+        heard: Function that is called with the name of the first signal, in the waiting thread.
     """
 
     def __init__(

@@ -63,17 +63,19 @@ def command(plan: str, **given: Any) -> None:
 
 
 def show_epoch(plan: str, given: dict[str, Any]) -> None:
-    """Predict an epoch by the options of `command`, and print it."""
+    """Predict an epoch with the options of `command`, and print the prediction."""
     basis, tables, word_bytes = prepared(plan, given)
     result = basis.predictor.epoch(tables, word_bytes)
     show(result, basis, basis.predictor.bound_of(tables, word_bytes), given["per_rank"])
 
 
 def prepared(plan: str, given: dict[str, Any], *, epoch: bool = True) -> tuple[Basis, Tables, int]:
-    """Return basis and tables of a prediction by the options of `command`, and bytes of a word.
+    """Return what a prediction needs: its basis, the plan's tables, and the bytes of a word.
 
     Parameters:
-        epoch: Whether whole epochs are predicted; they may predict links, and drop dead rows.
+        plan: Path of the plan.
+        given: Values of the options of `command`.
+        epoch: Whether whole epochs are predicted. Only these can predict links or drop dead rows.
     """
     from plancc.plan.reader import PlanFile
     from plancc.predict.schedules import read_tables
@@ -92,7 +94,7 @@ def prepared(plan: str, given: dict[str, Any], *, epoch: bool = True) -> tuple[B
             task = link_task(header, told)
         basis = Basis.read(file, given["dims"], given["machine"], links=task is not None)
     if epoch and seed is not None and task is None and given["split"] is None:
-        raise InputError(f"`seed` {seed}: is only for links and for `split`; drop it")
+        raise InputError(f"`seed` {seed}: nothing is random without links or `split`; drop it")
     live = epoch and DEAD_ROWS in given["passes"]
     if given["split"] is not None:
         split = _split(given, seed, live)
@@ -127,7 +129,11 @@ def prepared(plan: str, given: dict[str, Any], *, epoch: bool = True) -> tuple[B
 
 
 def show(result: Prediction, basis: Basis, bound: float, per_rank: bool, **words: Any) -> None:
-    """Print a prediction; `words` as in `print_prediction`."""
+    """Print a prediction as text, JSON or CSV.
+
+    Parameters:
+        bound, per_rank, words: See `print_prediction`.
+    """
     from plancc_cli.render_simulation import print_prediction
     from plancc_cli.tables import print_data, rows_of
 
@@ -141,17 +147,25 @@ def show(result: Prediction, basis: Basis, bound: float, per_rank: bool, **words
 
 
 def _split(given: dict[str, Any], seed: int | None, live: bool) -> tuple[tuple[float, ...], int]:
-    """Return shares and seed of the training vertices, for the pass that drops dead rows."""
+    """Return the shares of training, validation and test vertices, and the seed that draws them.
+
+    Raises:
+        InputError: If the pass that drops dead rows, and needs the training vertices, is off.
+    """
     from plancc_runtime.options import TrainOptions
 
     shares = given["split"]
     if not live:
-        raise InputError(f"`split` {','.join(map(str, shares))}: is only for the pass {DEAD_ROWS}")
+        raise InputError(f"`split` {','.join(map(str, shares))}: only the pass {DEAD_ROWS} uses it")
     return shares, TrainOptions.seed if seed is None else seed
 
 
 def link_task(header: Header, told: dict[str, Any]) -> LinkTask | None:
-    """Return the task of link prediction by the options of a run; None for labels of vertices."""
+    """Return the task of link prediction; None if a run with these options would not predict links.
+
+    Parameters:
+        told: Options of a run, by the names in `TrainOptions`.
+    """
     from plancc.predict.schedules import LinkTask
     from plancc_runtime.options import TrainOptions
     from plancc_runtime.tasks import learns_links
@@ -173,7 +187,11 @@ def is_graph(path: str) -> bool:
 
 
 def _approximation(given: dict[str, Any]) -> Approximation | None:
-    """Return the approximation of the epoch; None if the epoch is exact."""
+    """Return how the epoch approximates its exchanges of rows; None if the epoch is exact.
+
+    Raises:
+        InputError: If a delay is given without delayed folds.
+    """
     from plancc.predict.schedules import Approximation
 
     if given["delay"] is not None and given["fold"] != "delayed":
@@ -220,5 +238,5 @@ def _parse_passes(text: str | None) -> tuple[str, ...]:
     passes = tuple(word for word in text.split(",") if word != "none")
     for name in passes:
         if name not in PASSES:
-            raise InputError(f"--passes '{text}': give none, or of {', '.join(PASSES)}")
+            raise InputError(f"--passes '{text}': give none, or some of {', '.join(PASSES)}")
     return passes

@@ -1,4 +1,4 @@
-"""Tables, sentences, JSON and CSV on stdout, and the formats of their values."""
+"""Functions that print tables, sentences, JSON and CSV on stdout, and that format values."""
 
 from __future__ import annotations
 
@@ -34,7 +34,12 @@ def print_json(value: Any) -> None:
 
 
 def print_data(form: str, value: Any, rows: Iterable[Mapping[str, Any]] | None = None) -> None:
-    """Print `value` as JSON, or print `rows` as CSV; without `rows`, the value is the only row."""
+    """Print data in the format `form`, "json" or "csv".
+
+    Parameters:
+        value: What JSON shows; also the only row of CSV if `rows` is None.
+        rows: Rows of CSV, each a mapping from column to value.
+    """
     if form == "json":
         print_json(value)
     else:
@@ -42,7 +47,10 @@ def print_data(form: str, value: Any, rows: Iterable[Mapping[str, Any]] | None =
 
 
 def _entries(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield names and values; names of entries of inner mappings have dots."""
+    """Yield pairs (name, value) of a mapping and of the mappings within it.
+
+    The name of a value in an inner mapping joins the names of both with a dot.
+    """
     for name, value in row.items():
         if isinstance(value, Mapping):
             yield from _entries(value, f"{prefix}{name}.")
@@ -51,9 +59,10 @@ def _entries(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of CSV; entries of mappings get names with dots, lists of mappings are left out.
+    """Return a row of CSV, without inner mappings: names of their entries are joined with dots.
 
-    Numbers are in full; lists have commas between their entries; None is empty.
+    A list becomes a string with commas, and a truth value becomes "true" or "false". Lists of
+    mappings or of lists are left out.
     """
     found: dict[str, Any] = {}
     for name, value in _entries(row):
@@ -70,7 +79,12 @@ def _plain(value: Any) -> Any:
 
 
 def rows_of(columns: Mapping[str, Any], number: str) -> list[dict[str, Any]]:
-    """Return rows from lists of one length, also in inner mappings; column `number` counts rows."""
+    """Return rows, one mapping each, from a mapping of columns.
+
+    Parameters:
+        columns: Lists of equal length, by name; they may also be in inner mappings.
+        number: Name of an added column, which numbers the rows from 0.
+    """
     lists = dict(_entries(columns))
     rows = zip(*lists.values(), strict=True)
     return [{number: place} | dict(zip(lists, row, strict=True)) for place, row in enumerate(rows)]
@@ -109,9 +123,10 @@ def screen_width() -> int:
 
 
 def line_width() -> int | None:
-    """Return the characters at which lines are broken: COLUMNS, else the width of the terminal.
+    """Return the characters after which a line is broken: COLUMNS, else the width of the terminal.
 
-    None for outputs without a width: a pipe, a file, or the terminal that Open MPI opens for them.
+    Return None if the output has no width: a pipe, a file, or the pseudo-terminal to which Open MPI
+    connects its ranks.
     """
     if os.environ.get("COLUMNS", "").isdecimal():
         return screen_width()
@@ -131,7 +146,7 @@ def say(sentence: str, out: Console | None = None) -> None:
 
 
 def _lines(text: object) -> str:
-    """Return the text with every line made printable."""
+    """Return a text with the unprintable characters of every line replaced."""
     return "\n".join(map(printable, str(text).split("\n")))
 
 
@@ -200,7 +215,7 @@ def number(value: float | None) -> str:
 
 
 def short(value: float, digits: int = 3) -> str:
-    """Format a number for ticks: 1234567 -> 1.23 M."""
+    """Format a number with `digits` digits and a unit, for axes of charts: 1234567 -> 1.23 M."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(value) >= size:
             return f"{value / size:.{digits}g} {unit}"
@@ -208,7 +223,7 @@ def short(value: float, digits: int = 3) -> str:
 
 
 def size(num_bytes: float) -> str:
-    """Format bytes with a binary unit."""
+    """Format bytes with a binary unit: 1536 -> 1.5 KiB."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if num_bytes < 1024:
             return f"{num_bytes:.0f} {unit}" if unit == "B" else f"{num_bytes:.1f} {unit}"
@@ -239,7 +254,7 @@ def ratio(value: float, base: float) -> str:
 
 
 def amount(value: float | None) -> str:
-    """Format a number of rows or messages as it is, and seconds with four digits."""
+    """Format an integer in full, and a float (seconds) with four digits; None -> "-"."""
     return four_digits(value) if isinstance(value, float) else number(value)
 
 

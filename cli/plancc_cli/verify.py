@@ -20,8 +20,8 @@ from plancc_cli.words import say
 def command(plan: str, against: str | None) -> None:
     """Check every invariant of PLAN.
 
-    With --against, the graph is read with the options of PLAN's source; a folder of `plancc
-    convert` needs no options.
+    With --against, also check that the parts of PLAN make up the matrix of GRAPH. GRAPH is read
+    with the reading options that PLAN records; a folder of `plancc convert` needs no options.
     """
     from plancc.graph.csr import reading_like
     from plancc.graph.formats import read_graph

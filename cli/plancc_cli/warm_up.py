@@ -1,4 +1,4 @@
-"""`plancc warm-up`: compiles kernels by running usual commands on a small graph."""
+"""`plancc warm-up`: runs common commands on a small graph, so that their kernels are compiled."""
 
 from __future__ import annotations
 
@@ -72,10 +72,11 @@ def command(portable: str | None, level: str | None, first: bool) -> None:
     """Compile kernels ahead of time; otherwise the first command waits half a minute for them.
 
     Use this command when you build an image, and once per kind of processor on a cluster. It runs
-    usual commands on a small graph. Kernels of rarer options are compiled at their first use.
+    common commands on a small graph. Kernels that only rare options need are compiled at their
+    first use.
 
-    Portable kernels, as in wheels, are used if kernels for this processor are missing. Put them
-    into the folder of kernels that `plancc doctor` shows.
+    Portable kernels, such as those in wheels, are used if there are no kernels for this processor.
+    Put them into the folder of kernels that `plancc doctor` shows.
     """
     from plancc import jit
 
@@ -84,7 +85,7 @@ def command(portable: str | None, level: str | None, first: bool) -> None:
         levels = _for_level(level)
         if not portable or not jit.is_writable(Path(portable)):
             raise click.UsageError(
-                f"--portable '{portable}': give a folder that can be written, not by everybody"
+                f"--portable '{portable}': give a folder that you, but not everybody, can write to"
             )
         environment |= {"NUMBA_CACHE_DIR": os.path.abspath(portable), **levels}
         folder = Path(portable)
@@ -108,7 +109,11 @@ def command(portable: str | None, level: str | None, first: bool) -> None:
 
 
 def _for_level(level: str | None) -> dict[str, str]:
-    """Return the variables that make numba compile for a level of this processor."""
+    """Return environment variables with which numba compiles for a level, such as x86-64-v3.
+
+    Parameters:
+        level: A level that this processor supports; None for its best one.
+    """
     from plancc import jit
 
     names = jit.levels(jit.processor())
@@ -123,7 +128,14 @@ def _kernels(folder: Path) -> set[Path]:
 
 
 def _run(stages: Stages, work: str, more: dict[str, str], folder: Path) -> int:
-    """Run command lines, one for every core at a time; return the number of compiled kernels."""
+    """Run command lines, one per core at a time; return the number of compiled kernels.
+
+    Parameters:
+        stages: Groups of command lines; a group begins when the previous one has ended.
+        work: Folder in which the commands run.
+        more: Additional environment variables.
+        folder: Folder of the compiled kernels.
+    """
     if find_spec("torch") is None:  # only the compiler is installed
         stages = tuple(tuple(e for e in lines if not e.startswith(RUN)) for lines in stages)
     alone = {name: value for name, value in os.environ.items() if name not in RANKS}

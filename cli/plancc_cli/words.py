@@ -1,4 +1,7 @@
-"""Sentences of the library for the command line: flags in place of parameters, interruptions."""
+"""Sentences for the command line: messages of the library, and messages about interruptions.
+
+Messages of the library name parameters, which this module replaces by flags.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from plancc_cli.signals import stopped
 MOST_CLASSES = 12
 """Largest number of classes whose sizes a line lists."""
 RENAMED = {"num_parts": "parts", "split": "split_name", "data=False": "no_data"}
-"""Names in commands of parameters of the library, or of their settings."""
+"""For parameters of the library that commands name differently, their name in commands."""
 
 
 def _flags(start: str, *names: str) -> dict[str, str]:
@@ -30,8 +33,8 @@ OF_OTHERS = {
     **{"columns": "plancc convert --columns", "keys": "plancc convert --key"},
     **_flags("--sampler-option ", "keep", "walk_length"),
 }
-"""Flags of parameters, for commands without these flags: flags of `compile`, whose data a plan
-lacks, of `convert`, and options that share a flag."""
+"""Flags that a message may name although the command does not have them: flags of `compile`, for
+data that a plan lacks; flags of `convert`; and options that are given by --sampler-option."""
 
 
 class Interruptible(click.Command):
@@ -60,7 +63,10 @@ def interruption() -> Iterator[None]:
 
 
 def in_flags(sentence: str, command: click.Command | None) -> str:
-    """Return the sentence with every `` `parameter` `` as its flag, or without the marks."""
+    """Return a message in which every parameter in backticks is replaced by its flag.
+
+    If `command` has no such flag, only the backticks are removed.
+    """
     flags = {} if command is None else OF_OTHERS.copy()
     for option in command.params if command is not None else ():
         if isinstance(option, click.Option):
@@ -74,12 +80,15 @@ def in_flags(sentence: str, command: click.Command | None) -> str:
 
 
 def name_flags(error: PlanccError, command: click.Command | None) -> None:
-    """Replace parameters in the sentence of an error by the flags of `command`."""
+    """Replace the names of parameters in an error's message by the flags of `command`."""
     error.args = (in_flags(str(error), command), *error.args[1:])
 
 
 def usage_words(error: click.ClickException) -> str:
-    """Return click's sentence about a wrong command line, without full stop and names of types."""
+    """Return click's sentence about a wrong command line, without the full stop at its end.
+
+    Names of types, such as "integer range", become plain words.
+    """
     sentence = error.format_message().removesuffix(".")
     sentence = re.sub(r"is not a valid integer( range)?$", "is not a whole number", sentence)
     return re.sub(r"is not a valid float( range)?$", "is not a number", sentence)
@@ -96,12 +105,15 @@ def unexpected(error: BaseException) -> str:
 
 
 def say(sentence: str, err: bool = False) -> None:
-    """Print a line with names of files or values, made printable for a terminal."""
+    """Print a line; unprintable characters, for example in names of files, are replaced."""
     click.echo(printable(sentence), err=err)
 
 
 def predictions_line(path: str, num_vertices: int, counts: Sequence[int]) -> str:
-    """Return a line on the file of predictions, with the sizes of the classes if these are few."""
+    """Return a line about a file of predictions, with the number of vertices.
+
+    If there are few classes, the line also has the number of vertices predicted in each class.
+    """
     line = f"{path}: predictions for {num_vertices:,} vertices"
     if 0 < len(counts) <= MOST_CLASSES:
         line += f"; of each class {', '.join(f'{count:,}' for count in counts)}"

@@ -47,8 +47,8 @@ class Dataset:
 class Recipe(Protocol):
     """An entry of `DATASETS`: a frozen dataclass whose fields are options (`plancc.fields`).
 
-    The class attribute ``typed = True`` says that the recipe makes a graph of several vertex types,
-    which is written as a folder.
+    If the class attribute `typed` is True, the recipe makes a graph of several vertex types. The
+    command line then writes the graph as a folder, not as one file.
     """
 
     def build(self) -> Dataset:
@@ -56,8 +56,10 @@ class Recipe(Protocol):
 
 
 def dataset_options(name: str) -> tuple[Field[Any], ...]:
-    """Return the options of a data set as dataclass fields (name, type, default,
-    metadata["help"])."""
+    """Return the options of a data set as dataclass fields.
+
+    A field has the name, the type and the default of the option; metadata["help"] describes it.
+    """
     return options_of(DATASETS[name])
 
 
@@ -81,7 +83,7 @@ def load_dataset(name: str, **options: Any) -> Dataset:
     if not isinstance(made, Dataset):
         told = f"{DATASETS.words_of(name)} builds a {type(made).__name__}"
         where = place_of(recipe.build)
-        raise BackendError(f"{told}, not a plancc_datasets.dataset.Dataset ({where})")
+        raise BackendError(f"{told}; it must build a plancc_datasets.dataset.Dataset ({where})")
     return made
 
 

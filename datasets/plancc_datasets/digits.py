@@ -1,4 +1,4 @@
-"""Scikit-learn's digits: 1,797 images of 8 x 8 pixels in 10 classes, joined to similar images."""
+"""Scikit-learn's digits: 1,797 images of 8 x 8 pixels in 10 classes; similar images are joined."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from plancc_datasets.dataset import Dataset, describe, seed_option, split_masks
 class Digits:
     """k-nearest-neighbour graph of handwritten digits (real images, features and classes).
 
-    Vertices i and j are joined if one is among the `neighbors` nearest images of the other
-    (Euclidean distance; ties go to the smaller number). Features: pixels in [0, 1]; masks: 20 %
-    train, 20 % validation, 60 % test, stratified by class.
+    Vertices i and j are joined if one is among the `neighbors` nearest images of the other, in
+    Euclidean distance; of two equally near images, the one with the smaller number is taken.
+    Features are the pixels, in [0, 1]. Masks: 20 % train, 20 % validation, 60 % test, with these
+    shares in every class.
     """
 
     neighbors: int = option(10, "nearest images", at_least=1, at_most=1796, python_only=True)

@@ -1,4 +1,4 @@
-"""Random geometric graphs: mesh-like, with small separators."""
+"""Random geometric graphs, which are similar to meshes: few edges join one half to the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Regular 2D grids, whose best partitions are easy to see."""
+"""Regular 2D grids, for which a good partition is easy to recognise."""
 
 from __future__ import annotations
 

@@ -16,9 +16,9 @@ from plancc_datasets.dataset import FINE_SHARE, Dataset, describe, seed_option
 class Rmat:
     """Directed R-MAT graph with 2**scale vertices; an edge that is drawn twice is one nonzero.
 
-    ``edge_factor * 2**scale`` edges are drawn. For every bit of its two vertex numbers, an edge
-    picks one quadrant of the matrix: upper left, upper right, lower left or lower right with the
-    probabilities a, b, c and 1 - a - b - c.
+    ``edge_factor * 2**scale`` edges are drawn. For each edge, a quadrant of the matrix is chosen at
+    random, then a quadrant of this quadrant, and so on, `scale` times. The upper left, upper right,
+    lower left and lower right quadrants have the probabilities a, b, c and 1 - a - b - c.
     """
 
     scale: int = option(14, "the graph has 2**scale vertices", at_least=1, at_most=28)

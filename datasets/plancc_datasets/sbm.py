@@ -38,7 +38,7 @@ class Sbm:
         n = self.blocks * self.size
         if n > MAX_VERTICES:
             raise InputError(
-                f"options 'blocks' and 'size' give '{n}' vertices; at most {MAX_VERTICES}"
+                f"options 'blocks' and 'size' make '{n}' vertices; the limit is {MAX_VERTICES}"
             )
         rng = np.random.default_rng(self.seed)
         inner_pairs = self.blocks * (self.size * (self.size - 1) // 2)

@@ -38,7 +38,9 @@ def _dataset(
 def _near(
     place: npt.NDArray[np.float64], count: int, spread: float, rng: np.random.Generator
 ) -> IntArray:
-    """Draw a vertex near every place on a circle of length 1, by a Laplace distribution.
+    """Draw, for every place on a circle of length 1, a vertex near this place.
+
+    The distance has a Laplace distribution.
 
     Parameters:
         place: float64[places].
@@ -46,7 +48,7 @@ def _near(
         spread: Scale of the distribution.
 
     Returns:
-        int64[places]
+        Numbers of the vertices, int64[places].
     """
     drawn = place + rng.laplace(0, spread, len(place))
     return np.floor((drawn % 1) * count).astype(np.int64)
@@ -66,7 +68,7 @@ class Academic:
     num_papers: int = option(4096, "number of papers", **COUNT)
     num_authors: int = option(2048, "number of authors", **COUNT)
     num_venues: int = option(32, "number of venues", **COUNT, python_only=True)
-    spread: float = option(0.01, "distance between fields of authors and citations", **FINE_SHARE)
+    spread: float = option(0.01, "mean distance of a paper's field to its authors'", **FINE_SHARE)
     seed: int = seed_option()
 
     def build(self) -> Dataset:
@@ -109,7 +111,7 @@ class Ratings:
     num_users: int = option(4096, "number of users", **COUNT)
     num_items: int = option(1024, "number of items", **COUNT)
     per_user: int = option(16, "ratings of a user", **COUNT)
-    spread: float = option(0.02, "distance between tastes of a user's items", **FINE_SHARE)
+    spread: float = option(0.02, "mean distance of a user's taste to the items", **FINE_SHARE)
     seed: int = seed_option()
 
     def build(self) -> Dataset:
@@ -135,8 +137,8 @@ class Weather:
     typed: ClassVar[bool] = True
     height: int = option(64, "rows of the grid", **COUNT)
     width: int = option(64, "columns of the grid", **COUNT)
-    num_mesh: int = option(256, "points of the mesh", **COUNT)
-    neighbours: int = option(4, "mesh points of a grid point", **COUNT, python_only=True)
+    num_mesh: int = option(256, "number of mesh points", **COUNT)
+    neighbours: int = option(4, "mesh points that a grid point needs", **COUNT, python_only=True)
     seed: int = seed_option()
 
     def build(self) -> Dataset:
@@ -155,7 +157,7 @@ class Weather:
 
 
 def _nearest(points: npt.NDArray[np.float64], others: npt.NDArray[np.float64], count: int) -> Edges:
-    """Return edges into every point from its `count` nearest `others`."""
+    """Return edges to every point from the `count` points in `others` that are nearest to it."""
     from scipy.spatial import cKDTree
 
     count = min(count, len(others))

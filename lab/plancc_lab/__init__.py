@@ -1,1 +1,4 @@
-"""Studies, models and pages beside the main job: commands that the registry finds."""
+"""Studies, models and pages that plancc's core does not need, each with a command.
+
+`plancc_cli.group` finds the commands in a registry.
+"""

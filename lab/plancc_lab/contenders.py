@@ -1,4 +1,4 @@
-"""Contenders of studies and sweeps: models or partitioners with options, given as strings."""
+"""Contenders in studies and sweeps: models or partitioners, with options that a string gives."""
 
 from __future__ import annotations
 
@@ -38,8 +38,10 @@ class Contender:
 
     Attributes:
         label: Name in tables.
+        model: Name of the model; for a partitioner, of the model that it solves.
         options: Options of the model.
-        search: Options among `OF_SEARCH`, which replace the study's options of the search.
+        search: Options of the search, among `OF_SEARCH`, that the contender sets for itself. They
+            replace the options that a study sets for all contenders.
     """
 
     label: str
@@ -52,9 +54,9 @@ class Contender:
         """Return the contender that a string [LABEL=]NAME[:OPTION=VALUE...] describes.
 
         NAME is a model or a partitioner. A partitioner of hypergraphs solves model hp, a
-        partitioner of graphs model gp. An option without a value is a flag that is switched on. A
-        value may contain a colon, as in balance=nnz:0.05, if the text after the colon is no option
-        and has no "=".
+        partitioner of graphs model gp. An option without a value is a flag, which becomes true. A
+        value may contain a colon, as in balance=nnz:0.05. The text after such a colon must not be
+        the name of an option, and must not contain "=".
 
         Raises:
             InputError: If the name or an option is unknown, or if the model does not accept a
@@ -78,7 +80,7 @@ class Contender:
         for option, value in _split(words, known):
             check_choice(f"option of '{name}'", option, known)
             if option == "partitioner" and model != name:
-                raise InputError(f"`{option}` {value}: {name} is a partitioner itself; drop one")
+                raise InputError(f"`{option}` {value}: {name} is a partitioner too; drop one")
             if option in search or option in options:
                 raise InputError(f"`{option}` is given twice")
             if not value and kind_of(known[option]) != "bool":
@@ -93,8 +95,11 @@ class Contender:
     def settings(self, common: Mapping[str, Any]) -> dict[str, Any]:
         """Return the keywords with which `compile` is called for this contender.
 
-        They are its own options, and the options in `common` that fit the contender. All row plans
-        have the same balance, also plans of named partitioners.
+        They are the contender's own options, and those options in `common` that its model accepts.
+        Row plans of all contenders get the same balance, also those of a partitioner alone.
+
+        Parameters:
+            common: Options that the study or sweep sets for all contenders.
         """
         chosen = make_model(self.model, self.options)
         inner = (
@@ -138,7 +143,11 @@ def _split(words: Sequence[str], known: Collection[str]) -> list[tuple[str, str]
 
 
 def _of_search(option: str, text: str) -> Any:
-    """Return the value of an option of the search that a string gives."""
+    """Convert `text` to the type of an option of the search.
+
+    Raises:
+        InputError: If the option does not accept the value.
+    """
     if option == "balance":
         Balance.parse(text, DEFAULT_DIMS)
         return text
@@ -164,12 +173,15 @@ def _of_model(declared: Field[Any], text: str) -> Any:
     """Convert `text` to the declared type of a model's option."""
     for left in re.findall(r"\{(.*?)\}", text):
         if left not in ("graph", "p"):
-            raise InputError(f"{declared.name} '{text}': {{{left}}} is neither {{graph}} nor {{p}}")
+            raise InputError(f"{declared.name} '{text}': give {{graph}} or {{p}}, not {{{left}}}")
     return parsed(declared, text)
 
 
 def _parse(parameter: str, text: str) -> Contender:
-    """Return `Contender.parse` of a string; an error begins with the string."""
+    """Return the contender that `text` describes.
+
+    The message of an error begins with the parameter and the text.
+    """
     try:
         return Contender.parse(text)
     except InputError as error:
@@ -178,7 +190,9 @@ def _parse(parameter: str, text: str) -> Contender:
 
 
 def parse_contenders(text: str, baseline: str | None = None) -> list[Contender]:
-    """Return the contenders in a comma-separated string; a missing baseline is added.
+    """Return the contenders in a comma-separated string.
+
+    If `baseline` is not one of their labels, it is parsed as one more contender.
 
     Raises:
         InputError: If there is no contender, or if two have the same label.
@@ -188,7 +202,7 @@ def parse_contenders(text: str, baseline: str | None = None) -> list[Contender]:
         raise InputError(f"`models` '{text}': name at least one, such as hp,metis")
     for each in found:
         if sum(each.label == other.label for other in found) > 1:
-            raise InputError(f"`models` '{text}': '{each.label}' is given twice")
+            raise InputError(f"`models` '{text}': '{each.label}' is given twice; drop one")
     labels = [each.label for each in found]
     if baseline is not None and baseline not in labels:
         if baseline.split(":")[0] not in (*MODELS, *PARTITIONERS):

@@ -17,13 +17,15 @@ from plancc.processes import note_written
 
 @dataclass(frozen=True)
 class Kept:
-    """The results of steps in a file, which has a line of JSON for each.
+    """A file with the results of steps, one JSON object on a line for each result.
 
     Attributes:
         path: The file; it need not exist, but its folder must.
-        sources: A string on which the results depend, such as a hash of the code. Results with
-            other sources stay in the file and are ignored.
-        any_sources: Whether the last result of every step counts, whatever its sources.
+        sources: A string on which the results depend, such as a hash of the code. It is written
+            with every result. Results that were written with another string stay in the file, but
+            are ignored.
+        any_sources: Whether the last result of every step counts, whatever string was written with
+            it.
     """
 
     path: Path
@@ -63,7 +65,7 @@ class Kept:
             raise output_error(str(self.path), error) from None
 
     def line(self, key: Sequence[str | int]) -> int:
-        """Return the line number, from 1, of a result that the file had when it was opened."""
+        """Return the line number, from 1, of a result that was in the file when it was opened."""
         return self._lines[tuple(key)]
 
     def __getitem__(self, key: Sequence[str | int]) -> Any:
@@ -75,7 +77,10 @@ class Kept:
 
     @cached_property
     def _known(self) -> dict[tuple[str | int, ...], Any]:
-        """The last result of every key; incomplete lines and lines of other kinds are ignored."""
+        """The last result of every key, by key.
+
+        Lines that are incomplete, or that are no results of steps, are ignored.
+        """
         text = ""
         if self.path.exists():
             with open_file(self.path) as stream:

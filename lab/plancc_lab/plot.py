@@ -51,9 +51,9 @@ def check_plot(path: str) -> None:
 def plot_sweep(sweep: Sweep, path: str) -> None:
     """Draw a chart of seconds over ranks, and below it a bar chart of the steps of an epoch.
 
-    The upper chart has logarithmic axes, as Figure 3 of Demirci et al. 2022. The lower chart has a
-    group of bars for every number of ranks and a bar for every model, as Figure 1 of Tripathy et
-    al. 2020.
+    The upper chart has logarithmic axes, like Figure 3 of Demirci et al. 2022. The lower chart has
+    a group of bars for every number of ranks and a bar for every model, like Figure 1 of Tripathy
+    et al. 2020.
 
     Raises:
         OutputError: If the file cannot be written.
@@ -73,10 +73,11 @@ def plot_sweep(sweep: Sweep, path: str) -> None:
 
 
 def plot_study(study: Study, path: str) -> None:
-    """Draw volume and predicted epoch over parts: a column per graph, a line per model.
+    """Draw charts of the volume and of the predicted epoch, over the number of parts.
 
-    Values are means over seeds, or ratios to the baseline if there is one. All graphs share one
-    scale, except for bars without a baseline.
+    There is a column of charts for every graph, and a line for every model. Values are means over
+    seeds, or ratios to the baseline if there is one. Charts of different graphs have the same
+    scale, unless they show bars and there is no baseline.
 
     Raises:
         OutputError: If the file cannot be written.
@@ -144,7 +145,11 @@ def _draw_study(axes: Any, study: Study, graph: str, name: str) -> None:
 
 
 def _scale(axes: Any, study: Study) -> None:
-    """Set the scale of the axes: logarithmic if small differences would vanish otherwise."""
+    """Set the scale of the y axis, and of all axes that share it.
+
+    The scale is logarithmic for lines whose largest value is more than `WIDE` times the smallest
+    one, unless they are ratios that stay below `WIDE`.
+    """
     from matplotlib.ticker import LogLocator, MaxNLocator
 
     panels = axes.get_shared_y_axes().get_siblings(axes)
@@ -166,7 +171,7 @@ def _scale(axes: Any, study: Study) -> None:
 def _mean_of(study: Study, graph: str, label: str, parts: int, name: str) -> float | None:
     """Return the mean of a figure over seeds, or the mean of its ratios to the baseline.
 
-    Seconds are returned in ms. None if the figure is unknown.
+    Seconds are returned in ms. Return None if the figure is unknown.
     """
     key = (graph, label, parts)
     (row,) = [row for row in study.rows if (row.graph, row.label, row.parts) == key]
@@ -209,7 +214,10 @@ def _lines(axes: Any, sweep: Sweep) -> None:
 
 
 def _bars(axes: Any, sweep: Sweep) -> None:
-    """Draw bars relative to the fastest model of every number of ranks."""
+    """Draw a bar for every model and number of ranks, divided into the steps of an epoch.
+
+    Heights are seconds relative to the fastest model on the same number of ranks.
+    """
     step = max(1, -(-len(sweep.ranks) // MOST_BARS))
     ranks = sweep.ranks[::step]
     width = 0.8 / len(sweep.labels)

@@ -1,7 +1,7 @@
-"""Cost of mini-batches under owner vectors, counted batch by batch or as an expected value.
+"""Cost of mini-batches under given owners of rows, counted batch by batch or as an expected value.
 
-In every block of a batch, a part receives row j once if another part owns row j and the block keeps
-a nonzero ``A[i, j]`` where the part owns row i.
+A part receives row j once in each block of a batch, under two conditions: another part owns row j,
+and the block keeps a nonzero ``A[i, j]`` of a row i that the part owns.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ Float64Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class BatchFigures:
-    """Figures of several batches under one owner vector.
+    """Figures of several batches, for given owners of the vertices.
 
     Attributes:
-        vertices (int64[batches]): Number of distinct vertices of the batch, whoever owns them.
+        vertices (int64[batches]): Number of distinct vertices of the batch, of all parts together.
         nonzeros (int64[batches]): Number of nonzeros that all blocks together keep.
         volume (int64[batches]): Number of rows that are sent if every block is exchanged once.
         max_volume (int64[batches]): Largest number of rows that a part sends or receives, summed
@@ -70,7 +70,7 @@ def batch_figures(
     stream: int = SHOWN,
     threads: int = 1,
 ) -> list[BatchFigures]:
-    """Return figures of the same batches under several owner vectors; every batch is drawn once.
+    """Return figures of the same batches under several owner vectors. Every batch is drawn once.
 
     Parameters:
         population: The graph to draw from, with its pattern.
@@ -81,7 +81,7 @@ def batch_figures(
             holds 8 n bytes and one batch.
 
     Returns:
-        list of BatchFigures, one per owner vector, in the order of `numbers`
+        One BatchFigures for each owner vector. Its arrays have the order of `numbers`.
 
     Raises:
         InputError: See `Sampler.check`; also if the population has no pattern, or if `threads` is
@@ -126,7 +126,7 @@ def batch_figures(
 
 @njit(cache=True, nogil=True)
 def _new(vertices, stamp, ticket):  # type: ignore[no-untyped-def]
-    """Stamp all `vertices` with `ticket`, and return how many had another stamp before."""
+    """Give all `vertices` the stamp `ticket`, and return how many did not have this stamp yet."""
     found = 0
     for v in vertices:
         if stamp[v] != ticket:
@@ -137,11 +137,11 @@ def _new(vertices, stamp, ticket):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _exchange(rows, ptr, columns, owner, stamp, talked, ticket, load):  # type: ignore[no-untyped-def]
-    """Add every part's nonzeros, rows sent and rows received to `load`; return the number of
-    messages.
+    """Count the work and the messages of one block of a batch.
 
-    With the stamp ``ticket + 1 + q``, part q marks the columns that it has counted, and the parts
-    that send to it.
+    For each part, the number of nonzeros, of rows sent and of rows received is added to the three
+    rows of `load`. Returns the number of messages. Part q uses the stamp ``ticket + 1 + q`` to mark
+    the columns that it has counted, and the parts from which it receives.
     """
     num_parts = load.shape[1]
     order, _, part_ptr = grouped(owner[rows], num_parts)
@@ -166,15 +166,16 @@ def _exchange(rows, ptr, columns, owner, stamp, talked, ticket, load):  # type: 
 def expected_volume(
     inclusion: Inclusion, indptr: Int64Array, indices: Int32Array, owner: Int32Array, num_parts: int
 ) -> float:
-    """Return the expected number of rows that one exchange of a batch sends.
+    """Return the expected number of rows that a batch sends in one exchange.
 
-    The value is exact: ``share * sum over columns j and parts q != owner[j] of reach[c_jq]``.
-    c_jq is the number of rows i != j of part q that have a nonzero in column j. Columns and rows
-    that no batch can include are not counted.
+    The value is exact: ``share`` times the sum of ``reach[c_jq]`` over all columns j and all parts
+    q != owner[j]. Here c_jq is the number of rows i != j of part q that have a nonzero in column j.
+    Columns and rows that no batch can include are not counted.
 
     Parameters:
-        indptr, indices (int64[n + 1], int32[num_nonzeros]): The pattern.
-        owner: int32[n].
+        inclusion: The probabilities ``share`` and ``reach`` of the sampler.
+        indptr, indices (int64[n + 1], int32[num_nonzeros]): The pattern of the matrix.
+        owner (int32[n]): Part of every vertex.
     """
     net_ptr, pins, column = column_nets(indptr, indices)
     allowed = inclusion.vertices
@@ -186,7 +187,10 @@ def expected_volume(
 
 @njit(cache=True, nogil=True)
 def _reached(ptr, pins, column, owner, num_parts, reach, allowed):  # type: ignore[no-untyped-def]
-    """Return the sum of ``reach[count]`` over all column nets and all parts except the owner."""
+    """Return the sum of ``reach[c_jq]`` over all columns j and all parts q except the owner of j.
+
+    c_jq is the number of pins of net j that part q owns. Only `allowed` vertices count.
+    """
     count = np.zeros(num_parts, dtype=np.int64)
     total = 0.0
     for e in range(len(column)):
@@ -208,10 +212,10 @@ def _reached(ptr, pins, column, owner, num_parts, reach, allowed):  # type: igno
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over batches with its confidence interval.
+    """The mean of a figure over batches, with a confidence interval.
 
     Attributes:
-        low, high: Ends of the interval; None for fewer than two batches.
+        low, high: Ends of the interval; None if there are fewer than two batches.
     """
 
     mean: float
@@ -223,7 +227,8 @@ class Estimate:
         """Return the mean with its confidence interval, by Student's t distribution.
 
         Parameters:
-            deviations (float[batches]): Value of every batch, minus any constant.
+            deviations (float[batches]): Value of the figure for each batch. The same constant may
+                be subtracted from all values.
         """
         batches = len(deviations)
         if batches < 2:
@@ -234,22 +239,24 @@ class Estimate:
 
 
 def estimate(values: npt.NDArray[Any]) -> Estimate:
-    """Return the mean of a figure over batches, number[batches >= 1], with a 95% interval."""
+    """Return the mean of a figure over batches, with a 95% confidence interval.
+
+    `values` has one number for each batch, and at least one.
+    """
     return Estimate.around(float(np.mean(values)), values)
 
 
 def difference(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Estimate:
-    """Return the mean of a - b over the same batches, with a paired 95% interval."""
+    """Return the mean of a - b over the same batches, with a paired 95% confidence interval."""
     return estimate(np.asarray(a) - np.asarray(b))
 
 
 def ratio(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Estimate | None:
-    """Return mean of a / mean of b over the same batches, with a 95% interval; None if b's mean is
-    0.
+    """Return the mean of a divided by the mean of b, with a 95% confidence interval.
 
-    The paired interval comes from the delta method: the variance of the ratio r is about the
-    variance of ``a - r b``, divided by the squared mean of b (Cochran, Sampling Techniques, 1977,
-    section 2.11).
+    Both arrays are for the same batches. None is returned if the mean of b is 0. The interval comes
+    from the delta method: the variance of the ratio r is about the variance of ``a - r b``, divided
+    by the squared mean of b (Cochran, Sampling Techniques, 1977, section 2.11).
     """
     base = float(np.mean(b))
     if base == 0:

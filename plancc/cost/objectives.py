@@ -13,13 +13,13 @@ from plancc.registry import check_choice
 
 @dataclass(frozen=True)
 class Objective:
-    """A number to minimise.
+    """A number that a search minimises.
 
     Attributes:
         what: Phrase that says what the number counts.
-        value: ``value(parts)`` returns the exact number from the `Traffic` of a partition. None for
-            the predicted time of an epoch.
-        of_busiest: Whether the number is the maximum over the parts; otherwise it is the sum.
+        value: ``value(parts)`` returns the exact number from the `Traffic` of a partition. None if
+            the number is the predicted time of an epoch.
+        of_busiest: Whether the number is the maximum over the parts. Otherwise it is the sum.
         counts_messages: Whether the number also depends on the number of messages.
     """
 
@@ -60,7 +60,7 @@ OBJECTIVES = {
 
 
 def find_objective(name: str) -> Objective:
-    """Return the objective `name`; InputError for an unknown name."""
+    """Return the objective called `name`; raise InputError for an unknown name."""
     check_choice("objective", name, OBJECTIVES)
     return OBJECTIVES[name]
 
@@ -71,9 +71,9 @@ def objective_value(
     """Return the exact value of an objective.
 
     Parameters:
-        name: A name of `OBJECTIVES`; InputError for another.
-        parts: Traffic that the owners cause.
-        time: EpochTime, needed for the objective "time" only.
+        name: A name in `OBJECTIVES`; any other name raises InputError.
+        parts: Traffic of the partition with these owners.
+        time: The prediction of time. Only the objective "time" needs it.
     """
     objective = find_objective(name)
     if objective.value is not None:

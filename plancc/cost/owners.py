@@ -17,7 +17,7 @@ BASELINE_SEED = 1
 
 
 def random_traffic(matrix: Graph, num_parts: int) -> Traffic:
-    """Return load and communication of the baseline: an even random partition with a fixed seed.
+    """Return load and communication of the baseline, a random partition into equal parts.
 
     Model ``rp`` with seed 1 makes the partition. So all plans of a graph, whatever their seeds, are
     compared with the same baseline.
@@ -28,7 +28,7 @@ def random_traffic(matrix: Graph, num_parts: int) -> Traffic:
 
 
 def traffic(matrix: Graph, owners: Owners, num_parts: int) -> Traffic:
-    """Return load and communication of every part under `owners`."""
+    """Return load and communication of every part of the plan that `owners` would give."""
     if owners.nonzeros is None:
         return _row_traffic(matrix, owners.rows, num_parts)
     return _edge_traffic(matrix, owners.rows, owners.nonzeros, num_parts)
@@ -82,11 +82,12 @@ def _count_received(  # type: ignore[no-untyped-def]
 ):
     """Count the rows and messages that parts first..last-1 receive, by receiver and by sender.
 
-    Rows are sorted by part. Row r has ``row_ptr[r + 1] - row_ptr[r]`` columns, and the first is
-    ``indices[start[r]]``.
+    Rows are sorted by part. Row r has ``row_ptr[r + 1] - row_ptr[r]`` columns, the first of which
+    is ``indices[start[r]]``.
 
-    Returns rows and messages that each part sends, int64[num_parts] each, and rows and messages
-    that each of parts first..last-1 receives, int64[last - first] each.
+    Returns four arrays. The first two hold the rows and the messages that each part sends to parts
+    first..last-1, int64[num_parts]. The others hold the rows and the messages that each of parts
+    first..last-1 receives, int64[last - first].
     """
     num_parts = len(part_ptr) - 1
     bitmap = np.zeros(len(position) // 64 + 1, dtype=np.uint64)
@@ -115,11 +116,12 @@ def _count_received(  # type: ignore[no-untyped-def]
 def _count_both_steps(ptr, row, column, part_ptr, first, last):  # type: ignore[no-untyped-def]
     """Count the expand and the fold of parts first..last-1.
 
-    A part's nonzeros have columns (expand) and rows (fold) that other parts own.
+    Nonzeros of a part may lie in columns (expand) and in rows (fold) that other parts own.
 
-    Returns int64[4, num_parts]: rows and messages in the expand, then in the fold, by owner; and
-    int64[5, last - first]: the same four by part, and the vertices of other parts that occur in the
-    part's nonzeros.
+    Returns two arrays. In int64[4, num_parts], an entry is for the part that owns the rows: rows
+    and messages of the expand, then of the fold. In int64[5, last - first], an entry is for the
+    part that needs or folds rows: the same four numbers, and the number of vertices of other parts
+    that occur in the part's nonzeros.
     """
     num_parts = len(part_ptr) - 1
     words = part_ptr[-1] // 64 + 1

@@ -1,4 +1,4 @@
-"""Number of rows that every part sends to every other part, from owners or from a plan.
+"""Count the rows that each part sends to each other part, from owners or from a plan.
 
 All results are ``csr_array int64[p, p]``: entry (q, m) is the number of rows that part q sends to
 part m in one expand. The diagonal is empty, no zero is stored, and columns ascend.
@@ -17,12 +17,13 @@ from plancc.threads import in_chunks
 
 
 def pair_volumes(matrix: Graph, owner: Int32Array, num_parts: int) -> sp.csr_array:
-    """Return how many rows every part sends to every other part under an owner vector.
+    """Return how many rows each part sends to each other part under an owner vector.
+
+    Part m receives row j if another part owns row j, and if part m owns a row that needs row j.
 
     Parameters:
-        matrix: Part m receives row j if it does not own row j, but owns a row i with ``matrix[i, j]
-            != 0``.
-        owner: int32[n].
+        matrix: The matrix. Its values are not used.
+        owner (int32[n]): Part of every vertex.
 
     Returns:
         csr_array int64[num_parts, num_parts]
@@ -42,7 +43,7 @@ def pair_volumes(matrix: Graph, owner: Int32Array, num_parts: int) -> sp.csr_arr
 
 
 def pair_volumes_of_table(send: Side) -> sp.csr_array:
-    """Return how many rows every part sends to every other part, counted from a plan's messages."""
+    """Return how many rows each part sends to each other part, counted from a plan's messages."""
     num_parts = len(send.ptr) - 1
     arrays = np.diff(send.row_ptr), send.peer, send.ptr
     return sp.csr_array(arrays, shape=(num_parts, num_parts))
@@ -54,11 +55,11 @@ def _count_senders(  # type: ignore[no-untyped-def]
 ):
     """Count the rows that parts first..last-1 receive from each sender.
 
-    The rows of part m are ``rows[part_ptr[m]:part_ptr[m + 1]]`` and have
-    ``nonzeros_ptr[m + 1] - nonzeros_ptr[m]`` nonzeros.
+    The rows of part m are ``rows[part_ptr[m]:part_ptr[m + 1]]``. These rows have ``nonzeros_ptr[m +
+    1] - nonzeros_ptr[m]`` nonzeros.
 
-    Returns the number of senders of each of these parts, int64[last - first]; the senders, int32,
-    part after part, ascending within a part; and the number of rows from each sender, int64.
+    Returns the number of senders of each of these parts, int64[last - first]; all senders, int32,
+    ascending within each part; and the number of rows from each sender, int64.
     """
     num_parts = len(part_ptr) - 1
     most = np.int64(0)

@@ -1,4 +1,4 @@
-"""Time of an epoch for a search: predictions for owners, and rates that estimate single moves."""
+"""Predicted time of an epoch for a search: for given owners, and for single moves."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from plancc.graph.owners import Owners
 
 
 class EpochRates(NamedTuple):
-    """Seconds that each unit adds to an epoch, so that a search can estimate the gain of a move.
+    """Seconds that one unit of work adds to an epoch. A search uses them to estimate moves.
 
     Attributes:
         message: Seconds per message of one expand.
@@ -26,16 +26,17 @@ class EpochRates(NamedTuple):
 
 
 class LinkRates(NamedTuple):
-    """Seconds that an epoch's messages take inside nodes and between nodes, for a kernel.
+    """Seconds that an epoch's messages take inside nodes and between nodes, for kernels.
 
     Attributes:
         node (int64[num_parts]): Node of every rank, ascending.
         message_inside, message_between: Seconds of one message, in all exchanges of an epoch.
-        row_inside, row_between: Seconds of one row at a rank.
+        row_inside, row_between: Seconds per row that a rank sends or receives, whichever is more.
         row_of_node: Seconds of one row that leaves or enters a node.
-        row_copied: Seconds of copying a row that an owner sends, or of adding a row that the owner
-            receives, forward and backward: in the expand, in the fold.
-        slow (float64[num_parts]): Factor on `row_copied` for every rank; higher is slower.
+        row_copied: Seconds in which the owner copies a row that it sends, or adds a row that it
+            receives, in both passes together. The first number is for the expand, the second for
+            the fold.
+        slow (float64[num_parts]): For every rank, a factor on `row_copied`; higher is slower.
     """
 
     node: Any
@@ -50,11 +51,11 @@ class LinkRates(NamedTuple):
 
 @dataclass(frozen=True)
 class EpochTime:
-    """The predicted epoch of one matrix as a function of owners.
+    """A prediction of the time of an epoch from the owners, for one matrix.
 
     Attributes:
-        seconds: ``seconds(owners)`` returns the predicted seconds of an epoch. A search accepts and
-            reports owners by this number.
+        seconds: ``seconds(owners)`` returns the predicted seconds of an epoch. A search uses this
+            number to accept and to report owners.
         rates: Rates that estimate the gain of a move.
     """
 

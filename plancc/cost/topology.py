@@ -1,4 +1,4 @@
-"""Volume and messages inside and between the nodes of a machine."""
+"""Split volume and messages into those inside the nodes of a machine and those between them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from plancc.plan.topology import Topology
 
 
 class ByNode(NamedTuple):
-    """A total, split into the amount inside nodes and the amount between nodes."""
+    """A total, split into two: the amount inside nodes and the amount between nodes."""
 
     inside: int
     between: int
@@ -22,7 +22,8 @@ def volumes_by_node(pairs: sp.csr_array, topology: Topology) -> ByNode:
     """Return the number of rows that one expand sends inside and between nodes.
 
     Parameters:
-        pairs (csr_array int64[p, p]): Rows that part q sends to part m (`plancc.cost.pairs`).
+        pairs (csr_array int64[p, p]): Entry (q, m) is the number of rows that part q sends to part
+            m (`plancc.cost.pairs`).
 
     Raises:
         InputError: If the topology does not have p ranks.
@@ -31,8 +32,10 @@ def volumes_by_node(pairs: sp.csr_array, topology: Topology) -> ByNode:
 
 
 def messages_by_node(pairs: sp.csr_array, topology: Topology) -> ByNode:
-    """Return the number of messages of one expand inside and between nodes; see
-    `volumes_by_node`."""
+    """Return the number of messages of one expand inside and between nodes.
+
+    Parameters and errors: see `volumes_by_node`.
+    """
     return _split(pairs, topology, np.ones(pairs.nnz, dtype=np.int64))
 
 

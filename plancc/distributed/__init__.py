@@ -1,12 +1,15 @@
-"""Compiling on several ranks: every rank has a share of the rows, and writes its own parts.
+"""Compile a graph on several ranks. Every rank has some of the rows, and writes its own parts.
 
-Arrays with an entry per vertex are on every rank (owners, weights, labels). Arrays with an entry
-per nonzero are divided. Choices depend only on data that all ranks have. Vertices choose in turns
-that do not depend on the number of ranks, so any number of ranks makes the same plan. Some
-decisions need so little data that rank 0 can hold all of the data. Rank 0 makes these decisions as
-in one process: on the graph between clusters, and on the corridor along the boundaries of graphs
-without hubs (`nets`).
+Arrays with an entry for every vertex (owners, weights, labels) are on every rank. Arrays with an
+entry for every nonzero are divided among ranks. All decisions depend only on data that all ranks
+have. In each round, vertices choose in several turns. A hash, and not the number of ranks,
+determines the turn of a vertex, so the plan is the same for any number of ranks.
 
-`compile.compile_folder` shows all steps. Ranks communicate by a transport of the runtime, which
-this package does not import (`ranks.Collectives` lists the methods that it uses).
+For some decisions, rank 0 can hold all data that are needed. Then rank 0 decides alone, by the
+methods of a compile in one process. This is so for the graph between clusters and, in graphs
+without hubs, for the corridor along the boundaries of parts (`nets`).
+
+The function `compile.compile_folder` shows all steps. Ranks communicate by a transport of the
+runtime. This package does not import the runtime; the class `ranks.Collectives` lists the methods
+that it calls.
 """

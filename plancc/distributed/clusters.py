@@ -1,8 +1,9 @@
-"""Clusters of a graph whose links are divided among ranks, and the graph between them on rank 0.
+"""Find clusters in a graph whose links are divided among ranks.
 
-This follows `plancc.passes.clusters`, but vertices choose in turns. In one turn all vertices choose
-by the labels before the turn. Then they change their labels one by one, in the same order on every
-rank.
+The result is the graph between the clusters, on rank 0. The method is that of
+`plancc.passes.clusters`, except that vertices choose their labels in turns. First, all vertices of
+a turn choose, each on its own rank, by the labels as they were before the turn. Then these vertices
+change their labels one by one, in the same order on every rank.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ from plancc.search.presets import ON_RANKS
 
 @dataclass(frozen=True, eq=False)
 class ClusterLevel:
-    """A graph, with this rank's share of its links.
+    """A graph whose links are divided among ranks, as one rank sees it.
 
     Attributes:
-        links: Links of this rank's vertices.
-        first: The first of this rank's vertices.
-        weight (int64[n, c]): Weights of all vertices.
-        total: Number of links of all ranks.
+        links: Links of this rank's vertices, which have consecutive numbers.
+        first: Number of the first of these vertices.
+        weight (int64[n, c]): Weights of all vertices of the graph.
+        total: Number of links of the whole graph.
     """
 
     links: ClusterLinks
@@ -53,20 +54,21 @@ class ClusterLevel:
         return len(self.links.ptr) - 1
 
     def own(self, label: Int32Array) -> Int32Array:
-        """Return the labels of this rank's vertices."""
+        """Return the labels of this rank's vertices, given the labels of all vertices."""
         return label[self.first : self.first + self.count]
 
 
 def find_clusters(ranks: Ranks, level: ClusterLevel, limits: Limits, seed: int) -> Clusters | None:
-    """Find clusters that leave room for a balanced partition. Collective.
+    """Find clusters that are small enough for a balanced partition. Collective.
 
     Parameters:
         level: The graph.
         limits: Limits of the parts.
 
     Returns:
-        Clusters with the graph between them on rank 0, and an empty graph on other ranks. In a
-        graph with few links every vertex is a cluster. None if clusters would save few links.
+        The clusters. Rank 0 has the graph between them, other ranks have an empty graph. If the
+        graph has few links, every vertex is a cluster. None is returned if the graph has many
+        links, but clusters would not make them much fewer.
     """
     share = limits.total * limits.relative.min() / limits.num_parts
     heaviest = np.maximum(1, share // PROPAGATION.per_part).astype(np.int64)
@@ -96,7 +98,11 @@ def find_clusters(ranks: Ranks, level: ClusterLevel, limits: Limits, seed: int) 
 def _propagated(
     ranks: Ranks, level: ClusterLevel, heaviest: Int64Array, key: int
 ) -> tuple[Int32Array, int]:
-    """Return the cluster of every vertex, numbered 0..m-1, and m."""
+    """Move vertices to clusters by label propagation. Collective.
+
+    Returns:
+        The cluster of every vertex, a number 0..m-1; and the number m of clusters.
+    """
     n = len(level.weight)
     label, load = np.arange(n, dtype=np.int32), level.weight.copy()
     score = np.zeros(n, dtype=np.int64)
@@ -119,7 +125,7 @@ def _propagated(
 
 
 class _Between:
-    """The graph between clusters, built on demand from the links on all ranks."""
+    """The graph between clusters. The method `made` builds it from the links of all ranks."""
 
     def __init__(self, ranks: Ranks, level: ClusterLevel, label: Int32Array, num: int) -> None:
         self.ranks, self.level, self.label, self.num = ranks, level, label, num
@@ -127,8 +133,9 @@ class _Between:
         self.ptr = count_between(self.start, self.members, level.links, label)
 
     def share_of_links(self, key: int) -> float:
-        """Return this graph's links as a share of the level's links, estimated from sampled
-        clusters.
+        """Return the number of links between clusters, as a share of the links before clustering.
+
+        The number is estimated from a sample of the clusters. Collective.
         """
         sample = np.flatnonzero(turns(0, self.num, key, ON_RANKS.sample) == 0)
         load = np.cumsum(self.ranks.sums(self.ptr[sample + 1] - self.ptr[sample]))
@@ -138,8 +145,9 @@ class _Between:
         return self.ranks.total(made.nnz) * ON_RANKS.sample / max(1, self.level.total)
 
     def made(self) -> ClusterLevel:
-        """Return the graph; every rank gets about the same number of links, of consecutive
-        clusters.
+        """Return the graph between clusters. Collective.
+
+        Every rank has consecutive clusters, with about the same number of links on every rank.
         """
         size, steps = self.ranks.size, np.arange(self.ranks.size * ON_RANKS.steps + 1)
         load = offsets(self.ranks.sums(np.diff(self.ptr)))
@@ -159,7 +167,10 @@ class _Between:
         return ClusterLevel(links, first, weight, self.ranks.total(len(ends)))
 
     def _gathered(self, chosen: list[Int64Array]) -> Any:
-        """Return all links of the clusters ``chosen[this rank]`` as a matrix, a row per cluster."""
+        """Return all links of the clusters ``chosen[rank]``, where `rank` is this rank. Collective.
+
+        The result is a sparse matrix with a row for each of these clusters.
+        """
         found = [
             links_between(each, self.start, self.members, self.ptr, self.level.links, self.label)
             for each in chosen

@@ -1,9 +1,9 @@
-"""Compiling on several ranks: the steps of `compile_folder`.
+"""The steps of a compile on several ranks, and the function `compile_folder` that runs them.
 
 folder -> shares (normalised) -> owners (searched or assigned) -> parts -> one plan file
 
-Every rank has all arrays with an entry per vertex. Arrays with an entry per nonzero are divided: a
-rank first has consecutive rows, later the rows of its parts.
+Every rank has all arrays with an entry for every vertex. Arrays with an entry for every nonzero are
+divided. At first a rank has consecutive rows of the graph, later the rows of its parts.
 """
 
 from __future__ import annotations
@@ -65,8 +65,9 @@ TAKEN = {
 
 
 def _unsupported_option(options: Any) -> str:
-    """Return the first option that several ranks do not support and that is not its default, or
-    "".
+    """Return the name of an option that several ranks do not support; "" if there is none.
+
+    Options that have their default values are always supported.
     """
     for one in options_of(options):
         value = getattr(options, one.name)
@@ -100,11 +101,11 @@ COMPILES_ON_RANKS: Rows = {
 
 @dataclass(frozen=True)
 class Compiled:
-    """Facts of a plan file that several ranks have written.
+    """What `compile_folder` returns about the plan file that it has written.
 
     Attributes:
-        metrics, baseline: Figures of the plan, and of a random partition.
-        links: Number of links for link prediction by kind, on rank 0; empty if there are none.
+        metrics, baseline: Figures of the plan, and of the random partition that is its baseline.
+        links: Number of links for link prediction, by kind. It is empty on ranks other than 0.
     """
 
     content_sha256: str
@@ -130,25 +131,26 @@ def compile_folder(
 ) -> Compiled:
     """Compile a graph on all ranks, and write one plan file. Collective.
 
-    Neither the owners nor the plan's content depend on the number of ranks.
+    The owners and the content of the plan do not depend on the number of ranks.
 
     Parameters:
         transport: A transport of `plancc_runtime`.
         folder: The graph: compressed rows in ``.npy`` files (`plancc.graph.csr`), which all ranks
-            read. Ranks may have different paths; all other parameters are the same on all ranks.
-        output: Path of the plan file. Ranks that cannot reach this file on rank 0 send their parts
-            to rank 0.
+            read. Its path may differ by rank. All other parameters must be the same on all ranks.
+        output: Path of the plan file. A rank whose file system does not have this file sends its
+            parts to rank 0.
         model: A model with the class attribute `on_ranks`.
         num_parts: Number of parts, at least one for every rank.
-        command: String for the provenance.
+        command: The command, as a string that is stored in the provenance.
         **options
-        **model_options: Options of `plancc.compile` or `plancc.graph.formats.ReadOptions`; all
-            options except `TAKEN` must have their defaults. ``memory`` is the memory of every rank.
-            None: the rank's share of the free memory of its computer, minus a margin.
+        **model_options: Options of `plancc.compile` or `plancc.graph.formats.ReadOptions`; options
+            that are not in `TAKEN` must have their defaults. ``memory`` is the memory of each rank.
+            None: the free memory of the computer, minus a margin, divided by the number of its
+            ranks.
 
     Raises:
-        InputError: On all ranks, if several ranks do not support these options, or if the graph is
-            wrong.
+        InputError: On all ranks, if several ranks do not support these options, or if a file of the
+            graph is wrong.
         PlanccError: On all ranks, if one rank fails.
 
     Warns:
@@ -202,11 +204,11 @@ def compile_folder(
 
 @dataclass(frozen=True, eq=False)
 class PreparedFolder:
-    """A graph of which every rank reads a share, and the request for its plan.
+    """A graph of which each rank reads some rows, and the request for a plan of the graph.
 
     Attributes:
-        request: The request, with task and balance completed from the graph.
-        graph: The graph: its sizes are in memory on all ranks, its nonzeros stay in the files.
+        request: The request. Its task and balance are completed with facts of the graph.
+        graph: The graph. Its sizes are in memory on all ranks; its nonzeros stay in the files.
         memory: Bytes that a rank is predicted to need.
         remarks: Remarks on vertex data that are probably a mistake.
     """
@@ -219,7 +221,10 @@ class PreparedFolder:
     remarks: list[str]
 
     def header(self, whole: Share) -> Header:
-        """Return the header of the plan for a normalised matrix; links are not included yet."""
+        """Return the header of the plan, without links.
+
+        `whole` is this rank's share of the normalised matrix.
+        """
         options, types = self.request.plan_options, self.graph.types
         return Header(
             layout="row",
@@ -239,7 +244,8 @@ def _read(
     """Read the graph's files and vertex data, and check them and the request. Collective.
 
     Parameters:
-        asked: Model, number of parts and output. These and `options` must be equal on all ranks.
+        asked: Model, number of parts and output, by name. These and `options` must be equal on all
+            ranks.
     """
     of_file, others = divided(options, ReadOptions)
     of_search, of_plan, own = divided(others, SearchOptions, PlanOptions)
@@ -253,7 +259,7 @@ def _read(
         request = Request.of(asked["model"], asked["num_parts"], others, COMPILES_ON_RANKS)
         if ranks.size > request.task.num_parts:
             raise InputError(
-                f"{ranks.size} ranks for {request.task.num_parts} parts: start at most as many "
+                f"{ranks.size} ranks for {request.task.num_parts} parts; start at most as many "
                 "ranks as parts"
             )
     allowed = plan.memory or (allowed_memory() or 0) // ranks.here
@@ -274,8 +280,10 @@ def _read(
 def _shares(
     ranks: Ranks, work: PreparedFolder, observer: Observer
 ) -> tuple[Share, Share, SplitLinks | None, npt.NDArray[np.int64]]:
-    """Return the results of `read_share`, with the links on rank 0 before the counts.
-    Collective.
+    """Read this rank's rows of the graph, and choose the links for link prediction. Collective.
+
+    Returns the two shares of `read_share`; the links, on rank 0 only; and the counts of
+    `read_share`.
     """
     options, links, away = work.request.plan_options, None, None
     if options.learns_pairs:
@@ -292,8 +300,10 @@ def _shares(
 def _owners(
     ranks: Ranks, work: PreparedFolder, share: Share, observer: Observer
 ) -> tuple[Int32Array, list[float], dict[str, Any], list[str]]:
-    """Return owners of all rows, their imbalance, entries for the provenance, and notes.
-    Collective.
+    """Find the owner of every row. Collective.
+
+    Returns the owners; the imbalance of each balanced weight; entries for the provenance; and
+    warnings.
     """
     task, balance = work.request.task, work.request.balance
     with observer("partition"):
@@ -309,7 +319,7 @@ def _owners(
 
 
 def _take_rows(data: VertexData, rows: npt.NDArray[np.int32]) -> VertexData:
-    """Return the data of some vertices; features that stay in a file are not read."""
+    """Return the data of some vertices. Features that are stored in a file are not read yet."""
     features = data.features
     found = replace(data, features=None).take(rows)
     if isinstance(features, MappedRows):
@@ -320,9 +330,15 @@ def _take_rows(data: VertexData, rows: npt.NDArray[np.int32]) -> VertexData:
 def _check_memory(
     files: MappedGraph, constraints: int, held: int, num_ranks: int, allowed: int
 ) -> int:
-    """Return the bytes that a rank needs; InputError if they exceed `allowed` (0: no limit).
+    """Return the number of bytes that a rank needs.
 
-    `held`: bytes for links, on rank 0.
+    Parameters:
+        constraints: Number of weights that are balanced.
+        held: Number of bytes for links, on rank 0.
+        allowed: Largest allowed number of bytes of a rank; 0: no limit.
+
+    Raises:
+        InputError: If a rank needs more than `allowed`.
     """
     rows, nonzeros = len(files.indptr) - 1, len(files.indices)
     mirrored = 1.0 if files.directed is False else 0.0
@@ -346,10 +362,15 @@ def _check_memory(
 
 
 def _same_source(ranks: Ranks, folder: str) -> str:
-    """Return the hash of the graph's bytes; InputError if the ranks' files differ.
+    """Check that all ranks have the same graph files. Collective.
 
-    Collective. If several ranks of one computer have the same files, only the first of these ranks
-    reads the files.
+    If several ranks of one computer have the same files, only the lowest of these ranks reads them.
+
+    Returns:
+        The hash of the files.
+
+    Raises:
+        InputError: On all ranks, if the files of some rank differ from those of rank 0.
     """
     with ranks.agreement():
         with input_errors(folder):
@@ -369,13 +390,13 @@ def _same_source(ranks: Ranks, folder: str) -> str:
             several, numbers = len(others) > 1, ", ".join(map(str, others))
             raise InputError(
                 f"rank{'s' * several} {numbers} read{'s' * (not several)} another graph than rank "
-                "0: their files differ in content; give all ranks the same"
+                "0: their files differ in content; give all ranks the same files"
             )
     return read[0]
 
 
 def _opened(folder: str | PathLike[str], format: str | None) -> tuple[MappedGraph, Source]:
-    """Open the graph's files; return the files and their source."""
+    """Open the files of the graph. Return the files, and the graph's source."""
     path = os.fspath(folder)
     if not os.path.exists(path):
         raise InputError(f"{path}: no such file")

@@ -1,4 +1,4 @@
-"""Figures and predicted epoch of a plan whose parts are on several ranks."""
+"""Count the figures, and predict the epoch, of a plan whose parts are on several ranks."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ NETS_AT_ONCE = 1 << 18
 
 
 def pair_volumes(ranks: Ranks, share: Share, owner: Int32Array, num_parts: int) -> sp.csr_array:
-    """Count the rows that parts send to each other. Collective.
+    """Count the rows that each part sends to each other part. Collective.
 
-    Returns csr_array int64[num_parts, num_parts] as `plancc.cost.pairs.pair_volumes` does, but on
-    each rank only for its block of sending parts.
+    Returns csr_array int64[num_parts, num_parts] as `plancc.cost.pairs.pair_volumes` does. On each
+    rank, only the rows of consecutive sending parts are filled. Together the ranks have all rows.
     """
     ptr, entry = parts_of_nets(share.first, share.net_ptr, share.pins, owner, num_parts)
     shape, lengths = (num_parts, num_parts), np.diff(ptr)
@@ -52,14 +52,14 @@ def pair_volumes(ranks: Ranks, share: Share, owner: Int32Array, num_parts: int) 
 
 
 def at_root(ranks: Ranks, volumes: sp.csr_array) -> sp.csr_array:
-    """Collect the results of `pair_volumes` of all ranks on rank 0. Collective."""
+    """Add up, on rank 0, the matrices that `pair_volumes` has returned on all ranks. Collective."""
     entries = volumes.tocoo()
     sender, receiver, rows = (ranks.at_root(each) for each in (*entries.coords, entries.data))
     return sp.csr_array((rows, (sender, receiver)), volumes.shape)
 
 
 def metrics_of(ranks: Ranks, parts: Plan) -> Metrics:
-    """Return the figures of the whole plan; `parts` are this rank's parts. Collective."""
+    """Return the figures of the whole plan. `parts` holds this rank's parts. Collective."""
     own = parts.traffic()
     rows, nonzeros = ranks.concatenated(own.rows), ranks.concatenated(own.nonzeros)
     step = StepTraffic(*map(ranks.concatenated, StepTraffic.of(parts.exchanges.expand)))
@@ -67,7 +67,7 @@ def metrics_of(ranks: Ranks, parts: Plan) -> Metrics:
 
 
 def _tables(ranks: Ranks, parts: Plan, num_parts: int) -> Tables:
-    """Return the tables of the whole plan; only rank 0 gets the messages. Collective."""
+    """Return the tables of the whole plan. Only rank 0 gets the messages in them. Collective."""
     own, first = tables_of(parts), ranks.before(parts.num_parts)
     pairs = own.expand.source + np.int32(first), own.expand.target, own.expand.rows
     source, target, rows = map(ranks.at_root, pairs)
@@ -84,9 +84,9 @@ def _tables(ranks: Ranks, parts: Plan, num_parts: int) -> Tables:
 def mapped(
     ranks: Ranks, share: Share, owner: Int32Array, topology: Topology, capacities: Capacities
 ) -> Int32Array:
-    """Return the owners with parts renumbered so that few rows are sent between nodes. Collective.
+    """Return the owners, with parts renumbered so that few rows are sent between nodes. Collective.
 
-    The result is the same as from `plancc.owners.numbering.mapped`.
+    The result is the same as that of `plancc.owners.numbering.mapped`.
     """
     num_parts, number = topology.num_ranks, None
     volumes = at_root(ranks, pair_volumes(ranks, share, owner, num_parts))
@@ -100,7 +100,7 @@ def mapped(
 def random_figures(
     ranks: Ranks, share: Share, num_parts: int, capacities: Capacities = None
 ) -> tuple[Metrics, Tables]:
-    """Return figures and tables of an even random partition. Collective.
+    """Return the figures and the tables of a random partition. Collective.
 
     Only rank 0 gets the messages in the tables. If `capacities` is None, the partition is the
     baseline (`plancc.cost.owners.random_traffic`).
@@ -116,8 +116,10 @@ def random_figures(
 
 
 def forecast_of(ranks: Ranks, predictor: Predictor, parts: Plan, random: Tables) -> Forecast:
-    """Return the predicted epochs of the plan and of the tables `random`, on every rank.
-    Collective.
+    """Predict the epochs of the plan and of the random partition. Collective.
+
+    Every rank gets the same result. `parts` holds this rank's parts. `random` holds the tables of
+    the random partition.
     """
     tables, seconds = _tables(ranks, parts, random.num_ranks), (0.0, 0.0, 0.0)
     with ranks.agreement():

@@ -1,4 +1,7 @@
-"""Kernels of compiling on several ranks: choices of a rank's vertices, and parts of its nets."""
+"""Compiled kernels for a compile on several ranks.
+
+They choose labels and parts for the vertices of one rank, and list the parts that its nets touch.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,15 @@ from plancc.passes.kernels.volume import penalty
 from plancc.sampling.counter import GAMMA, mix
 
 MOST_SHORT = 1 << 16
-"""Numbers below this need only 16 bits."""
+"""Numbers below this one need only 16 bits."""
 
 
 @njit(cache=True, nogil=True)
 def turns(first: int, last: int, key: int, num_turns: int) -> Any:
-    """Return the turn in which every vertex chooses, found by a hash: uint8[last - first]."""
+    """Return the turn in which each of the vertices first..last-1 chooses: uint8[last - first].
+
+    The turn is a hash of the vertex and `key`, so all ranks find the same turns.
+    """
     found = np.empty(last - first, dtype=np.uint8)
     for v in range(first, last):
         # a hash of vertex and round, so that every rank finds the same turns
@@ -31,19 +37,20 @@ def wanted_labels(
     rows: Any, base: int, links: ClusterLinks, weight: Any, load: Any, heaviest: Any, label: Any,
     score: Any,
 ) -> Any:  # fmt: skip
-    """Return the label that most links of a vertex lead to, if the label has room; -1: its own
-    label.
+    """Return, for some vertices, the label to which most of their links lead.
+
+    Only labels that have room for the vertex are considered.
 
     Parameters:
-        rows (int64[k]): Rows of this rank's links; row r is vertex `base` + r.
+        rows (int64[k]): The vertices, as rows of this rank's links; row r is vertex `base` + r.
         links: Links of this rank's vertices.
-        weight, load (int64[n, c]): Weights of all vertices, and loads of all labels.
-        heaviest (int64[c]): Largest allowed load of a label.
+        weight, load (int64[n, c]): Weights of all vertices, and sums of weights of all labels.
+        heaviest (int64[c]): Largest allowed sum of weights of a label.
         label (int32[n]): Label of every vertex.
         score (int64[n]): Scratch memory; all 0 before and after the call.
 
     Returns:
-        int32[k]
+        int32[k]: the best label of each vertex; -1 if it is the label that the vertex already has.
     """
     seen = np.empty(len(label), dtype=np.int32)
     wanted = np.full(len(rows), -1, dtype=np.int32)
@@ -59,8 +66,10 @@ def wanted_labels(
 def take_labels(
     vertices: Any, wanted: Any, weight: Any, load: Any, heaviest: Any, label: Any
 ) -> int:
-    """Give vertices the labels that they chose, one by one, while labels have room; return how
-    many.
+    """Give vertices the labels that they have chosen, one by one.
+
+    A vertex keeps its label if the chosen label has no room left. Returns the number of vertices
+    that have changed their label.
     """
     moved = 0
     for i in range(len(vertices)):
@@ -80,18 +89,19 @@ def take_labels(
 def parts_of_nets(
     base: int, net_ptr: Any, pins: Any, owner: Any, num_parts: int
 ) -> tuple[Any, Any]:
-    """Return, for every net of a rank, the parts with pins of the net.
+    """Return, for each net of a rank, the parts that have pins of the net.
 
-    A net's own vertex always counts as a pin.
+    The net of a vertex always has this vertex as a pin.
 
     Parameters:
         base: Vertex of the first net.
         net_ptr, pins (int64[m + 1], int32): Offsets and pins of the nets.
         owner (int32[n]): Part of every vertex.
     Returns:
-        ptr (int64[m + 1]): Offsets of the nets' entries.
-        entry (uint16 or uint32[entries]): Twice the part, plus 1 if the net has exactly one pin in
-            the part. Entries of a net ascend if the net has pins in all parts.
+        ptr (int64[m + 1]): Offsets of the entries of each net.
+        entry (uint16 or uint32[entries]): One entry for each part that has pins of the net: twice
+            the number of the part, plus 1 if the part has exactly one pin of the net. If a net has
+            pins in all parts, its entries ascend.
     """
     dtype = np.uint16 if 2 * num_parts <= MOST_SHORT else np.uint32
     room = np.empty(len(pins) + len(net_ptr), dtype=dtype)  # untouched pages cost nothing
@@ -101,7 +111,7 @@ def parts_of_nets(
 
 @njit(cache=True, nogil=True)
 def list_parts(base: int, net_ptr: Any, pins: Any, owner: Any, num_parts: int, entry: Any) -> Any:
-    """Fill `entry` as in `parts_of_nets`; return the offsets, int64[m + 1]."""
+    """Write the array `entry` that `parts_of_nets` returns; return the offsets, int64[m + 1]."""
     m = len(net_ptr) - 1
     ptr = np.zeros(m + 1, dtype=np.int64)
     count, seen = np.zeros(num_parts, dtype=np.int32), np.empty(num_parts, dtype=np.int32)
@@ -130,7 +140,10 @@ def list_parts(base: int, net_ptr: Any, pins: Any, owner: Any, num_parts: int, e
 
 @njit(cache=True, nogil=True)
 def mark_columns(rows: Any, base: int, indptr: Any, indices: Any, marked: Any) -> None:
-    """Mark the nets of some rows: their columns and the rows' own nets. `marked`: bool[n]."""
+    """Set `marked`, bool[n], for the vertices of some rows, and for the columns of these rows.
+
+    The nets of the marked vertices are those that have these rows as pins.
+    """
     for r in rows:
         marked[base + r] = True
         for k in range(indptr[r], indptr[r + 1]):
@@ -139,7 +152,10 @@ def mark_columns(rows: Any, base: int, indptr: Any, indices: Any, marked: Any) -
 
 @njit(cache=True, nogil=True)
 def picked(ptr: Any, entry: Any, which: Any) -> Any:
-    """Return the lists `which`: their lengths, int32[k], and their entries."""
+    """Return the entries of the lists `which`, and their lengths, int32[k].
+
+    List i is ``entry[ptr[i]:ptr[i + 1]]``. The entries of all chosen lists form one array.
+    """
     lengths = np.empty(len(which), dtype=np.int32)
     total = 0
     for i in range(len(which)):
@@ -155,8 +171,9 @@ def picked(ptr: Any, entry: Any, which: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def relief(v: int, here: int, there: int, weight: Any, load: Any, bounds: Bounds) -> float:
-    """Return by how much the penalty of overweight falls if v moves; -infinity if there is no
-    room.
+    """Return how much smaller the penalty for overweight parts is after vertex v moves.
+
+    The move is from part `here` to part `there`. The result is -infinity if `there` has no room.
     """
     found = 0.0
     for c in range(load.shape[1]):
@@ -179,21 +196,24 @@ def wanted_parts(
     rows: Any, base: int, indptr: Any, indices: Any, place: Any, ptr: Any, entry: Any, owner: Any,
     weight: Any, load: Any, bounds: Bounds,
 ) -> Any:  # fmt: skip
-    """Return the best part for every row, by volume and the price of overweight.
+    """Return the best part for each of some rows: the part with the largest gain.
+
+    The gain is the number of rows that need no longer be sent, plus the decrease of the penalty for
+    overweight parts.
 
     Parameters:
         rows (int64[k]): Rows of this rank; row r is vertex `base` + r.
         indptr, indices: CSR pattern of this rank's rows.
-        place (int32[n]): Place of every net in `ptr`.
-        ptr, entry: Parts of the nets of these rows; see `parts_of_nets`.
-        owner: int32[n].
-        weight: int64[n, c].
-        load: int64[num_parts, c].
+        place (int32[n]): Index in `ptr` of the net of every vertex.
+        ptr, entry: Parts that have pins of the nets of these rows; see `parts_of_nets`.
+        owner (int32[n]): Part of every vertex.
+        weight (int64[n, c]): Weights of every vertex.
+        load (int64[num_parts, c]): Sum of weights of every part.
 
     Returns:
-        part (int32[k]): The best part; -1: the row stays.
-        saved (int32[k]): Number of moved rows that this saves.
-        gain (float64[k]): `saved`, plus the fall of the penalty of overweight.
+        part (int32[k]): The best part; -1 if the row stays where it is.
+        saved (int32[k]): Number of rows that need no longer be sent after the move.
+        gain (float64[k]): The gain of the move.
     """
     num_parts = len(load)
     has, seen = np.zeros(num_parts, dtype=np.int32), np.empty(num_parts, dtype=np.int32)
@@ -264,10 +284,11 @@ def move_rows(
     order: Any, vertices: Any, part: Any, saved: Any, weight: Any, load: Any, bounds: Bounds,
     size: Any, owner: Any,
 ) -> Any:  # fmt: skip
-    """Move rows to the parts that they chose, in this order, if the move still has a gain.
+    """Move rows, in the given order, to the parts that they have chosen.
 
-    `size`: rows of every part, int64[num_parts]; no part loses its last row. Returns whether any
-    row moved.
+    A row moves only if the move still has a gain, given the moves before it. No part loses its last
+    row. `size`, int64[num_parts], is the number of rows of every part. Returns whether any row has
+    moved.
     """
     moved = False
     for i in order:
@@ -291,8 +312,9 @@ def move_rows(
 
 @njit(cache=True, nogil=True)
 def unpack_rows(position: Any, row_ptr: Any, numbers: Any, out: Any) -> None:
-    """Copy the entries of the rows `position` to `out`. The entries of row r begin there at
-    ``row_ptr[r]``.
+    """Copy the entries of rows, which are stored one after another in `numbers`, to `out`.
+
+    `position` lists these rows. In `out`, the entries of row r begin at ``row_ptr[r]``.
     """
     at = 0
     for r in position:

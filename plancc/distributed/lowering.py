@@ -1,8 +1,8 @@
-"""Lowering on several ranks: every rank makes the tables of consecutive parts.
+"""Lowering on several ranks: each rank makes the tables of consecutive parts.
 
-This follows `plancc.plan.lowering`. Rows are sent to the rank of their part. This rank numbers
-their columns, and lists the rows that its parts receive. These lists are sent to the ranks of the
-sending parts.
+The method is that of `plancc.plan.lowering`. First, each row is sent to the rank that has its part.
+This rank numbers the columns of its rows, and lists the rows that its parts receive. Then these
+lists are sent to the ranks that have the sending parts.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from plancc.plan.values import LINKS, Exchanges, Header
 
 
 def lower_share(ranks: Ranks, share: Share, owner: Int32Array, header: Header) -> Plan:
-    """Return this rank's consecutive parts as a plan.
+    """Return this rank's consecutive parts as a plan. Collective.
 
-    Collective. Peers in messages are numbers of parts in the whole plan.
+    In its messages, the number of a peer is that of a part in the whole plan.
 
     Parameters:
-        ranks: The ranks; at most as many as parts.
-        share: The share with the nonzeros of all relations.
-        owner: int32[n].
+        ranks: The ranks. There are at most as many as parts.
+        share: This rank's share of the matrix, with the nonzeros of all relations.
+        owner (int32[n]): Part of every vertex.
         header: Header of the whole plan.
     """
     num_parts = header.num_parts
@@ -68,7 +68,7 @@ def lower_share(ranks: Ranks, share: Share, owner: Int32Array, header: Header) -
 def share_links(ranks: Ranks, parts: Plan, links: SplitLinks | None) -> Plan:
     """Return the parts with their links for link prediction. Collective.
 
-    A part gets the links with sources that it owns, as in `plancc.plan.lowering.with_links`.
+    A part gets the links whose sources it owns, as in `plancc.plan.lowering.with_links`.
 
     Parameters:
         parts: The parts that `lower_share` returned.
@@ -104,13 +104,16 @@ def share_links(ranks: Ranks, parts: Plan, links: SplitLinks | None) -> Plan:
 def _own_rows(
     ranks: Ranks, share: Share, position: Int32Array, starts: Int64Array, rows: Int32Array
 ) -> Any:
-    """Return rows of this rank's parts in plan order; columns are places in plan order.
+    """Fetch the rows of this rank's parts. Collective.
+
+    The rows are in plan order, and their columns are places in plan order.
 
     Returns:
-        row_ptr (int64[n + 1]): Offsets of the entries of these rows, from 0; other rows are
-            undefined or empty.
+        row_ptr (int64[n + 1]): For the rows of this rank, the offsets of their entries, from 0.
+            Values for other rows are undefined.
         column: int32[nonzeros]
-        value: float32 or float64[nonzeros] The columns of the share.
+        value: float32 or float64[nonzeros]
+        One more array for each of the share's arrays with an entry for every nonzero.
     """
     own = position[share.first : share.last]
     order = np.argsort(own, kind="stable")
@@ -140,7 +143,10 @@ def _expand(
     column: Int32Array,
     value: npt.NDArray[Any],
 ) -> Exchange:
-    """Number the columns of this rank's parts locally; return the parts' messages. Collective."""
+    """Number the columns of this rank's parts locally; return the messages of these parts.
+
+    Collective.
+    """
     first, last = (int(each) for each in bounds[ranks.rank : ranks.rank + 2])
     rows, *messages = lowered_parts(part_ptr, row_ptr, first, last, column, value)
     lengths, receiver, sender = messages

@@ -1,7 +1,8 @@
-"""Nets between clusters of vertices, on rank 0, for the passes of one process.
+"""Build, on rank 0, a hypergraph that passes for one process can improve.
 
-Vertices with the same label are merged. Labels are clusters, or they merge all vertices of a part
-except its *corridor*, which are the vertices near the boundary.
+Vertices with the same label are merged into one vertex. Labels are either clusters, or each part
+has one label for all its vertices, except those near the boundary. These vertices are the
+*corridor*; each has a label of its own.
 
     part 0  . . . o o | o o . . . . part 1        o  in the corridor: a separate vertex
             . . . o o | o o . . . .               .  merged into one vertex for each part
@@ -28,15 +29,17 @@ from plancc.search.presets import ON_RANKS
 def nets_between(
     ranks: Ranks, share: Share, label: Int32Array, weight: Int64Array
 ) -> Hypergraph | None:
-    """Return the nets of all vertices as nets of labels. Collective.
+    """Return the hypergraph whose vertices are labels. Collective.
+
+    Its nets are those of all vertices of the graph, with each pin replaced by its label.
 
     Parameters:
-        label (int32[n]): Labels 0..m-1; each occurs.
-        weight: int64[n, c].
+        label (int32[n]): Label of every vertex. All labels 0..m-1 occur.
+        weight (int64[n, c]): Weights of every vertex.
 
     Returns:
         The hypergraph on rank 0, and a hypergraph without nets on other ranks. None, on all ranks,
-        if there are too many pins.
+        if there would be too many pins.
     """
     num = int(label.max()) + 1
     ptr, entry = parts_of_nets(share.first, share.net_ptr, share.pins, label, num)
@@ -52,19 +55,22 @@ def nets_between(
 
 
 def _merged(sizes: Int64Array, pins: Int32Array, cost: Int64Array) -> Any:
-    """Merge equal nets and add their costs. Return every net's number of pins, pins and cost."""
+    """Merge equal nets and add up their costs.
+
+    Returns the number of pins of each net, the pins, and the cost of each net.
+    """
     none = pins[:0]
     ptr, pins, _, cost, _ = merge_equal_nets(offsets(sizes), pins, none, cost, none)
     return np.diff(ptr), pins, cost
 
 
 def corridor(ranks: Ranks, share: Share, owner: Int32Array) -> Int32Array | None:
-    """Give each vertex near the boundary its own label, and all others of a part one label.
+    """Give each vertex near a boundary a label of its own. Collective.
 
-    Collective.
+    The other vertices of a part share one label.
 
     Returns:
-        int32[n], or None if the boundary alone has too many links.
+        int32[n]: label of every vertex. None if even the boundary rows have too many nonzeros.
     """
     near = np.zeros(len(owner), dtype=np.bool_)
     new = mark_boundary(share.first, share.indptr, share.indices, owner).view(np.bool_)

@@ -1,4 +1,4 @@
-"""Find owners of rows when rows are divided among ranks: by a model, or by a search."""
+"""Find the owners of rows by a model or a search, if rows are divided among ranks."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from plancc.search.starts import beginnings, has_hubs, kind_of, tightest
 def find_owners(
     ranks: Ranks, share: Share, task: Task, balance: Balance, graph: Graph
 ) -> Ownership:
-    """Return owners of all rows, equal on every rank. Collective.
+    """Return the owners of all rows, the same on every rank. Collective.
 
-    A search joins vertices to clusters until few links are left between clusters, and partitions
-    this graph on rank 0. For graphs with hubs, all ranks then run sweeps on the exact volume. For
-    other graphs, rank 0 improves the partition of the clusters, and then the corridor along its
-    boundary (`plancc.distributed.nets`).
+    A search first joins vertices to clusters until few links are left between clusters. Rank 0
+    partitions the graph between clusters. If the graph has hubs, all ranks then improve the exact
+    volume in sweeps. Otherwise rank 0 improves the partition of the clusters, and then that of the
+    corridor along the boundaries of parts (`plancc.distributed.nets`).
 
     Parameters:
-        task: A task with a model that has `on_ranks`.
-        graph: The graph, for its source (in messages) and its types.
+        task: A task whose model has the attribute `on_ranks`.
+        graph: The graph. Only its source (for messages) and its types are used.
     """
     num_parts, seed, begin = task.num_parts, task.options.seed, wall_seconds()
     with ranks.agreement():
@@ -102,8 +102,9 @@ def _started(
     limits: Limits,
     degree: Int64Array,
 ) -> tuple[Int32Array, str, list[str]]:
-    """Search for owners of clusters on rank 0; return owners, the partitioner's name, and
-    warnings.
+    """Partition the graph between clusters on rank 0. Collective.
+
+    Returns, on all ranks, the part of every vertex; a description of the partitioner; and warnings.
     """
     owner, told = None, ("", [""])
     with ranks.agreement():
@@ -123,8 +124,9 @@ def _started(
 def _partitions(
     graph: WeightedGraph, task: Task, limits: Limits, degree: Int64Array
 ) -> list[PartitionResult]:
-    """Return partitions of the graph between clusters, by the quick partitioner for its kind of
-    graph.
+    """Return partitions of the graph between clusters, made with different seeds.
+
+    The partitioner is the one that the user has chosen, or the quick one for this kind of graph.
     """
     options, num_parts, kind = task.options, task.num_parts, kind_of(degree)
     name, preset = options.partitioner, options.preset

@@ -1,4 +1,4 @@
-"""Collective operations on arrays, for ranks that compile together."""
+"""Collective operations on arrays, for ranks that compile one graph together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Array = npt.NDArray[Any]
 
 
 class RankGroup(Protocol):
-    """Collectives of all ranks."""
+    """The collective operations that `Ranks` needs from a group of all ranks."""
 
     def allgather(self, pieces: Sequence[Array]) -> None: ...
 
@@ -56,43 +56,48 @@ class Ranks:
         self.here = transport.ranks_here()
 
     def agreement(self) -> AbstractContextManager[None]:
-        """Return a context manager for statements in which a single rank may fail.
+        """Return a context manager for statements that may fail on some ranks only.
 
-        If a rank fails, all ranks raise its error at the end. The statements must not be
-        collective.
+        At the end of the block, all ranks raise the error of a rank that has failed. The statements
+        must not be collective.
         """
         return self._transport.agreement()
 
     def check_alike(self, asked: Mapping[str, Any]) -> None:
-        """Raise InputError on all ranks if the values of an option differ; `asked` has values by
-        name.
+        """Raise InputError on all ranks if the value of some option differs between ranks.
+
+        `asked` holds the values of the options by name.
         """
         self._transport.check_alike(asked)
 
     def broadcast(self, value: Any) -> Any:
-        """Return rank 0's small plain value on every rank."""
+        """Return the value of rank 0 on every rank. The value is a small plain Python object."""
         return self._transport.gather(value if self.rank == 0 else None)[0]
 
     def gathered(self, value: Any) -> list[Any]:
-        """Return all ranks' small plain values."""
+        """Return the values of all ranks, in a list by rank.
+
+        The values are small plain Python objects.
+        """
         return self._transport.gather(value)
 
     def total(self, number: int) -> int:
-        """Return the sum of all ranks' numbers."""
+        """Return the sum of `number` over all ranks."""
         return int(self.sums(np.array([number], np.int64))[0])
 
     def before(self, number: int) -> int:
-        """Return the sum of the numbers of the ranks before this rank."""
+        """Return the sum of `number` over the ranks below this rank."""
         return int(self.concatenated(np.array([number], np.int64))[: self.rank].sum())
 
     def sums(self, array: Array) -> Array:
-        """Replace the array by the sum over all ranks, and return it; shapes must be equal."""
+        """Replace the array by its sum over all ranks, and return it. All shapes must be equal."""
         self._group.allreduce_sum(array)
         return array
 
     def concatenated(self, array: Array) -> Array:
-        """Return the concatenated arrays of all ranks on every rank; dtypes and widths must be
-        equal.
+        """Concatenate the arrays of all ranks, and return the result on every rank.
+
+        Dtypes and widths must be equal on all ranks.
         """
         lengths = self._transport.alltoall(np.full(self.size, len(array), np.int64))
         every = np.empty((int(lengths.sum()), *array.shape[1:]), array.dtype)
@@ -102,8 +107,9 @@ class Ranks:
         return every
 
     def swapped(self, pieces: Sequence[Array]) -> list[Array]:
-        """Send ``pieces[k]`` to rank k; return the received pieces by rank. Dtypes must be
-        equal.
+        """Send ``pieces[k]`` to rank k. Return the pieces that this rank receives, by sender.
+
+        Dtypes and widths must be equal on all ranks.
         """
         lengths = self._transport.alltoall(np.array([len(each) for each in pieces], np.int64))
         every = np.empty((int(lengths.sum()), *pieces[0].shape[1:]), pieces[0].dtype)
@@ -112,7 +118,7 @@ class Ranks:
         return received
 
     def collected(self, pieces: Sequence[Array]) -> Array:
-        """Exchange pieces as `swapped` does, and return the received pieces as one array."""
+        """Send ``pieces[k]`` to rank k. Return the pieces that this rank receives, as one array."""
         received = self.swapped(pieces)
         return received[0] if received[0].base is None else received[0].base
 
@@ -121,12 +127,13 @@ class Ranks:
         return self.collected([array[to == rank] for rank in range(self.size)])
 
     def at_root(self, array: Array) -> Array:
-        """Return the concatenated arrays of all ranks on rank 0, and an empty array on other
-        ranks.
+        """Concatenate the arrays of all ranks, and return the result on rank 0.
+
+        Other ranks get an empty array.
         """
         return self.collected([array, *[array[:0]] * (self.size - 1)])
 
     def from_root(self, array: Array | None, dtype: npt.DTypeLike) -> Array:
-        """Return rank 0's array, converted to `dtype`, on every rank."""
+        """Return, on every rank, the array of rank 0, converted to `dtype`."""
         mine = np.empty(0, dtype) if array is None or self.rank else np.asarray(array, dtype)
         return self.concatenated(mine)

@@ -1,4 +1,4 @@
-"""A rank's share of a graph: its normalised rows, and the nets of its vertices."""
+"""What one rank has of a graph: rows of the normalised matrix, and nets of vertices."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ class Share(WithColumns):
     """Consecutive rows of the normalised matrix, and the column nets of the same vertices.
 
     Attributes:
-        bounds (int64[num_ranks + 1]): First vertex of every rank.
-        indptr, indices, values: This rank's rows as CSR: int64[m + 1] from 0, int32 vertices,
-            float32 or float64.
-        net_ptr, pins (int64[m + 1], int32): Rows that use each vertex of this rank; if the graph is
-            undirected, the same arrays as the rows.
-        degree (int32[n]): Nonzeros of every row of the matrix.
-        columns: Columns of the nonzeros beside their values; the same names on all ranks.
+        bounds (int64[num_ranks + 1]): First vertex of each rank.
+        indptr, indices, values (int64[m + 1], int32, float32 or float64): CSR of this rank's rows.
+            Offsets begin at 0; columns are vertices of the whole graph.
+        net_ptr, pins (int64[m + 1], int32): For each vertex of this rank, the rows that need it. In
+            an undirected graph these are the same arrays as `indptr` and `indices`.
+        degree (int32[n]): Number of nonzeros of every row of the whole matrix.
+        columns: Other arrays with an entry for each nonzero of these rows, by name. The names are
+            the same on all ranks.
     """
 
     bounds: Int64Array
@@ -47,7 +48,7 @@ class Share(WithColumns):
 
     @property
     def first(self) -> int:
-        """First vertex of the share."""
+        """Number of the share's first vertex."""
         return int(self.bounds[self.rank])
 
     @property
@@ -56,15 +57,17 @@ class Share(WithColumns):
         return int(self.bounds[self.rank + 1])
 
     def sizes(self, graph: Graph) -> Graph:
-        """Return a graph with the row sizes of the whole matrix, and meaningless columns."""
+        """Return a graph whose rows have the sizes of the matrix rows. All its columns are 0."""
         indptr = offsets(self.degree)
         nobody = np.broadcast_to(np.int32(0), int(indptr[-1]))  # takes no memory
         return Graph(indptr, nobody, source=graph.source, types=graph.types)
 
     @property
     def links(self) -> ClusterLinks:
-        """Links of the vertices: columns of their rows and, in a directed graph, rows of their
-        nets.
+        """Links of this rank's vertices.
+
+        They are the columns of each row and, in a directed graph, also the rows that need the
+        vertex.
         """
         none = np.empty(0, np.int64)
         other = np.empty(0, np.int32)
@@ -88,18 +91,19 @@ def read_share(
     Rows are divided so that nonzeros plus rows are about equal on all ranks.
 
     Parameters:
-        away (int32[2, links]): Edges that are held out for link prediction
-            (`plancc.graph.links.without`), on rank 0; no edges on other ranks. None: no edges are
-            held out.
+        away (int32[2, links]): Edges that are used only as links for link prediction, and so are
+            left out of the matrix (`plancc.graph.links.without`), on rank 0; no edges on other
+            ranks. None: there are no such edges.
 
     Returns:
-        The rows with distinct columns, for searches; the rows with the columns of all relations;
-        and sums over ranks, int64[3]: number of self loops that adding the identity changed, and
+        The share with distinct columns in each row, for searches; the share with the nonzeros of
+        all relations; and three counts, summed over all ranks, int64[3]. The first count is the
+        number of self loops whose value has grown because the identity was added. The others are
         the two numbers of `lost_values`.
 
     Raises:
-        InputError: On all ranks: for errors of `MappedGraph.rows`, if values cannot be normalised,
-            or if a pattern is not symmetric although its file says that it is.
+        InputError: On all ranks: if `MappedGraph.rows` finds an error, if values cannot be
+            normalised, or if a pattern is not symmetric although its file says so.
     """
     indptr = files.indptr
     with ranks.agreement():
@@ -149,7 +153,10 @@ def _normalised(
     self_loops: bool,
     dtype: npt.DTypeLike,
 ) -> tuple[Graph, int]:
-    """Return the normalised rows of this rank, and `Rows.num_raised`. Collective."""
+    """Normalise this rank's rows. Collective.
+
+    Returns the rows, and the number `Rows.num_raised` of self loops whose value has grown.
+    """
     with ranks.agreement():
         arrays = rows.indptr, rows.indices, rows.values
         how = normalization, self_loops, rows.original_ids
@@ -164,7 +171,10 @@ def _normalised(
 def _normalised_by_relation(
     ranks: Ranks, rows: Graph, first: int, normalization: str, dtype: npt.DTypeLike
 ) -> Graph:
-    """Return the normalised rows of a graph with types; sums are added rank by rank. Collective."""
+    """Normalise this rank's rows of a graph with types. Collective.
+
+    The ranks add to the sums of rows and columns one after another, as one process would.
+    """
     with ranks.agreement():
         given = RowsOfTypes(rows, first, normalization)
         sums = given.no_sums
@@ -179,7 +189,10 @@ def _normalised_by_relation(
 def _nets(
     ranks: Ranks, bounds: Int64Array, indptr: Int64Array, indices: Int32Array
 ) -> tuple[Int64Array, Int32Array]:
-    """Return, for each vertex of this rank, the rows on all ranks that use it, ascending."""
+    """Return, for each vertex of this rank, all rows that need it, ascending. Collective.
+
+    The result is (offsets, rows). The rows may be on other ranks.
+    """
     ptr, rows, _ = transpose(indptr, indices, indices[:0], int(bounds[-1]))
     rows += np.int32(bounds[ranks.rank])
     ends = ptr[bounds]
@@ -191,13 +204,15 @@ def _nets(
 
 
 def joined(counts: list[Int32Array], ends: Int32Array, cost: npt.NDArray[Any], columns: int) -> Any:
-    """Join lists from several ranks to one matrix, with ascending columns in every row.
+    """Join lists from several ranks to one sparse matrix, with ascending columns in each row.
 
     Parameters:
-        counts (list of int32[rows]): Entries of every row from every rank.
-        ends (int32[entries]): Columns: first all columns from rank 0, row by row, then from rank 1,
-            and so on.
-        cost ([entries]): Values. If several ranks have the same entry, the values are added.
+        counts (list of int32[rows]): For each rank, the number of entries that it has for each row.
+        ends (int32[entries]): Columns of the entries: first those of rank 0, row by row, then those
+            of rank 1, and so on.
+        cost ([entries]): Values of the entries. If several ranks have the same entry, the values
+            are added.
+        columns: Number of columns of the matrix.
     """
     from scipy.sparse import coo_array
 

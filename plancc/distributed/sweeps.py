@@ -1,9 +1,10 @@
-"""Sweeps on the exact volume, over rows and nets that are divided among ranks.
+"""Sweeps that lower the exact volume, with rows and nets divided among ranks.
 
-In every turn each rank fetches the parts in which the nets of its rows have pins, and finds the
-best part for each of its rows. All ranks then make the same moves, the best first, within the
-limits. A move is chosen without regard to the other moves of its turn. If all moves together raise
-the cost, only some of the moves are made.
+A sweep has several turns; each row chooses a part in one of them. In a turn, each rank fetches the
+parts that have pins of the nets of its rows, and finds the best part for each row. Then all ranks
+make the same moves, in order of gain, as far as the limits of the parts allow. A choice ignores the
+other choices of its turn. So all moves together may raise the cost. In this case only some of the
+moves are made.
 """
 
 from __future__ import annotations
@@ -37,12 +38,15 @@ from plancc.search.presets import ON_RANKS
 def sweep(
     ranks: Ranks, share: Share, owner: Int32Array, limits: Limits, seed: int, within: bool = False
 ) -> Int32Array:
-    """Move rows until few moves lower the volume; return owners, equal on all ranks. Collective.
+    """Move rows to other parts until sweeps lower the volume only a little. Collective.
 
     Parameters:
-        owner (int32[n]): Owners to begin with; not changed.
+        owner (int32[n]): Part of every row at the start. The array is not changed.
         limits: Limits of the parts.
-        within: Whether sweeps must stay within the limits, if the start is within the limits.
+        within: Whether sweeps must keep the limits if the start keeps them.
+
+    Returns:
+        int32[n]: part of every row, the same on all ranks.
     """
     work = _Work(ranks, share, owner.copy(), limits, seed)
     unit = work.price_unit()
@@ -64,7 +68,10 @@ def sweep(
 
 
 class _Work:
-    """Owners that sweeps change, equal on all ranks, and the parts of this rank's nets."""
+    """What sweeps change: the owners of all rows, and the parts that have pins of this rank's nets.
+
+    The owners are the same on all ranks.
+    """
 
     def __init__(
         self, ranks: Ranks, share: Share, owner: Int32Array, limits: Limits, seed: int
@@ -76,7 +83,10 @@ class _Work:
         self.nets, self.volume = self._measured()
 
     def price_unit(self) -> npt.NDArray[np.float64]:
-        """Return the unit of the prices (`plancc.passes.multilevel.Sweeps.price_unit`)."""
+        """Return the unit of the prices, as `plancc.passes.multilevel.Sweeps.price_unit` does.
+
+        Collective.
+        """
         share, total = self.share, np.maximum(self.limits.total, 1)
         cut = mark_boundary(share.first, share.indptr, share.indices, self.owner)
         at = share.first + np.flatnonzero(cut)
@@ -86,11 +96,11 @@ class _Work:
         )
 
     def overload(self) -> float:
-        """See `plancc.models.limits.Limits.overload`."""
+        """Return by how much parts exceed their limits (`plancc.models.limits.Limits.overload`)."""
         return self.limits.overload(self.loads)
 
     def restore(self) -> None:
-        """Bring the parts that are still above their limit below the limit, at any cost."""
+        """Move rows out of the parts that still exceed their limits, even if the volume grows."""
         if self.overload() == 0:
             return
         without_nets = Hypergraph(np.zeros(1, np.int64), np.empty(0, np.int32), self.weight)
@@ -104,8 +114,10 @@ class _Work:
     def sweep(self, price: npt.NDArray[np.float64], target: Any = None, cap: Any = None) -> None:
         """Move every row at most once, to its best part.
 
-        `target`: weight of each part above which weight has a price; None: `Limits.target`.
-        `cap`: largest weight of each part; None: no limit.
+        Parameters:
+            price: Price of the overweight of a part, for each weight.
+            target: For each part, the weight above which it is overweight. None: `Limits.target`.
+            cap: For each part, the largest weight that it may have. None: no limit.
         """
         share, bounds = self.share, self.limits.bounds(price, cap, target)
         turn = turns(
@@ -142,19 +154,24 @@ class _Work:
                 order = order[: len(order) // ON_RANKS.fewer]
 
     def _overweight(self, bounds: Bounds) -> float:
-        """Return the cost of the overweight of all parts."""
+        """Return the sum of the penalties of all overweight parts."""
         over = np.maximum(self.loads - bounds.target, 0)
         return float((bounds.price * over**2).sum() / 2)
 
     def _measured(self) -> tuple[tuple[Int64Array, Int32Array], int]:
-        """Return the parts of this rank's nets, and the volume of all nets."""
+        """Return the parts that have pins of this rank's nets, and the volume of all nets.
+
+        Collective.
+        """
         share, num_parts = self.share, len(self.loads)
         nets = parts_of_nets(share.first, share.net_ptr, share.pins, self.owner, num_parts)
         return nets, self.ranks.total(len(nets[1]) - (len(nets[0]) - 1))
 
     def _fetched(self, rows: Int64Array) -> tuple[Int32Array, tuple[Int64Array, Int32Array]]:
-        """Fetch the parts of the nets of some rows; return each net's place, int32[n], and the
-        parts.
+        """Fetch the parts that have pins of the nets of some rows. Collective.
+
+        Returns the index of each needed net, int32[n], and the lists of parts as (offsets,
+        entries).
         """
         share = self.share
         marked = np.zeros(len(share.degree), dtype=np.bool_)

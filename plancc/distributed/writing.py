@@ -1,7 +1,8 @@
-"""Write one plan file from several ranks: rank 0 reserves space for slices, and all ranks fill it.
+"""Write one plan file from several ranks.
 
-A rank on another file system, which cannot reach the file, sends its slices to rank 0. No rank
-holds more than its own slices and a block.
+Rank 0 creates the file with room for all data, and each rank writes its own slices. A rank whose
+file system does not have the file sends its slices to rank 0. No rank holds more than its own
+slices and one block of another rank.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ BLOCK_BYTES = 1 << 25
 
 
 class RowBlock(NamedTuple):
-    """Rows ``first:last`` of a slice, and the byte of the file at which they begin."""
+    """The rows ``first:last`` of `array`, and the byte `place` of the file at which they begin."""
 
     place: int
     array: Any
@@ -49,15 +50,19 @@ def write_plan(
     parts: Plan,
     attributes: Mapping[str, Mapping[str, Any]],
 ) -> str:
-    """Write the plan; return its content hash, which is the same as from one process. Collective.
+    """Write the plan file, and return its content hash. Collective.
+
+    The hash is the same as that of a plan compiled in one process.
 
     Parameters:
         header: Header of the whole plan.
         parts: This rank's consecutive parts, as a plan.
-        attributes: See `plancc.plan.writer.write_file`; on rank 0.
+        attributes: The attributes that `plancc.plan.writer.write_file` takes. Only those of rank 0
+            are written.
 
     Raises:
-        OutputError: On all ranks, if one rank cannot write. An earlier file of this name is kept.
+        OutputError: On all ranks, if one rank cannot write. A file that already has this name is
+            kept.
     """
     arrays = parts.arrays()
     nodes = {name: dataset_of(name) for name in arrays}
@@ -104,7 +109,10 @@ def write_plan(
 
 
 def _blocks(place: int, array: Any, first: int, length: int) -> list[RowBlock]:
-    """Return blocks of a slice's rows ``0:length``; row 0 is row `first` of the dataset."""
+    """Cut the rows ``0:length`` of a rank's slice into blocks.
+
+    Row 0 of the slice is row `first` of the dataset, which begins at byte `place` of the file.
+    """
     row_bytes = array.nbytes // max(1, len(array))
     step = max(1, BLOCK_BYTES // max(1, row_bytes))
     rows = range(0, length if row_bytes else 0, step)
@@ -115,13 +123,15 @@ def _blocks(place: int, array: Any, first: int, length: int) -> list[RowBlock]:
 
 @contextmanager
 def _opened(path: str, size: int, is_far: bool) -> Iterator[int]:
-    """Open rank 0's file for writing; yield its descriptor, or -1 if this rank cannot reach it.
+    """Open the file of rank 0 for writing.
 
-    The file's name has a random token, so no other file has this name.
+    Yields its descriptor, or -1 if this rank cannot reach it. The file name has a random part, so a
+    file of the same name on another computer is the same file.
 
     Parameters:
-        is_far: Whether several computers share the file. If so, a client of NFS must not write
-            whole pages, since a page may have bytes of other ranks.
+        is_far: Whether several computers share the file. If so, the file is opened in a way that
+            makes NFS write only the given bytes, since other ranks write other bytes of the same
+            page.
     """
     file = -1
     with suppress(OSError):
@@ -134,7 +144,10 @@ def _opened(path: str, size: int, is_far: bool) -> Iterator[int]:
 
 
 def _fill(ranks: Ranks, output: str | PathLike[str], file: int, blocks: list[RowBlock]) -> None:
-    """Write all ranks' blocks; rank 0 writes for ranks that cannot reach the file. Collective."""
+    """Write the blocks of all ranks. Collective.
+
+    Rank 0 writes for the ranks that cannot reach the file.
+    """
     with ranks.agreement(), _output_errors(output):
         for block in blocks if file >= 0 else ():
             _write_at(file, block.place, block.content())
@@ -158,7 +171,10 @@ def _write_at(file: int, place: int, content: memoryview) -> None:
 
 @contextmanager
 def _output_errors(path: str | PathLike[str]) -> Iterator[None]:
-    """Turn errors of the system into OutputErrors that name the plan."""
+    """Return a context manager that turns errors of the operating system into OutputErrors.
+
+    The message of an OutputError names the plan file.
+    """
     try:
         yield
     except OSError as error:
@@ -166,7 +182,10 @@ def _output_errors(path: str | PathLike[str]) -> Iterator[None]:
 
 
 def _offsets(ranks: Ranks, sizes: Int64Array) -> Int64Array:
-    """Return running sums of all ranks' sizes, from 0, along the last axis. Collective."""
+    """Return the running sums of the sizes of all ranks, from 0, along the last axis.
+
+    Collective.
+    """
     every = ranks.concatenated(np.ascontiguousarray(sizes.T)).T
     sums = np.cumsum(every, axis=-1)
     return np.ascontiguousarray(np.concatenate([0 * sums[..., :1], sums], axis=-1))

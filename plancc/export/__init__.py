@@ -1,4 +1,4 @@
-"""Plans in the formats of other frameworks, one file per target."""
+"""Write a plan in the format of another framework. Each format is a target of the export."""
 
 from plancc.export.target import EXPORTS, Export, export
 

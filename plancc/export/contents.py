@@ -1,4 +1,4 @@
-"""Functions that give a plan's edges, and its vertex data under a framework's names, to targets."""
+"""Functions that extract from a plan what targets write: edges, halo rows and vertex data."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ PYG_NAMES = {"features": "x", "labels": "y", "targets": "y", "clusters": "cluste
 
 @dataclass(frozen=True)
 class Edges:
-    """The matrix as edges: nonzero ``A[i, j]`` is the edge from j to i, the direction of data flow.
+    """The matrix as a list of edges.
 
-    Edges are sorted by source, then target: the order of a coalesced `edge_index`.
+    Nonzero ``A[i, j]`` is the edge from j to i, which is the direction in which data flow. Edges
+    are sorted by source, then target, as in a coalesced `edge_index`.
 
     Attributes:
         source, target: int64[num_nonzeros].
@@ -41,24 +42,24 @@ class Edges:
 
 
 def edges_of(plan: Plan) -> Edges:
-    """Return all edges, with the vertex numbers of the graph's source."""
+    """Return all edges. Vertices have the numbers 0..n-1 of the graph's source."""
     matrix = matrix_of(plan).tocsc()
     source = np.repeat(np.arange(plan.num_vertices, dtype=np.int64), np.diff(matrix.indptr))
     return Edges(source, matrix.indices.astype(np.int64), matrix.data)
 
 
 def vertex_arrays(plan: Plan, names: Mapping[str, str]) -> Arrays:
-    """Return vertex data in plan order, in the types that frameworks train with.
+    """Return the plan's vertex data in plan order, with the names and dtypes of a framework.
 
     Parameters:
-        names: The framework's names of features, labels, targets and clusters. Masks keep their
+        names: The framework's names for features, labels, targets and clusters. Masks keep their
             names.
 
     Returns:
-        dict of str to array: The data that the plan has: features float32, labels and clusters
-            int64, targets float32, masks bool. ``vertex`` is the vertex number in the source,
-            int64. ``original_id`` is the source's own id, if it differs; names are UTF-8 bytes,
-            padded with 0, uint8[n, bytes].
+        dict of str to array: All data that the plan has. Features and targets are float32, labels
+            and clusters int64, masks bool. ``vertex`` is the vertex of each row, int64.
+            ``original_id`` is the id in the graph's source, if the plan has such ids. Ids that are
+            names are UTF-8 bytes, padded with 0: uint8[n, bytes].
     """
     ids = taken(plan.original_id, plan.global_id)
     return arrays_of(plan.vertex_data, plan.global_id, names, ids)
@@ -70,7 +71,14 @@ def arrays_of(
     names: Mapping[str, str],
     ids: npt.NDArray[Any] | None,
 ) -> Arrays:
-    """Return `data` and `ids` of `vertices`, int[m], in the form of `vertex_arrays`."""
+    """Return the arrays that `vertex_arrays` returns, for given vertices.
+
+    Parameters:
+        data: Vertex data of these vertices.
+        vertices (int[m]): The vertices.
+        names: See `vertex_arrays`.
+        ids: Ids of these vertices in the graph's source, or None.
+    """
     types = {
         "labels": np.int64,
         "clusters": np.int64,
@@ -90,7 +98,7 @@ def arrays_of(
 
 
 def halo_rows(plan: Plan) -> Iterator[Int64Array]:
-    """Yield the halo rows of every part: ascending row numbers in plan order."""
+    """Yield, for each part, the places of its halo rows in plan order, ascending."""
     receive = plan.receive
     place = plan.part_ptr[receive.peer_of_row()] + receive.row
     ends = receive.row_ptr[receive.ptr]

@@ -1,4 +1,4 @@
-"""Targets of an export, their registry, and the function that writes a plan for a target."""
+"""The targets of an export, their registry, and the function `export`."""
 
 from __future__ import annotations
 
@@ -33,16 +33,17 @@ EXPORTS = Registry(
 
 @dataclass(frozen=True)
 class Export:
-    """One target: a folder of files that another framework reads.
+    """One target: a framework that can read the files that `write` makes.
 
     Attributes:
-        what: One line that says what the target writes, for listings.
-        write: ``write(plan, folder) -> None`` writes into the empty folder `folder`. `export`
-            refuses edge plans before, so every part of the plan has whole rows.
-        library: Import name of a library that `write` needs; "" for none.
-        install: The command that installs the library.
-        has_types: Whether the target can hold a graph of several vertex types.
-        columns: Names of the columns of nonzeros that the target holds (`plancc.graph.columns`).
+        what: One line that says what the target writes, for lists of targets.
+        write: ``write(plan, folder) -> None`` writes files into `folder`, which is empty. The
+            function `export` refuses edge plans, so every part of the plan has whole rows.
+        library: Import name of a library that `write` needs; "" if it needs none.
+        install: The command that installs this library.
+        has_types: Whether the target can hold a graph with vertex types.
+        columns: Which arrays of `plancc.graph.columns` the target can hold besides the values.
+            These arrays have an entry for every nonzero.
         doubles: Whether the matrix is always written in double precision.
     """
 
@@ -56,27 +57,28 @@ class Export:
 
 
 def export(plan: Plan, target: str, folder: str | PathLike[str]) -> None:
-    """Write a plan as a folder of files for another framework, whole or not at all.
+    """Write a plan as a folder of files for another framework. If an error occurs, nothing is
+    written.
 
-    The file ``plan.json`` is added to the target's own files: sizes, normalisation, the content
-    hash and the provenance of the plan.
+    The file ``plan.json`` is added to the target's own files. It holds the sizes, the
+    normalisation, the content hash and the provenance of the plan.
 
     Parameters:
-        plan: A plan of layout "row", "grid" or "feature"; the blocks of rows of a grid plan are
-            written as parts.
-        target: Name of an entry of `EXPORTS`.
+        plan: A plan of layout "row", "grid" or "feature". The parts of a grid plan are its blocks
+            of rows.
+        target: Name of a target in `EXPORTS`.
         folder: A folder that is new, or empty.
 
     Raises:
-        InputError: For an unknown target, an edge plan, or a plan that the target's format cannot
-            hold: most formats cannot hold vertex types.
+        InputError: For an unknown target, an edge plan, or a plan with vertex types, which most
+            targets cannot hold.
         BackendUnavailable: If the target needs a library that is not installed; the message says
             how to install it.
         OutputError: If the folder cannot be written.
 
     Warns:
-        PlanccWarning: If the plan has pairs for link prediction, or edge features, that the format
-            cannot hold.
+        PlanccWarning: If the target cannot hold the plan's pairs for link prediction or edge
+            features.
     """
     entry: Export = EXPORTS[target]
     check_folder_target(folder)
@@ -106,7 +108,7 @@ def export(plan: Plan, target: str, folder: str | PathLike[str]) -> None:
 
 
 def write_json(path: str | PathLike[str], content: object) -> None:
-    """Write JSON with an indent of two."""
+    """Write `content` as JSON, indented by two spaces."""
     Path(fspath(path)).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Types of NumPy arrays, by the numbers that they hold."""
+"""Short names for types of NumPy arrays: any entries, integers, int64, float64 and booleans."""
 
 from __future__ import annotations
 

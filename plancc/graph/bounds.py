@@ -3,7 +3,7 @@
 A header can claim any size, and compressed data expand up to a thousand times. So readers compare
 a claimed size with the size of the source before they take memory. Every byte of a source allows
 `VERTICES_PER_BYTE` vertices and `UNPACKED_PER_BYTE` bytes of data (`DENSE_PER_BYTE` if sparse
-features are made dense). To both bounds an amount is added that every source may have.
+features are made dense). Both bounds also have a fixed amount, so that small sources pass.
 `allow_large` removes the bounds.
 """
 
@@ -41,8 +41,10 @@ _large: ContextVar[bool] = ContextVar("whether sources may be large", default=Fa
 
 @contextmanager
 def bounded(size: int, *, allow_large: bool = False) -> Iterator[None]:
-    """Context manager that bounds readers by `size`, the bytes of the source, unless
-    `allow_large`."""
+    """Context manager in which the number of vertices is bounded by `size`, the bytes of a source.
+
+    If `allow_large` is true, there are no bounds.
+    """
     before = _source.set(size)
     try:
         with allowing(large=allow_large):
@@ -53,7 +55,7 @@ def bounded(size: int, *, allow_large: bool = False) -> Iterator[None]:
 
 @contextmanager
 def allowing(*, large: bool) -> Iterator[None]:
-    """Context manager in which readers have no bounds if `large` is true."""
+    """Context manager in which the checks of this module allow any size if `large` is true."""
     before = _large.set(large or _large.get())
     try:
         yield
@@ -67,7 +69,7 @@ def large_allowed() -> bool:
 
 
 def largest(*paths: StrPath, per_byte: int = UNPACKED_PER_BYTE) -> int | None:
-    """Return the bytes that the data of these files may take; None if there are no bounds."""
+    """Return how many bytes the unpacked data of these files may take; None for any number."""
     return None if _large.get() else UNPACKED + per_byte * _size(paths)
 
 
@@ -78,7 +80,14 @@ def _size(paths: Iterable[StrPath]) -> int:
 def check_unpacked(
     claimed: int, paths: StrPath | Sequence[StrPath], what: str, per_byte: int = UNPACKED_PER_BYTE
 ) -> None:
-    """Raise InputError if `what` claims more bytes than the files `paths` allow."""
+    """Raise InputError if data take more bytes than the sizes of their files allow.
+
+    Parameters:
+        claimed: Size of the data in bytes, which a header says.
+        paths: The files that hold the data.
+        what: Phrase for the data, for the message.
+        per_byte: Bytes of data that every byte of the files allows.
+    """
     paths = [paths] if isinstance(paths, str | os.PathLike) else paths
     most = largest(*paths, per_byte=per_byte)
     if most is not None and claimed > most:
@@ -87,7 +96,7 @@ def check_unpacked(
 
 
 def check_vertices(num_vertices: int, where: str) -> None:
-    """Raise InputError if the source is too small for this number of vertices."""
+    """Raise InputError if the source (see `bounded`) is too small for this number of vertices."""
     size = _source.get()
     if size is None or _large.get():
         return
@@ -110,5 +119,5 @@ def check_classes(largest_class: int, occurring: int, what: str) -> None:
 
 
 def max_clusters(num_vertices: int) -> int:
-    """Return the bound of cluster numbers for a number of vertices."""
+    """Return the bound below which all cluster numbers of `num_vertices` vertices must stay."""
     return max(num_vertices, CLUSTERS)

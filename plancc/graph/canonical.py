@@ -55,8 +55,8 @@ def build_graph(
         symmetrize: Read every entry (i, j) also as (j, i). The result is undirected, and off the
             diagonal it is ``A + A^T``. An undirected source does not change.
         transpose: Return ``A^T``.
-        source: Source of the graph. The result has this source, with the range of the values added.
-            Messages begin with the source's name; `source.weights` is the name of the values.
+        source: Source of the graph. Messages begin with its name; `source.weights` is the name of
+            the values. The result has this source, which now also states the range of the values.
 
     Raises:
         InputError: For zero or too many vertices, an index out of range, NaN, infinity or a complex
@@ -117,7 +117,8 @@ def both_ways(
     Parameters:
         row, column (int[entries]): Rows and columns of the entries.
         values: number[entries], or None.
-        mutual (bool[entries], or bool): Entries to transpose; entries on the diagonal are skipped.
+        mutual (bool[entries], or bool): Whether to transpose each entry, or all entries. Entries on
+            the diagonal are never transposed.
 
     Returns:
         row, column, values
@@ -137,7 +138,7 @@ def graph_of_rows(
     transpose: bool = False,
     source: Source | None = None,
 ) -> Graph:
-    """Return the graph of compressed rows (CSR); canonical arrays are not copied.
+    """Return the graph of compressed rows (CSR); arrays that `is_canonical` accepts are not copied.
 
     Parameters:
         indptr (int[num_vertices + 1]): Offsets, ascending from 0 to the number of entries.
@@ -160,9 +161,9 @@ def graph_of_rows(
 
 
 def with_weight_range(source: Source, values: Array | None, repeated: int = 0) -> Source:
-    """Return the source with the range of `values` and the count of repeated entries.
+    """Return the source, which now states the range of `values` and the number of repeated entries.
 
-    Without `values`, the source has no weights.
+    If `values` is None, the returned source has no weights.
     """
     if values is None:
         return replace(source, weights="", weight_range="").counting(MERGED, repeated)
@@ -256,7 +257,7 @@ def detect_direction(graph: Graph) -> Graph:
 
 
 def check_edge_index(pair: Array, where: str) -> IntArray:
-    """Return an edge_index after a check that its shape and type are int[2, edges]."""
+    """Return `pair` unchanged; InputError unless it is an ``edge_index``, int[2, edges]."""
     if pair.ndim != 2 or pair.shape[0] != 2:
         rule = f"(2, edges), not {pair.shape}{': transpose it' * (pair.shape[1:] == (2,))}"
         raise InputError(f"{where}: the shape of 'edge_index' must be {rule}")

@@ -30,7 +30,7 @@ Values = npt.NDArray[np.floating] | None
 
 @dataclass(frozen=True, eq=False)
 class EdgeChanges:
-    """A list of edges to add or remove; an end of an edge is an id of the graph's source.
+    """A list of edges to add or remove; the ends of an edge are ids as the graph's source has them.
 
     Attributes:
         where: File or name of the list, for messages.
@@ -50,9 +50,10 @@ class EdgeChanges:
         """Make the list from a path or an array.
 
         Parameters:
-            given (path, int or str[edges, 2], or number[edges, 3]): Edges: a line or row ``u v`` or
-                ``u v weight`` for each. Edge lists and arrays hold the ids of the source. Other
-                formats, such as MatrixMarket, number vertices by their own rules.
+            given (path, int or str[edges, 2], or number[edges, 3]): The edges. In an edge list and
+                in an array, every line or row is ``u v`` or ``u v weight``, where u and v are ids
+                of the source. Other formats, such as MatrixMarket, number vertices by their own
+                rules.
             name: Name of the list, for messages.
 
         Raises:
@@ -71,16 +72,16 @@ class EdgeChanges:
         if table.ndim == 2 and table.shape[1] == 2 and table.dtype.kind == "U":
             return cls(f"`{name}`", *names_of(table).T)
         if table.ndim != 2 or table.shape[1] not in (2, 3) or table.dtype.kind not in "iuf":
-            raise InputError(f"`{name}` must be a path, or numbers of shape (edges, 2 or 3)")
+            raise InputError(f"`{name}` must be a path, or an array of shape (edges, 2 or 3)")
         u, v = table[:, 0].astype(np.int64), table[:, 1].astype(np.int64)
         wrong = (u != table[:, 0]) | (v != table[:, 1]) | (u < 0) | (v < 0)
         if (k := first_true(wrong)) is not None:
-            raise InputError(f"`{name}`: row {k}: ids are whole numbers from 0")
+            raise InputError(f"`{name}`: row {k}: ids must be whole numbers >= 0")
         weights = as_values(table[:, 2], f"`{name}`") if table.shape[1] == 3 else None
         return cls(f"`{name}`", u, v, weights)
 
     def among(self, ids: Ids) -> EdgeChanges:
-        """Return the edges with ids of the kind of `ids`: if `ids` are names, numbers become names.
+        """Return the edges; if `ids` are names, the ends of the edges become names too.
 
         Raises:
             InputError: If the edges have names, and `ids` are numbers.
@@ -97,7 +98,7 @@ class EdgeChanges:
         return replace(self, u=self.v, v=self.u)
 
     def refuse(self, wrong: npt.NDArray[np.bool_], message: str) -> None:
-        """Raise InputError about the first edge for which `wrong`, bool[edges], is true."""
+        """Raise InputError about the first edge for which `wrong`, bool[edges], is true, if any."""
         if (k := first_true(wrong)) is not None:
             self.fail(k, message)
 
@@ -112,7 +113,7 @@ class EdgeChanges:
 
 
 def changed(graph: Graph, added: EdgeChanges | None, removed: EdgeChanges | None) -> Graph:
-    """Return the graph without the `removed` edges, then with the `added` edges.
+    """Return the graph after the `removed` edges are taken out, and then the `added` edges put in.
 
     In an undirected graph, the edge ``u v`` is also the edge ``v u``. An edge that occurs twice in
     a list counts once.
@@ -121,15 +122,16 @@ def changed(graph: Graph, added: EdgeChanges | None, removed: EdgeChanges | None
         graph: A graph of one vertex type.
         added: Edges with weights if the graph has weights, and without weights otherwise. New ids
             are new vertices. If the graph's ids are the numbers 0..n-1, new ids start at n;
-            otherwise all ids are sorted.
+            otherwise the vertices of the new graph are in the order of their ids.
         removed: Edges of the graph.
 
     Returns:
         The new graph, without columns (`plancc.graph.columns`).
 
     Raises:
-        InputError: For a removed edge that is not in the graph, an added edge that is in the graph
-            already, and a weight that is missing or that the graph does not use.
+        InputError: For a removed edge that is not in the graph, and an added edge that is in the
+            graph already. For an added edge whose weight is missing or 0, or that has a weight
+            although the graph has none.
     """
     own = ids_or_numbers(graph.num_vertices, graph.original_ids, None)
     added, removed = (each and each.among(own) for each in (added, removed))
@@ -147,11 +149,11 @@ def changed(graph: Graph, added: EdgeChanges | None, removed: EdgeChanges | None
 def changed_relations(
     graph: Graph, added: Mapping[Relation, EdgeChanges], removed: Mapping[Relation, EdgeChanges]
 ) -> Graph:
-    """Return a graph of several vertex types after its edges `removed` and `added` are changed.
+    """Return a graph of several vertex types after edges are removed and then others are added.
 
     Parameters:
-        added, removed: Lists of edges by relation. The destination of an edge ``u v`` is u. Ids are
-            the ids that the vertex types have, or vertex numbers from 0 within each type. In every
+        added, removed: Lists of edges by relation. The destination of an edge ``u v`` is u. If the
+            vertices have no ids, u and v are vertex numbers, from 0 within each type. In every
             type, new vertices are placed by the rule of `changed`.
     """
     types, given = graph.types, graph.original_ids
@@ -189,7 +191,11 @@ def changed_relations(
 def _edited(
     key: Ids, values: Values, ids: tuple[Ids, Ids], added: Any, removed: Any, directed: bool
 ) -> tuple[Ids, Values]:
-    """Return keys (see `_places`) and values of the nonzeros, after both lists are applied."""
+    """Take the `removed` edges out of the nonzeros, then put the `added` edges in.
+
+    Returns:
+        key, values: Keys of the nonzeros (see `_places`), ascending, and values of the nonzeros.
+    """
     if (np.diff(key) < 0).any():  # the ids of the source are not in order
         order = np.argsort(key, kind="stable")
         key, values = key[order], None if values is None else values[order]
@@ -206,13 +212,13 @@ def _edited(
 
 
 def _with_new(ids: Ids, lists: Sequence[tuple[EdgeChanges, Ids]], numbered: bool) -> Ids:
-    """Return `ids` together with the ids that only `lists` have, ascending.
+    """Return the ids of the graph after edges are added: `ids` and the new ids, together ascending.
 
     Parameters:
         ids (int64 or bytes[n]): Ids of the graph, ascending.
-        lists: Pairs of a list of edges and the ids of one end of its edges.
-        numbered: Whether ids are vertex numbers. If they are, new ids must be n, n + 1, ... without
-            gaps.
+        lists: Pairs: some added edges, and the ids of one end (u or v) of these edges.
+        numbered: Whether ids are vertex numbers. If they are, the new ids must be n, n + 1, ...
+            without gaps.
     """
     some = np.unique(np.concatenate([ids[:0], *(ends for _, ends in lists)]))
     new = some[places_in(ids, some) < 0]
@@ -232,7 +238,11 @@ def _with_new(ids: Ids, lists: Sequence[tuple[EdgeChanges, Ids]], numbered: bool
 
 
 def _check_weights(values: Values, added: EdgeChanges) -> None:
-    """Raise InputError for weights that the graph does not use, and for missing weights."""
+    """Raise InputError if an added edge has a wrong weight.
+
+    In a graph with values, every added edge needs a weight other than 0. In a graph without
+    values, an added edge may only have the weight 1.
+    """
     if values is not None and added.weights is None:
         added.fail(0, "needs a weight, since the edges of the graph have weights")
     if added.weights is not None and values is None:
@@ -244,7 +254,7 @@ def _check_weights(values: Values, added: EdgeChanges) -> None:
 def _places(
     key: Ids, edges: EdgeChanges, ids: tuple[Ids, Ids], directed: bool, there: bool
 ) -> tuple[Ids, tuple[Ids, Ids]]:
-    """Find the places of edges among the sorted keys of the graph's nonzeros.
+    """Find the positions of edges, present or to be inserted, among the sorted keys of nonzeros.
 
     Parameters:
         key (int64[nnz]): Row times the number of columns, plus column; ascending.
@@ -252,9 +262,9 @@ def _places(
         there: Whether the edges must be in the graph; otherwise they must not be in the graph.
 
     Returns:
-        place, (new, edge): int64[m] each. `new` are the keys of the edges, ascending and distinct;
-        `place` is the position in `key` of each of these keys, or the position where the key is to
-        be inserted. `edge` is the number of an edge with this key.
+        place, (new, edge): int64[m] each. `new` are the keys of the edges, ascending and distinct.
+        `place` is the position of each new key in `key`, or the position where it is to be
+        inserted. `edge` is, for each new key, the number of an edge that has this key.
     """
     ends: list[Any] = []
     for own, of_edge in zip(ids, (edges.u, edges.v), strict=True):

@@ -1,4 +1,4 @@
-"""Claims that an edge list makes about itself: counts, direction, and separate ids of its sides.
+"""Claims that an edge list makes about itself: counts, direction, separate ids of rows and columns.
 
 Files of SNAP, KONECT and Network Repository have claims in comments. Other files have a line of
 sizes before the edges, and tables have names of columns. The claims are compared with the edges
@@ -55,10 +55,10 @@ class Said(NamedTuple):
     Attributes:
         place: Phrase that says where the claims are, for messages: "the comments say".
         vertices, edges: Claimed numbers of vertices and of edges; None if there is no claim.
-        undirected: Whether edges are said to be undirected.
-        sides: Claimed number of row ids and claimed number of column ids, each 0 if the file does
-            not say, for a list whose rows and columns have separate ids. None if rows and columns
-            share one id space.
+        undirected: Whether the file says that edges are undirected.
+        sides: None if rows and columns share their ids. If the file says that rows have other ids
+            than columns, the claimed number of row ids and the claimed number of column ids; 0 for
+            a number that the file does not give.
     """
 
     place: str
@@ -69,7 +69,7 @@ class Said(NamedTuple):
 
 
 def claims_of(head: bytes) -> Said:
-    """Return the claims in the comments before the first edge."""
+    """Return the claims in `head`, the comments before the first edge."""
     counts: list[int | None] = [None, None]
     for found in chain(_COUNTS.finditer(head), _COUNTS_BEFORE.finditer(head)):
         for k, word in enumerate(found.groups()):
@@ -95,14 +95,17 @@ def claims_of(head: bytes) -> Said:
 def first_line(
     first: Sequence[float], lines: int, below: Sequence[IntArray], is_table: bool
 ) -> tuple[str, Said | None]:
-    """Return a remark about the first line, or "", and the sizes that the line claims, or None.
+    """Say whether the first line of an edge list holds the sizes of the graph, not an edge.
 
-    In a line of sizes, the last number is the number of lines below. If the lines list every edge
-    in both directions, the last number is half the number of lines. The other numbers are the
-    number of vertices: at least as large as the ids below require, or equal to the number of
-    distinct ids. Such a line may still be an edge if the first column never rises (a path that is
-    listed from its end), or if fewer lines follow. The line of column numbers that pandas writes is
-    ``0,1[,2]``: its ids occur nowhere else, while other ids are repeated.
+    A line of sizes holds the number of vertices, once or twice, and then the number of edges. The
+    number of vertices must be large enough for the ids below, or equal the number of distinct ids.
+    The number of edges must equal the number of lines below, or half of it if the lines list every
+    edge in both directions. In two cases, a line like this may still be an edge, and is read as
+    one: if the first column never rises (a path that is listed from its end), and if fewer lines
+    follow than the line says.
+
+    The line ``0,1`` or ``0,1,2`` may be a line of column numbers, which pandas writes. It is read
+    as an edge too, with a remark if its ids occur nowhere else while other ids are repeated.
 
     Parameters:
         first: Numbers of the first line: ``u, v`` or ``u, v, weight``.
@@ -110,6 +113,10 @@ def first_line(
         below: Ids of the edges below the first line: the columns u and v, or one array of the
             distinct ids.
         is_table: Whether pandas may have written the file.
+
+    Returns:
+        remark, claims: Remark for the user about the first line, or "". The sizes as claims; None
+        if the line is read as an edge.
     """
     square = len(first) == 2 or first[0] == first[1]
     counts = square and lines >= _LEAST
@@ -139,7 +146,10 @@ def first_line(
 
 
 def _are_both_ways(below: Sequence[IntArray]) -> bool:
-    """Whether every edge is listed in both directions; true if `below` has no pairs of ids."""
+    """Whether every edge is listed in both directions.
+
+    True if `below` is one array of distinct ids, which does not show the edges.
+    """
     if len(below) != 2:
         return True
     ids, place = np.unique(np.concatenate(below), return_inverse=True)
@@ -155,17 +165,18 @@ def warn_of_counts(
     ids: npt.NDArray[Any] | None = None,
     by_number: bool = False,
 ) -> None:
-    """Compare the claimed numbers with the numbers that were read.
+    """Compare the claimed numbers of vertices and edges with the numbers that were read.
 
     Parameters:
         edges: Number of lines with an edge, and number of lines with a self loop.
         vertices: Number of vertices of the graph.
         ids: Ids of the vertices: ascending numbers, or names. None if ids are 0..vertices - 1.
-        by_number: Whether the user gave the number of vertices.
+        by_number: Whether `num_vertices` or `keep_ids` is given, so that ids are vertex numbers.
 
     Warns:
         PlanccWarning: If a claimed number differs from the number that was read. A claimed number
-            of edges may count every edge once or in both directions.
+            of edges may count every edge once or in both directions. Also if the file says that
+            rows have other ids than columns, but `by_number` is true.
     """
     (lines, loops), said, read, short = edges, list[str](), list[str](), False
     if claims.edges is not None:
@@ -188,28 +199,29 @@ def warn_of_counts(
         counts = f"{' and '.join(said)}, and {' and '.join(read)} are read{cure}"
         warn(f"{where}: {claims.place} {counts}")
     if claims.sides is not None and by_number:
-        words = "'bip': two sides with separate ids, which `keep_ids` or `num_vertices` joins"
+        words = "'bip': u and v have separate ids, but `keep_ids` or `num_vertices` joins them"
         warn(f"{where}: {claims.place} {words}")
 
 
 def warn_of_numbers(where: str, u: IntArray, v: IntArray, weights: npt.NDArray[Any]) -> None:
     """Warn if the first of three columns seems to hold line numbers or times.
 
-    The column seems to hold line numbers if it counts the lines, and most numbers of the two other
-    columns occur in both. It seems to hold times if its numbers alone are large.
+    The column seems to hold line numbers if it counts the lines, and the two other columns have
+    most of their numbers in common. It seems to hold times if all its numbers are as large as
+    times, while all numbers of the second column are smaller.
     """
     what, rises = "", len(u) >= _LEAST and u[0] in (0, 1) and u[-1] - u[0] == len(u) - 1
     if rises and (np.diff(u) == 1).all():
         alike = 2 * len(np.intersect1d(v, weights)) >= len(np.union1d(v, weights))
-        what = "counts the lines, and most numbers of the others occur in both" * alike
+        what = "counts the lines, and the others have most numbers in common" * alike
     elif u.min() >= OF_TIMES > v.max():
         what = "alone has numbers as large as times"
     if what:
-        warn(f"{where}: column 1 {what}: if it is not an id, leave it out by `columns` 2,3")
+        warn(f"{where}: column 1 {what}: if it holds no ids, leave it out with `columns` 2,3")
 
 
 def warn_of_direction(claims: Said, where: str, directed: bool) -> None:
-    """Warn if edges are said to be undirected, and some edges have no reverse edge."""
+    """Warn if the file says that edges are undirected, but some edges have no reverse edge."""
     if claims.undirected and directed:
         told = "that edges are undirected, but some are listed in one direction only"
         warn(f"{where}: {claims.place} {told}: `symmetrize` adds the other direction")
@@ -237,7 +249,7 @@ callee."""
 
 
 def are_two_things(first: str, second: str) -> bool:
-    """Whether the names of two columns name two kinds of things, as "user_id" and "itemId"."""
+    """Whether two column names, such as "user_id" and "itemId", stand for two kinds of things."""
     words = [_words_of(name) for name in (first, second)]
     both = words[0] | words[1]
     if not all(words) or words[0] & words[1] or not both.isdisjoint(_ROLES.split()):
@@ -249,9 +261,10 @@ def are_two_things(first: str, second: str) -> bool:
 
 
 def is_source_first(names: Sequence[str], source: str, destination: str) -> bool:
-    """Whether the columns' names say that sources are in the first column, not the second.
+    """Whether the names of the columns say that the first column, not the second, holds sources.
 
-    A column's name contains the name of the vertex type, or a word such as "src" or "to".
+    The names say so if they contain the names of the vertex types, or words such as "src" and
+    "dst", in this order.
 
     Parameters:
         names: Names of the columns of u and v; empty if the columns have no names.
@@ -266,14 +279,14 @@ def is_source_first(names: Sequence[str], source: str, destination: str) -> bool
 
 
 def _words_of(name: str) -> frozenset[str]:
-    """Return the words of a column name that name a thing, in lower case and without "id"."""
+    """Return the words of a column name that say what its ids stand for: {"item"} for "itemId"."""
     apart = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=\D)(?=\d)|[\W_]+", " ", name).lower()
     cut = (re.sub(r"(?<=.)(node|vertex)?ids?$", "", word) for word in apart.split())
     return frozenset(word for word in cut if word.isalpha() and word not in _PLAIN.split())
 
 
 def warn_of_two_sides(where: str, names: Sequence[str], u: IntArray, v: IntArray) -> None:
-    """Warn if two columns seem to hold ids of two kinds of things, and some ids occur in both.
+    """Warn if u and v seem to be ids of two kinds of things, but the columns have ids in common.
 
     Parameters:
         names: Names of the columns of u and v; empty if the columns have no names.
@@ -282,6 +295,6 @@ def warn_of_two_sides(where: str, names: Sequence[str], u: IntArray, v: IntArray
         return
     if both := len(np.intersect1d(u, v)):
         first, second = (f"'{shown(name, 40)}'" for name in names)
-        told = f"share one id space: {both:,} ids occur in both, and are one vertex each"
+        told = f"share one id space: {both:,} ids occur in both, and each is one vertex"
         cure = "a folder with a types.toml keeps them apart (docs/use/types.md)"
-        warn(f"{where}: columns {first} and {second} {told}; of two types, {cure}")
+        warn(f"{where}: columns {first} and {second} {told}; for two types, {cure}")

@@ -1,5 +1,5 @@
-"""Columns: arrays with an entry for every nonzero. Code that selects or orders nonzeros does the
-same with their columns.
+"""Columns: arrays with an entry for every nonzero. Code that selects or reorders nonzeros must
+select or reorder the entries of their columns in the same way.
 
 For a new column, add a name to `COLUMNS` and a dataset ``matrix/NAME`` to the plan file
 (`plancc.plan.format`); layers read the column by its name.
@@ -33,7 +33,7 @@ class WithColumns:
     Attributes:
         columns: Arrays by name. The first axis of each is the nonzeros, in the matrix's order:
 
-            relation (uint16[num_nonzeros]): Number of the relation of every nonzero; missing unless
+            relation (uint16[num_nonzeros]): Relation number of every nonzero; missing unless
                 relations are parallel (`plancc.graph.types.Types`). If they are, a row may have
                 several nonzeros in one column of the matrix, one for each relation; such nonzeros
                 are adjacent, with ascending relations.
@@ -45,21 +45,24 @@ class WithColumns:
 
     @property
     def relation(self) -> npt.NDArray[np.uint16] | None:
-        """The column "relation", or None."""
+        """Relation number of every nonzero; None if the matrix has no column "relation"."""
         return self.columns.get(RELATION)
 
     @property
     def edge_features(self) -> npt.NDArray[np.float32] | None:
-        """The column "edge_features", or None."""
+        """Features of every nonzero's edge; None if the matrix has no column "edge_features"."""
         return self.columns.get(EDGE_FEATURES)
 
     @property
     def read_columns(self) -> list[str]:
-        """Names of the columns that layers read: all but the relation."""
+        """Names of the columns that layers read: all columns but "relation"."""
         return [name for name in self.columns if name != RELATION]
 
     def columns_at(self, places: Any) -> Columns:
-        """Return the columns of the nonzeros at `places`: a slice, a mask or positions."""
+        """Return the entries of every column for some nonzeros.
+
+        `places` says which nonzeros: a slice, a mask or positions.
+        """
         return {name: each[places] for name, each in self.columns.items()}
 
     def without_read_columns(self) -> Self:

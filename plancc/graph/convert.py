@@ -1,4 +1,7 @@
-"""Functions that make graphs and vertex data from objects, without an import of their libraries."""
+"""Functions that make graphs and vertex data from a user's objects, such as a networkx graph.
+
+They recognise the objects of other libraries without importing these libraries.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +98,9 @@ def as_source(
     edge_features: Any = None,
     **reading: Any,
 ) -> tuple[Graph, VertexData]:
-    """Return the graph and the vertex data of a user's object; vertex weights are in the graph.
+    """Return the graph and the vertex data of a user's object.
+
+    Vertex weights are returned in the graph, not in the vertex data.
 
     Parameters:
         obj: An object that `as_graph` accepts.
@@ -129,7 +134,10 @@ def as_source(
 
 
 def unpacked(obj: Any) -> Any:
-    """Return a `Held` if `obj` holds a graph and data, so that `obj` is read once; else `obj`."""
+    """Return `obj` as a `Held` if another library made it, or if it is a mapping of relations.
+
+    Return any other object unchanged. A caller that keeps the `Held` need not read `obj` again.
+    """
     if isinstance(obj, str | os.PathLike | Held):
         return obj
     return find_held(obj) or _held_relations(obj) or obj
@@ -145,7 +153,10 @@ def data_beside(
     format: str | None,
     allow_large: bool,
 ) -> VertexData:
-    """Return the vertex data of a graph that was made of `obj`; for parameters see `as_source`."""
+    """Return the vertex data of `graph`, which was made from `obj`.
+
+    For the parameters see `as_source`.
+    """
     choice: Any = {"split": split, "keys": keys}
     if data is None:
         return own_data(obj, graph, **choice, format=format, allow_large=allow_large)
@@ -158,7 +169,7 @@ def data_beside(
     paths = data if isinstance(data, tuple | list) else [data]
     if all(isinstance(each, str | os.PathLike) for each in paths):
         return read_vertex_data(data, graph, **choice, allow_large=allow_large)
-    given = "a path, a VertexData, or a dict of arrays, as {'features': ..., 'labels': ..., "
+    given = "a path, a VertexData, or a dict such as {'features': ..., 'labels': ..., "
     raise InputError(f"`data` is '{type(data).__name__}'; pass {given}'train_mask': ...}}")
 
 
@@ -203,8 +214,8 @@ def _no_graph(obj: Any) -> str:
         told = f"a bare edge_index of shape {shape} does not say how many vertices there are"
         return f"{told}; pass (num_vertices, edge_index{'' if shape[0] == 2 else '.T'})"
     if len(shape) == 2:
-        cure = "convert it by scipy.sparse.csr_array(matrix)"
-        return f"a dense matrix is not accepted as graph; {cure}"
+        cure = "convert it with scipy.sparse.csr_array(matrix)"
+        return f"a dense matrix is not accepted as a graph; {cure}"
     return f"'{type(obj).__name__}' is not a graph; pass {_ACCEPTED}"
 
 
@@ -230,12 +241,15 @@ def _from_edge_index(n: Any, edge_index: Any) -> Graph:
 
 
 def is_typed(obj: Any) -> bool:
-    """Whether a mapping has relations as names: ``{(source, name, destination): matrix}``."""
+    """Whether `obj` is a mapping with relations as keys: (source, name, destination)."""
     return isinstance(obj, Mapping) and any(isinstance(name, tuple) for name in obj)
 
 
 def _held_relations(obj: Any) -> Held | None:
-    """Return the `Held` of a mapping of relations, with vertex data by type; else None."""
+    """Return a `Held` for a mapping of relations, with its vertex data by type.
+
+    Return None for other objects.
+    """
     if not is_typed(obj):
         return None
     data = {name: each for name, each in obj.items() if isinstance(each, Mapping)}
@@ -243,7 +257,10 @@ def _held_relations(obj: Any) -> Held | None:
 
 
 def _count_of(given: Any) -> Any:
-    """Return the number of vertices of a type from `given`: this number, or vertex data by name."""
+    """Return the number of vertices of a type.
+
+    `given` is this number, or a mapping from names to arrays of the type's vertex data.
+    """
     if not isinstance(given, Mapping):
         return given
     lists = {*chain.from_iterable(INDEX_LISTS.values())}
@@ -273,7 +290,7 @@ def graph_of_relations(relations: Mapping[Any, Any]) -> Graph:
         for name, size in ((relation[0], given.shape[1]), (relation[2], given.shape[0])):
             if counts.setdefault(name, size) != size:
                 told = f"the matrix has {size:,} vertices of type '{shown(name)}', but there are"
-                rule = f"{shown(counts[name])}: rows are of the destination, columns of the source"
+                rule = f"{shown(counts[name])}: rows are destinations, columns are sources"
                 raise InputError(f"{source.name}: {in_words(relation)}: {told} {rule}")
     entries: dict[Relation, Entries] = {}
     for relation, given in found.items():

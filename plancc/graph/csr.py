@@ -69,7 +69,7 @@ def graph_files(folder: str) -> list[str]:
 def read_csr(
     path: StrPath, *, pattern: bool = False, symmetrize: bool = False, transpose: bool = False
 ) -> Graph:
-    """Return the graph that is in a folder.
+    """Return the graph that a folder of compressed rows holds.
 
     Parameters:
         path, pattern, symmetrize, transpose: See `plancc.graph.formats.read_graph`. A graph of
@@ -113,7 +113,8 @@ class MappedGraph:
         values: number[entries], or None.
         original_ids: int64 or bytes[n], or None.
         directed: Whether the graph is directed; None if ``graph.json`` does not say.
-        source: Source of the graph, with the name and range of weights of ``graph.json``.
+        source: Source of the graph. The name and the range of its weights are those that
+            ``graph.json`` gives.
         types: Vertex types and relations, or None.
         relation: int[entries] if relations are parallel, else None.
     """
@@ -155,7 +156,7 @@ class MappedGraph:
             source = replace(source, **_weights(head))
         types, relation = _types(folder, head), None
         if types is not None and types.num_vertices != n:
-            told = f"types of {types.num_vertices} vertices, and {ptr_name} has {n}"
+            told = f"the types have {types.num_vertices} vertices, but {ptr_name} has {n}"
             raise InputError(f"{os.path.join(folder, HEAD)}: {told}")
         if types is not None and types.are_parallel:
             relation = _others(folder, "relation.npy", len(indices))
@@ -165,7 +166,7 @@ class MappedGraph:
         return cls(folder, *found)
 
     def graph(self, source: Source) -> Graph:
-        """Return the unchecked arrays as a graph, from which a caller reads sizes and ids."""
+        """Return the arrays as a graph without a check: use only the graph's sizes and ids."""
         columns, directed = self.indices.astype(np.int32, copy=False), self.directed is not False
         own: Any = {"original_ids": self.original_ids, "source": source, "types": self.types}
         return Graph(self.indptr, columns, directed=directed, **own)
@@ -191,11 +192,11 @@ class MappedGraph:
                 key = columns * np.int64(len(self.types.relations)) + of
             if (k := first_true(~self.types.fits(rows, columns, of))) is not None:
                 entry = f"row {rows[k]}, column {columns[k]}: the entry"
-                raise InputError(f"{self.folder}: {entry} belongs to no relation of its types")
+                raise InputError(f"{self.folder}: {entry} fits no relation between its types")
             list_edges(rows, columns, of)
         if not is_canonical(indptr, key, values):
             told = "the columns of a row do not ascend, or some values are zero"
-            raise InputError(f"{self.folder}: {told}; make the folder again: plancc convert")
+            raise InputError(f"{self.folder}: {told}; write the folder anew: plancc convert")
         directed, carried = self.directed is not False, columns_of(relation=relation)
         own: Any = {"source": self.source, "types": self.types, "columns": carried}
         return Graph(indptr, columns, values, directed, **own)
@@ -211,7 +212,7 @@ class MappedGraph:
     def not_symmetric(self) -> InputError:
         """Return the error for a pattern that is not symmetric, contrary to ``graph.json``."""
         told = "'directed' is false, but some entries (i, j) have no (j, i)"
-        cure = "write true, or read with `symmetrize`"
+        cure = "set it to true, or read the folder with `symmetrize`"
         return InputError(f"{os.path.join(self.folder, HEAD)}: {told}; {cure}")
 
     def numbers(self, first: int, last: int) -> npt.NDArray[np.floating] | None:
@@ -275,7 +276,10 @@ def _head(folder: str) -> dict[str, Any]:
 
 
 def _weights(head: Mapping[str, Any]) -> dict[str, str]:
-    """Return `weights` and `weight_range` of the source, from ``graph.json``."""
+    """Return the attributes `weights` and `weight_range` for `Source`, as ``graph.json`` has them.
+
+    If ``graph.json`` does not have both, the weights get the name of their file.
+    """
     told = {name: head["made_of"].get(name) for name in ("weights", "weight_range")}
     if all(isinstance(each, str) and each for each in told.values()):
         return {name: shown(each) for name, each in told.items()}
@@ -283,7 +287,7 @@ def _weights(head: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _columns(head: Mapping[str, Any]) -> str:
-    """Return the names of the table's columns that hold the ends of edges; "" if unknown."""
+    """Return the names of the source's columns that hold the ends of edges; "" if unknown."""
     made_of = head["made_of"]
     try:
         names = split_names(shown(made_of.get("columns", "")))
@@ -294,10 +298,14 @@ def _columns(head: Mapping[str, Any]) -> str:
 
 
 def reading_like(provenance: Mapping[str, Any], path: StrPath) -> dict[str, Any]:
-    """Return reading options, so that `read_graph` reads a path as a plan's source was read.
+    """Return the options with which `read_graph` reads `path` as it read the source of a plan.
 
-    For a folder, options that `plancc convert` applied already are left out, unless the source was
-    a folder too.
+    If `plancc convert` wrote the folder `path` from the plan's source, options that it applied are
+    left out.
+
+    Parameters:
+        provenance: The plan's record of its source and of the options with which it was read.
+        path: The file or folder to read.
     """
     reading: dict[str, Any] = reading_of(str(provenance.get("source_reading", "")))
     format = provenance.get("source_format")
@@ -311,11 +319,10 @@ def reading_like(provenance: Mapping[str, Any], path: StrPath) -> dict[str, Any]
 
 
 def read_csr_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
-    """Map the arrays of a folder that are not the graph's, and return them by name.
+    """Map the arrays of vertex data in a folder, and return them and the vertex ids by name.
 
-    The caller applies `split` and `keys`.
-
-    For a graph of several vertex types, the result maps every type to its arrays.
+    The caller applies `split` and `keys`. For a graph of several vertex types, the result maps
+    every type to its arrays.
     """
     folder = os.fspath(path)
     with input_errors(folder):
@@ -337,7 +344,7 @@ def read_csr_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) 
 
 
 def write_head(folder: Path, directed: bool, source: Source, types: Types | None = None) -> None:
-    """Write ``graph.json``."""
+    """Write ``graph.json``: whether the graph is directed, its source, and its types."""
     head = {"version": VERSION, "directed": directed, "made_of": asdict(source)}
     if types is not None:
         head |= zip(("types", "relations"), map(json.loads, types.texts()), strict=True)

@@ -55,9 +55,9 @@ def with_edges(
     """Return the graph with features of its edges.
 
     Parameters:
-        given: Features in the order of the source's edges: number[edges, width], the path of a .npy
-            file, or `OF_SOURCE`. For a graph of several vertex types, a mapping of such features by
-            relation.
+        given: Features in the order of the source's edges: number[edges, width], or the path of a
+            .npy file. `OF_SOURCE` for the features that the source holds. For a graph of several
+            vertex types, a mapping from relations to such arrays, or `OF_SOURCE`.
         listed: Edges of the source, recorded by `plancc.graph.listed_edges.listing`. If empty or
             None, the edges are the nonzeros of the graph.
         source, keys, format: Source of the graph; see `edge_features_of`.
@@ -76,7 +76,7 @@ def with_edges(
     elif isinstance(given, str | os.PathLike):
         where = f"{where} {os.fspath(given)}"
         if not os.fspath(given).endswith(".npy"):
-            raise InputError(f"{where}: give a .npy file, or '{OF_SOURCE}' for those of the source")
+            raise InputError(f"{where}: give a .npy file, or '{OF_SOURCE}' for those in the source")
         given = map_array(given)
     if graph.types is not None:
         given = _relation_features(given, graph.types, edges, where)
@@ -87,9 +87,9 @@ def with_edges(
 
 
 def _relation_features(given: Any, types: Types, edges: ListedEdges, where: str) -> FloatArray:
-    """Return the features of the edges of all relations, float64[edges, width].
+    """Return the features of all edges of a graph of several vertex types, float64[edges, width].
 
-    Edges of a relation without features have zeros.
+    Edges of a relation for which `given` has no features get zeros.
     """
     if not isinstance(given, Mapping):
         raise InputError(f"{where}: the graph has types; give features by relation")
@@ -100,14 +100,14 @@ def _relation_features(given: Any, types: Types, edges: ListedEdges, where: str)
     if len(widths) < len(arrays) or len({*widths.values()}) != 1:
         said = shown(", ".join(f"{each[1]} {widths.get(each, 0)}" for each in arrays)) or "none"
         rule = "all relations with features need the same number of columns"
-        raise InputError(f"{where}: {rule}, but there are {said}; fill them up with zeros")
+        raise InputError(f"{where}: {rule}, but they have {said}; add columns of zeros")
     assert edges.relation is not None
     found = np.zeros((len(edges.row), *{*widths.values()}))
     for relation, features in arrays.items():
         of_relation = np.flatnonzero(edges.relation == types.relations.index(relation))
         if len(features) != len(of_relation):
-            told = f"features have {len(features):,} rows, but it has {len(of_relation):,} edges"
-            cure = "give one for every edge, in the order of the source"
+            told = f"there are {len(features):,} rows of features for {len(of_relation):,} edges"
+            cure = "give a row for every edge, in the order of the source"
             raise InputError(f"{where}: {in_words(relation)}: {told}; {cure}")
         found[of_relation] = features
     return found
@@ -115,7 +115,7 @@ def _relation_features(given: Any, types: Types, edges: ListedEdges, where: str)
 
 @contextmanager
 def taking_features(taken: bool) -> Iterator[None]:
-    """If `taken`, readers within the context do not warn that edge features are left out."""
+    """Context manager: if `taken`, readers do not warn that edge features are left out."""
     with warnings.catch_warnings():
         if taken:
             warnings.filterwarnings("ignore", f".*{LEFT_OUT}")

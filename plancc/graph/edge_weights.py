@@ -1,7 +1,7 @@
-"""Range of the edge weights of a source, and doubts whether the numbers are weights.
+"""Range of the edge weights of a source, and warnings about numbers that may not be weights.
 
-Some edge lists have times, types or ids in the place of weights. Only the names and the size of the
-numbers show the difference.
+Some edge lists have times, types or ids in the place of weights. Only the column's name and the
+size of the numbers show the difference.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _ATTRIBUTES = re.compile(r"\b(attr|attribute|feat|feature)s?\b")
 
 
 class WeightRange:
-    """The least and the largest of the added values, and whether all are whole numbers.
+    """The smallest and the largest of some edge weights, and whether all are whole numbers.
 
     Parameters:
-        name: The source's name of the values.
+        name: Name that the source gives the weights.
     """
 
     def __init__(self, name: str) -> None:
@@ -47,9 +47,10 @@ class WeightRange:
         return max(-self._least, self._largest) >= LARGE
 
     def add(self, values: npt.NDArray[Any]) -> None:
-        """Add finite values.
+        """Add finite values to the range.
 
-        Only the first block is tested for whole numbers, unless the answer may raise a doubt.
+        All values are tested for whole numbers only if they are large, or if their name is a word
+        such as "attr"; otherwise only the first values are tested.
         """
         if not len(values):
             return
@@ -71,7 +72,7 @@ class WeightRange:
         """Return the source with the name and the range of the weights in words.
 
         Parameters:
-            source: Source of the graph; a range that the source has already is kept.
+            source: Source of the graph; returned unchanged if it already states a range.
             repeated: Number of repeated entries, which were summed.
 
         Warns:
@@ -97,7 +98,7 @@ class WeightRange:
         return replace(source, weights=name, weight_range=words)
 
     def _doubt(self) -> str:
-        """Return the reason why the values may not be weights; "" for no doubt."""
+        """Return the reason why the values may not be weights; "" if there is none."""
         if found := _NO_WEIGHTS.search(self._words):
             far = ", and near vertices would have small weights" * (found[1] in _FAR)
             return f"the name says {found[1]}{far}"

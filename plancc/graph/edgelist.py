@@ -76,7 +76,7 @@ _PLUS = re.compile(rb"(?m) \+(?=[.\d]\S*$)")
 
 
 class End(NamedTuple):
-    """One end of all edges.
+    """One end, u or v, of all edges.
 
     Attributes:
         ids: int[edges], vertex numbers within the vertex type.
@@ -95,13 +95,13 @@ class _Table(NamedTuple):
     Attributes:
         separator: Separator of the columns; empty for blanks and tabs.
         columns: Number of columns of every line.
-        chosen: Numbers from 0 of the columns of u, v and perhaps weights.
+        chosen: Positions, from 0, of the columns of u, v and perhaps weights.
         weights: Name of the weights; "" for an edge list without weights.
         ends: Names of the columns of u and v (`plancc.graph.formats.join_names`); "" if the columns
             have no names.
         comma: Whether weights have a decimal comma.
         start: Offset in bytes, in the text, of the first line of edges.
-        claims: Claims that stand before the first edge.
+        claims: Claims in the comments before the first edge.
         named: Whether ids are names.
         below: Offset in bytes of the line after the line of column names; `start` if the text has
             no line of column names.
@@ -142,8 +142,8 @@ def read_edgelist(
         path, pattern, symmetrize, transpose, num_vertices, keep_ids: See
             `plancc.graph.formats.read_graph`.
         columns: Columns of u, v and perhaps the weights, by name, or by number from 1 if there is
-            no line of names. Empty for the columns that `plancc.graph.ids.edge_columns` finds by
-            their names, or for the only two or three columns in this order.
+            no line of names. If empty, `plancc.graph.ids.edge_columns` finds the columns by their
+            names; if columns have no names, they are u, v and perhaps the weights, in this order.
 
     Raises:
         InputError: For a line with more or fewer columns than the first line, an id that is not a
@@ -167,7 +167,7 @@ def read_edgelist(
     by_number = keep_ids or num_vertices is not None
     if claims.sides is not None and not by_number:
         if names is not None:
-            raise InputError(f"{where}: {claims.place} 'bip', whose ids are numbers from 1")
+            raise InputError(f"{where}: {claims.place} 'bip', whose ids must be numbers from 1")
         return _bipartite_graph(path, claims, (u, v, weights), flags)
     place, options = partial(_place, path, data), (num_vertices, keep_ids)
     found = number(u, v, where, *options, place=place, names=names)
@@ -183,7 +183,11 @@ def read_edgelist(
 def _without_sizes(
     path: StrPath, data: bytes, table: _Table, entries: Entries
 ) -> tuple[bytes, Said, Entries]:
-    """Return the text, its claims and its edges, without a first line of sizes.
+    """Remove a first line of sizes from the edges, if there is such a line.
+
+    Returns:
+        data, claims, entries: The text, in which the line is now a comment; the claims of the text,
+        with the sizes; and the edges.
 
     Warns:
         PlanccWarning: If the first line holds sizes, or may hold sizes or column numbers.
@@ -277,7 +281,7 @@ class EdgeListEntries(PiecewiseEdges):
         where = self.where
         if table.claims.sides is not None and not by_number:
             cure = "compile it on one rank, without `memory`"
-            raise InputError(f"{where}: a list of two sides ('bip') must be read whole; {cure}")
+            raise InputError(f"{where}: a list of two id spaces ('bip') must be read whole; {cure}")
         below = np.setdiff1d(np.union1d(*self.sides), self._first[:2])
         named = table.ends or self._columns or not len(below)
         if not named and first_line(self._first, self.most - 1, [below], is_table=False)[0]:
@@ -338,7 +342,10 @@ def _edges_of(
 def _warn_of_names(
     path: StrPath, data: bytes, table: _Table, names: Names | None, edges: Entries
 ) -> None:
-    """Warn of comments that may be edges between names, and of names that mean an empty cell."""
+    """Warn of comments that may be edges between names, and of names such as "nan".
+
+    Programs write such names for an empty cell.
+    """
     if names is None:
         return
     where, begin = os.fspath(path), table.below
@@ -380,7 +387,7 @@ def _columns_of(path: StrPath, data: bytes, table: _Table, pattern: bool = False
 def _taken(
     path: StrPath, data: bytes, separator: bytes, columns: int, chosen: tuple[int, ...]
 ) -> bytes:
-    """Return lines of the chosen columns only, with blanks between the columns."""
+    """Return the text of an edge list with the `chosen` columns only, separated by blanks."""
     text = np.frombuffer(data if data.endswith(b"\n") else data + b"\n", np.uint8)
     out = np.empty_like(text)
     mark = separator[0] if separator else 0
@@ -449,8 +456,8 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
     """Find the layout of an edge list.
 
     Returns:
-        data, table: The text, in which a line of column names has become a comment, and its layout;
-            None if the text has no line of edges.
+        data: The text, in which a line of column names has become a comment.
+        table: The layout of the lines; None if the text has no line of edges.
     """
     where, names, below = os.fspath(path), list[str](), 0
     line = _line_from(path, data, 0, wanted)
@@ -495,9 +502,10 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
 
 
 def _check_width(path: StrPath, line: _Line, names: Sequence[str], wanted: Sequence[str]) -> None:
-    """Raise InputError if the number of columns of the first line is wrong.
+    """Raise InputError if the first line of edges has a wrong number of columns.
 
-    The line must have a column for every name, or 2 or 3 columns if there are no names.
+    If columns have names, the line must have a column for every name. Otherwise it must have 2 or
+    3 columns, unless the user chose columns (`wanted`).
     """
     width = len(line.words)
     if names and len(names) != width:
@@ -550,12 +558,12 @@ def _names_columns(path: StrPath, line: _Line, data: bytes, wanted: Sequence[str
     )  # fmt: skip
     one = show(again[0]) if again else "neither"
     told = f"{os.fspath(path)}, line {line.number}: {show((separator or b' ').join(words))}"
-    warn(f"{told} is read as {taken}; {one} is an id below ({cure})")
+    warn(f"{told} is read as {taken}; {one} occurs as an id below ({cure})")
     return found
 
 
 def _is_id(word: bytes, data: bytes, start: int, separator: bytes) -> bool:
-    """Return whether `word` is in a column of any line of `data` after offset `start`."""
+    """Return whether some column of a line after offset `start` of `data` holds just `word`."""
     found = re.escape(word)
     ends = rb'[\s"%s]' % re.escape(separator)
     pattern = re.compile(rb"%s(?<=%s%s)(?=%s|$)" % (found, ends, found, ends))
@@ -605,9 +613,9 @@ def _refuse_others(
         kinds = "columns are separated by blanks, tabs, commas or semicolons, not by"
         fail(path, line, f"{kinds} {show(mark)}{around}:", text)
     if re.fullmatch(rb"\s*[(\[].*,.*[)\]]\s*", text):
-        fail(path, line, "an edge is two words, as 'u,v', without brackets, not", text)
+        fail(path, line, "an edge must be two words without brackets, such as 'u,v', not", text)
     if b"{" in text:
-        cure = "write the file by nx.write_edgelist(graph, path, data=False), or data=['weight']"
+        cure = "write the file with nx.write_edgelist(graph, path, data=False), or data=['weight']"
         fail(path, line, f"the data of an edge is a dict; {cure}, not", text)
     if is_metis(path, data, text):
         told = "this is the header of a METIS graph, and the lines below are its vertices"
@@ -616,7 +624,10 @@ def _refuse_others(
 
 
 def _is_like_a_number(word: bytes) -> bool:
-    """Whether a word is a number or looks like a number, as `+1` or `"1"`: not a column name."""
+    """Whether a word is a number, or begins with a digit after signs and quotes, such as `"1"`.
+
+    Such a word is not a column name.
+    """
     return is_number(word) or re.match(r"\W*\d", word.decode(errors="replace")) is not None
 
 
@@ -630,7 +641,11 @@ def read_integer_columns(
 def _integers(
     path: StrPath, plain: bytes, columns: int, comments: bytes = b""
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Return ids u and v, and the last column, of lines that `_taken` made; int64[lines] each."""
+    """Return three columns of `plain`, int64[lines] each: the ids u, the ids v, the last column.
+
+    `plain` is a text of whole numbers with blanks between the columns (see `_taken`). If it has
+    two columns, the last column is v.
+    """
     numbers = read_integers(path, plain, comments=comments, usual=True, advice=_advice)
     count = np.diff(numbers.ptr)
     if (k := first_true((count != columns) & (count != 0))) is not None:
@@ -691,7 +706,7 @@ def check_relation_file(path: StrPath, counts: Mapping[str, int], relation: Rela
 
 
 def _read_weighted(path: StrPath, plain: bytes) -> tuple[Int64Array, Int64Array, FloatArray]:
-    """Return ids u and v, int64[lines], and weights, float64[lines], of lines from `_taken`."""
+    """Return ids u and v, int64[lines], and weights, float64[lines], of a text from `_taken`."""
     from scipy.io import mmread
 
     if b" +" in plain:  # mmread refuses plus signs
@@ -716,12 +731,12 @@ def _advice(word: bytes) -> str:
     if re.fullmatch(rb"-?[0-9]+[.][0-9]*", word):
         return "write ids without a point (in pandas: .astype(int))"
     if word.endswith(b":"):
-        return "write an adjacency list as one edge a line"
+        return "write an adjacency list as an edge list, with one edge per line"
     if re.fullmatch(rb"-?0\d*", word):
         other = "or with a letter before every id, which makes ids names"
         return f"write it without leading zeros or sign, {other}"
     if word.removeprefix(b"-").isdigit():
-        return "number the ids anew, for example by pandas.factorize"
+        return "number the ids anew, for example with pandas.factorize"
     names = "or names, if the first line has one: move one there (put # before a line of sizes)"
     return f"ids are whole numbers, as in the first line, {names}"
 

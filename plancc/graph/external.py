@@ -1,4 +1,4 @@
-"""Functions that sort any number of entries into rows on the disk, within a given memory.
+"""Functions that sort any number of entries into rows on the disk, with a given amount of memory.
 
     entries, in any order  ->  one file for each bucket of rows  ->  each bucket sorted and merged
 
@@ -39,7 +39,7 @@ class Entrywise(Protocol):
 
     Attributes:
         num_vertices: Number of vertices.
-        most: Upper bound of the number of entries.
+        most: Upper bound on the number of entries.
         weighted: Whether entries have values.
         directed: Whether the graph is directed; None if the source does not say.
         original_ids: int64 or bytes[num_vertices], or None.
@@ -68,7 +68,8 @@ def convert(
     """Write a source as a folder of compressed rows (`plancc.graph.csr`).
 
     Parameters:
-        folder: An empty folder, which gets the rows, and temporary files meanwhile.
+        folder: An empty folder, into which the rows are written. Temporary files are written into
+            it, too, and deleted at the end.
         memory: Bytes of memory that sorting may take.
         pattern, symmetrize, transpose: See `plancc.graph.formats.read_graph`.
 
@@ -77,7 +78,7 @@ def convert(
 
     Raises:
         InputError: See `build_graph`.
-        OutputError: If the disk has too little room, before anything is written.
+        OutputError: If the disk has too little room; this is checked before anything is written.
     """
     mirrored = symmetrize and source.directed is not False
     weighted = source.weighted and not pattern
@@ -133,11 +134,11 @@ def _check_room(folder: Path, most: int, weighted: bool) -> None:
     if wanted > free:
         told = f"sorting about {most:,} entries takes {wanted / 2**30:,.1f} GiB of the disk"
         room = f"{free / 2**30:,.1f} GiB are free"
-        raise OutputError(f"cannot write {folder.parent}: {told}, and {room}")
+        raise OutputError(f"cannot write {folder.parent}: {told}, but only {room}")
 
 
 def _mirrored(folder: Path) -> Iterator[Entries]:
-    """Yield the entries of compressed rows, then their transposes off the diagonal."""
+    """Yield the entries of compressed rows, then the transposes of those off the diagonal."""
     indptr = np.load(folder / "indptr.npy")
     indices = np.load(folder / "indices.npy", mmap_mode="r")
     held = folder / "values.npy"
@@ -166,10 +167,11 @@ def _sort(
     *,
     drop_zeros: bool = True,
 ) -> tuple[int, int, int]:
-    """Write entries as rows: ``indptr.npy``, ``indices.npy`` and ``values.npy`` of a folder.
+    """Sort entries into rows: write ``indptr.npy``, ``indices.npy`` and ``values.npy`` in `folder`.
 
-    Return three numbers: repeated entries, which were merged; zeros, which were left out; and all
-    entries.
+    Returns:
+        repeated, zeros, given: Number of repeated entries, which were merged; number of zeros,
+        which were left out; number of all given entries.
     """
     width = -(-num_rows // BUCKETS)
     fields = [("row", "<i4"), ("col", "<i4"), ("value", "<f8")]

@@ -80,7 +80,7 @@ def to_folder(
             assert entry.entries is not None
             flags = {flag: bool(reading.pop(flag, False)) for flag in FLAGS}
             if keys and "graph" in keys:
-                raise InputError(f"{os.fspath(path)}: `keys` names a graph, but a text holds one")
+                raise InputError(f"{os.fspath(path)}: `keys` names a graph; a text has only one")
             choices = {key: value for key, value in reading.items() if value}
             for choice in choices.keys() - set(entry.options):
                 raise InputError(f"{os.fspath(path)}: `{choice}` is not for format '{name}'")
@@ -124,17 +124,17 @@ def check_reading(path: StrPath, memory: int | None, *, format: str | None = Non
     takes = 0 if entry.entries is None else _taken(path, entry)
     if takes > memory:
         told = f"about {takes / 2**20:,.0f} MiB, but `memory` is {memory / 2**20:,.0f} MiB"
-        cure = "`plancc convert` writes a folder in its place within this memory"
+        cure = "`plancc convert` makes a folder from it within this memory"
         raise InputError(f"{os.fspath(path)}: reading it takes {told}; {cure}")
 
 
 def _is_there(path: StrPath, entry: Format) -> bool:
-    """Whether a source exists: as a file, or as a folder if its format has folders."""
+    """Whether the source exists: a file, or, if graphs of the format may be folders, a folder."""
     return os.path.isfile(path) or (entry.files is not None and os.path.isdir(path))
 
 
 def _taken(path: StrPath, entry: Format) -> int:
-    """Return the estimated bytes of memory for reading a whole text file into memory.
+    """Estimate how many bytes of memory it takes to read a text file whole.
 
     The estimate uses the number of entries in the header if the format has a header; otherwise it
     uses the size of the file.

@@ -149,11 +149,13 @@ class Format:
         entries: ``entries(path, **choices) -> plancc.graph.external.Entrywise`` reads the entries
             chunk by chunk, for sources that do not fit into memory. None if files of this format
             must be read whole.
-        hold: ``hold(object) -> Held`` accepts a graph that the library has in memory, and returns
-            None for other objects. None if the format has no objects in memory.
+        hold: ``hold(object) -> Held or None`` returns a `Held` for an object that is a graph of the
+            format's library, and None for other objects. The attribute is None if the library has
+            no such objects.
         read_columns: ``read_columns(path, wanted, named) -> dict of str to array or None`` reads a
             table of vertices: the arrays of the columns whose names ``wanted(names)`` returns, and
-            None for every other column. None if the format has no tables.
+            None for every other column. `named` says whether the graph's ids are names. The
+            attribute is None if the format has no tables.
         read_links: ``read_links(folder) -> Mapping[str, array]`` reads pairs for link prediction,
             under the names that `plancc.graph.links.read_links` uses. None if the format has no
             links.
@@ -209,8 +211,8 @@ def find_format(path: StrPath, format: str | None = None) -> str:
     decide.
 
     Raises:
-        InputError: For an unknown name or extension, or a folder of no format; the message lists
-            the formats.
+        InputError: For an unknown name or extension, or a folder that is of no known format; the
+            message lists the formats.
     """
     if format is not None:
         check_choice("format", format, FORMATS)
@@ -226,11 +228,11 @@ def find_format(path: StrPath, format: str | None = None) -> str:
         if extension in entry.extensions and (entry.gzip or not zipped):
             return candidate
     if extension == ".h5":
-        raise InputError(f"{where}: by its name this is a plan; give the graph file")
+        raise InputError(f"{where}: the extension .h5 stands for a plan; give the graph file")
     if extension == ".hgr":
         raise InputError(f"{where}: a hypergraph is not a graph; plancc partition reads it")
     if extension in PACKED:
-        raise InputError(f"{where}: of packed files only .gz can be read; unpack it first")
+        raise InputError(f"{where}: the file is packed, but only .gz can be read; unpack it first")
     every = ((name, " ".join(entry.extensions) or "a folder") for name, entry in formats.items())
     known = ", ".join(f"{name} ({extensions})" for name, extensions in every)
     told = f"cannot infer the format from the extension '{extension}{'.gz' * zipped}'"
@@ -244,7 +246,7 @@ def find_held(obj: Any) -> Held | None:
 
 
 def format_of_table(path: StrPath) -> Format | None:
-    """Return the format that reads a file or folder as a table of vertices, or None."""
+    """Return the format that reads a file or folder as a table of vertices; None if none does."""
     name, folder = os.fspath(path), os.path.isdir(path)
     for entry in FORMATS.loaded().values():
         if folder and entry.files is not None and entry.files(name):
@@ -257,7 +259,7 @@ def format_of_table(path: StrPath) -> Format | None:
 def check_beginning(path: StrPath, format: str) -> None:
     """Refuse a file whose first bytes show another format.
 
-    Formats that extensions add are not checked.
+    Formats that other packages add are not checked.
     """
     if FORMATS.is_own(format) and not os.path.isdir(path):
         check_kind(path, format)
@@ -268,7 +270,7 @@ def _find_folder(path: str, formats: dict[str, Format]) -> str:
     for name, files in able.items():
         if files(path):
             return name
-    raise InputError(f"{path}: is a folder, but of no format with folders ({', '.join(able)})")
+    raise InputError(f"{path}: is a folder, but not one of the formats {', '.join(able)}")
 
 
 @taking(ReadOptions)
@@ -368,12 +370,15 @@ def data_keys(keys: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def size_of_source(path: str, format: Format) -> int:
-    """Return the bytes of a file, or of the graph's files in a folder."""
+    """Return the size in bytes of a file, or of all files of the graph in a folder."""
     return sum(map(os.path.getsize, _files_of(path, format).values()))
 
 
 def _files_of(path: str, format: Format) -> dict[str, str]:
-    """Return the paths of a graph's files by name in the folder; a single file has the name ""."""
+    """Return the paths of a graph's files, by the names that the files have in their folder.
+
+    A graph in a single file has one path, with the name "".
+    """
     if format.files is None or not os.path.isdir(path):
         return {"": path}
     return {name: os.path.join(path, name) for name in format.files(path)}
@@ -409,7 +414,7 @@ def join_names(names: Sequence[str]) -> str:
 
 
 def split_names(line: str) -> tuple[str, ...]:
-    """Split a line of `join_names` into names; InputError for a wrong line."""
+    """Return the names in a line that `join_names` made; InputError for a wrong line."""
     try:
         return tuple(next(csv.reader([line]), ()))
     except csv.Error as error:
@@ -446,7 +451,9 @@ def reading_of(words: str) -> dict[str, Any]:
 def write_graph(
     graph: Graph, path: StrPath, format: str | None = None, *, pattern: bool = False
 ) -> None:
-    """Write a graph as MatrixMarket or METIS file, whole or not at all.
+    """Write a graph as a MatrixMarket or METIS file.
+
+    If writing fails, no file is left, and an existing file stays unchanged.
 
     Parameters:
         path: Extension .mtx, .graph or .metis, each also with .gz.

@@ -27,12 +27,12 @@ class Source:
         name: File name without its folder, or a short description of an in-memory object.
         sha256: Hash of the file's bytes, or of a folder's files; empty for in-memory graphs.
         format: Name of the format in ``plancc.graph.formats``, or of the Python type.
-        reading: Reading options that were on, joined by spaces, as in "symmetrize
+        reading: Reading options that were on, joined by spaces, such as "symmetrize
             num_vertices=1000" (`plancc.graph.formats.reading_of`).
-        weights: The source's name of the edge weights, as in "column 'weight'"; empty if the graph
-            has no weights.
-        weight_range: String "LEAST to LARGEST" or "all VALUE", for the values before repeated
-            entries are summed, followed by the number of repeated entries; empty if unknown.
+        weights: Name that the source gives the edge weights, such as "column 'weight'"; empty if
+            the graph has no weights.
+        weight_range: Range of the values before repeated entries are summed, "LEAST to LARGEST" or
+            "all VALUE", and then the number of repeated entries, if any; empty if unknown.
         columns: For an edge list, the names of the columns of u and v, joined by a comma
             (`plancc.graph.formats.join_names`); empty if the columns have no names.
         counts: String with the numbers of entries that were merged, added or left out; empty if
@@ -49,7 +49,7 @@ class Source:
     counts: str = ""
 
     def counting(self, what: str, count: int, whole: str = "") -> Source:
-        """Return the source with another count in `counts`; the same source if `count` is 0.
+        """Return the source with one more count in `counts`; the same source if `count` is 0.
 
         Parameters:
             what: Phrase for the entries that were merged, added or left out.
@@ -130,7 +130,7 @@ class Graph(WithColumns):
         return np.repeat(np.arange(self.num_vertices), self.row_nonzeros())
 
     def relations(self, first: int = 0) -> IntArray | None:
-        """Return the number of every nonzero's relation, int[num_nonzeros]; None without types.
+        """Return the relation number of every nonzero, int[num_nonzeros]; None without types.
 
         Parameters:
             first: Vertex of the first row, if the rows are a range of a larger graph's rows.
@@ -168,9 +168,10 @@ def first_outside(numbers: IntArray, bound: int) -> int | None:
 
 
 def check_num_vertices(num_vertices: int, where: str) -> None:
-    """Raise InputError for 0 vertices, or for more than int32 or the source's size allows.
+    """Raise InputError for 0 vertices, and for too many vertices.
 
-    The size of the source bounds the vertices by `plancc.graph.bounds`; `where` names the source.
+    The bounds are `MAX_VERTICES`, and the number that the size of the source allows
+    (`plancc.graph.bounds`). `where` names the source.
     """
     if num_vertices < 1:
         raise InputError(f"{where}: the graph has no vertices")
@@ -180,12 +181,13 @@ def check_num_vertices(num_vertices: int, where: str) -> None:
 
 
 def check_one_type(graph: Graph, where: str) -> None:
-    """Raise InputError if the graph has vertex types. `where`: name of the file to write, whose
-    format cannot hold types.
+    """Raise InputError if the graph has vertex types.
+
+    `where` names the file to write; the format of this file cannot hold types.
     """
     if graph.types is not None:
         raise InputError(
-            f"{where} cannot hold the types of {graph.source.name}; compile its own source"
+            f"{where} cannot hold the types of {graph.source.name}; compile the source itself"
         )
 
 

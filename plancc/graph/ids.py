@@ -1,4 +1,4 @@
-"""Functions that choose the columns of an edge table, and number its ids as vertices."""
+"""Functions that choose the columns of an edge table, and turn its ids into vertex numbers."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ def edge_columns(
 ) -> tuple[str, ...]:
     """Return the names of the columns of u, v and perhaps weights.
 
-    Without `columns`, u and v are the first usual pair of names that occurs. Otherwise u and v are
-    the first two columns besides pandas' index, weights, and a first column of edge numbers or
-    times. Weights are the column with a usual name, in any case of letters, or the last of three
-    columns.
+    If the user chose no columns, u and v are found by their names, such as "src" and "dst". If the
+    columns have other names, u and v are the first two columns; pandas' index, the weights, and a
+    first column of edge numbers or times do not count. Weights are the column with a usual name,
+    in upper or lower case; without such a name, they are the last of three columns.
 
     Parameters:
         where: Phrase for the source, for messages.
-                names: Names of all columns.
-        columns: Names that the user chose; empty if the function shall find the columns.
+        names: Names of all columns.
+        columns: Names that the user chose; empty if the user chose none.
         texts: Names of columns that hold no numbers.
 
     Raises:
@@ -86,7 +86,7 @@ def edge_columns(
         data = not _OF_VERTICES.isdisjoint(map(str.lower, ends))
         if triples or data or len(kept) not in (2, 3) or len(set(kept)) != len(kept):
             cure = " (`data` reads vertex data)" * data
-            asked = "which columns are the edges? Name them by `columns`"
+            asked = "which columns are the edges? Name them with `columns`"
             raise InputError(f"{where}: {asked}: {listed}{cure}")
     if not weights and len(kept) == 3 and kept[2] not in ends and kept[2] not in texts:
         weights = [] if lower[2] in _NUMBERS else kept[2:]
@@ -124,17 +124,17 @@ def _usual_ends(
 
 
 class PiecewiseEdges(ABC):
-    """Edges with ids that are read piece by piece (`plancc.graph.external.Entrywise`).
+    """Edges between ids, read piece by piece (`plancc.graph.external.Entrywise`).
 
     The source is read twice: once for the ids, then for the edges.
 
     Parameters:
         where: Phrase for the source, for messages.
-                num_vertices, keep_ids: See `number`.
+        num_vertices, keep_ids: See `number`.
 
     Attributes:
         loops: Number of self loops.
-        sides: Distinct ids of u, and of v, ascending.
+        sides: Distinct ids of u, and distinct ids of v, each ascending.
 
     Raises:
         InputError: If there is no edge; see also `number`.
@@ -158,7 +158,7 @@ class PiecewiseEdges(ABC):
 
     @abstractmethod
     def pieces(self) -> Iterator[Entries]:
-        """Yield ids u and v, and weights or None, of pieces of the source."""
+        """Yield the edges of every piece of the source: ids u, ids v, and weights or None."""
 
     def __iter__(self) -> Iterator[Entries]:
         count = 0
@@ -233,7 +233,7 @@ def number(
     if num_vertices is not None:
         if smallest == 1 and largest == num_vertices - 1:
             told = "the smallest id is 1, and vertex 0 has no edge: if ids count from 1"
-            cure = "leave out `keep_ids` and `num_vertices`, or subtract 1 from them"
+            cure = "leave out `keep_ids` and `num_vertices`, or subtract 1 from the ids"
             warn(f"{where}: {told}, {cure}")
         return Numbered(num_vertices, u, v, None)
     found = _compact(u, v, largest)
@@ -257,7 +257,7 @@ def check_ids(u: IntArray, v: IntArray, num_vertices: int, place: Callable[[int]
 
 
 def _compact(u: IntArray, v: IntArray, largest: int) -> Numbered:
-    """Number the occurring ids 0..n-1 in ascending order."""
+    """Number the ids that occur in u or v: 0..n-1, in ascending order of the ids."""
     if largest < 8 * len(u) + 1024:  # a table of all ids is cheaper than sorting
         occurs = np.zeros(largest + 1, np.bool_)
         occurs[u] = True

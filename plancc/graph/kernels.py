@@ -238,9 +238,10 @@ def _after_blanks(text, k):  # type: ignore[no-untyped-def]
 def check_entries(text: npt.NDArray[np.uint8], field: int) -> int:
     """Return the number of entries if every line is a MatrixMarket entry, else -1.
 
-    An entry is two whole numbers and a value. `field` says which values are right: 0 none, 1 an
-    integer, 2 a decimal number, 3 a decimal number after whole numbers without leading zeros, -1
-    anything. Blank lines are skipped. `text` must end with a newline.
+    An entry is two whole numbers, the row and the column, and then a value. `field` says what the
+    value must be: 0 missing, 1 an integer, 2 a decimal number, -1 anything. 3 means 2, and also
+    that row and column must have no leading zeros. Blank lines are skipped. `text` must end with a
+    newline.
     """
     entries = k = 0
     while k < len(text):
@@ -287,7 +288,10 @@ def check_entries(text: npt.NDArray[np.uint8], field: int) -> int:
 
 @njit(cache=True, nogil=True)
 def format_lines(ptr: npt.NDArray[np.int64], values: npt.NDArray[np.int64]):  # type: ignore[no-untyped-def]
-    """Return a text, uint8[bytes], whose line k holds ``values[ptr[k]:ptr[k + 1]]`` with blanks."""
+    """Return a text, uint8[bytes], with a line for each of the ranges that `ptr` bounds.
+
+    Line k holds the numbers ``values[ptr[k]:ptr[k + 1]]``, separated by blanks.
+    """
     # written from its end, since the last digit comes first; unwritten pages take no memory
     text = np.empty(21 * len(values) + len(ptr), np.uint8)
     k = len(text)
@@ -317,8 +321,8 @@ def is_mirrored(indptr: Any, indices: Any) -> bool:
 
     Columns ascend in every row.
 
-    The loop over rows meets the nonzeros (i, j) of column j with ascending i. So in a symmetric
-    pattern, (j, i) is each time the next nonzero of row j.
+    The loop over the rows meets the nonzeros (i, j) of any column j in ascending order of i. So if
+    the pattern is symmetric, (j, i) is the first nonzero of row j that no earlier step has met.
     """
     following = indptr[:-1].copy()
     for i in range(len(following)):
@@ -332,11 +336,12 @@ def is_mirrored(indptr: Any, indices: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def mirror_sum(base: int, indptr: Any, indices: Any) -> Any:
-    """Return the sum of hashes of entries above the diagonal, minus that of entries below it.
+    """Return a hash sum that tells whether a CSR pattern is symmetric.
 
-    An entry and the transposed entry have the same hash, from splitmix64. `base` is the number of
-    the first row. Several ranks may each have some rows of the pattern: the sums of all ranks add
-    up to 0 if the pattern is symmetric, and otherwise to a random number of 64 bits.
+    Every entry has a hash of 64 bits (splitmix64), and the transposed entry has the same hash. The
+    result is the sum of hashes over entries above the diagonal, minus the sum over entries below.
+    `base` is the number of the first row. If several ranks each have some rows of a pattern, add
+    the results of all ranks. The total is 0 if the pattern is symmetric, and else almost never.
     """
     total = np.uint64(0)
     for i in range(len(indptr) - 1):

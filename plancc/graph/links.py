@@ -95,10 +95,11 @@ class SplitLinks:
         return np.concatenate([self.pairs[kind] for kind in kinds], axis=1)
 
     def columns(self) -> tuple[Pair, npt.NDArray[np.uint8], Int64Array]:
-        """Return the links as columns.
+        """Return the links of all kinds, one kind after the other.
 
         Returns:
-            ends (int32[2, links]), kind (uint8[links]), number within the kind (int64[links])
+            ends (int32[2, links]); number of the kind (uint8[links]); index of the link among the
+            links of its kind (int64[links])
         """
         sizes = [self.pairs[kind].shape[1] for kind in KINDS]
         kind = np.repeat(np.arange(len(KINDS), dtype=np.uint8), sizes)
@@ -124,14 +125,14 @@ def read_links(source: Any, graph: Graph) -> SplitLinks:
               split share its negatives. In place of the last two, ``val_target_negative`` and
               ``test_target_negative``, integer[m, k], hold k targets for every link.
             - The path of a folder of the Open Graph Benchmark that holds a split for link
-            prediction.
+              prediction.
             - The three data objects of PyTorch Geometric's RandomLinkSplit, with
               ``edge_label_index`` and ``edge_label``.
 
     Raises:
         InputError: For other sources, names or shapes, a vertex out of range, validation or test
-            links without negatives, no training links, an array with a link in every row, or edges
-            with ``edge_label`` 0.
+            links without negatives, no training links, an array that has a link in every row, not
+            in every column, or pairs with ``edge_label`` 0 that are edges.
 
     Warns:
         PlanccWarning: If links are in two splits, are repeated, or are no edges; if negatives are
@@ -172,14 +173,14 @@ def _some(pairs: Array) -> Array:
 
 
 def _read(path: StrPath) -> Mapping[str, Any]:
-    """Read the arrays of a file or a folder, by the names in `NAMES`."""
+    """Return the arrays of links in a file or a folder, by their names in `NAMES`."""
     name = os.fspath(path)
     if not os.path.isdir(name):
         if not name.lower().endswith(".npz"):
             raise InputError(f"{name}: links are only read from .npz, or a folder of format ogb")
         with Archive(name) as held:
             if left := ", ".join(show(key) for key in held if key not in NAMES):
-                warn(f"{name}: ignored: {left}; names of links: {', '.join(NAMES)}")
+                warn(f"{name}: ignored: {left}; links are called {', '.join(NAMES)}")
             return {key: held[key] for key in NAMES if key in held}
     for each in FORMATS.loaded().values():
         if each.read_links is not None and each.files is not None and each.files(name):
@@ -191,7 +192,10 @@ def _read(path: StrPath) -> Mapping[str, Any]:
 def _labelled(
     objects: Sequence[Any], graph: Graph, known: Int64Array, where: str
 ) -> dict[str, Any]:
-    """Return the links of RandomLinkSplit by the names in `NAMES`, without training negatives."""
+    """Return the links of RandomLinkSplit by their names in `NAMES`.
+
+    Negatives for training are left out.
+    """
     found = {}
     for name, each in zip(SPLITS, objects, strict=True):
         pair, label = (getattr(each, key, None) for key in ("edge_label_index", "edge_label"))
@@ -208,7 +212,7 @@ def _labelled(
             told = (
                 f"{wrong.sum():,} of the {len(wrong):,} pairs of edge_label 0 of {name} are edges"
             )
-            cure = "with labels of your own leave neg_sampling_ratio above 0"
+            cure = "if you have your own labels, leave neg_sampling_ratio above 0"
             raise InputError(f"{where}{told}, so they are not negatives; {cure}")
         if name != SPLITS[0]:
             found[f"{name}_negative"] = negative
@@ -235,7 +239,7 @@ def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
     for name in found.keys() & {*OF_LINKS}:
         split, targets = name.partition("_")[0], found[name]
         if len(targets) != (links := pairs[split].shape[1]):
-            raise InputError(f"{where}{name} has {len(targets)} rows, but {split} {links} links")
+            raise InputError(f"{where}{name}: {len(targets)} rows, but {split} has {links} links")
         per_link.add(targets.shape[1])
         sources = np.repeat(pairs[split][0], targets.shape[1])
         pairs[f"{split}_negative"] = np.stack([sources, targets.reshape(-1).astype(np.int32)])
@@ -276,8 +280,8 @@ def _doubtful(
         labelled: Whether RandomLinkSplit made the links, which removes their edges from the graph.
 
     Raises:
-        InputError: For an array of the wrong orientation: pairs read from rows are edges, pairs
-            read from columns are not.
+        InputError: For an array that has a link in every row, not in every column: its rows are
+            edges, its columns are not.
     """
     keys = {split: np.sort(link_keys(links.pairs[split], graph)) for split in SPLITS}
     train, val, test = keys.values()
@@ -317,8 +321,8 @@ def _doubtful(
 def check_shares(shares: Sequence[float]) -> None:
     """Raise InputError unless `shares` are two numbers >= 0 whose sum is above 0 and below 1."""
     if len(shares) != 2 or min(shares) < 0 or not 0 < sum(shares) < 1:
-        cure = "give the shares of validation and test links, which leave some for training"
-        raise InputError(f"`link_split` {','.join(map(str, shares))}: {cure}, as 0.1,0.1")
+        cure = "give shares of validation and test links that leave some for training"
+        raise InputError(f"`link_split` {','.join(map(str, shares))}: {cure}, such as 0.1,0.1")
 
 
 def random_links(
@@ -411,10 +415,10 @@ def cut_by_time(times: FloatArray, shares: Sequence[float], where: str) -> tuple
 def _negatives(ends: Pair, size: int, graph: Graph, random: np.random.Generator) -> Pair:
     """Draw distinct pairs of two different vertices without an edge, int32[2, size].
 
-    A pair has the number ``(target - source - 1) % n * n + source``; in an undirected graph, the
-    lower number of both directions. Every number from 0 is a pair. If edges are sorted by number,
-    ``number[k] - k`` pairs before edge k have no edge. So a binary search finds the number of the
-    p-th pair without an edge.
+    Every pair has the number ``(target - source - 1) % n * n + source``; in an undirected graph,
+    the lower of the numbers of its two directions. The pairs have the numbers 0, 1, 2, ... without
+    gaps. If the edges are sorted by number, ``number[k] - k`` pairs below edge k have no edge. So a
+    binary search finds the number of the p-th pair without an edge.
 
     Parameters:
         ends: Sources and targets of the edges, int32[2, edges].
@@ -482,15 +486,15 @@ def _warn_of_directions(links: SplitLinks, away: Pair, graph: Graph) -> None:
 
 
 def withheld(links: SplitLinks, disjoint: float, seed: int) -> tuple[SplitLinks, Pair]:
-    """Return the links, and the links whose edges are removed from the graph.
+    """Return the links to use, and those of them whose edges must be removed from the graph.
 
-    These are the validation and test links: a model that aggregates over their edges would know the
-    answer.
+    The edges of validation and test links are removed: a model that aggregates over these edges
+    would know the answer.
 
     Parameters:
-        disjoint: ``disjoint_train_ratio`` of RandomLinkSplit. If above 0, a random share of this
-            size of the training links is kept, and the edges of the kept links are removed from
-            the graph, too.
+        disjoint: ``disjoint_train_ratio`` of RandomLinkSplit. If above 0, only this share of the
+            training links is used, chosen at random, and the edges of these links are removed, too.
+        seed: Seed of the random choice.
     """
     if not disjoint:
         return links, links.of("val", "test")
@@ -517,7 +521,9 @@ def without(graph: Graph, pairs: Pair, first: int = 0) -> Graph:
 def with_times(
     graph: Graph, given: Any, listed: Sequence[ListedEdges], *, symmetrize: bool
 ) -> tuple[Graph, LinkTimes]:
-    """Return the graph and the times of its edges; if its values are the times, they are removed.
+    """Return the graph and the times of its edges.
+
+    If the values of the graph are the times, the returned graph has no values.
 
     Parameters:
         given: Times in the order of the source's edges: number[edges], or the path of a table with

@@ -17,11 +17,13 @@ from plancc.graph.graph import MAX_VERTICES, Graph, first_true
 
 
 class ListedEdges(NamedTuple):
-    """The edges of a source in its order; edge k is ``A[row[k], column[k]]`` after `transpose`.
+    """The edges of a source, in the order of the source; edge k is ``A[row[k], column[k]]``.
+
+    If the graph is read with `transpose`, A is the transposed matrix.
 
     Attributes:
         row, column: int[edges].
-        relation (int[edges] or None): Number of every edge's relation; None without vertex types.
+        relation (int[edges] or None): Relation number of every edge; None without vertex types.
         values (number[edges] or None): Values of the source.
     """
 
@@ -105,8 +107,8 @@ def with_features(
             in one direction has the same features in both directions.
 
     Raises:
-        InputError: For more or fewer features than edges, repeated edges, and edges that are no
-            nonzeros although their value is not 0.
+        InputError: For more or fewer features than edges, repeated edges, and edges whose value is
+            not 0 but which are no nonzeros of the graph.
     """
     edges, features = found
     row, column = edges.row, edges.column
@@ -132,16 +134,19 @@ def with_features(
 
 
 def for_every_edge(graph: Graph, edges: ListedEdges, given: Array, where: str, what: str) -> Array:
-    """Return the entries of `given` for all edges, array[edges, ...].
+    """Return an array with an entry for every edge, array[edges, ...].
 
-    If `given` has entries for half of a symmetric matrix, the other half gets the same entries.
+    If `given` has entries for half of a symmetric matrix, the edges of the other half get the same
+    entries.
 
     Parameters:
+        edges: All edges; the edges of the other half of a symmetric matrix stand at the end.
+        given: Entries in the order of the source's edges.
         where: Beginning of error messages.
         what: Noun for the entries in error messages.
 
     Raises:
-        InputError: If there are more or fewer entries than edges.
+        InputError: If `given` has more or fewer entries than the source has edges.
     """
     (row, column), size = edges[:2], len(given)
     mirror = row[:size] != column[:size]
@@ -171,9 +176,10 @@ def with_columns_of(made: Graph, graph: Graph) -> Graph:
 
 
 def _placed(graph: Graph, number: Int64Array, column: Array) -> Array:
-    """Return a column of the nonzeros from a column of the edges; edge k is nonzero ``number[k]``.
+    """Return an array with an entry for every nonzero from an array with an entry for every edge.
 
-    Edges with number -1 are left out; a nonzero without an edge gets zeros.
+    Edge k is nonzero ``number[k]``, or is left out if ``number[k]`` is -1. A nonzero without an
+    edge gets zeros.
     """
     placed = np.zeros((graph.num_nonzeros, *column.shape[1:]), column.dtype)
     placed[number[number >= 0]] = column[number >= 0]
@@ -181,8 +187,10 @@ def _placed(graph: Graph, number: Int64Array, column: Array) -> Array:
 
 
 def nonzeros_of_edges(graph: Graph, edges: ListedEdges) -> Int64Array:
-    """Return the number of every edge's nonzero, int64[edges]; -1 for an edge that is no
-    nonzero."""
+    """Return the position of every edge among the nonzeros of the graph, int64[edges].
+
+    The position is -1 for an edge that is not a nonzero.
+    """
     key, wanted = edges_of(graph), edge_keys(graph, edges.row, edges.column)
     if graph.relation is None or edges.relation is None:
         return places_in(key, wanted)

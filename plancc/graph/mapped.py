@@ -58,7 +58,7 @@ class MappedRows:
 
     @property
     def nbytes(self) -> int:
-        """Number of bytes of the whole matrix as an array in memory."""
+        """Number of bytes that the whole matrix would take as an array in memory."""
         return self.dtype.itemsize * self.size
 
     def __len__(self) -> int:

@@ -126,8 +126,11 @@ def _graph(path: StrPath, numbers: Integers, pattern: bool) -> Graph:
 def _vertex_lines(
     path: StrPath, numbers: Integers, head: _MetisHeader
 ) -> tuple[Int64Array, Int64Array]:
-    """Return the offset of every vertex's numbers, int64[n + 1], and its line in the file,
-    int64[n].
+    """Find the line of every vertex.
+
+    Returns:
+        ptr (int64[n + 1]), line (int64[n]): Offsets of every vertex's numbers in `numbers.values`,
+        and the number of every vertex's line in the file.
 
     Raises:
         InputError: If there are more or fewer lines than vertices.
@@ -149,7 +152,7 @@ def _fail_mirror(path: StrPath, graph: Graph, turned: ListedEdges, line: Int64Ar
 
     Parameters:
         turned: The reverse edges.
-        line: Line of every vertex, int64[n].
+        line: Number of every vertex's line in the file, int64[n].
     """
     row, other = turned.column, turned.row + 1
     mirror = nonzeros_of_edges(graph, turned)
@@ -167,7 +170,7 @@ class _MetisHeader(NamedTuple):
     """The header of a METIS file.
 
     Attributes:
-        first: Number of the header among the lines of numbers, from 0.
+        first: Index of the header among the lines that `read_integers` returns.
         line: Line of the header in the file, from 1.
         vertices, edges: Number of vertices, and number of edges.
         sizes, weights: Number of sizes, and number of weights, before the neighbours of every

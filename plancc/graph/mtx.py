@@ -54,7 +54,7 @@ class _Header:
         size, columns, entries: Number of rows, of columns, and of entries.
         lines: Number of lines before the entries, including the line of sizes.
         one_percent: Whether the banner begins with one percent sign.
-        without_values: Whether the values of the file are not read.
+        without_values: Whether the values of the file are skipped.
     """
 
     field: str
@@ -72,9 +72,10 @@ class _Header:
         return self.field != "pattern" and not self.without_values
 
     def text(self, entries: int) -> bytes:
-        """Return a header for `entries` entries, for `mmread`.
+        """Return a header that declares `entries` entries, for `mmread`.
 
-        For a pattern, `mmread` skips the text after row and column.
+        If the graph gets no values, the header declares a pattern: `mmread` then reads the row and
+        the column of every line, and skips the rest of the line.
         """
         field = self.field if self.has_values else "pattern"
         banner = f"%%MatrixMarket matrix coordinate {field} general"
@@ -86,18 +87,19 @@ def read_mtx(
 ) -> Graph:
     """Read a MatrixMarket coordinate file, plain or .gz.
 
-    The field may be real, integer, unsigned-integer or pattern; the symmetry general, symmetric or
-    skew-symmetric. The graph is directed if the header says "general", else undirected. A pattern
-    file has no values; values of other files become float64. Network Repository writes a banner
-    with one percent sign, which is read with a warning. A rectangular matrix is a graph of two
-    vertex types (`plancc.graph.union.rectangular`).
+    The field may be real, double, integer, unsigned-integer or pattern; the symmetry general,
+    symmetric or skew-symmetric. The graph is directed if the header says "general", else
+    undirected. A pattern file has no values; values of other files become float64. Network
+    Repository writes a banner with one percent sign, which is read with a warning. A rectangular
+    matrix is a graph of two vertex types (`plancc.graph.union.rectangular`).
 
     Parameters:
         path, pattern, symmetrize, transpose: See `plancc.graph.formats.read_graph`.
 
     Raises:
-        InputError: For a dense or complex matrix, NaN or infinity, an index out of range, a
-            truncated or garbled file; the message names file, line and value.
+        InputError: For a dense matrix, a complex matrix that is read with values, NaN or infinity,
+            an index out of range, a truncated or garbled file; the message names file, line and
+            value.
     """
     entries = MtxEntries(path, pattern=pattern)
     row, col, values = entries.whole()
@@ -108,7 +110,7 @@ def read_mtx(
 
 
 def _read_header(path: StrPath, *, pattern: bool = False) -> _Header:
-    """Read the lines before the entries."""
+    """Return the header of a file: what the lines before the entries say."""
     check_readable(path)
     with input_errors(path), open_input(path) as stream:
         banner = stream.readline(4096)
@@ -168,7 +170,7 @@ def _lines(path: StrPath, header: _Header) -> Iterator[bytes]:
 
 
 def _checked(header: _Header, text: bytes) -> int:
-    """Return the number of entries in some lines; ValueError for a line that is no entry."""
+    """Return the number of entries in `text`; ValueError for a line that is no entry."""
     field = _ANYTHING if header.without_values else _FIELDS.get(header.field, 0)
     count = int(kernels.check_entries(np.frombuffer(text, np.uint8), field))
     if count < 0:
@@ -177,7 +179,7 @@ def _checked(header: _Header, text: bytes) -> int:
 
 
 def _parsed(header: _Header, count: int, text: bytes) -> Entries:
-    """Return the entries of some lines, as listed; ValueError or OverflowError for wrong lines."""
+    """Return the entries that `text` lists; ValueError or OverflowError for wrong lines."""
     from scipy.io import mmread
 
     matrix = mmread(io.BytesIO(header.text(count) + text), spmatrix=False)
@@ -210,7 +212,7 @@ class MtxEntries:
 
     @staticmethod
     def claimed(path: StrPath) -> int:
-        """Return the number of entries of the matrix, which the header says."""
+        """Return the number of entries that the header declares, doubled for symmetric matrices."""
         header = _read_header(path)
         _check_size(path, header)
         return header.entries * (1 if header.symmetry == "general" else 2)
@@ -297,7 +299,7 @@ class MtxEntries:
             mirror = col.astype(np.int64) * self.num_vertices + row
             wrong = above & np.isin(mirror, keys[row > col])
             if wrong.any():
-                also = f"a {self._header.symmetry} matrix has one entry of a pair, and the mirror"
+                also = f"a {self._header.symmetry} matrix has one entry of a pair, but the mirror"
                 way = "is also given: write 'general' in line 1, or leave out one of them:"
                 self._fail_entry(wrong, f"{also} {way}")
 

@@ -1,8 +1,8 @@
 """Ids of vertices that are names: UTF-8 strings instead of whole numbers.
 
 Vertices are numbered in the order of the bytes of their names, so a graph does not depend on the
-order of its lines. Names are kept in an array of bytes, padded with NUL to the width of the longest
-name.
+order of the lines in its source. Names are kept in an array of bytes, padded with NUL to the width
+of the longest name.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ class NamedEdges(NamedTuple):
 
 
 def is_name(word: bytes) -> bool:
-    """Whether an id in the first line is a name. A number with signs around it is not a name."""
+    """Whether an id in the first line is a name.
+
+    A number, punctuation alone, and a number between quotes are not names.
+    """
     text = word.decode(errors="replace")
     return not is_number(text) and re.fullmatch(r"\W*\d*\W*", text) is None
 
@@ -71,8 +74,8 @@ def read_names(
     """Read the edges of a text whose columns of u and v are names.
 
     Parameters:
-        data: Lines in the form of `kernels.take_columns`.
-        chosen: Numbers of the columns of u, v and perhaps weights.
+        data: Text in the form that `kernels.take_columns` reads.
+        chosen: Positions, from 0, of the columns of u, v and perhaps weights.
 
     Raises:
         InputError: For a line with a wrong number of columns, and for an id that is empty, too long
@@ -106,7 +109,14 @@ def read_names(
 
 
 def sorted_names(texts: npt.NDArray[Any], where: str) -> tuple[Names, npt.NDArray[np.int64]]:
-    """Return the distinct names of texts, object[n], ascending, and every text's number, int64[n].
+    """Return the distinct names among `texts`, ascending, and the index of every text's name.
+
+    Parameters:
+        texts: object[n], strings.
+        where: Phrase for the source, for messages.
+
+    Returns:
+        names (bytes[distinct names]), index (int64[n])
 
     Raises:
         InputError: For a text that is empty, too long or has a NUL.
@@ -116,16 +126,18 @@ def sorted_names(texts: npt.NDArray[Any], where: str) -> tuple[Names, npt.NDArra
     wrong = next((text for text in texts if not text or "\0" in text), None)
     if width > LONGEST or wrong is not None:
         what = "is empty, or has a NUL" if wrong is not None else f"has more than {LONGEST:,} bytes"
-        raise InputError(f"{where}: an id {what}: ids are names, leave its row out")
+        raise InputError(f"{where}: an id {what}: ids are names; leave out its row")
     check_memory(3 * width * len(encoded), f"{where}: names of up to {width} bytes")
     names, number = np.unique(np.array(encoded, f"S{width}"), return_inverse=True)
     return names, number
 
 
 def as_ids(given: Collection[Any]) -> npt.NDArray[Any] | None:
-    """Return the ids of vertices, int64[n], or bytes[n] if some name is not a whole number.
+    """Return the names in `given` as ids of vertices.
 
-    Return None if names are repeated, or if a name is empty or neither text nor a whole number.
+    Returns:
+        int64[n] if all names are whole numbers, else bytes[n]. None if a name is repeated, is
+        empty, or is neither text nor a whole number.
     """
     kinds = {*map(type, given)}
     if bool in kinds or not all(issubclass(kind, str | int | np.integer) for kind in kinds):
@@ -161,11 +173,11 @@ def _no_text(table: npt.NDArray[np.uint8]) -> int | None:
 def warn_of_empty(
     where: str, names: Names | None, u: npt.NDArray[Any], v: npt.NDArray[Any]
 ) -> None:
-    """Warn of names that pandas and R write for an empty cell.
+    """Warn of ids such as "nan", which pandas and R write for an empty cell.
 
     Parameters:
         names: Distinct names, ascending; None if ids are numbers.
-        u, v: Numbers of the names of all edges.
+        u, v: Ends of all edges, as positions in `names`.
     """
     if names is None:
         return
@@ -173,12 +185,14 @@ def warn_of_empty(
         k = np.searchsorted(names, name)
         if names[k : k + 1].tolist() == [name]:
             count = np.count_nonzero(u == k) + np.count_nonzero(v == k)
-            warn(f"{where}: '{name.decode()}' is an id, {count:,} times: an empty cell of pandas?")
+            warn(f"{where}: id '{name.decode()}' occurs {count:,} times: an empty cell of pandas?")
 
 
 def names_of(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return ids as names: strings in UTF-8, and the digits of whole numbers; names stay
-    unchanged."""
+    """Return ids as names, bytes[n].
+
+    Strings are encoded in UTF-8, whole numbers are written in digits, and names stay unchanged.
+    """
     if ids.dtype.kind in "OT" and all(isinstance(each, str) for each in ids.flat):
         ids = ids.astype(np.str_)
     if ids.dtype.kind == "U":
@@ -187,12 +201,12 @@ def names_of(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def whole_names(where: str) -> InputError:
-    """Return the error for names as ids in a source that is read piece by piece."""
+    """Return the error for a source whose ids are names, but which is read piece by piece."""
     return InputError(f"{where}: {NAMED}, so the source must fit in memory; give more `memory`")
 
 
 def check_no_numbers(where: str, num_vertices: int | None, keep_ids: bool) -> None:
-    """Raise InputError if an option says that ids are vertex numbers, since they are names."""
+    """Raise InputError if an option declares the ids, which are names, to be vertex numbers."""
     given = "keep_ids" if keep_ids else "num_vertices"
     if keep_ids or num_vertices is not None:
         cure = f"leave out `{given}`, which is only for ids that are vertex numbers"

@@ -1,4 +1,4 @@
-"""Normalisation of the adjacency matrix, whose result is the matrix of the sparse product."""
+"""Normalisation of the adjacency matrix; the result is the matrix of the sparse product."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ def normalize(
     With ``B = A + I`` (or ``B = A`` without self loops) and ``d_i = sum_j B[i, j]``, values are:
 
     ========  =================================================================
-    ``sym``   ``B[i, j] / sqrt(d_i d_j)`` (Demirci et al. 2022, section 3.1; row sums on both sides)
+    ``sym``   ``B[i, j] / sqrt(d_i d_j)`` (Demirci et al. 2022, section 3.1; d_j is a row sum, too)
     ``row``   ``B[i, j] / d_i`` (mean over the neighbours)
     ``none``  ``B[i, j]``
     ========  =================================================================
 
-    Values are computed in float64 and rounded once to `dtype`. If row i is empty, its factor is 0;
-    with ``sym`` this empties column i too. Zeros are dropped.
+    Values are computed in float64 and rounded once to `dtype`. If row i is empty, 0 stands for the
+    inverse of d_i, so that with ``sym`` column i becomes empty, too. Zeros are dropped.
 
     In a graph of several vertex types, every relation is normalised separately, without self loops,
     and ``sym`` divides by ``sqrt(sum_k B[i, k] sum_k B[k, j])``.
 
     Parameters:
         normalization: {"sym", "row", "none"}.
-        self_loops: Whether to add the identity first; it is added to existing self loops.
+        self_loops: Whether to add the identity first. An existing self loop grows by 1.
         dtype: float32 or float64.
 
     Returns:
@@ -87,8 +87,8 @@ class RowsOfTypes:
         rows: The rows, with the types of the whole graph; columns are vertices of the whole graph.
         first: Number of the first row.
         normalization: {"sym", "row", "none"}.
-        whole: Whether the range is all rows of the graph. If it is, only sums that occur take
-            memory.
+        whole: Whether the range is all rows of the graph. If it is, memory is taken only for sums
+            that have at least one term.
 
     Raises:
         InputError: For an unknown normalisation.
@@ -114,7 +114,7 @@ class RowsOfTypes:
 
     @cached_property
     def _of(self) -> IntArray:
-        """Number of every nonzero's relation, int[nonzeros]."""
+        """Relation number of every nonzero, int[nonzeros]."""
         found = self.rows.relations(self.first)
         assert found is not None
         return found
@@ -126,10 +126,11 @@ class RowsOfTypes:
 
     @cached_property
     def _ends(self) -> list[tuple[IntArray, Int64Array, int]]:
-        """Keys of the sums that divide the values: sums of rows, and for "sym" also of columns.
+        """Sums by which values are divided: an entry for the rows, and one for the columns.
 
-        Each entry has the vertex of every nonzero, the index of every nonzero's sum, and the number
-        of sums. A vertex has a sum for every relation.
+        "row" has no entry for the columns, and "none" has no entries. An entry holds the row (or
+        column) of every nonzero, the index of the sum to which every nonzero belongs, and the
+        number of sums. A vertex has a sum for every relation that ends (or begins) at its type.
         """
         names = self._types.names
         found: list[tuple[IntArray, Int64Array, int]] = []
@@ -146,7 +147,7 @@ class RowsOfTypes:
 
     @property
     def no_sums(self) -> list[FloatArray]:
-        """Arrays of zeros, the argument of the first call of `sums`."""
+        """Arrays of zeros, to pass to the first call of `sums`."""
         return [np.zeros(size) for _, _, size in self._ends]
 
     def sums(self, before: list[FloatArray]) -> list[FloatArray]:
@@ -190,7 +191,7 @@ class RowsOfTypes:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """A range of rows of a matrix to normalise: all rows, or a rank's rows.
+    """A range of rows of a matrix that is to be normalised: all rows, or a rank's rows.
 
     Attributes:
         indptr (int64[m + 1]): Offsets of the rows, from 0.
@@ -200,7 +201,7 @@ class Rows:
         name: Name of the source, for messages.
         normalization: {"sym", "row", "none"}.
         self_loops: Whether the identity is added.
-        ids: The source's ids of the rows' vertices; None if ids are vertex numbers.
+        ids: Ids that the source gives the vertices of these rows; None if ids are vertex numbers.
 
     Raises:
         InputError: For an unknown normalisation.
@@ -238,8 +239,9 @@ class Rows:
         return np.empty(0) if self.values is None else self.values
 
     def scale(self) -> FloatArray:
-        """Return the factors of these rows, float64[m]; for "sym" also the factors of these
-        columns.
+        """Return the factor by which each of these rows is multiplied, float64[m].
+
+        For "sym", the column of the same vertex is multiplied by the same factor.
 
         Raises:
             InputError: For a row whose sum is infinite or not above zero.

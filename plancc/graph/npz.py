@@ -49,13 +49,13 @@ _HEADERS = {
 
 
 def claimed_bytes(stream: IO[bytes]) -> int:
-    """Return the size in bytes that the header of an .npy stream says; 0 for other streams."""
+    """Return the size in bytes that the header of an .npy stream declares; 0 for other streams."""
     if stream.read(len(_MAGIC)) != _MAGIC:
         return 0
     version = stream.read(2)
     read = _HEADERS.get((version[0], version[1]) if len(version) == 2 else (0, 0))
     if read is None:
-        raise ValueError("its array is of an unknown version")
+        raise ValueError("the version of its header is unknown")
     shape, _, dtype = read(stream)
     return math.prod(shape) * dtype.itemsize
 
@@ -69,7 +69,7 @@ def check_integers(array: Array, where: str) -> npt.NDArray[np.integer]:
 
 
 class Archive(Mapping[str, Array]):
-    """An .npz file whose arrays are read at first use, with errors that name file and key."""
+    """An .npz file; an array is read each time it is used, and errors name the file and the key."""
 
     def __init__(self, path: StrPath) -> None:
         check_readable(path)
@@ -136,7 +136,10 @@ class Archive(Mapping[str, Array]):
         return self[key]
 
     def integers(self, key: str, length: int | None = None) -> npt.NDArray[np.integer]:
-        """Return a one-dimensional array of integers; InputError for another type or length."""
+        """Return the array `key`; InputError unless it is a list of `length` integers.
+
+        If `length` is None, the list may have any length.
+        """
         value = check_integers(self[key], f"{self.name}: key '{key}'")
         if length is not None and len(value) != length:
             rule = f"must have {length} entries, not '{len(value)}'"
@@ -144,11 +147,14 @@ class Archive(Mapping[str, Array]):
         return value
 
     def offsets(self, key: str, count: int, end: int) -> npt.NDArray[np.int64]:
-        """Return the offsets of `count` compressed rows with `end` entries, int64[count + 1]."""
+        """Return the array `key`, int64[count + 1]: the offsets of `count` compressed rows.
+
+        InputError unless the offsets ascend from 0 to `end`.
+        """
         return as_offsets(self.integers(key, count + 1), end, f"{self.name}: key '{key}'")
 
     def indices(self, key: str, bound: int) -> npt.NDArray[np.integer]:
-        """Return an array of integers; InputError if a number is outside 0..bound-1."""
+        """Return the array `key` of integers; InputError if a number is outside 0..bound-1."""
         value = self.integers(key)
         check_range(value, bound, f"{self.name}: key '{key}'", HOLDS)
         return value
@@ -236,7 +242,10 @@ class _ArchiveEntries(NamedTuple):
 
 
 def _entries_of(archive: Archive, pattern: bool) -> _ArchiveEntries:
-    """Return the entries of an archive, without values if `pattern`; its keys show its kind."""
+    """Return the entries of an archive, without values if `pattern`.
+
+    The keys of the archive show its kind: a file of scipy.sparse.save_npz, or a plain archive.
+    """
     name = archive.name
     if "format" in archive:
         return _scipy_entries(archive, pattern)
@@ -266,7 +275,7 @@ def _scipy_entries(archive: Archive, pattern: bool) -> _ArchiveEntries:
     given: Any = held.item() if held.ndim == 0 else b""
     layout = given.decode("latin-1") if isinstance(given, bytes) else str(given)
     if layout not in ("csr", "csc", "coo"):
-        raise InputError(f"{name}: the format is '{layout}'; save it as csr, by matrix.tocsr()")
+        raise InputError(f"{name}: the format is '{layout}'; save matrix.tocsr() instead")
     rows, columns = archive.integers("shape", 2).tolist()
     for n in (rows, columns, rows + columns if rows != columns else rows):
         check_num_vertices(n, name)
@@ -299,7 +308,10 @@ def _num_nodes(archive: Archive) -> int:
 
 
 def _compressed(archive: Archive, major: int, bound: int) -> tuple[Array, Array]:
-    """Return the offsets and the indices of `major` compressed rows; indices are below `bound`."""
+    """Return the offsets and the indices of `major` compressed rows, or columns.
+
+    InputError if an index is not below `bound`.
+    """
     minor = archive.indices("indices", bound)
     return archive.offsets("indptr", major, len(minor)), minor
 

@@ -94,7 +94,10 @@ class Owners:
 def check_owners(
     owner: npt.NDArray[np.int32], num_owned: int, num_parts: int, what: str = "vertices"
 ) -> None:
-    """Raise InputError unless `owner` has a part in 0..num_parts-1 for each of `num_owned`."""
+    """Raise InputError unless `owner` holds `num_owned` parts, all in 0..num_parts-1.
+
+    `what` says what the parts own, for messages.
+    """
     if len(owner) != num_owned:
         raise InputError(f"{len(owner)} owners for {num_owned} {what}")
     if num_owned > 0 and not (int(owner.min()) >= 0 and int(owner.max()) < num_parts):

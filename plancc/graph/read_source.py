@@ -1,4 +1,4 @@
-"""Function that reads a source for a plan: the graph, its vertex data, and its edges' times."""
+"""Function that reads what a plan needs: a graph, its vertex data, and the times of its edges."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class ReadGraph:
             begins: Time of the first validation or test link.
 
         Raises:
-            InputError: If a weight is a sum over edges of which some are before, and some after,
-                the time `begins`.
+            InputError: If an edge is listed both before the time `begins` and from then on, so that
+                its weight is a sum over both.
         """
         if self.graph.values is not None and self.times is not None:
             both = np.count_nonzero((self.times.first < begins) & (self.times.last >= begins))

@@ -19,7 +19,7 @@ classes."""
 
 
 def files_of_data(given: Any) -> str:
-    """Return the names of the files of vertex data; "" if `given` is not paths."""
+    """Return the names of the files of vertex data; "" if `given` is neither a path nor paths."""
     paths = [given] if isinstance(given, str | os.PathLike) else given
     return ", ".join(map(os.fspath, paths)) if isinstance(paths, list | tuple) else ""
 
@@ -50,7 +50,7 @@ def lost_values(
 ) -> tuple[int, int]:
     """Return how many weights become 0 in `dtype`, and how many lose digits in `dtype`.
 
-    Digits are counted as lost only for whole numbers that are not normalised.
+    The second count is 0 if weights are normalised; it counts whole numbers only.
     """
     if given is None or np.dtype(dtype) != np.float32 or given.dtype == np.float32:
         return 0, 0

@@ -51,8 +51,8 @@ def rows_by_id(ids: npt.NDArray[Any], graph: Graph, what: str) -> npt.NDArray[np
             row.
 
     Warns:
-        PlanccWarning: If ids of some rows are not in the graph, and if all ids are shifted by 1
-            against the ids of the graph.
+        PlanccWarning: If the ids of some rows are not in the graph, and if all ids are larger by 1,
+            or smaller by 1, than the ids of the graph.
     """
     vertices, ids = ids_of(graph), one_column(ids)
     kinds, called = ("S", "names") if are_names(vertices) else ("iu", "integers")
@@ -63,7 +63,7 @@ def rows_by_id(ids: npt.NDArray[Any], graph: Graph, what: str) -> npt.NDArray[np
     ascending = ids[order]
     if shift := _shift(ascending, vertices):
         told = f"ids count from {ascending[0]} here, the graph's from {vertices.min()}"
-        warn(f"{what}: {told}: {-shift:+d} is added to each")
+        warn(f"{what}: {told}: {-shift:+d} is added to each id")
         ascending = ascending - shift
     if (k := first_true(ascending[1:] == ascending[:-1])) is not None:
         raise InputError(f"{what} holds {show(ascending[k])} twice; give every id one row")
@@ -91,9 +91,9 @@ def one_column(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _shift(ascending: npt.NDArray[Any], vertices: npt.NDArray[Any]) -> int:
-    """Return the shift of ids against the graph's ids: 1, -1 or 0.
+    """Return 1 or -1 if ids are larger or smaller by 1 than the graph's ids, else 0.
 
-    The shift is 1 or -1 only if both are consecutive numbers, one from 0 and the other from 1.
+    In the first two cases, both are consecutive numbers, one from 0 and the other from 1.
     """
     if are_names(vertices):
         return 0
@@ -127,8 +127,8 @@ def id_column(
         where: Phrase for the table, for messages.
 
     Raises:
-        InputError: For a column without a usual name that holds the ids of all vertices once, but
-            not in the order of the vertices.
+        InputError: For a column that holds the id of every vertex once, but neither has a usual
+            name nor is in the order of the vertices.
     """
     vertices = ids_of(graph)
     rest = {name: each for name, each in columns.items() if each is not None and name not in taken}
@@ -145,8 +145,8 @@ def id_column(
             continue
         if not are_in_order(column, vertices):
             told = f"column {show(name)} holds every vertex once, not in the graph's order"
-            cure = f"call it 'id', or give `keys` id={name}, if rows are of these vertices"
-            raise InputError(f"{where}: {told}; {cure}; `keys` id= reads rows in this order")
+            cure = f"call it 'id', or give `keys` id={name}, if rows belong to these vertices"
+            raise InputError(f"{where}: {told}; {cure}; `keys` id= keeps the order of the rows")
         if are_names(vertices):
             return name
     return None
@@ -164,9 +164,10 @@ def ids_of(graph: Graph) -> npt.NDArray[Any]:
 
 
 def ids_beside(held: Mapping[str, Any], count: int) -> tuple[str, npt.NDArray[Any]] | None:
-    """Return the name and the array, int64 or bytes[count], of vertex ids beside an ``edge_index``.
+    """Return the vertex ids that a source holds besides its ``edge_index``.
 
-    Return None if there are no ids.
+    Returns:
+        The name of the array and the ids, int64 or bytes[count]; None if there are no ids.
     """
     for name in GRAPH_IDS:
         given = held.get(name)
@@ -181,8 +182,10 @@ def ids_beside(held: Mapping[str, Any], count: int) -> tuple[str, npt.NDArray[An
 
 
 def vertex_ids(held: Any, count: int) -> npt.NDArray[Any] | None:
-    """Return the ids that `ids_beside` finds; None if they are missing, repeated, negative or
-    0..n-1."""
+    """Return the ids that `ids_beside` finds.
+
+    Return None if there are no ids, if an id is repeated or negative, and if the ids are 0..n-1.
+    """
     _, ids = (isinstance(held, Mapping) and ids_beside(held, count)) or ("", None)
     if ids is None or len(ascending := np.unique(ids)) < count:
         return None
@@ -191,8 +194,11 @@ def vertex_ids(held: Any, count: int) -> npt.NDArray[Any] | None:
 
 
 def _share_named(column: Any, vertices: npt.NDArray[Any]) -> float:
-    """Return the share of vertices whose ids a column holds; 0 if it is not a list of distinct
-    ids."""
+    """Return the share of the vertices whose ids occur in a column.
+
+    The share is 0 if the column is not a list of distinct ids. It is 1 if all ids are larger by 1,
+    or smaller by 1, than the vertices' ids (`_shift`).
+    """
     kinds = "S" if are_names(vertices) else "iuf"
     if column.ndim != 1 or not len(vertices) or column.dtype.kind not in kinds:
         return 0.0
@@ -207,7 +213,10 @@ def _share_named(column: Any, vertices: npt.NDArray[Any]) -> float:
 
 
 def are_in_order(column: npt.NDArray[Any], vertices: npt.NDArray[Any]) -> bool:
-    """Whether ids are consecutive numbers, from any start, in the order of the vertices."""
+    """Whether a column holds the ids of all vertices in the order of the vertices.
+
+    If ids are numbers, all of them may differ from the vertices' ids by the same amount.
+    """
     if are_names(vertices):
         return np.array_equal(column, vertices)
     return len(column) == len(vertices) and bool(
@@ -216,7 +225,10 @@ def are_in_order(column: npt.NDArray[Any], vertices: npt.NDArray[Any]) -> bool:
 
 
 def begins_with_ids(table: npt.NDArray[np.float64], graph: Graph) -> bool:
-    """Whether the first column of a table without names holds every vertex's id exactly once."""
+    """Whether the first column of a table without names holds every vertex's id exactly once.
+
+    False for a single column, and for a graph of at most `FEW` vertices.
+    """
     vertices = ids_of(graph)
     return table.shape[1] > 1 and len(vertices) > FEW and _share_named(table[:, 0], vertices) == 1
 
@@ -237,9 +249,10 @@ def natural_order(name: str) -> list[Any]:
 
 
 def warn_of_parts(folder: str, names: Sequence[str], what: str) -> None:
-    """Warn if the order of a folder's files by number differs from their alphabetical order.
+    """Warn if files of a folder are read in another order than the alphabetical order.
 
-    `what` is a phrase that says why the order matters.
+    They are read in the order of the numbers in their names: part.2 before part.10. `what` is a
+    phrase that says why the order matters.
     """
     for plain, name in zip(names, sorted(names, key=natural_order), strict=True):
         if plain != name and os.path.isdir(folder):
@@ -254,17 +267,17 @@ def like_ids_of(ids: npt.NDArray[Any], graph: Graph) -> npt.NDArray[Any]:
 
 
 def warn_of_order(graph: Graph, where: str) -> None:
-    """Warn that rows without ids are taken in the order of the vertices, if the user may not expect
-    it.
+    """Warn that rows without ids are taken in the order of the vertices, if this may be wrong.
 
-    This is so if the graph's ids do not ascend, or if a file's ids are names or have gaps.
+    The function warns if the ids of the graph do not ascend; if the graph was read from a file, it
+    also warns if the ids are names or have gaps.
     """
     ids, in_file = graph.original_ids, bool(graph.source.sha256)
     if ids is None or graph.types is not None:  # the ids of types are separate
         return
     if in_file if are_names(ids) else (np.diff(ids) != 1 if in_file else np.diff(ids) < 0).any():
         order = f"in the graph's order of vertices ({_first(ids)})"
-        warn(f"{where}rows without ids are read {order}; a key or column 'id' names the vertices")
+        warn(f"{where}rows without ids are read {order}; a key or column 'id' gives their vertices")
 
 
 def warn_of_lines(graph: Graph, path: Any) -> None:
@@ -275,7 +288,10 @@ def warn_of_lines(graph: Graph, path: Any) -> None:
 
 
 def warn_of_numbers(graph: Graph, what: str) -> None:
-    """Warn that numbers in `what` are read as vertex numbers, if the source has other ids."""
+    """Warn that numbers are read as vertex numbers, if the source has other ids.
+
+    `what` says which numbers, for the message.
+    """
     if graph.original_ids is not None:
         others = f"not as the source's ids ({_first(graph.original_ids)})"
         warn(f"{what} are read as vertex numbers from 0, {others}")
@@ -293,8 +309,10 @@ def has_choice(graph: Graph) -> bool:
 
 
 def reading_advice(rows: int, graph: Graph) -> str:
-    """Return advice on reading the graph so that it has `rows` vertices, with a colon before; or
-    ""."""
+    """Return advice, after a colon, on reading the graph so that it has `rows` vertices.
+
+    Return "" if there is no advice.
+    """
     if not has_choice(graph):
         return ""
     ids, count = graph.original_ids, graph.num_vertices

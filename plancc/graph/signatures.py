@@ -34,7 +34,7 @@ def _kind(what: str, begins: bytes, *formats: str, advice: str = "") -> Kind:
     return Kind(what, re.compile(begins, re.IGNORECASE), formats, advice)
 
 
-UNPACK = "unpack it, or pack it by gzip under a name that ends in .gz"
+UNPACK = "unpack it, or pack it with gzip under a name that ends in .gz"
 _ERROR = (
     rb"\s*((<\?xml[^>]*>\s*)?<error>"
     rb"|(4\d\d:? *)?(not found|forbidden|unauthorized|access denied)\b[^\n]*\s*\Z)"
@@ -56,7 +56,7 @@ KINDS = (
     ),
     _kind("HTML", rb"\s*<(!doctype html|html)\b", advice="the download returned a web page"),
     _kind("an error", _ERROR, advice="the download returned it"),
-    _kind("JSON", rb"\s*(\{\s*\"|\[\s*\{)", advice="write its edges, one a line"),
+    _kind("JSON", rb"\s*(\{\s*\"|\[\s*\{)", advice="write its edges as an edge list, one per line"),
     _kind("GEXF", rb"\s*(<\?xml[^>]*>\s*)?<gexf\b", advice="Gephi exports GraphML"),
     _kind("XML", rb"\s*<(\?xml|graphml)\b", "graphml"),
     _kind("Pajek", rb"\s*\*(vertices|network)\b", "pajek"),
@@ -95,8 +95,10 @@ _DATA_NAMES = ("npz", "npy", "parquet")
 
 
 def _advice(kind: Kind, format: str) -> str:
-    """Return advice for a file of this kind that should have `format`, with a colon before; or
-    ""."""
+    """Return advice, after a colon, for a file of this kind that should have `format`.
+
+    Return "" if there is no advice.
+    """
     if format in _OF_DATA:
         named = next((name for name in kind.formats if name in _DATA_NAMES), "")
         advice = f"give it a name that ends in .{named}" if named else kind.advice

@@ -57,7 +57,7 @@ def fail_first(
 
 
 def text_chunks(stream: BinaryIO, size: int) -> Iterator[bytes]:
-    """Yield the rest of a text in pieces of about `size` bytes that end with a whole line."""
+    """Yield the rest of a text in pieces of about `size` bytes, each of whole lines."""
     rest = b""
     while chunk := stream.read(size):
         cut = chunk.rfind(b"\n") + 1
@@ -94,7 +94,7 @@ def check_readable(path: StrPath) -> None:
         raise InputError(f"{os.fspath(path)}: the file is empty")
     if begin == _POINTER:
         raise InputError(
-            f"{os.fspath(path)}: a Git LFS pointer, not the file: `git lfs pull` fetches it"
+            f"{os.fspath(path)}: this is a Git LFS pointer, not the file; `git lfs pull` fetches it"
         )
 
 
@@ -163,7 +163,10 @@ def read_bytes(path: StrPath) -> bytes:
 
 
 def check_encoding(path: StrPath, data: bytes) -> None:
-    """Raise InputError for a text that begins with the byte order mark of UTF-16 or UTF-32."""
+    """Raise InputError for a text that begins with the byte order mark of UTF-16.
+
+    UTF-32 in little-endian order begins with the same two bytes.
+    """
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise InputError(f"{os.fspath(path)}: the text is UTF-16; save it as UTF-8 or ASCII")
 
@@ -176,7 +179,7 @@ def data_lines(
 
     Raises:
         InputError: For a line with a vertical tab, a form feed, or a carriage return before its
-            end, which Python alone treats as blanks.
+            end. Python treats these characters as blanks; other readers do not.
     """
     for line, text in enumerate(stream, 1):
         if line <= skipped or (comments and text.startswith(comments)):
@@ -203,7 +206,7 @@ def read_number(path: StrPath, line: int, what: str, word: bytes, kind: type[Num
 
 
 def is_number(word: str | bytes) -> bool:
-    """Whether a word is a number."""
+    """Whether a word is a number that ``float`` accepts, such as 1, 2.5e3 or nan."""
     try:
         float(word)
     except ValueError:
@@ -215,7 +218,7 @@ class Integers(NamedTuple):
     """Lines of whole numbers.
 
     Attributes:
-        values: Numbers of all lines, int64[tokens].
+        values: The numbers in all lines, int64[tokens].
         ptr (int64[lines + 1]): Offsets: line k has the numbers ``values[ptr[k]:ptr[k + 1]]``. Blank
             lines count as lines; comments do not.
         line (int64[lines]): Number of every line in the file, 1-based.

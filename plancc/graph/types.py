@@ -56,9 +56,9 @@ class Types:
                 cure = "give a whole number, at least 1, or leave the type out"
                 raise InputError(f"type '{shown(name)}' has '{shown(count)}' vertices; {cure}")
         if not self.counts or not self.relations:
-            raise InputError("a typed graph needs a type and a relation at least")
+            raise InputError("a typed graph needs at least one type and one relation")
         if len(self.relations) > MOST_RELATIONS:
-            raise InputError(f"{len(self.relations):,} relations: at most {MOST_RELATIONS:,} fit")
+            raise InputError(f"{len(self.relations):,} relations; {MOST_RELATIONS:,} is the limit")
         for relation in self.relations:
             check_relation(relation, "types")
             source, name, destination = relation
@@ -89,11 +89,11 @@ class Types:
 
     @cached_property
     def first(self) -> Int64Array:
-        """Number of the first vertex of every type, and the end of the last: int64[types + 1]."""
+        """First vertex of every type, and then the number of all vertices: int64[types + 1]."""
         return np.array([0, *accumulate(self.counts.values())], np.int64)
 
     def vertices(self, name: str) -> slice:
-        """Return the numbers of a type's vertices in the union.
+        """Return the numbers of a type's vertices in the union, as a slice.
 
         Raises:
             InputError: For an unknown type.
@@ -125,17 +125,19 @@ class Types:
         return [name for name in self.counts if all(name != end for *_, end in self.relations)]
 
     def advice_to_reach(self, name: str) -> str:
-        """Return advice to add reverse relations that lead to a type, with a semicolon before; or
-        ""."""
+        """Return advice, after a semicolon, to add reverse relations that lead to a type.
+
+        Return "" if no relation begins at the type.
+        """
         found = [" ".join(each) for each in self.relations if each[0] == name]
         return f"; add the reverse of '{shown(', '.join(found), 100)}'" if found else ""
 
     def type_of(self, vertices: IntArray) -> Int64Array:
-        """Return the number of every vertex's type, int64[m]."""
+        """Return the type number of every vertex, int64[m]."""
         return np.searchsorted(self.first, vertices, side="right") - 1
 
     def rows_before(self, vertices: IntArray, part_ptr: Int64Array) -> Int64Array:
-        """Return the number of rows of every type before each part: int64[types, num_parts + 1].
+        """Return how many rows of each type come before each part: int64[types, num_parts + 1].
 
         Parameters:
             vertices (int[rows]): Vertex of every row.
@@ -146,8 +148,7 @@ class Types:
         return np.stack([each[at] for each in counts])
 
     def relation_of(self, rows: IntArray, columns: IntArray) -> Int64Array:
-        """Return the number of every nonzero's relation, found from the types of its ends,
-        int64[m].
+        """Return the relation number of every nonzero, int64[m], from the types of its ends.
 
         The number is -1 if no relation has these types. If parallel relations have these types, the
         number of one of these relations is returned.
@@ -161,7 +162,7 @@ class Types:
         return number[self.type_of(rows), self.type_of(columns)]
 
     def fits(self, rows: IntArray, columns: IntArray, relation: IntArray) -> Mask:
-        """Return whether every nonzero has the two types of its relation, bool[m]."""
+        """Return for every nonzero whether its ends have the types of its relation, bool[m]."""
         numbers = {name: k for k, name in enumerate(self.counts)}
         ends = np.array([(numbers[end], numbers[source]) for source, _, end in self.relations])
         wanted = ends[np.clip(relation, 0, len(ends) - 1)]
@@ -170,7 +171,10 @@ class Types:
         return right & (relation >= 0) & (relation < len(ends))
 
     def texts(self) -> tuple[str, str]:
-        """Return types and relations in JSON, for a plan file (docs/reference/plan-format.md)."""
+        """Return the types and the relations as two strings in JSON, for a plan file.
+
+        The strings are described in docs/reference/plan-format.md.
+        """
         lists = [[name, int(count)] for name, count in self.counts.items()], self.relations
         types, relations = (json.dumps(each, separators=(",", ":")) for each in lists)
         return types, relations
@@ -211,8 +215,11 @@ def first_of_columns(row_ptr: Int64Array, column: IntArray) -> Mask:
 
 
 def distinct_columns(row_ptr: Int64Array, column: IntArray) -> tuple[Mask, Int64Array]:
-    """Return `first_of_columns`, and the rows' offsets in the nonzeros it keeps, int64[rows +
-    1]."""
+    """Return `first_of_columns`, and offsets of the rows if only these first nonzeros are kept.
+
+    Returns:
+        first (bool[nonzeros]), offsets (int64[rows + 1])
+    """
     first = first_of_columns(row_ptr, column)
     return first, np.concatenate([[0], np.cumsum(first)])[row_ptr]
 

@@ -176,7 +176,7 @@ def read_relations(
 
 
 def read_edges(path: StrPath, *, keys: Mapping[str, str]) -> dict[Relation, Any]:
-    """Read the edge features of relations, in the order of the relation's nonzeros."""
+    """Return the edge features by relation, in the order of each relation's nonzeros."""
     counts, files, _, features = _read_head(os.fspath(path))
     found = {}
     for relation, name in features.items():
@@ -209,7 +209,7 @@ def _matrix(
         shape = (graph.types.counts["rows"], graph.types.counts["columns"])
         column -= shape[0]
     if not lists_ids and [*shape] != sizes:
-        there = f"{sizes[0]} vertices of its destination and {sizes[1]} of its source"
+        there = f"{sizes[0]} destination vertices and {sizes[1]} source vertices"
         raise InputError(f"{where}: the matrix is {shape[0]} x {shape[1]}, but there are {there}")
     for each, size in ((row, sizes[0]), (column, sizes[1])):
         if each.max(initial=-1) >= size:
@@ -226,10 +226,12 @@ def _matrix(
 def _read_file(
     path: str, name: str, relation: Relation, counts: dict[str, int], pattern: bool
 ) -> tuple[Graph, bool]:
-    """Read the file of a relation; errors and warnings are worded for a relation.
+    """Read the file of a relation.
+
+    Errors and warnings of the reader are reworded: some of its advice does not fit a relation.
 
     Returns:
-        graph, turned: The graph of the file, and whether sources stand first in the file.
+        graph, turned: The graph of the file, and whether the file's first column holds the sources.
     """
     reader: Format = FORMATS[name]
     source, _, destination = relation
@@ -256,16 +258,19 @@ def _read_file(
     except InputError as error:
         words = str(error)
     if NAMED in words:
-        cure = "ids of types are numbers, from 0 within the type; number them first"
+        cure = "must be numbers, from 0 within each type; number the vertices first"
         raise InputError(f"{path}: {in_words(relation)}: {NAMED}, and {cure}")
-    chosen, cure = "Name them by `columns`", "Leave columns out, or name them source and target"
+    chosen, cure = "Name them with `columns`", "Leave columns out, or name them source and target"
     if name == "edgelist" and chosen not in words:
         check_relation_file(path, counts, relation)
     raise InputError(words.replace(f" (`num_vertices` {most})", "").replace(chosen, cure))
 
 
 def _first_far(reader: Format, path: str, sizes: list[int]) -> int:
-    """Return the first row, from 0, of a table of edges with a vertex number out of range."""
+    """Return the index of the first edge in a table that has a vertex number out of range.
+
+    `sizes` are the bounds of the numbers in the table's two columns.
+    """
     assert reader.entries is not None
     ends = [np.stack(edges[:2]) for edges in reader.entries(path, keep_ids=True)]
     wrong = np.concatenate(ends, axis=1) >= np.array(sizes)[:, None]

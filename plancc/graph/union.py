@@ -38,7 +38,7 @@ RECTANGULAR = ".*(of type '(rows|columns)' have no edges|'columns A rows' has no
 def united(counts: Mapping[str, int], entries: Mapping[Relation, Entries], source: Source) -> Graph:
     """Return the union graph of several relations.
 
-    A relation without values has the value 1 if another relation has values. The graph is
+    If some relations have values, the edges of all other relations get the value 1. The graph is
     undirected if its pattern is symmetric.
 
     Parameters:
@@ -136,7 +136,10 @@ def _counted_otherwise(types: Types, entries: Mapping[Relation, Entries]) -> Ite
 
 
 def _twins(entries: Mapping[Relation, Entries]) -> Iterator[str]:
-    """Yield remarks about relations between two types that list the same edges in one order."""
+    """Yield a remark for each relation that lists the same edges as another relation.
+
+    Both relations join the same two types, and list the same pairs of numbers in the same order.
+    """
     seen: dict[Any, Relation] = {}
     for relation, (row, column, _) in entries.items():
         key = frozenset((relation[0], relation[2])), len(row), int(row.sum()), int(column.sum())
@@ -158,9 +161,10 @@ def _parallel(
     values: npt.NDArray[Any] | None,
     source: Source,
 ) -> Graph:
-    """Return the graph of parallel relations, with sorted nonzeros, merged as in `build_graph`.
+    """Return the graph of parallel relations.
 
-    Entries are merged if they have the same row, column and relation.
+    Entries that have the same row, column and relation are merged, as in `build_graph`. Nonzeros
+    are sorted by row, column and relation.
     """
     n, (row, column) = types.num_vertices, ends
     check_num_vertices(n, source.name)
@@ -182,9 +186,10 @@ def _parallel(
 
 
 def without_relations(graph: Graph) -> Graph:
-    """Return the graph with the nonzeros of parallel relations summed, as searches need it.
+    """Return the graph after the nonzeros of parallel relations are summed.
 
-    The columns of every row of the result are distinct.
+    Nonzeros are summed if they have the same row and column. Searches need the result, in which the
+    columns of every row are distinct.
     """
     if graph.relation is None:
         return graph

@@ -78,7 +78,7 @@ def checked_again(data: VertexData, graph: Graph) -> VertexData:
 
 
 def of_one_type(graph: Graph, name: str) -> Graph:
-    """Return a graph without edges whose vertices are the vertices of a type, with their ids."""
+    """Return a graph that has the vertices of one type, with their ids, and no edges."""
     assert graph.types is not None
     vertices, ids = graph.types.vertices(name), graph.original_ids
     return as_vertices(graph.types.counts[name], None if ids is None else ids[vertices])
@@ -92,7 +92,7 @@ def data_by_type(found: Mapping[str, VertexData], types: Types) -> VertexData:
 def check_labels(data: VertexData, where: str, graph: Graph) -> None:
     """Raise InputError for a class number far above the number of classes that occur.
 
-    In the message, the vertex has its id in the source.
+    The message names the vertex by its id in the source.
     """
     for name, each in data.of_type.items():
         vertices = as_vertices(0 if each.labels is None else len(each.labels))
@@ -142,7 +142,7 @@ def _features(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
 
 
 def finite(array: npt.NDArray[Any], what: str, first: int = 0) -> npt.NDArray[Any]:
-    """Return numbers in the type of `feature_type`; InputError if a number is not finite.
+    """Return features converted to their `feature_type`; InputError if a number is not finite.
 
     Parameters:
         what: Beginning of all error messages.
@@ -157,7 +157,7 @@ def finite(array: npt.NDArray[Any], what: str, first: int = 0) -> npt.NDArray[An
     with np.errstate(over="ignore"):
         kind = feature_type(array.dtype.newbyteorder("="))
         result = np.ascontiguousarray(array, dtype=kind)
-    cure = "replace it, for example by torch.nan_to_num or np.nan_to_num"
+    cure = "replace it, for example with torch.nan_to_num or np.nan_to_num"
     _refuse(array, ~np.isfinite(result), what, f", not a finite 32-bit number: {cure}", first)
     _warn_of_lost_digits(array, result, what)
     return result
@@ -169,7 +169,7 @@ def _warn_of_lost_digits(given: npt.NDArray[Any], made: npt.NDArray[Any], what: 
         return
     if lost := np.count_nonzero((made.astype(np.float64) != given) & (abs(made) >= EXACT)):
         told = f"{lost:,} of {given.size:,} numbers lose digits in float32"
-        cure = "subtract the least, or standardise them before"
+        cure = "subtract the smallest number, or standardise them first"
         warn(f"{what}: {told}, up to {np.nanmax(given):,.15g}: {cure}")
 
 
@@ -197,7 +197,7 @@ def check_list(array: npt.NDArray[Any], what: str, kinds: str, words: str) -> No
     if array.ndim == 1 and words == "integers":
         advice = "; np.unique(names, return_inverse=True)[1] turns names into numbers"
         if array.dtype.kind not in "US":
-            advice = "; convert it, for example by y.long() or y.astype(int); -1 means unknown"
+            advice = "; convert it, for example with y.long() or y.astype(int); -1 means unknown"
             advice += "; real numbers are called targets"
     raise InputError(
         f"{what} must be a list of {words}, not '{array.dtype}' of shape {array.shape}{advice}"
@@ -207,7 +207,7 @@ def check_list(array: npt.NDArray[Any], what: str, kinds: str, words: str) -> No
 def _integers(array: npt.NDArray[Any], what: str, least: int, rule: str) -> npt.NDArray[np.int32]:
     check_list(array, what, "iu", "integers")
     most = np.iinfo(np.int32).max
-    _refuse(array, array > most, what, f"; at most {most:,} are possible")
+    _refuse(array, array > most, what, f"; the largest possible number is {most:,}")
     _refuse(array, array < least, what, f"; {rule}")
     return array.astype(np.int32)
 
@@ -234,7 +234,7 @@ def _targets(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
         _refuse(array, others, what, "; targets are 0 or 1, or real numbers of a floating type")
     unknown = np.isnan(array)
     if not (others & ~unknown).any():
-        rule = "targets of 0 and 1 are all known; write one column as labels, with -1 for unknown"
+        rule = "targets of 0 and 1 must all be known; give one column as labels, with -1 if unknown"
         _refuse(array, others, what, f"; {rule}")
     with np.errstate(over="ignore"):
         numbers = np.ascontiguousarray(array, np.float32)
@@ -265,7 +265,7 @@ def sparse_features(archive: Archive, graph: Graph) -> npt.NDArray[np.float32]:
         told = f"has '{shape[0]}' rows, but the graph has {count} vertices{cure}"
         raise InputError(f"{archive.name}: key 'feat_shape' {told}")
     if shape[1] < 1:
-        raise InputError(f"{archive.name}: key 'feat_shape' holds '{shape[1]}' columns")
+        raise InputError(f"{archive.name}: key 'feat_shape' declares '{shape[1]}' columns")
     indices = archive.indices("feat_indices", shape[1])
     ptr = archive.offsets("feat_indptr", count, len(indices))
     data = archive["feat_data"]

@@ -45,7 +45,9 @@ COLUMNS_MOVED = 16
 
 @dataclass(frozen=True)
 class VertexData:
-    """Features, labels, targets, masks, clusters, one row per vertex; in a plan, in plan order.
+    """Features, labels, targets, masks and clusters: arrays with a row for every vertex.
+
+    In a plan, rows are in the order of the plan's rows, otherwise in the order of the vertices.
 
     Attributes:
         features (float32, float16 or int8[num_vertices, num_features], or None): Features. If their
@@ -85,7 +87,7 @@ class VertexData:
         return VertexData(**found, by_type=by_type)
 
     def reordered(self, order: npt.NDArray[np.integer]) -> VertexData:
-        """Return all rows in another order, as `take` does, but without a copy of the features.
+        """Return all rows in another order, as `take` does, but reorder the features in place.
 
         The caller must not use `self` afterwards. Features that are read-only are copied.
         """
@@ -104,8 +106,11 @@ class VertexData:
         return {key: each for key in SOURCE_KEYS if (each := getattr(self, key)) is not None}
 
     def sizes(self) -> dict[str, int]:
-        """Return, by name, the number of columns, of classes, of clusters, and of vertices in each
-        mask."""
+        """Return sizes by name.
+
+        These are the numbers of columns of features and of targets, of classes, of clusters, and of
+        vertices in each mask.
+        """
         sizes = {}
         if self.features is not None:
             sizes["features"] = self.features.shape[1]
@@ -144,7 +149,14 @@ class DataByType:
     def of(
         cls, of_type: Mapping[str, VertexData], types: Types, vertices: npt.NDArray[np.integer]
     ) -> Self:
-        """Make the data of rows whose vertices in the union are `vertices`, int[rows]."""
+        """Combine the data of vertex types.
+
+        Parameters:
+            of_type: Data of each type, in the order in which the type's vertices occur in
+                `vertices`.
+            types: The vertex types and relations.
+            vertices (int[rows]): Vertex of every row, as its number in the union.
+        """
         kept = {name: of_type[name] for name in types.counts if name in of_type}
         return cls(kept, types, types.type_of(vertices))
 
@@ -159,7 +171,10 @@ class DataByType:
         return self.types.names.index(name)
 
     def take(self, order: npt.NDArray[np.integer]) -> Self:
-        """Return the data in another order: row k, over all types, is row ``order[k]``."""
+        """Return the data in another order: row k of the result is row ``order[k]``.
+
+        Rows are counted over all types, as in `row_type`.
+        """
         row_type, found = self.row_type[order], {}
         for name, each in self.of_type.items():
             place = np.cumsum(self.row_type == self.number(name)) - 1
@@ -167,7 +182,7 @@ class DataByType:
         return replace(self, of_type=found, row_type=row_type)
 
     def problem(self) -> str:
-        """Return a sentence about data with too few or too many rows; "" if all are right."""
+        """Return a sentence about an array with too few or too many rows; "" if there is none."""
         for name, each in self.of_type.items():
             rows = int((self.row_type == self.number(name)).sum())
             for key, array in each.arrays().items():
@@ -185,7 +200,7 @@ def _taken(array: Any, order: npt.NDArray[np.integer]) -> Any:
 def as_array(value: Any, what: str) -> npt.NDArray[Any]:
     """Return an array or a tensor as a NumPy array; InputError for other objects."""
     if hasattr(value, "tocoo"):
-        raise InputError(f"{what} is sparse; make it dense by `toarray`")
+        raise InputError(f"{what} is sparse; make it dense with `toarray`")
     try:
         if hasattr(value, "detach"):
             value = value.detach().cpu()

@@ -98,12 +98,13 @@ def read_vertex_data(
 
         num_vertices: Number of rows that every array must have; or the graph, whose vertices are
             counted.
-        format: Name of a format in `plancc.graph.formats.FORMATS`; None for the extension's format.
+        format: Name of a format in `plancc.graph.formats.FORMATS`; if None, the extension decides.
         split: Name of the split, if the source has several splits. If masks have a column for every
-            split, number of the column.
-        keys: The source's names of some of `SOURCE_KEYS`, as in ``{"features": "X_pca", "labels":
-            "leiden"}``. One of several sources must have the name. ``{"id": NAME}`` names the
-            column of row ids of a table; with "", rows are in the order of the vertices.
+            split, the number of the column.
+        keys: Names of arrays in the source, by key in `SOURCE_KEYS`, such as ``{"features":
+            "X_pca", "labels": "leiden"}``. If there are several sources, one of them must have the
+            name. ``{"id": NAME}`` is the name of the column of row ids; ``{"id": ""}`` says that
+            rows are in the order of the vertices.
         required: Whether a source without vertex data is an error.
         allow_large: Whether to read larger data than a file of this size should hold, and class
             numbers far above the number of occurring classes (`plancc.graph.bounds`).
@@ -135,7 +136,7 @@ def read_vertex_data(
                 found["by_type"] = data.by_type
             for key, array in data.arrays().items():
                 if key in found:
-                    raise InputError(f"{name}: {key} are in {home[key]} too; give one")
+                    raise InputError(f"{name}: {key} are in {home[key]}, too; give only one")
                 found[key], home[key] = array, name
         listed = ", ".join(names)
         for called in missing.values():
@@ -150,10 +151,10 @@ def _held(
 ) -> tuple[Mapping[str, Any] | None, str | None]:
     """Read the arrays of a source.
 
-        Returns:
-            held, ids: `held` maps the source's own names to arrays; None if its format holds no
-    vertex data. `ids` is the name of the row ids of a table, "" for a table without ids, and None
-    for other sources.
+    Returns:
+        held, ids: `held` maps the source's own names to arrays; None if the format of the source
+        holds no vertex data. `ids` is the name of the column of row ids in a table, "" for a table
+        without row ids, and None for other sources.
     """
     plain, known = name.lower().removesuffix(".gz"), format
     if format is None and required:
@@ -221,7 +222,7 @@ def vertex_data_of(
     elsewhere: bool = False,
     in_order: bool = False,
 ) -> VertexData:
-    """Return vertex data from arrays (NumPy, torch) by the names of their source.
+    """Return the vertex data in a mapping from the source's names to arrays (NumPy, torch).
 
     Parameters:
         held (mapping of str to array): Arrays by the names in `SOURCE_KEYS`, `ALIASES` and
@@ -236,8 +237,8 @@ def vertex_data_of(
         InputError: See `read_vertex_data`.
 
     Warns:
-        PlanccWarning: If arrays are ignored, and if rows without ids belong to vertices whose ids
-            do not ascend.
+        PlanccWarning: If arrays are ignored, and if rows have no ids and users may not expect the
+            order of the vertices (`plancc.graph.rowids.warn_of_order`).
     """
     graph = as_vertices(num_vertices)
     if graph.types is not None and _are_by_type(held, graph.types, keys):
@@ -387,7 +388,7 @@ def _listed(held: Iterable[str], most: int = 20) -> str:
 def _row_ids(
     held: Mapping[str, Any], taken: Iterable[str] = (), wanted: str | None = None
 ) -> str | None:
-    """Return the name of the row ids; None if rows are in the order of the vertices."""
+    """Return the name of the array of row ids; None if rows are in the order of the vertices."""
     if wanted in held:
         return wanted
     names = () if held.keys() & _OF_EDGES else ROW_IDS
@@ -395,7 +396,10 @@ def _row_ids(
 
 
 def _may_be_row_ids(held: Mapping[str, Any], graph: Graph) -> str:
-    """Return advice about an array that may hold row ids, after a semicolon; "" if none may."""
+    """Return advice, after a semicolon, on an array that may hold row ids.
+
+    Return "" if there is no such array.
+    """
     own = {name: held[name] for name in USUAL_IDS if isinstance(held.get(name), np.ndarray)}
     name = None if held.keys() & _OF_EDGES else id_column(own, (), graph, "")
     if name is None or are_in_order(own[name], ids_of(graph)):
@@ -404,7 +408,10 @@ def _may_be_row_ids(held: Mapping[str, Any], graph: Graph) -> str:
 
 
 def _own_ids(held: Mapping[str, Any], graph: Graph) -> str | None:
-    """Return the name of the array, in this source, from which the graph has its ids; or None."""
+    """Return the name of the array in this source that holds the ids of the graph.
+
+    Return None if there is no such array.
+    """
     name, ids = ids_beside(held, graph.num_vertices) or (None, None)
     same = ids is not None and np.array_equal(like_ids_of(ids, graph), ids_of(graph))
     return name if same else None
@@ -413,7 +420,7 @@ def _own_ids(held: Mapping[str, Any], graph: Graph) -> str | None:
 def _warn_of_unused(
     held: Mapping[str, Any], called: Mapping[str, str], rows: int, where: str, whose: str
 ) -> None:
-    """Warn of arrays with a row for every vertex that are ignored."""
+    """Warn of ignored arrays that have a row for every vertex."""
     unused = []
     for name, value in held.items():
         shape = (len(value),) if isinstance(value, list | tuple) else getattr(value, "shape", ())
@@ -431,7 +438,7 @@ def _warn_of_unused(
 
 
 def _mask_of(value: Any, graph: Graph, what: str) -> npt.NDArray[np.bool_]:
-    """Return the mask of a list of vertex numbers, bool[num_vertices]."""
+    """Return a mask of the vertices whose numbers are in the list `value`, bool[num_vertices]."""
     count = graph.num_vertices
     numbers = one_column(as_array(value, what))
     check_list(numbers, what, "iu", "vertex numbers")
@@ -444,7 +451,10 @@ def _mask_of(value: Any, graph: Graph, what: str) -> npt.NDArray[np.bool_]:
 
 
 def _mask_of_ids(value: Any, ids: Array, what: str) -> npt.NDArray[np.bool_]:
-    """Return the mask of a list of ids over the rows with `ids`, bool[rows]."""
+    """Return a mask of the rows whose ids are in the list `value`, bool[rows].
+
+    `ids` holds the id of every row.
+    """
     listed = as_array(value, what).reshape(-1)
     if are_names(ids):
         listed = names_of(listed)
@@ -468,7 +478,10 @@ def _boolean_mask(mask: Array, rows: int, what: str, key: str) -> Array:
 
 
 def _split_column(mask: Array, split: str | None, what: str) -> Array:
-    """Return the column of the split `split`, if the mask has a column for every split."""
+    """Return the column that `split` numbers, if the mask has a column for every split.
+
+    Return other masks as an array of one axis.
+    """
     mask = one_column(mask)
     if mask.ndim == 2:
         count = mask.shape[1]

@@ -68,7 +68,7 @@ def read_table(name: str, graph: Graph, keys: Keys) -> tuple[Columns, str]:
     wanted = dict.fromkeys(wanted_columns(words, keys))
     if not wanted and any(map(is_number, words)):
         told = "it is neither numbers only nor names of columns"
-        cure = "if ids are names, add a line of column names, as id,f0,label"
+        cure = "if ids are names, add a line of column names, such as id,f0,label"
         raise InputError(f"{name}, line 1: {told}; {cure}")
     rows = [row for row in first if len(row) == len(words)]
     samples = dict(zip(words, zip(*rows, strict=True), strict=True)) if rows else {}
@@ -108,7 +108,7 @@ def read_table(name: str, graph: Graph, keys: Keys) -> tuple[Columns, str]:
 
 
 def _words(stream: BinaryIO, mark: str, name: str) -> list[str]:
-    """Return the words of the stream's next line, which `mark` separates."""
+    """Return the words of the next line of `stream`; `mark` stands between words."""
     line = stream.readline(MOST_NAMES)
     if len(line) == MOST_NAMES and not line.endswith(b"\n"):
         raise InputError(f"{name}: a line is longer than {MOST_NAMES >> 20} MiB")
@@ -127,7 +127,7 @@ def _without_names(
     table, found, ids = read_numbers(name, mark), Columns(), ""
     if data_keys(keys).get("id") != "" and begins_with_ids(table, graph):
         bounds = f"{table[:, 0].min():.0f}..{table[:, 0].max():.0f}, every vertex once"
-        cure = "(if this is wrong, add a line of names, as f0,f1)"
+        cure = "(if this is wrong, add a line of names, such as f0,f1)"
         warn(f"{name}: the first column holds {bounds}: rows belong to these vertices {cure}")
         ids, found["id"], table = "id", table[:, 0].astype(np.int64), table[:, 1:]
     if table.shape[1] == 1:
@@ -173,7 +173,7 @@ def _numbered(names: Iterable[str], known: Mapping[str, str]) -> dict[str, list[
 
 
 def wanted_columns(names: Iterable[str], keys: Keys) -> list[str]:
-    """Return the names of the columns that are read."""
+    """Return those of `names` whose columns hold vertex data or row ids."""
     names, known = list(names), _names_of(keys)
     wanted = {*known, *ROW_IDS, *chain.from_iterable(_numbered(names, known).values())}
     return [name for name in names if name in wanted]
@@ -200,7 +200,7 @@ def arrays_of_columns(
         key, what = known.get(name, ""), f"{where}: column '{shown(name, 40)}'"
         is_text = column is not None and column.dtype.kind == "S" and name != ids
         if is_text and (key or name in numbered):
-            raise InputError(f"{what} holds 'string', not numbers; convert it by pandas.factorize")
+            raise InputError(f"{what} holds 'string', not numbers; convert with pandas.factorize")
         if name in numbered or (name != ids and not key and is_running(name, column)):
             continue  # the column is in a matrix, or is an index of rows
         if column is None or is_text or not (key or name == ids):
@@ -288,7 +288,7 @@ def has_names(path: StrPath) -> bool:
 
 
 def line_of(path: StrPath, row: int, skipped: int) -> int:
-    """Return the number of the line, from 1, that holds row `row`, from 0, of `read_numbers`."""
+    """Return the number, from 1, of the line that `read_numbers` reads as row `row`, from 0."""
     with open_input(path) as stream:
         rows = (n for n, line in enumerate(stream, 1) if n > skipped and line.strip())
         return next(islice(rows, row, None), row + 1 + skipped)
@@ -301,7 +301,7 @@ def _wrong_word(words: str, path: StrPath, skipped: int, reading: TableReading |
     if match is None:
         return f": not a table of numbers: {re.sub('; use `usecols`.*', '', words)}"
     line, column = line_of(path, int(match[2]), skipped), int(match[3])
-    name, advice = f"{column}", "convert words by pandas.factorize"
+    name, advice = f"{column}", "convert words with pandas.factorize"
     if reading is not None and reading.names:
         name = f"'{shown(reading.names[column - 1], 40)}'"
         if column - 1 in reading.booleans:
@@ -318,6 +318,6 @@ def class_numbers(column: npt.NDArray[np.float64], what: str) -> npt.NDArray[np.
     """Return class numbers, int64[rows]; NaN, an unknown class, becomes -1."""
     known = np.where(np.isnan(column), -1, column)
     if (k := first_true((known != np.floor(known)) | (np.abs(known) > 2**53))) is not None:
-        cure = "a column of real numbers to learn is called targets"
+        cure = "real numbers to predict are called targets"
         raise InputError(f"{what} holds '{known[k]}', not the number of a class; {cure}")
     return known.astype(np.int64)

@@ -1,9 +1,10 @@
 """Functions that read the weights of vertices, for balance "weights".
 
-A text has a line for every vertex, with one number per balance, separated by commas, tabs or
-blanks. Lines may have any order if there is a column of ids. This is a column "id" if the text has
-a line of names. In a text without such a line, it is the first column if this column holds every id
-once, or holds names while the graph's ids are names.
+A text has a line for every vertex. A line holds one weight or several weights, separated by commas,
+tabs or blanks. If the text has a column of ids, its lines may be in any order. A line of names
+shows this column, such as "id" (`plancc.graph.rowids.id_column`). Without a line of names, the
+first column is the column of ids if it holds every id once, or if it holds names while the graph's
+ids are names.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def read_weights(path: StrPath, graph: Graph) -> npt.NDArray[np.int64]:
         held = {"weights": map_array(name)} if plain.endswith(".npy") else _read_text(name, graph)
         found = vertex_data_of(held, graph, f"{name}: ").weights
     if found is None:
-        raise InputError(f"{name}: there are vertex data, but no 'weight'")
+        raise InputError(f"{name}: the file has vertex data, but no 'weight'")
     return found
 
 

@@ -1,1 +1,4 @@
-"""Readers and writers for other frameworks, which the registries of formats and exports list."""
+"""Readers and writers of the formats of other libraries.
+
+The registries `plancc.graph.formats` and `plancc.export` name these modules.
+"""

@@ -1,9 +1,9 @@
 """Readers of GraphML, GML and Pajek: text formats that list vertices, and edges with attributes.
 
 Edge u -> v is ``A[u, v]``: u needs v. An undirected edge is read in both directions. The value of
-an edge is its attribute ``weight``, or the attribute that `columns` names. Distinct names of
-vertices are kept as ids. These are the names that edges use, or the labels if the names are only
-running numbers.
+an edge is its attribute ``weight``, or the attribute that `columns` names. If the vertices have
+distinct names, the graph keeps these as ids. Names are the strings by which edges refer to
+vertices; if those are running numbers such as n0, n1, ..., the labels of the vertices are used.
 """
 
 from __future__ import annotations
@@ -52,20 +52,23 @@ _UNNAMED = {"id", "key", "graphics", "edgegraphics", "nodegraphics"}
 
 @dataclass(eq=False)
 class _Found:
-    """The contents of a text.
+    """The vertices and edges that a parser has found in a file.
 
     Attributes:
         path: The file.
         directed: Whether an edge is directed if the edge itself does not say so.
-        vertices: Number of every vertex, by the name that edges use.
-        names: Names of all vertices that may be ids, by attribute, in the order of the vertices.
+        vertices: For the name of every vertex, as edges use it, its number from 0.
+        names: Lists of names of the vertices, in the order of the vertices; each list may become
+            the ids. Its key is the attribute that has the names.
         rows: Number of rows of a two-mode network, whose first vertices are its rows; 0 for other
             networks.
-        ends, lines, mutual: For every edge, its source and target by name, its line, and whether it
-            is undirected.
-        words: For every attribute of edges, its value as a string, by the number of the edge.
+        ends: For every edge, the names of its source and its target.
+        lines: For every edge, its line in the file.
+        mutual: For every edge, whether it is undirected.
+        words: For every attribute of edges, a dict from the number of an edge to its value, a
+            string.
         defaults: Default values of attributes of edges, as strings.
-        others: Phrases for other contents that are ignored.
+        others: Names of ignored contents, for a warning.
     """
 
     path: StrPath
@@ -95,7 +98,7 @@ class _Found:
         self.mutual.append(mutual)
 
     def add_word(self, name: str, word: str) -> None:
-        """Add an attribute to the last edge."""
+        """Record that the last edge has the value `word` for the attribute `name`."""
         self.words.setdefault(name, {})[len(self.ends) - 1] = word
 
     def numbers(self) -> Any:
@@ -110,9 +113,9 @@ class _Found:
             fail(self.path, self.lines[k], f"{show(end)} is the end of an edge, but not a vertex")
 
     def ids(self, of: slice = slice(None)) -> Any:
-        """Return the first list of names of these vertices that can be ids; None if there is none.
+        """Return the ids of the vertices in slice `of`; None if no list in `names` can be the ids.
 
-        Running numbers, such as n0, n1, ..., are not ids.
+        The names in a list must be distinct, and not running numbers such as n0, n1, ....
         """
         found: Any = None
         n = len(self.vertices)
@@ -135,15 +138,15 @@ class _Found:
             return WEIGHT if WEIGHT in alike else alike[0] if len(alike) == 1 else ""
         where, wanted = os.fspath(self.path), tuple(columns)
         if wanted[:2] != ENDS or len(wanted) > 3:
-            raise InputError(f"{where}: `columns` of this format are source,target[,ATTRIBUTE]")
+            raise InputError(f"{where}: give `columns` as source,target[,ATTRIBUTE]")
         if wanted[2:] and wanted[2] not in self.words:
             listed = ", ".join(map(show, self.words)) or "none"
             told = f"no edge has the attribute {show(wanted[2])}"
-            raise InputError(f"{where}: {told}; there are: {listed}")
+            raise InputError(f"{where}: {told}; edges have {listed}")
         return "".join(wanted[2:])
 
     def values(self, name: str) -> Any:
-        """Return the values of all edges from an attribute: float64[edges]."""
+        """Return the values of all edges, read from the attribute `name`: float64[edges]."""
         words, made = self.words[name], np.full(len(self.ends), 1.0)
         if name in self.defaults:
             made[:] = read_number(self.path, 1, "default", self.defaults[name].encode(), float)
@@ -151,11 +154,15 @@ class _Found:
             made[k] = read_number(self.path, self.lines[k], WEIGHT, word.encode(), float)
         if (missing := len(made) - len(words)) and name not in self.defaults:
             where = f"{os.path.basename(self.path)}: {missing:,} of {len(made):,} edges"
-            warn(f"{where} have no {show(name)}, which counts as 1")
+            warn(f"{where} have no {show(name)}, and get the value 1")
         return made
 
     def warn_of_ignored(self, weight: str) -> None:
-        """Warn of contents that are ignored."""
+        """Warn of everything in the file that is not used.
+
+        Parameters:
+            weight: Name of the attribute that gives the values of edges; "" if none does.
+        """
         left = [name for name in self.words if name != weight]
         listed = [*self.others, *(f"{show(name)} of edges" for name in left)]
         numeric = [name for name in left if all(map(is_number, self.words[name].values()))]
@@ -196,7 +203,11 @@ def _reader(name: str, parse: Callable[[StrPath], _Found]) -> Callable[..., Grap
 
 
 def _between(found: _Found, row: Any, column: Any) -> tuple[Any, Any]:
-    """Return row and column of the edges of a two-mode network, int[edges] each."""
+    """Return, for every edge of a two-mode network, its row and its column: int[edges] each.
+
+    Raises:
+        InputError: If an edge does not lead from a row to a column.
+    """
     turned = np.array(found.mutual, np.bool_) & (column < found.rows)
     row, column = np.where(turned, column, row), np.where(turned, row, column)
     if (k := first_true((row >= found.rows) | (column < found.rows))) is not None:
@@ -277,7 +288,7 @@ class _GraphML:
 
     def refuse(self, *_: Any) -> None:
         where = os.fspath(self.found.path)
-        raise InputError(f"{where}: XML with a document type (DOCTYPE) is not read")
+        raise InputError(f"{where}: XML with a document type (DOCTYPE) is not supported")
 
     def start(self, tag: str, given: dict[str, str]) -> None:
         tag, line, found = tag.rpartition(" ")[2], self.parser.CurrentLineNumber, self.found
@@ -375,7 +386,7 @@ class _Pajek:
         fail(self.found.path, self.line, message, value)
 
     def whole(self, word: bytes, what: str = "vertex") -> int:
-        """Return the whole number that a word spells: a vertex, or a number of vertices."""
+        """Return the whole number in `word`: a vertex, or a number of vertices."""
         return read_number(self.found.path, self.line, what, word, int)
 
     def begin(self, words: list[bytes]) -> None:
@@ -441,8 +452,14 @@ class _Pajek:
                 self.fail(f"the vertex is out of range 1..{self.size}:", each)
 
     def name(self, tail: list[bytes], of: str) -> None:
-        """Record the names of the attributes at the end of a line, to warn that they are
-        ignored."""
+        """Read the attributes at the end of a line, and record their names for a warning.
+
+        Attributes of drawings are skipped without a warning.
+
+        Parameters:
+            tail: Last words of the line.
+            of: "vertices" or "edges".
+        """
         words = iter(tail)
         for word in words:
             if word[:1].isalpha() and word.lower() not in _SHAPES:
@@ -453,7 +470,10 @@ class _Pajek:
                 self.fail("this is neither a number nor an attribute:", word)
 
     def end(self) -> None:
-        """End a section: check its number of vertices, or add the edges of a matrix."""
+        """End a section.
+
+        After *Vertices, check that all vertices are in range; after *Matrix, add its edges.
+        """
         n, rows = self.size or 0, self.found.rows
         if self.section == "vertices":
             self.size = n or len(self.labels)

@@ -64,7 +64,7 @@ def _edges(ends: Any, data: Any, where: str) -> Record:
 
 
 def hold(obj: Any) -> Held | None:
-    """Return the `Held` of a DGLGraph; None for other objects."""
+    """Return a DGLGraph as a `Held`, which can make a `Graph`; None for other objects."""
     if not is_dgl(obj):
         return None
     name = "DGL graph"

@@ -1,18 +1,18 @@
 """Functions that read a partition of DistDGL as a part vector, and write a plan for DistDGL.
 
-DistDGL's shuffled node ids number the vertices part by part, and type by type within a part; in a
-graph of one type, this is plan order. A part's own nodes are its own rows, and its halo nodes are
-its halo rows. A part has all edges into its own nodes.
+DistDGL renumbers vertices part by part, and type by type within a part (its "shuffled node ids").
+In a graph of one type, this is plan order. A part's own nodes are its own rows, and its halo nodes
+are its halo rows. A part has all edges into its own nodes.
 
-The file of a partition (``NAME.json``) lists, for every part, the range of DGL's *new* vertex
-numbers. A part vector uses the graph's own vertex numbers. A mapping from new to own numbers must
-be in a file in the same folder; dgl.distributed.partition_graph returns this mapping if
-``return_mapping=True``.
+The file of a partition (``NAME.json``) gives, for every part, the range of its vertices in DGL's
+new numbers. A part vector uses the numbers of the graph before DGL renumbered it. So a mapping from
+new to old numbers must be in a file in the same folder; dgl.distributed.partition_graph returns
+this mapping if ``return_mapping=True``.
 
 The chunked format of DistDGL's tools is written without dgl, with a partition for
 `dispatch_data.py` (DGL documentation, "Advanced Graph Partitioning"): ``metadata.json`` lists the
-files of edges and data, ``<type>.txt`` has a part per line, and ``partition_meta.json`` has
-version 1.0.0.
+files of edges and data, ``<type>.txt`` has a part per line, and ``partition_meta.json`` has version
+1.0.0.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from plancc.text import shown
 
 HETERO = "parts of heterogeneous graphs are not supported; use one type of vertex and one of edge"
 MAPPINGS = ("orig_nids.npy", "orig_nids.pt", "node_mapping.pt")
-"""Names of files that hold the graph's own vertex number for every new number."""
+"""Names of files that have, for every vertex, the number that it had before DGL renumbered it."""
 NAME = "plancc"
 """Name of the graph, and of the JSON file."""
 NODE = "_N"
@@ -62,8 +62,8 @@ def read_partition(path: StrPath) -> npt.NDArray[np.int32]:
         int32[num_vertices]
 
     Raises:
-        InputError: For a file that does not describe a partition of DGL, a heterogeneous graph, or
-            a missing mapping to the graph's own numbers.
+        InputError: If the file does not describe a partition of DGL, if the graph is heterogeneous,
+            or if there is no mapping to the numbers before DGL's renumbering.
     """
     where = os.fspath(path)
     try:
@@ -79,14 +79,21 @@ def read_partition(path: StrPath) -> npt.NDArray[np.int32]:
     count = int(ranges[-1, 1])
     original = _original_ids(where, count)
     if original.shape != (count,) or (np.sort(original) != np.arange(count)).any():
-        raise InputError(f"{where}: the mapping of its {count} vertices is not a permutation")
+        raise InputError(f"{where}: the mapping must hold each of its {count} vertices once")
     owner = np.empty(count, np.int32)
     owner[original] = np.repeat(np.arange(len(ranges)), np.diff(ranges, axis=1)[:, 0])
     return owner
 
 
 def _ranges(held: Any, where: str) -> Int64Array:
-    """Return first vertex and last + 1 of every part, int64[parts, 2]; the ranges cover 0..n-1."""
+    """Return the vertices of every part in DGL's numbers: int64[parts, 2].
+
+    Part m has the vertices from entry [m, 0] up to, but not including, entry [m, 1]. Together the
+    parts have the vertices 0..n-1.
+
+    Parameters:
+        held: Value of "node_map" for the only vertex type.
+    """
     try:
         ranges = np.array(held)
         right = ranges.ndim == 2 and ranges.shape[1] == 2 and ranges.dtype.kind == "i"
@@ -103,12 +110,17 @@ def _checked(array: Array, what: str) -> Int64Array:
     if array.ndim != 1 or array.dtype.kind not in "iu" or not array.size:
         raise InputError(f"{what} is not a list of whole numbers")
     if array.min() < 0 or array.max() >= 2**31:
-        raise InputError(f"{what} holds '{array.min()}' to '{array.max()}', out of range")
+        raise InputError(f"{what} has numbers in {array.min()}..{array.max()}, out of range")
     return array.astype(np.int64)
 
 
 def _original_ids(where: str, count: int) -> Int64Array:
-    """Return the graph's own number of every vertex, in DGL's numbering, int64[count]."""
+    """Return, for every vertex in DGL's numbers, its number before DGL's renumbering: int64[count].
+
+    Parameters:
+        where: Path of the partition; the mapping is in a file beside it.
+        count: Number of vertices.
+    """
     folder = os.path.dirname(where)
     for name in MAPPINGS:
         file = os.path.join(folder, name)
@@ -117,11 +129,11 @@ def _original_ids(where: str, count: int) -> Int64Array:
             if isinstance(held, dict) and len(held) == 1:
                 held = next(iter(held.values()))
             return _checked(as_array(held, file), file)
-    told = f"numbers the {count} vertices as DGL does, and no mapping"
+    told = f"numbers the {count} vertices as DGL does, and its folder has no mapping"
     saved = (
         f"what partition_graph(..., return_mapping=True) returns for the vertices as {MAPPINGS[0]}"
     )
-    raise InputError(f"{where}: {told} to the graph's numbers is beside the file; save {saved}")
+    raise InputError(f"{where}: {told} to the graph's own numbers; save {saved}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,9 +145,9 @@ class DistNumbers:
         ntypes, etypes: Names of the types of vertices and of edges, in the order of type numbers.
         row_type, edge_type (int64[n], int64[nnz]): Type number of every row and every nonzero, in
             plan order.
-        row, edge (int64[n], int64[nnz]): Entry k is the plan's row (nonzero) that has id k in
-            DistDGL.
-        place (int64[n]): Entry i is DistDGL's id of the plan's row i; the inverse of `row`.
+        row, edge (int64[n], int64[nnz]): For every DistDGL id of a vertex (edge), the number of its
+            row (nonzero) in plan order.
+        place (int64[n]): For every row in plan order, its DistDGL id; the inverse of `row`.
     """
 
     plan: Plan
@@ -163,7 +175,13 @@ class DistNumbers:
         return cls(plan, ntypes, etypes, row_type, edge_type, row, edge, np.argsort(row))
 
     def ranges(self, edges: bool = False) -> dict[str, list[list[int]]]:
-        """Return the first id and the last id + 1 in every part, by the name of the type."""
+        """Return, for every type, a list with the range of DistDGL's ids in each part.
+
+        A range is [first id, last id + 1].
+
+        Parameters:
+            edges: Whether the ids are of edges; else they are of vertices.
+        """
         part = _part_of_row(self.plan, np.arange(self.plan.num_vertices))
         names, kind = self.ntypes, self.row_type
         if edges:
@@ -203,8 +221,10 @@ class DistNumbers:
         }
 
     def vertex_data(self) -> dict[str, tuple[Arrays, Int64Array]]:
-        """Return the data of every type's rows in plan order, with the offset of each part's
-        rows."""
+        """Return, for every vertex type, its arrays of vertex data and the parts' offsets in them.
+
+        Rows of the arrays are in plan order; rows of part m begin at entry m of the offsets.
+        """
         plan, types = self.plan, self.plan.header.types
         if types is None:
             return {NODE: (vertex_arrays(plan, DGL_NAMES), plan.part_ptr)}
@@ -301,8 +321,10 @@ EXPORT = Export(
 
 
 def write_chunks(plan: Plan, folder: Path) -> None:
-    """Write edges, vertex data and owners, with one chunk per part, in the source's vertex
-    numbers."""
+    """Write edges, vertex data and owners in chunks, one for each part.
+
+    Vertices have the numbers of the source.
+    """
     edges, place = edges_of(plan), plan.places()
     chunks = _chunk_ptr(len(edges.source), plan.num_parts)
     (folder / "edges").mkdir()
@@ -338,7 +360,17 @@ def _chunk_ptr(count: int, num_chunks: int) -> Int64Array:
 
 
 def _write_chunks(folder: Path, kind: str, arrays: Arrays, ptr: Int64Array) -> dict[str, Any]:
-    """Write arrays as .npy files, one per chunk, and return their entries of metadata.json."""
+    """Write arrays as .npy files, one per chunk.
+
+    Parameters:
+        folder: Folder of the export.
+        kind: "node_data" or "edge_data"; also the name of the subfolder.
+        arrays: Arrays by name.
+        ptr: First row of every chunk, then the number of rows.
+
+    Returns:
+        For the name of every array, its format and its files, for metadata.json.
+    """
     (folder / kind).mkdir()
     told = {}
     for name, array in arrays.items():

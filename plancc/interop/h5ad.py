@@ -1,9 +1,9 @@
 """Reader of AnnData files (``.h5ad``): a matrix of ``obsp`` is the graph of the observations.
 
 ``A[i, j]`` is ``obsp[name][i, j]``. Features are ``X`` or a matrix of ``obsm``. Labels and masks
-are columns of ``obs``; the code of a category is its class. HDF5 may crash on a damaged file, or
-never finish reading it. So a child process reads the file with h5py (`plancc.guarded_child`), and
-writes the arrays into a folder.
+are columns of ``obs``; if a column of labels is categorical, the codes of its categories are the
+classes. HDF5 may crash on a damaged file, or never finish reading it. So a child process reads the
+file with h5py (`plancc.guarded_child`), and writes the arrays into a folder.
 """
 
 from __future__ import annotations
@@ -85,7 +85,12 @@ def _names(file: Any, name: str) -> list[str]:
 
 
 def _read(file: Any, name: str) -> Array:
-    """Read a dataset; InputError if it is too large for the file's size, or if it holds objects."""
+    """Read a dataset.
+
+    Raises:
+        InputError: If the dataset is missing, holds objects, or claims more bytes than the file
+            has.
+    """
     import h5py
 
     node = _node(file, name)
@@ -97,7 +102,7 @@ def _read(file: Any, name: str) -> Array:
         raise InputError(f"{file.filename}: '{name}' holds no numbers")
     claimed = prod(node.shape) * node.dtype.itemsize
     if claimed > MOST_UNPACKED * node.id.get_storage_size() + 4096:
-        raise InputError(f"{file.filename}: '{name}' of shape {node.shape} is not in the file")
+        raise InputError(f"{file.filename}: '{name}' of shape {node.shape} is cut off")
     check_unpacked(claimed, file.filename, f"{file.filename}: '{name}'")
     array: Array = node[()]
     return array
@@ -113,7 +118,7 @@ def _matrix(file: Any, name: str) -> Any:
         return _read(file, name)
     kind = node.attrs.get("encoding-type", "")
     if kind not in ("csr_matrix", "csc_matrix"):
-        raise InputError(f"{where}: '{name}' is '{shown(kind, 40)}', not a matrix")
+        raise InputError(f"{where}: '{name}' is of kind '{shown(kind, 40)}', not a matrix")
     shape = np.asarray(node.attrs.get("shape", ()))
     if shape.shape != (2,) or shape.dtype.kind not in "iu" or shape.min() < 0:
         raise InputError(f"{where}: '{name}' has no shape")
@@ -135,7 +140,7 @@ def _matrix(file: Any, name: str) -> Any:
 def read_h5ad(
     path: StrPath, *, pattern: bool = False, keys: Mapping[str, str] | None = None, **flags: bool
 ) -> Graph:
-    """Read a graph of the observations of an AnnData.
+    """Read a graph whose vertices are the observations of an AnnData file.
 
     Parameters:
         path, pattern, flags: See `plancc.graph.formats.read_graph`.
@@ -143,8 +148,8 @@ def read_h5ad(
             "connectivities", or the only matrix.
 
     Raises:
-        InputError: For a file that is no AnnData, several matrices without a choice, or a damaged
-            matrix.
+        InputError: If the file is not AnnData, if it has several matrices and `keys` chooses none,
+            or if a matrix is damaged.
     """
     where = os.fspath(path)
     (name, matrix), *others = _read_in_child(path, "graph", keys or {}).items()
@@ -164,10 +169,10 @@ def read_h5ad(
 
 
 def read_h5ad_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
-    """Read the vertex data of an AnnData.
+    """Read the vertex data of an AnnData file.
 
-    Features are the matrix ``keys["features"]`` of ``obsm``, or "X" by default. Other data are the
-    columns of ``obs`` with known names.
+    Features are the matrix ``keys["features"]`` of ``obsm``, or "X" by default. Other data, such as
+    labels, are the columns of ``obs`` that have names of vertex data.
     """
     found = _read_in_child(path, "data", keys)
     key = keys.get("features", "features")
@@ -195,7 +200,10 @@ def _read_in_child(path: StrPath, what: str, keys: Mapping[str, str]) -> dict[st
 
 
 def _graph(path: StrPath, keys: Mapping[str, str]) -> dict[str, Any]:
-    """Return the graph's matrix by its name in the file, and the names of other matrices."""
+    """Return a dict: the graph's matrix under its name in the file, and None for other matrices.
+
+    Other matrices are left out if ``keys["graph"]`` chooses the matrix.
+    """
     with _opened(path) as file:
         where = file.filename
         names = _names(file, "obsp")
@@ -204,7 +212,7 @@ def _graph(path: StrPath, keys: Mapping[str, str]) -> dict[str, Any]:
         if name not in names:
             listed = ", ".join(show(each) for each in names) or "no matrix"
             listed += "" if wanted or not names else "; choose one by `keys` graph=NAME"
-            raise InputError(f"{where}: 'obsp/{shown(name, 40)}' is missing: there is {listed}")
+            raise InputError(f"{where}: 'obsp/{shown(name, 40)}' is missing; obsp has {listed}")
         matrix = _matrix(file, f"obsp/{name}")
         if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
             raise InputError(f"{where}: 'obsp/{name}' must be square, not of shape {matrix.shape}")
@@ -229,7 +237,7 @@ def _data(path: StrPath, keys: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _place(keys: Mapping[str, str]) -> str:
-    """Return the name, in the file, of the dataset or group of features."""
+    """Return the path in the file of the matrix of features, such as "X" or "obsm/X_pca"."""
     name = keys.get("features", "X")
     return name if name == "X" else f"obsm/{name}"
 
@@ -243,10 +251,11 @@ def leave(path: str, request: dict[str, Any]) -> dict[str, Any]:
     """Run in the child process: read the arrays, and write each into a file.
 
     Parameters:
+        path: The .h5ad file.
         request: {"what": key of `READS`, "keys": mapping, "large": bool, "folder": str}.
 
     Returns:
-        {"files": names of the files by the names of arrays; None for arrays that are not read}
+        {"files": dict from the name of an array to its file, or to None if it is not read}
     """
     from scipy.sparse import save_npz
 

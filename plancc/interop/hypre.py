@@ -1,8 +1,8 @@
-"""Export for hypre: every rank's IJ matrix and communication package, as text, without hypre.
+"""Export for hypre: text files with the IJ matrix and the communication package of every rank.
 
-``HYPRE_IJMatrixRead`` reads ``matrix.00000`` and the following files. ``comm.00000`` and the
-following files hold the arrays of ``hypre_ParCSRCommPkg``; a row plan has the same arrays under
-other names.
+Writing them does not need hypre. ``HYPRE_IJMatrixRead`` reads ``matrix.00000`` and the following
+files. ``comm.00000`` and the following files hold the arrays of ``hypre_ParCSRCommPkg``. These are
+arrays of the plan's parts, whose names in plancc differ.
 """
 
 from __future__ import annotations
@@ -34,9 +34,13 @@ def write(plan: Plan, folder: Path) -> None:
 
 
 def _write_matrix(path: Path, part: Part, halo: Int64Array) -> None:
-    """Write the bounds of rows and columns, then a line "row column value" for every nonzero.
+    """Write the rows of one part as an IJ matrix.
 
-    Rows and columns are row numbers in plan order.
+    The first line has the first and the last row, and the first and the last column, of the part.
+    Every other line is a nonzero: "row column value". Rows and columns are numbered in plan order.
+
+    Parameters:
+        halo: Halo rows of the part, as row numbers in plan order.
     """
     first, last = part.first_row, part.first_row + part.num_rows - 1
     places = np.concatenate([np.arange(first, last + 1, dtype=np.int64), halo])

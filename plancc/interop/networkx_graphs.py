@@ -1,8 +1,8 @@
 """Readers of networkx and igraph graphs in memory.
 
-Edge u -> v is ``A[u, v]``: u needs v. Undirected graphs have both directions. The attribute
-``weight`` of an edge is its value. The nodes of networkx, and the attribute ``name`` of igraph's
-vertices, are ids if they are distinct texts or whole numbers.
+Edge u -> v is ``A[u, v]``: u needs v. An undirected edge is read in both directions. The attribute
+``weight`` of an edge is its value. Ids are the nodes of networkx, or the attribute ``name`` of
+igraph's vertices, if they are distinct strings or distinct whole numbers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from plancc.graph.textfile import show
 
 
 def hold(obj: Any) -> Held | None:
-    """Return the `Held` of a graph of networkx or igraph; None for other objects."""
+    """Return a graph of networkx or igraph as a `Held`; None for other objects.
+
+    A `Held` can make a `Graph` when it is needed.
+    """
     if not hasattr(obj, "is_directed"):
         return None
     if hasattr(obj, "adj") and hasattr(obj, "nodes"):

@@ -1,8 +1,9 @@
 """Reader of the Open Graph Benchmark's folders (node and link property prediction).
 
-A folder has ``raw/edge.csv.gz`` or ``raw/data.npz``, and vertex data beside it. A line ``u,v`` is
-an edge from source u to target v, hence ``A[v, u]``, as in PyTorch Geometric. The folder does not
-say whether reverse edges belong to the graph: if OGB's page says so, read it with `symmetrize`.
+A folder has ``raw/edge.csv.gz`` or ``raw/data.npz``, and files of vertex data in ``raw`` too. A
+line ``u,v`` is an edge from source u to target v, hence ``A[v, u]``, as in PyTorch Geometric. The
+folder does not say whether reverse edges belong to the graph. If OGB's page of the data set says
+so, read the graph with `symmetrize`.
 
 A heterogeneous graph has a list of its relations in ``raw/triplet-type-list``, a folder for each
 relation in ``raw/relations``, and data by vertex type: ``raw/node-feat/TYPE``, ``split/NAME/TYPE``.
@@ -56,14 +57,15 @@ def graph_files(folder: str) -> list[str]:
 
 
 def read_record(path: StrPath) -> Record:
-    """Read the graph of a folder.
+    """Read the graph of a folder as a record.
 
-    ``raw/`` holds the tables ``edge``, ``num-node-list`` and perhaps ``edge-feat``, each as .csv.gz
-    or .csv, or ``data.npz`` with all of them. An ``edge-feat`` of one column is the values. A
-    heterogeneous graph has the files that the module describes, and ``num-node-dict``.
+    ``raw/`` holds the tables ``edge``, ``num-node-list`` and, if edges have data, ``edge-feat``,
+    each as .csv.gz or .csv; or it holds ``data.npz`` with all of them. If ``edge-feat`` has one
+    column, this column has the values of the edges. A heterogeneous graph has the files that the
+    module describes, and ``num-node-dict``.
 
     Raises:
-        InputError: For several graphs, and for a missing or a wrong file.
+        InputError: If the folder has several graphs, or if a file is missing or wrong.
     """
     folder = os.fspath(path)
     if _table(folder, TRIPLES):
@@ -73,7 +75,7 @@ def read_record(path: StrPath) -> Record:
             n = _one_graph(archive.integers("num_nodes_list"), archive.name)
             pair = edge_index_of(archive["edge_index"], archive.name)
             values = archive.get("edge_feat")
-            _warn_of_others(folder, "raw/data.npz: ", [name for name in archive if "edge" in name])
+            _warn_of_others(folder, "raw/data.npz", [name for name in archive if "edge" in name])
     else:
         sizes = _table(folder, "raw/num-node-list")
         if not sizes:
@@ -95,7 +97,7 @@ def _pair(path: str) -> tuple[npt.NDArray[np.int64], bytes]:
 
 
 def _lines(folder: str, name: str) -> tuple[str, list[list[str]]]:
-    """Return the path of a table of words, and the words of its lines."""
+    """Return the path of a table of strings, and its rows, each a list of strings."""
     where = os.path.join(folder, _table(folder, name) or f"{name}.csv.gz")
     text = read_bytes(where).decode("utf-8-sig", "replace")
     return where, [line for line in csv.reader(text.splitlines()) if line]
@@ -113,7 +115,11 @@ def _triples(folder: str) -> list[list[str]]:
 
 
 def _edges(triple: list[str]) -> str:
-    """Return the name of a relation's table of edges."""
+    """Return the name of the table that has the edges of a relation.
+
+    Parameters:
+        triple: Source, name and destination of the relation.
+    """
     return f"raw/relations/{'___'.join(triple)}/edge"
 
 
@@ -121,7 +127,7 @@ def _counts(folder: str) -> dict[str, Any]:
     """Return the number of vertices of every type, by name."""
     where, lines = _lines(folder, COUNTS)
     if len(lines) != 2 or len(lines[0]) != len(lines[1]):
-        raise InputError(f"{where}: a line of types and a line of their vertices are expected")
+        raise InputError(f"{where}: give a line of vertex types and a line of their sizes")
     for count in lines[1]:
         if not (count.isascii() and count.isdigit()):
             raise InputError(f"{where}, line 2: {show(count)} is not a number of vertices")
@@ -133,7 +139,7 @@ def _relations(folder: str) -> Record:
     record: Record = {name: {"num_nodes": count} for name, count in _counts(folder).items()}
     for triple in _triples(folder):
         for name in {triple[0], triple[2]} - record.keys():
-            raise InputError(f"{folder}: {COUNTS} has no number of vertices of '{shown(name)}'")
+            raise InputError(f"{folder}: {COUNTS} does not list vertex type '{shown(name)}'")
         where = os.path.join(folder, _table(folder, _edges(triple)) or f"{_edges(triple)}.csv.gz")
         pair, text = _pair(where)
         ends = [
@@ -151,21 +157,31 @@ def _relations(folder: str) -> Record:
 
 
 def _check_number(folder: str, edges: str, pair: npt.NDArray[np.integer]) -> None:
-    """Raise InputError if the number of edges differs from the file ``num-edge-list``."""
+    """Raise InputError if the file ``num-edge-list`` exists and gives another number of edges.
+
+    Parameters:
+        edges: Name of the table of edges.
+        pair: The edges, int[2, edges].
+    """
     if name := _table(folder, os.path.join(os.path.dirname(edges), "num-edge-list")):
         where, count = os.path.join(folder, name), pair.shape[1]
         said = float(read_numbers(where).sum())
         if said != count:
-            raise InputError(f"{where}: says '{said:.15g}' edges, but there are {count:,}")
+            raise InputError(f"{where}: expects '{said:.15g}' edges, but there are {count:,}")
 
 
 def _warn_of_others(folder: str, where: str, names: Iterable[str]) -> None:
-    """Warn that some edge data are ignored."""
+    """Warn of files or arrays of edge data that are not read.
+
+    Parameters:
+        where: Place of the data in the folder, for the warning.
+        names: Names of all files or arrays in this place.
+    """
     stems = {name: name.partition(".")[0].replace("-", "_") for name in sorted(names)}
     left = [name for name, stem in stems.items() if stem.startswith("edge_") and stem not in _TAKEN]
     if left:
         words = ", ".join(show(name) for name in left)
-        warn(f"{folder}: {where}ignored: {words} of edges")
+        warn(f"{folder}: ignored data of edges in {where}: {words}")
 
 
 def _one_graph(counts: npt.NDArray[Any], where: str) -> int:
@@ -179,8 +195,10 @@ def _one_graph(counts: npt.NDArray[Any], where: str) -> int:
 
 
 def read_ogb_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
-    """Read the vertex data: features, labels (NaN becomes -1) or targets, and the lists of one
-    split."""
+    """Read the vertex data: features, labels or targets, and the vertices of one split.
+
+    A label that is NaN becomes -1. For a heterogeneous graph, return the data by vertex type.
+    """
     folder, found = os.fspath(path), dict[str, Any]()
     if _table(folder, TRIPLES):
         types = _counts(folder)
@@ -211,11 +229,14 @@ def _tables(folder: str, of_type: str = "") -> dict[str, Any]:
 
 
 def _labels(labels: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
-    """Return the classes if there is one task, int64[rows]; return several tasks' columns
-    unchanged."""
+    """Return the labels of one task as classes, int64[rows]; the labels of several tasks unchanged.
+
+    Raises:
+        InputError: If labels are not numbers, or if a label of several tasks is NaN.
+    """
     if labels.ndim == 2 and labels.shape[1] > 1:
         if np.isnan(labels).any():
-            raise InputError(f"{where}: labels of several tasks are unknown (nan); give 0 or 1")
+            raise InputError(f"{where}: with several tasks, every label must be 0 or 1, not nan")
         return labels
     if labels.dtype.kind not in "biuf":
         raise InputError(f"{where}: labels are of type '{labels.dtype}', not numbers")
@@ -223,7 +244,14 @@ def _labels(labels: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
 
 
 def _split(folder: str, split: str | None, types: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Read the lists of one split by vertex type; a graph of one type has the type ""."""
+    """Return the training, validation and test vertices of one split, by vertex type.
+
+    In a graph of one type, the type is "". Return an empty dict if there is no split to choose.
+
+    Parameters:
+        split: Name of the split; None for the only split.
+        types: Mapping whose keys are the vertex types.
+    """
     root, names = _splits(folder)
     names = [n for n in names if any(_split_files(root, os.path.join(n, each)) for each in types)]
     if not names and split is None:
@@ -239,7 +267,11 @@ def _splits(folder: str) -> tuple[str, list[str]]:
 
 
 def _chosen(folder: str, names: list[str], split: str | None) -> str:
-    """Return the name of the chosen split, or of the only split."""
+    """Return `split` if it is in `names`; if `split` is None, the only name.
+
+    Raises:
+        InputError: If `split` is not in `names`, or if it is None and there are several names.
+    """
     if split is None and len(names) > 1:
         cure = f"choose one by `split`, {' or '.join(names)}"
         raise InputError(f"{folder}: has several splits; {cure}")
@@ -250,7 +282,7 @@ def _chosen(folder: str, names: list[str], split: str | None) -> str:
 
 
 def _lists(root: str, name: str) -> dict[str, Any]:
-    """Read the lists of vertices in the folder of a split."""
+    """Return the training, validation and test vertices in the folder ``root/name``, by key."""
     files = _split_files(root, name)
     if "split_dict" in files:
         where = os.path.join(root, name, "split_dict.pt")
@@ -274,10 +306,10 @@ def _split_files(root: str, name: str) -> dict[str, str]:
 
 
 def read_ogb_links(path: StrPath) -> dict[str, Any]:
-    """Read links and negatives for link prediction, from the only split.
+    """Read positive and negative links for link prediction, from the only split.
 
-    The files are ``train.pt``, ``valid.pt`` and ``test.pt``; or folders of these names have the
-    tables ``edge.csv.gz`` and ``edge_neg.csv.gz``.
+    The links are in ``train.pt``, ``valid.pt`` and ``test.pt``. Instead of these files there may be
+    folders ``train``, ``valid`` and ``test``, with tables ``edge.csv.gz`` and ``edge_neg.csv.gz``.
     """
     folder = os.fspath(path)
     root, names = _splits(folder)

@@ -1,7 +1,7 @@
 """Edge lists in Parquet: a file, or a folder of files.
 
-A row ``u, v [, w]`` is ``A[u, v]``: row u needs row v, as in a text of edges. pyarrow reads the
-files, and only the columns that are needed.
+A row ``u, v [, w]`` of the table is ``A[u, v]``: u needs v, as in an edge list in text. pyarrow
+reads the files, and of these only the columns that are needed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BATCH = 1 << 20
 DEEPEST = 3
 """Largest depth of nested folders that are searched for files."""
 BYTES_OF_NUMBER = 16
-"""Bytes that a number takes while it is read: 8 in Arrow's array, and 8 in NumPy's."""
+"""Bytes that a number needs while it is read: 8 in an array of Arrow, and 8 in one of NumPy."""
 EXTENSIONS = (".parquet", ".pq")
 INDEX = "__index_level_0__"
 """Column name that pandas gives to an index without a name."""
@@ -69,16 +69,16 @@ def read_parquet(
 ) -> Graph:
     """Read edges from the columns of Parquet files.
 
-    The graph is undirected if its pattern is symmetric, else directed.
+    The graph is undirected if every edge also occurs in reverse, else directed.
 
     Parameters:
         path, num_vertices, keep_ids, pattern, **flags: See `plancc.graph.formats.read_graph`.
-        columns: Names of the columns of u and v, and perhaps of the weights. Empty for the columns
-            that `plancc.graph.ids.edge_columns` finds by their names.
+        columns: Names of the columns of u and v, and of the weights if edges have weights. If it is
+            empty, `plancc.graph.ids.edge_columns` finds the columns by their names.
 
     Raises:
-        InputError: For a damaged file, a missing column, an id that is null or not a whole number
-            >= 0, or a weight that is not a finite number.
+        InputError: If a file is damaged or a column is missing, if an id is null or not a whole
+            number >= 0, or if a weight is not a finite number.
         BackendUnavailable: If pyarrow is not installed.
     """
     where = os.fspath(path)
@@ -135,7 +135,7 @@ class ParquetEntries(PiecewiseEdges):
 
     @staticmethod
     def claimed(path: StrPath) -> int:
-        """Return the number of edges that the files' metadata claim."""
+        """Return the number of edges according to the metadata of the files."""
         where = os.fspath(path)
         with _arrow_errors(where):
             return int(_table_of(where).count_rows())
@@ -167,10 +167,14 @@ def _arrow_errors(where: str) -> Iterator[None]:
 def _edge_columns(
     where: str, columns: tuple[str, ...], pattern: bool = False
 ) -> tuple[Any, tuple[str, ...]]:
-    """Return the files as an unread table, and the names of its columns of edges.
+    """Return the files as a table that is not read yet, and the names of the columns of the edges.
+
+    Parameters:
+        columns: Names that the user gives; empty to find the columns by their names.
+        pattern: Whether weights are left out.
 
     Raises:
-        InputError: For columns of a wrong type.
+        InputError: If a column is missing or has a wrong type.
     """
     arrow, table = library("pyarrow", where, NEEDS), _table_of(where)
     kinds = dict(zip(table.schema.names, table.schema.types, strict=True))
@@ -190,18 +194,18 @@ def _edge_columns(
 
 
 def _table_of(where: str) -> Any:
-    """Return the files as an unread table."""
+    """Return the files as one table, which is not read yet."""
     dataset = library("pyarrow.dataset", where, NEEDS)
     return dataset.dataset(_files_of(where), format="parquet")
 
 
 def _warn_of_folders(where: str) -> None:
-    """Warn that columns in the names of folders, such as year=2020, are ignored."""
+    """Warn that names of folders such as year=2020 are not read as columns."""
     parts = parts_of(where)
     if named := sorted(
         {name for part in parts for name in re.findall(r"([^/\\]+)=[^/\\]*[/\\]", part)}
     ):
-        warn(f"{where}: ignored: {', '.join(map(show, named))} in the names of folders")
+        warn(f"{where}: ignored: columns {', '.join(map(show, named))} in names of folders")
 
 
 def _source(where: str, names: Sequence[str]) -> Source:
@@ -224,9 +228,9 @@ def _weights(read: Any, names: Sequence[str], where: str) -> npt.NDArray[np.floa
 
 
 def _named_edges(read: Any, names: Sequence[str], where: str) -> tuple[Names | None, Entries]:
-    """Return the names (None if ids are numbers), and the edges.
+    """Return the sorted names of the vertices (None if ids are numbers), and the edges.
 
-    If there are names, u and v of the edges are positions in the list of names.
+    If there are names, u and v of an edge are positions in the list of names.
     """
     arrow = library("pyarrow", where, NEEDS)
     if not any(_is_text(arrow, read.schema.field(k).type) for k in (0, 1)):
@@ -242,17 +246,22 @@ def _named_edges(read: Any, names: Sequence[str], where: str) -> tuple[Names | N
 
 
 def _check_cost(numbers: int, where: str, what: str) -> None:
-    """Raise InputError if the files are too small, or the memory too short, for these numbers."""
+    """Raise InputError if reading this many numbers is not plausible or needs too much memory.
+
+    It is not plausible if the files are too small for the numbers.
+    """
     wanted = numbers * BYTES_OF_NUMBER
     check_unpacked(wanted, _files_of(where), what)
     check_memory(wanted, what)
 
 
 def _files_of(where: str) -> list[str]:
-    """Return the file, or the files of a folder in the order of the numbers in their names.
+    """Return the path of the file, or the paths of the files in a folder.
+
+    Files of a folder are in the order of the numbers in their names.
 
     Raises:
-        InputError: If one is not a readable file.
+        InputError: If a file is not readable.
     """
     files = [where]
     if os.path.isdir(where):
@@ -269,17 +278,17 @@ def read_columns(
 
     Parameters:
         path: A file, or a folder of files.
-        wanted: Function of the names of all columns; returns the names of the columns to read.
-            Other columns are read too if they may hold ids.
+        wanted: Function that gets the names of all columns, and returns those to read. Other
+            columns are read too if they may hold ids.
         named: Whether ids are names; if so, any column of strings may hold ids.
 
     Returns:
-        dict of str to array, or None: All columns by name; None for columns that were not read. An
+        dict from the name of every column to its array, or to None if the column was not read. An
             index that pandas wrote without a name has the name "index". A null number is nan.
 
     Raises:
-        InputError: For a damaged file, two columns with one name, lists of different lengths, and
-            values that are not numbers.
+        InputError: If a file is damaged, if two columns have the same name, if lists have different
+            lengths, or if values are not numbers.
         BackendUnavailable: If pyarrow is not installed.
     """
     where = os.fspath(path)
@@ -323,9 +332,10 @@ def _count_of_numbers(table: Any, chosen: list[str]) -> int:
 
 
 def _range_of_pandas(known: Any, rows: int) -> dict[str, npt.NDArray[Any] | None]:
-    """Return the index that pandas stored as a range, by its name, or by "index" if unnamed.
+    """Return the index of a table if pandas stored only its start, stop and step: {name: index}.
 
-    Return an empty dict if there is no such index, or if it is 0, 1, 2, ...
+    The name is "index" if the index has no name. Return an empty dict if there is no such index, or
+    if it is 0, 1, 2, ...
     """
     for each in (known or {}).get("index_columns", ()):
         if not isinstance(each, dict) or each.get("kind") != "range":
@@ -342,7 +352,12 @@ def _range_of_pandas(known: Any, rows: int) -> dict[str, npt.NDArray[Any] | None
 
 
 def _array(arrow: Any, column: Any, what: str, of_ids: bool = False) -> npt.NDArray[Any]:
-    """Return a column as numbers, or ids as names; lists of equal length become a matrix."""
+    """Return a column as an array: numbers, a matrix from lists of equal length, or ids from text.
+
+    Parameters:
+        what: Name of the column, for errors.
+        of_ids: Whether a column of text is allowed, as ids.
+    """
     kind, rows = column.type, len(column)
     if arrow.types.is_list(kind) or arrow.types.is_large_list(kind) or (
         arrow.types.is_fixed_size_list(kind)
@@ -360,7 +375,7 @@ def _array(arrow: Any, column: Any, what: str, of_ids: bool = False) -> npt.NDAr
         raise InputError(f"{what} holds '{kind}', not numbers; convert it by pandas.factorize")
     array: npt.NDArray[Any] = column.to_numpy()
     if array.dtype.kind not in "biuf":
-        raise InputError(f"{what}: {column.null_count} values are null")
+        raise InputError(f"{what}: {column.null_count} values are null; replace them by numbers")
     return array
 
 
@@ -373,7 +388,7 @@ def _check_nulls(column: Any, what: str, of: str) -> None:
 
 
 def _is_text(arrow: Any, kind: Any) -> bool:
-    """Whether a column holds text, also in a dictionary encoding."""
+    """Whether a column of this type holds strings, either plain or dictionary-encoded."""
     types, of = arrow.types, getattr(kind, "value_type", kind)
     text = types.is_string, types.is_large_string, getattr(types, "is_string_view", types.is_string)
     return not types.is_list(kind) and any(is_kind(of) for is_kind in text)

@@ -1,7 +1,8 @@
-"""Export as binary files of PETSc: the matrix in plan order, and index sets, without PETSc.
+"""Export as binary files of PETSc: the matrix in plan order, and index sets.
 
-In PETSc every rank owns contiguous rows, as in plan order. ``MatLoad`` and ``ISLoad`` read the
-files (PETSc manual, MatLoad): a class id, then big-endian 32-bit integers and doubles.
+Writing them does not need PETSc. In PETSc every rank owns contiguous rows, as in plan order.
+``MatLoad`` and ``ISLoad`` read the files (PETSc manual, MatLoad). A file begins with a number that
+names its class; then follow big-endian 32-bit integers and doubles.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from plancc.plan.plan import Plan
 
 MATRIX, INDEX_SET = 1211216, 1211218
 DENSE = -1
-"""Value in the place of the number of nonzeros that marks a dense matrix."""
+"""Number in the header, in place of the number of nonzeros, that marks a dense matrix."""
 MOST = 2**31 - 1
 
 
@@ -29,7 +30,7 @@ def write(plan: Plan, folder: Path) -> None:
 
     n, nnz = plan.num_vertices, plan.header.num_nonzeros
     if nnz > MOST:
-        raise InputError(f"export 'petsc': a 32-bit file holds at most {MOST} nonzeros, not {nnz}")
+        raise InputError(f"export 'petsc': a file holds at most {MOST} nonzeros; there are {nnz}")
     columns = plan.all_parts.place_of_columns()
     matrix = csr_array((plan.value.astype(np.float64), columns, plan.row_ptr), shape=(n, n))
     matrix.sort_indices()

@@ -1,8 +1,8 @@
 """Readers of PyTorch Geometric's graphs: objects in memory, and files of torch.save.
 
-This module imports neither torch nor PyTorch Geometric. ``edge_index[0]`` is the source j and
-``edge_index[1]`` is the target i, which aggregates from j: hence ``A[i, j]``. A sparse ``adj_t`` is
-``A`` itself.
+This module imports neither torch nor PyTorch Geometric. An edge has its source j in
+``edge_index[0]`` and its target i in ``edge_index[1]``. Vertex i reads the features of vertex j, so
+the edge is ``A[i, j]``. A sparse ``adj_t`` is ``A`` itself.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ def is_data(obj: Any) -> bool:
 
 
 def record_of(obj: Any, where: str) -> Record:
-    """Return the attributes of a Data by name, or of a HeteroData by type and relation.
+    """Return a record of a graph: for a Data, its attributes by name.
+
+    For a HeteroData, return records by vertex type and by relation.
 
     Raises:
-        InputError: For several graphs, and for an object that is not a graph.
+        InputError: If the object holds several graphs, or is not a graph.
     """
     if isinstance(obj, StoredObject):
         held = obj.state if isinstance(obj.state, dict) else {}
@@ -73,14 +75,17 @@ def _is_record(obj: Any) -> bool:
 
 
 def _is_graph(obj: Any) -> bool:
-    """Whether an object is a graph; the slices of a graph have a one-dimensional edge_index."""
+    """Whether an object is a graph, and not the slices of an InMemoryDataset.
+
+    In slices, edge_index has one dimension.
+    """
     if isinstance(obj, Mapping):
         return getattr(obj.get("edge_index"), "ndim", 1) == 2
     return _is_record(obj)
 
 
 def hold(obj: Any) -> Held | None:
-    """Return the `Held` of an object that `is_data` accepts; None for other objects."""
+    """Return an object that `is_data` accepts as a `Held`; None for other objects."""
     if not is_data(obj):
         return None
     name = f"PyG {type(obj).__name__}"
@@ -88,13 +93,13 @@ def hold(obj: Any) -> Held | None:
 
 
 def read_record(path: StrPath) -> Record:
-    """Read the record of a file.
+    """Read the graph in a file as a record.
 
     The file holds a Data or HeteroData, the ``to_dict()`` of one, or a dict of tensors; or it is
     the ``processed/data.pt`` of an InMemoryDataset with one graph.
 
     Raises:
-        InputError: For several graphs, a file without a graph, and objects other than tensors.
+        InputError: If the file holds several graphs, no graph, or objects other than tensors.
         BackendUnavailable: If torch is not installed.
     """
     return record_of(load_torch(path), os.fspath(path))

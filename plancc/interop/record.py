@@ -1,6 +1,6 @@
-"""Records: edges, number of vertices, weights and vertex data of a graph, by name.
+"""Records: dicts with the arrays of a graph, such as its edges and vertex data, by name.
 
-The readers of frameworks make records, and this module makes graphs from these records.
+Readers of other frameworks make records, and this module makes graphs from records.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ def graph_of_record(
             - Values: ``edge_weight``, or ``edge_attr`` or ``edge-feat`` of one column.
             - Number of vertices: ``num_nodes``. Without it, the number of rows of the features, or
               of other vertex data with a row for every vertex of ``edge_index``.
-            - Ids: ``n_id`` or ``ids``, n distinct whole numbers or texts.
+            - Ids: ``n_id`` or ``ids``, n distinct whole numbers or strings.
 
-        where: Phrase for the source, for messages.
-        source: Source of the graph.
-        graph_key: Name of ``edge_index`` in the record.
-        **reading: Flags of `plancc.graph.formats.read_graph`.
+        where: Name of the file or object, for messages.
+        source: Description of the file or object, which the graph keeps.
+        graph_key: Name that the record uses for ``edge_index``.
+        **reading: `pattern`, `symmetrize` and other flags of `plancc.graph.formats.read_graph`.
 
     Raises:
-        InputError: For missing or wrong arrays; the message names the array.
+        InputError: If an array is missing or wrong; the message names the array.
     """
     if is_typed(record):
         return _graph_of_types(record, where, source, **reading)
@@ -80,10 +80,10 @@ def graph_of_record(
 
 
 def _graph_of_types(record: Record, where: str, source: Source, **reading: bool) -> Graph:
-    """Return the graph of records by type and by relation."""
+    """Return the graph of several vertex types that a record describes."""
     for flag in ("symmetrize", "transpose"):
         if reading.get(flag):
-            raise InputError(f"{where}: a typed graph cannot be read with `{flag}`")
+            raise InputError(f"{where}: a graph with relations cannot be read with `{flag}`")
     entries: dict[Relation, Entries] = {}
     for relation, each in record.items():
         if isinstance(relation, tuple) and each.get("edge_index") is not None:
@@ -107,12 +107,22 @@ def _graph_of_types(record: Record, where: str, source: Source, **reading: bool)
 
 
 def edge_index_of(edge_index: Any, where: str) -> IntArray:
-    """Return an edge_index as int[2, edges]; InputError for another type or shape."""
+    """Return an edge_index as int[2, edges].
+
+    Raises:
+        InputError: If it has another type or shape.
+    """
     return check_edge_index(as_array(edge_index, f"{where}: 'edge_index'"), where)
 
 
 def _check_ends(pair: tuple[IntArray, IntArray], num_vertices: int, what: str, cure: str) -> None:
-    """Raise InputError for a vertex number out of range; the message says where the number is."""
+    """Raise InputError if an edge has a vertex that is out of range.
+
+    Parameters:
+        pair: Row 0 and row 1 of edge_index.
+        what: Name of the array, for the message.
+        cure: Advice for a vertex number that is too large.
+    """
     for side, ends in enumerate(pair):
         if (k := first_outside(ends, num_vertices)) is not None:
             wrong = np.count_nonzero((ends < 0) | (ends >= num_vertices))
@@ -124,8 +134,10 @@ def _check_ends(pair: tuple[IntArray, IntArray], num_vertices: int, what: str, c
 
 
 def _cure(record: Record, num_vertices: int) -> str:
-    """Return a phrase for the array that gives the number of vertices, with advice if it is too
-    low."""
+    """Return advice for edges whose vertex numbers are too large.
+
+    It names the array that gives the number of vertices.
+    """
     if record.get("num_nodes") is not None:
         return f"'num_nodes' is {num_vertices:,}; give the number of all vertices"
     shapes = {name: getattr(record.get(name), "shape", None) for name in (*_OF_VERTICES, *MASKS)}
@@ -154,7 +166,7 @@ def _num_vertices(record: Record, row: IntArray, col: IntArray, where: str) -> i
             told = f"'{name}' has {rows:,} rows{', the number of edges' * of_edges}"
             why = f"'edge_index' names vertex {n - 1:,}: it is not used as the number of vertices"
             warn(f"{where}: {told}, and {why}")
-    taken = f"read as {n:,} vertices, up to the largest in 'edge_index'"
+    taken = f"the graph gets {n:,} vertices, up to the largest in 'edge_index'"
     warn(f"{where}: neither 'num_nodes' nor data of vertices is given: {taken}")
     return n
 
@@ -162,8 +174,9 @@ def _num_vertices(record: Record, row: IntArray, col: IntArray, where: str) -> i
 def _weights(
     record: Record, edges: int, where: str, vertices: int = -1
 ) -> tuple[str, Array | None]:
-    """Return the values of the edges: the array's name, and the array, number[edges]; "" and None
-    if there are none.
+    """Return the name of the array that holds the values of the edges, and its values.
+
+    The values are number[edges]. Return "" and None if there are no values.
 
     Parameters:
         edges: Number of edges.
@@ -244,7 +257,12 @@ def is_typed(record: Mapping[Any, Any]) -> bool:
 
 
 def held_record(record: Record, name: str, format: str) -> Held:
-    """Return the `Held` of a record."""
+    """Return the `Held` of a graph in memory, from its record.
+
+    Parameters:
+        name: Name of the object, for messages.
+        format: Name of the format.
+    """
     return Held(
         name,
         partial(graph_of_record, record, name, Source(name, format=format)),

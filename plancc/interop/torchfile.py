@@ -41,7 +41,7 @@ class StoredObject:
 
 
 class StoredHetero(StoredObject):
-    """A HeteroData in a file."""
+    """A HeteroData in a file, reduced to its `state`."""
 
 
 _HOME = "torch_geometric.data"
@@ -82,7 +82,11 @@ def load_torch(path: StrPath) -> Any:
 
 
 def _why_not(error: str, name: str) -> str:
-    """Return a sentence that says why torch cannot read a file, from torch's message."""
+    """Return a sentence that says why torch cannot read a file.
+
+    Parameters:
+        error: The message of torch's error.
+    """
     if named := re.search(r"Unsupported (?:global: GLOBAL|class) (\S+)", error):
         kind = shown(named[1], 60)
         return f"it holds an object of '{kind}'; only tensors are read; save data.to_dict()"
@@ -149,7 +153,7 @@ def _check_stored(held: Any, name: str) -> None:
             found += each
         elif hasattr(each, "untyped_storage"):
             if each.is_meta:
-                raise InputError(f"{name}: a tensor of shape {tuple(each.shape)} has no data: meta")
+                raise InputError(f"{name}: a meta tensor of shape {tuple(each.shape)} has no data")
             for part in _stored_parts(each):
                 stored = part.untyped_storage().nbytes()
                 if (claimed := part.numel() * part.element_size()) > stored:
@@ -159,7 +163,7 @@ def _check_stored(held: Any, name: str) -> None:
 
 
 def _stored_parts(tensor: Any) -> list[Any]:
-    """Return the dense tensors of which a tensor consists."""
+    """Return the dense tensors that a sparse tensor consists of; [tensor] for a dense tensor."""
     layout = str(tensor.layout).removeprefix("torch.")
     if layout == "sparse_coo":
         return [tensor._indices(), tensor._values()]
@@ -177,8 +181,13 @@ def _no_default(*_: Any) -> dict[Any, Any]:
 
 
 def _member(kind: Any, name: Any) -> StoredObject:
-    """Replacement of getattr in pickles, which Python 3.11.0 to 3.11.3 call to get a member of an
-    enum."""
+    """Stand in for getattr in a pickled file, and return an empty `StoredObject`.
+
+    Files that Python 3.11.0 to 3.11.3 wrote call getattr to get a member of an enum.
+
+    Raises:
+        ValueError: If the file gets an attribute of any other class.
+    """
     if kind is not StoredObject or not isinstance(name, str):
         raise ValueError("Unsupported class getattr")  # torch's own words for a refused class
     return StoredObject()
@@ -186,9 +195,10 @@ def _member(kind: Any, name: Any) -> StoredObject:
 
 @contextlib.contextmanager
 def _only_these(serialization: Any, known: list[Any]) -> Iterator[None]:
-    """Context manager in which files may only contain objects of the classes `known`.
+    """Context manager: files that torch loads may only contain objects of the classes `known`.
 
-    Other libraries may register classes with torch 2.6 and newer.
+    Classes that other libraries have registered with torch are not accepted meanwhile. Before torch
+    2.6, the context does nothing.
     """
     if not hasattr(serialization, "get_unsafe_globals_in_checkpoint"):
         yield
@@ -204,7 +214,7 @@ def _only_these(serialization: Any, known: list[Any]) -> Iterator[None]:
 
 
 def _numpy_globals() -> list[Any]:
-    """Return the classes and functions that a pickled array of numbers names."""
+    """Return the classes and functions that are needed to unpickle an array of numbers."""
     from _codecs import encode
 
     made: Any = np.zeros(0).__reduce__()[0]

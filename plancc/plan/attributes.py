@@ -1,7 +1,7 @@
-"""Write and read attributes of HDF5 groups, and compute their digest.
+"""Write and read attributes of HDF5 groups, and compute a digest of the attributes.
 
-Strings have a fixed length. HDF5 would put strings of variable length into its global heap, where
-one damaged byte can make a reader loop for ever.
+Strings are stored with a fixed length. HDF5 would store strings of variable length in its global
+heap, where one damaged byte can make a reader loop forever.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from plancc.plan.blake3_hash import blake3_digest
 
 @dataclass(frozen=True)
 class Stored:
-    """An attribute with its value, type and bytes in the file.
+    """An attribute of an HDF5 group, as read from a file.
 
     Attributes:
         value (Any): The attribute as a plain Python value.
-        kind: Type in numpy's notation and shape: "<f8 scalar", "<i8 2x3", "<f4 empty".
-        content: The attribute's bytes.
+        kind: Type (in numpy's notation) and shape in one string, such as "<f8 scalar", "<i8 2x3" or
+            "<f4 empty".
+        content: The value as bytes, as the file stores it.
     """
 
     name: str
@@ -34,7 +35,10 @@ class Stored:
 
 
 def write_attributes(group: h5py.Group, values: Mapping[str, Any]) -> None:
-    """Write attributes: strings with a fixed length, integers and booleans as int64."""
+    """Add these attributes to a group, by name.
+
+    Strings are written with a fixed length, integers and booleans as int64, other values unchanged.
+    """
     for name, value in values.items():
         if isinstance(value, bool | int):
             value = np.int64(value)
@@ -48,9 +52,9 @@ def write_attributes(group: h5py.Group, values: Mapping[str, Any]) -> None:
 
 
 def is_plain(attribute: h5py.h5a.AttrID) -> bool:
-    """Return whether an attribute holds numbers or strings of fixed length.
+    """Return whether an attribute holds numbers, or strings of fixed length.
 
-    HDF5 stores such values outside its heap.
+    HDF5 stores such values outside its global heap.
     """
     kind = attribute.get_type()
     if isinstance(kind, h5py.h5t.TypeStringID):
@@ -60,7 +64,7 @@ def is_plain(attribute: h5py.h5a.AttrID) -> bool:
 
 
 def stored(group: h5py.Group, name: str) -> Stored:
-    """Read an attribute for which `is_plain` holds."""
+    """Read the attribute `name` of a group. `is_plain` must be true for the attribute."""
     attribute = group.attrs.get_id(name)
     if attribute.shape is None:
         return Stored(name, None, f"{attribute.dtype.str} empty", b"")
@@ -72,14 +76,20 @@ def stored(group: h5py.Group, name: str) -> Stored:
 
 
 def digest_of_attributes(found: Iterable[Stored]) -> npt.NDArray[np.uint8]:
-    """BLAKE3 digest, uint8[1, 32], of one line ``name dtype shape bytes`` per attribute, sorted."""
+    """Return one BLAKE3 digest of all attributes, uint8[1, 32].
+
+    Each attribute gives a line ``name dtype shape bytes``. The digest covers the sorted lines.
+    """
     lines = sorted(f"{one.name} {one.kind} {one.content.hex()}\n" for one in found)
     digest = blake3_digest("".join(lines).encode(errors="surrogateescape"))
     return np.frombuffer(digest, np.uint8).reshape(1, -1)
 
 
 def python_value(value: Any) -> Any:
-    """Convert a value that h5py read to plain Python; None for an empty attribute."""
+    """Convert a value that h5py has read to a plain Python value.
+
+    An empty attribute becomes None.
+    """
     if isinstance(value, h5py.Empty):
         return None
     if isinstance(value, np.ndarray | np.generic):

@@ -1,7 +1,7 @@
 """BLAKE3 digests of bytes.
 
-The library blake3 is imported at the first digest. So a process that never reads or writes a plan
-file runs without the library.
+The library blake3 is imported when the first digest is computed. So a process that never reads or
+writes a plan file runs without the library.
 """
 
 from __future__ import annotations
@@ -31,13 +31,17 @@ def hasher() -> Any:
 
 
 def blake3_digest(data: bytes | memoryview) -> bytes:
-    """The BLAKE3 digest of data, 32 bytes; BackendUnavailable if blake3 is not installed."""
+    """Return the BLAKE3 digest of `data`, 32 bytes.
+
+    Raises:
+        BackendUnavailable: If the library blake3 is not installed.
+    """
     digest: bytes = hasher()(data).digest()
     return digest
 
 
 def blake3_of_pieces(pieces: Iterable[bytes | memoryview]) -> bytes:
-    """The BLAKE3 digest of the concatenated pieces, 32 bytes."""
+    """Return the BLAKE3 digest of the concatenated pieces, 32 bytes."""
     found = hasher()()
     for piece in pieces:
         found.update(piece)

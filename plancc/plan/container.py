@@ -1,7 +1,7 @@
-"""Open an HDF5 file that is not trusted: check links, storage, filters and types before use.
+"""Open an untrusted HDF5 file, and check its links, storage, filters and types before use.
 
-Every call of HDF5 is inside a `Container.reading` block, which turns all errors of HDF5 on a
-damaged file into PlanErrors.
+Every call of HDF5 is inside a `Container.reading` block. This block turns every error that HDF5
+raises for a damaged file into a PlanError.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from plancc.plan.format import MAJOR, OLDEST, FileDataset
 
 FILTERS = {h5py.h5z.FILTER_DEFLATE: "deflate", h5py.h5z.FILTER_SHUFFLE: "shuffle"}
 HDF5_ERROR = re.compile(r"^['\"]?(Can't|Unable to|Error iterating|Couldn't|Invalid location)")
-"""The beginnings of h5py's messages for errors of HDF5."""
+"""How h5py's messages begin if the error comes from HDF5."""
 MAX_DEFLATION = 1100
-"""More than deflate's highest ratio, 1032. A dataset that claims more is not all in the file."""
+"""Above deflate's highest ratio, 1032. A dataset that claims more is not stored completely."""
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 WITH_CHECKSUMS = 3
-"""First version of HDF5's superblock with checksums in all structures of the file."""
+"""First version of the HDF5 superblock in which all structures of a file have checksums."""
 
 KINDS = {h5py.Group: h5py.h5o.TYPE_GROUP, h5py.Dataset: h5py.h5o.TYPE_DATASET}
 
 
 class Container:
-    """An HDF5 file that is open for reading, without locks.
+    """An HDF5 file that is open for reading. The file is not locked.
 
     Attributes:
         file (h5py.File): The open file.
-        size (int): Bytes of the file.
+        size (int): Size of the file in bytes.
 
     Raises:
-        InputError: If the file is missing or not readable, or if its name belongs to another kind
-            of file.
+        InputError: If the file is missing or not readable, or if its name shows that it is not a
+            plan, but a graph or a part vector.
         PlanError: If the file is not an HDF5 file or has no checksums. Without checksums, HDF5 may
-            read a damaged file for ever.
+            loop forever in a damaged file.
     """
 
     def __init__(self, path: str) -> None:
@@ -67,12 +67,15 @@ class Container:
         self.file.close()
 
     def error(self, problem: str) -> PlanError:
-        """The error that names this file and says `problem`."""
+        """Return a PlanError whose message is the path of this file, followed by `problem`."""
         return PlanError(f"{self.path}: {problem}")
 
     @contextmanager
     def reading(self, what: str) -> Iterator[None]:
-        """Turn every error of h5py into a PlanError that names `what`."""
+        """Return a context manager that turns every error of h5py into a PlanError.
+
+        The message says that `what`, a name such as "/matrix/value", is damaged.
+        """
         try:
             yield
         except PlanccError:
@@ -81,7 +84,12 @@ class Container:
             raise self.error(f"{what} is damaged: {_reason(error)}") from error
 
     def is_there(self, name: str, kind: type) -> bool:
-        """Whether `name` exists. Refuse links on its path, which may lead out of the file."""
+        """Return whether the file has a group or dataset (`kind`) called `name`.
+
+        Raises:
+            PlanError: If a part of the path is a soft or external link, since such a link may lead
+                out of the file. Also if the object is not a `kind`.
+        """
         steps = name.split("/")
         for depth in range(1, len(steps) + 1):
             at, wanted = "/".join(steps[:depth]), kind if depth == len(steps) else h5py.Group
@@ -99,14 +107,17 @@ class Container:
         return True
 
     def dataset(self, name: str) -> h5py.Dataset:
-        """Return a dataset; PlanError if it is missing."""
+        """Return the dataset `name`; raise PlanError if it is missing."""
         if not self.is_there(name, h5py.Dataset):
             raise self.error(f"/{name} is missing")
         return h5py.Dataset(h5py.h5d.open(self.file.id, name.encode()))
 
     def checked(self, name: str, expected: FileDataset) -> h5py.Dataset:
-        """Return a dataset of any size; raise PlanError for an unexpected type or data in other
-        files.
+        """Return the dataset `name`, without a check of its size.
+
+        Raises:
+            PlanError: If the dataset is missing, stores its data in another file, uses an unknown
+                filter, or has a dtype that is not in ``expected.dtypes``.
         """
         dataset = self.dataset(name)
         creation = dataset.id.get_create_plist()
@@ -124,7 +135,7 @@ class Container:
         return dataset
 
     def check_stored(self, name: str, dataset: h5py.Dataset) -> None:
-        """Raise PlanError if the file holds fewer bytes than the dataset claims."""
+        """Raise PlanError if the file holds fewer bytes of the dataset than its shape requires."""
         creation = dataset.id.get_create_plist()
         filters = [creation.get_filter(k)[0] for k in range(creation.get_nfilters())]
         deflation = MAX_DEFLATION if h5py.h5z.FILTER_DEFLATE in filters else 1
@@ -134,9 +145,11 @@ class Container:
 
 
 def has_checksums(path: str) -> bool:
-    """Whether HDF5 may open a file: its structures have checksums, or it is not an HDF5 file.
+    """Return whether it is safe to open a file with HDF5.
 
-    Older libraries write files without checksums, where a damaged byte can keep HDF5 busy for ever.
+    A file is safe if its HDF5 structures have checksums, or if it is not an HDF5 file at all. Older
+    libraries write files without checksums. In such a file a damaged byte can make HDF5 loop
+    forever.
     """
     at = 0  # where the superblock may begin: at 0, or after a block that another program wrote
     with open_file(path) as stream:
@@ -149,7 +162,11 @@ def has_checksums(path: str) -> bool:
 
 
 def _open(path: str) -> h5py.File:
-    """Open a file without a lock, unless this process has the file open with a lock."""
+    """Open a file for reading without a lock.
+
+    If this process already has the file open with a lock, HDF5 refuses to open it without one. Then
+    the file is opened with a lock.
+    """
     try:
         return h5py.File(path, "r", locking=False)
     except OSError as error:
@@ -159,7 +176,7 @@ def _open(path: str) -> h5py.File:
 
 
 def _not_opened(path: str, error: OSError) -> str:
-    """Say, for users, why a file cannot be opened as HDF5."""
+    """Return the reason, in words for users, why HDF5 could not open a file."""
     text = str(error)
     if "signature not found" in text:
         kind = "not an HDF5 file" if os.path.getsize(path) else "the file is empty"
@@ -170,7 +187,7 @@ def _not_opened(path: str, error: OSError) -> str:
 
 
 def lock_advice(error: Exception) -> str:
-    """Return the advice for a file that HDF5 cannot lock; "" for other errors."""
+    """Return advice for users if `error` says that HDF5 cannot lock a file; otherwise ""."""
     if "unable to lock file" not in str(error):
         return ""
     variable = "HDF5_USE_FILE_LOCKING"
@@ -181,7 +198,10 @@ def lock_advice(error: Exception) -> str:
 
 
 def _other_kind(path: str, error: OSError) -> str:
-    """Say what kind of file the name suggests, and what to do with the file; "" if unknown."""
+    """Return a phrase that says what the file is instead of a plan, and what to do with it.
+
+    The kind is found from the file's name. The phrase is "" if the name shows no kind.
+    """
     if "signature not found" not in str(error) or not os.path.getsize(path):
         return ""
     if re.search(r"\.part(\.\d+)?$", path):
@@ -196,7 +216,11 @@ def _other_kind(path: str, error: OSError) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """Say why reading fails; HDF5's own message is kept only for errors of the system."""
+    """Return a short reason why reading has failed.
+
+    A message of HDF5 itself is replaced by plain words, unless it reports an error of the operating
+    system.
+    """
     text = " ".join(str(error).split()) or type(error).__name__
     if "checksum" in text or "filter returned failure" in text:
         return "its checksum does not match"

@@ -1,6 +1,6 @@
-"""The options of every convolution in plancc, and the steps of a layer with these options.
+"""Options of plancc's convolutions, and the steps of one layer that follow from the options.
 
-A third party's convolution derives its options from `ConvOptions`.
+A third party's convolution derives the class of its options from `ConvOptions`.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ ORDERS = ("auto", "aggregate-first", "project-first", "paper")
 PARAMETRIZATIONS = ("pyg", "paper")
 AGGREGATORS = ("mean", "sum", "max", "gcn")
 KINDS = {"int": int, "float": int | float, "bool": bool, "str": str}
-"""Python types of options by their annotation; options with other annotations are not checked."""
+"""Python types of options, by annotation. Options with other annotations are not checked."""
 of_model = partial(option, section="Model")
 
 
 @dataclass(frozen=True)
 class ConvOptions:
-    """Options that every convolution has. A convolution with other options defines a subclass.
+    """Options that every convolution has. A convolution with more options defines a subclass.
 
     Attributes:
-        parametrization: Which parameters a layer has and how they are initialised. "pyg": the
+        parametrization: Which parameters a layer has, and how they are initialised. "pyg": the
             defaults of PyTorch Geometric's layer of the same name (torch_geometric 2.8.1). "paper":
-            the equations of the model's paper, initialised after Glorot and Bengio (2010).
-        bias: Whether linear maps have a bias. None: `parametrization` decides.
+            the equations of the model's paper, initialised as Glorot and Bengio (2010) propose.
+        bias: Whether linear maps have a bias. If None, `parametrization` decides.
         paper_bias: Whether the equations of the model's paper have biases.
-        printed: Names of the options that predictions print.
+        printed: Names of the options that are printed together with a prediction.
     """
 
     parametrization: str = of_model(
@@ -73,13 +73,16 @@ class ConvOptions:
 
     @classmethod
     def read(cls, choices: Mapping[str, Any], of: str) -> Self:
-        """Return the options with these values; strings are parsed for options of other types.
+        """Return options with the given values.
+
+        A string is parsed as JSON if the option's type is not str.
 
         Parameters:
-            choices: Values or strings, by the names of options.
+            choices: Value of each option, by the name of the option.
             of: Name of the convolution, for messages.
         Raises:
-            InputError: If an option does not exist or has an unknown value.
+            InputError: If an option does not exist, or if its value has the wrong type or is not
+                allowed.
         """
         known = {each.name: type_in_words(each) for each in fields(cls)}
         found = dict(choices)
@@ -97,7 +100,7 @@ class ConvOptions:
 
     @property
     def has_bias(self) -> bool:
-        """Whether linear maps of a layer have a bias."""
+        """Whether the linear maps of a layer have a bias."""
         if self.bias is not None:
             return self.bias
         return self.parametrization == "pyg" or self.paper_bias
@@ -106,24 +109,24 @@ class ConvOptions:
         """Return the steps of a layer's forward pass.
 
         Parameters:
-            d_in, d_out: Widths of input and output.
+            d_in, d_out: Number of columns of the layer's input and output.
             last: Whether this is the last layer.
 
         Raises:
             InputError: If the options do not fit the widths.
         """
-        raise InputError(f"{type(self).__name__} does not say the steps of a layer; define `steps`")
+        raise InputError(f"{type(self).__name__} does not define `steps`, the steps of a layer")
 
     def both_ways(
         self, widths: tuple[int, int], last: bool, first: bool, fixed: bool, after: Steps = ()
     ) -> BothWays:
-        """Return the steps of a layer's forward and backward pass in an epoch.
+        """Return the steps of a layer's forward pass and of its backward pass, in an epoch.
 
         Parameters:
-            widths: Width of input and output.
-            last, first: Whether this is the last layer; whether this is the first layer.
-            fixed: Whether the pass "constant" computes results that need no weights once, before
-            training.
+            widths: Number of columns of the layer's input, and of its output.
+            last, first: Whether the layer is the last of the network, and whether it is the first.
+            fixed: Whether the pass "constant" is on. Before training, this pass computes the
+                results that do not depend on weights. Epochs then reuse these results.
             after: Steps that the network adds after the layer.
         """
         steps = [*self._checked_steps(*widths, last), *after]
@@ -131,8 +134,11 @@ class ConvOptions:
         return BothWays(forward, adjoint(self._transposed(forward), first))
 
     def _checked_steps(self, d_in: int, d_out: int, last: bool) -> Steps:
-        """Return `steps`; raise BackendError with file and line if the call fails or a step is
-        wrong.
+        """Call `steps`, and return its result.
+
+        Raises:
+            BackendError: If the call fails, or if a step is wrong. The message names the file and
+                line where `steps` is defined.
         """
         where = f"steps of {type(self).__name__} ({place_of(type(self).steps)})"
         try:
@@ -146,12 +152,16 @@ class ConvOptions:
         return found
 
     def _transposed(self, forward: Steps) -> Steps:
-        """Return the forward steps that the backward pass reverses; subclasses may reorder them."""
+        """Return the forward steps in the order whose reverse is the backward pass.
+
+        A subclass may return an order other than that of the forward pass.
+        """
         return forward
 
     def with_order(self, order: str) -> Self:
-        """Return these options with another order of the product; unchanged if they have no
-        order.
+        """Return a copy of these options with another order of the product A H W.
+
+        A convolution without the option `order` returns its options unchanged.
         """
         return self
 
@@ -159,18 +169,19 @@ class ConvOptions:
         return [Bias(columns)] if self.has_bias else []
 
     def title(self, name: str) -> str:
-        """Return the name of a model for tables and messages."""
+        """Return the name of the model `name` as tables and messages show it."""
         return name.upper() if CONVOLUTIONS.get(name) is type(self) else name
 
 
 @dataclass(frozen=True)
 class ProductOptions(ConvOptions):
-    """Options of a convolution that multiplies A H W.
+    """Options of a convolution that computes the product A H W.
 
     Attributes:
         order: Order of the product. "aggregate-first": (A H) W. "project-first": A (H W). "auto":
             the order that moves fewer columns, min(d_in, d_out). "paper": Algorithms 1 and 2 of
-            Demirci et al. 2022, with d_in columns forward and d_out back.
+            Demirci et al. 2022, which move d_in columns in the forward pass and d_out columns in
+            the backward pass.
     """
 
     order: str = option("auto", choices=ORDERS)
@@ -182,7 +193,7 @@ class ProductOptions(ConvOptions):
         return project_first(forward) if self.order == "paper" else forward
 
     def in_order(self, d_in: int, d_out: int, coefficients: str) -> Steps:
-        """Return the steps of A H W in the order of the options."""
+        """Return the steps that compute A H W, in the order that the option `order` names."""
         steps = [Aggregate(d_in, coefficients), Linear(d_in, d_out)]
         narrower = self.order == "auto" and d_out < d_in
         return project_first(steps) if narrower or self.order == "project-first" else steps
@@ -201,7 +212,8 @@ class SAGEOptions(ProductOptions):
     """Options of GraphSAGE (Hamilton et al. 2017).
 
     Attributes:
-        aggregator: A name in `AGGREGATORS`; "gcn" has no weights for a vertex's own row.
+        aggregator: A name in `AGGREGATORS`. The aggregator "gcn" has no separate weights for a
+            vertex's own row.
     """
 
     aggregator: str = of_model("mean", "For sage: aggregator", choices=AGGREGATORS)
@@ -209,7 +221,7 @@ class SAGEOptions(ProductOptions):
 
     @property
     def coefficients(self) -> str:
-        """Name in `COEFFICIENTS` of the values of A; aggregator "max" reads no values."""
+        """The name, in `COEFFICIENTS`, of the values of A. Aggregator "max" ignores the values."""
         return "closed-mean" if self.aggregator == "gcn" else self.aggregator
 
     def steps(self, d_in: int, d_out: int, last: bool) -> Steps:
@@ -228,8 +240,8 @@ class GINOptions(ProductOptions):
     """Options of the graph isomorphism network (Xu et al. 2019).
 
     Attributes:
-        train_eps: Whether eps is trained, starting at 0; None: only if `parametrization` is
-            "paper".
+        train_eps: Whether eps, which starts at 0, is trained. None means that it is trained only if
+            `parametrization` is "paper".
     """
 
     train_eps: bool | None = None
@@ -242,8 +254,9 @@ class GINOptions(ProductOptions):
     def width(self, d_in: int, d_out: int, last: bool) -> int:
         """Return the number of columns between the two linear maps of the MLP.
 
-        In the last layer the number is the larger width. With one or two columns, the ReLU could
-        soon set everything to zero.
+        In most layers this is `d_out`. In the last layer it is the larger of `d_in` and `d_out`,
+        because `d_out` may be 1 or 2 there. With so few columns the ReLU could soon make all values
+        zero.
         """
         return max(d_in, d_out) if last else d_out
 
@@ -266,7 +279,7 @@ class GATOptions(ConvOptions):
 
     Attributes:
         heads: Number of attention heads; the last layer averages the heads.
-        attention_dropout: Rate in [0, 1) at which training drops attention weights.
+        attention_dropout: Probability, in [0, 1), that training drops an attention weight.
     """
 
     heads: int = of_model(
@@ -281,13 +294,16 @@ class GATOptions(ConvOptions):
     printed: ClassVar[tuple[str, ...]] = ("heads",)
 
     def head_width(self, d_out: int, last: bool, option: str = "the width") -> int:
-        """Return the columns of a head; InputError (naming `option`) if `heads` does not divide
-        `d_out`.
+        """Return the number of columns of one attention head.
+
+        Raises:
+            InputError: If `heads` does not divide `d_out`, except in the last layer. The message
+                proposes a value for `option`.
         """
         if not last and d_out % self.heads:
             raise InputError(
-                f"`heads` {self.heads}: must divide the width {d_out} of a layer, which the heads "
-                f"share: for {d_out} columns in each head, give {option} {self.heads * d_out}"
+                f"`heads` {self.heads}: does not divide the width {d_out} of a layer; for {d_out} "
+                f"columns in each head, set {option} to {self.heads * d_out}"
             )
         return d_out if last else d_out // self.heads
 
@@ -316,13 +332,13 @@ CONVOLUTIONS: dict[str, type[ConvOptions]] = {
 
 @dataclass(frozen=True)
 class Convolution:
-    """The convolution of all layers of a network.
+    """The kind of convolution that a network uses in all its layers, with its options.
 
     Attributes:
         name: A model of `plancc-run`.
         options: The options of the convolution.
-        weights: Number of trained numbers in all layers. None: it is counted from the steps of the
-            layers, which is possible only for a graph without types.
+        weights: Number of trained parameters in all layers. If None, the number is counted from the
+            steps of the layers, which is possible only for a graph without vertex types.
     """
 
     name: str = "gcn"
@@ -333,13 +349,16 @@ class Convolution:
         return self.options.title(self.name)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return name and options, ready for JSON."""
+        """Return the name and the printed options, ready for JSON."""
         options = self.options
         return {"name": self.name, **{name: getattr(options, name) for name in options.printed}}
 
 
 def _is_of_kind(value: Any, kind: str) -> bool:
-    """Whether a value has an option's type `kind`: "int", for example, or "int | None"."""
+    """Return whether `value` fits the declared type `kind` of an option, such as "int | None".
+
+    Every value fits a type that `KINDS` does not list.
+    """
     plain = kind.removesuffix(" | None")
     if plain not in KINDS or (value is None and kind != plain):
         return True

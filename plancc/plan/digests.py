@@ -1,7 +1,7 @@
-"""Digests of a plan: a leaf for each part of each dataset, and one root, the content hash.
+"""Digests of a plan: one leaf for each dataset and part, and one root, the content hash.
 
-A leaf is the BLAKE3 digest of one part's entries in one dataset. So a reader of one part can check
-the entries that it reads, without the entries of other parts. The file holds the leaves of every
+A leaf is the BLAKE3 digest of one part's entries in one dataset. So a rank that reads only one part
+can check its entries without reading those of other parts. The file stores the leaves of every
 dataset in ``/digests``. The root is computed from all leaves (docs/reference/plan-format.md,
 "Digests" and "Content hash").
 """
@@ -38,15 +38,15 @@ Digests = npt.NDArray[np.uint8]
 
 
 def cut_points(cut: str, table: Callable[[str], npt.NDArray[Any]]) -> Int64Array:
-    """Offsets of the parts' entries in a dataset; the last offset is the end of the last part.
+    """Return the offsets that cut a dataset into the entries of each part.
 
     Parameters:
-        cut: `FileDataset.cut` of the dataset; not empty.
-        table: Returns a dataset of the plan by its name. In a damaged plan a dataset may hold any
-            numbers.
+        cut: `FileDataset.cut` of the dataset, not "".
+        table: Function that returns a dataset of the plan by its name. In a damaged plan, the
+            dataset may hold any numbers.
 
     Returns:
-        int64[num_parts + 1]
+        int64[num_parts + 1]: first entry of every part, and the end of the last part.
     """
     if cut == LOCAL_ROWS:
         part_ptr: Int64Array = table(PART_PTR)
@@ -62,19 +62,19 @@ def cut_points(cut: str, table: Callable[[str], npt.NDArray[Any]]) -> Int64Array
 
 
 def _entries(offsets: Int64Array, at: Int64Array) -> Int64Array:
-    """``offsets[at]``, with `at` clipped to valid places, since a plan may be damaged."""
+    """Return ``offsets[at]``. Indices out of range, which a damaged plan may have, are clipped."""
     return offsets[np.clip(at, 0, len(offsets) - 1)]
 
 
 def digests_of(
     array: npt.NDArray[Any] | MappedRows, points: Int64Array, *, shared: bool
 ) -> Digests:
-    """Digests of the slices of an array.
+    """Return the BLAKE3 digest of each slice of an array.
 
     Parameters:
         array: array[entries, ...].
         points (int64[k + 1]): Slice i has the entries ``points[i]:points[i + 1]``.
-        shared: Whether every slice also includes the first entry of the next slice.
+        shared: Whether each slice has one entry more, which is also the first of the next slice.
 
     Returns:
         uint8[k, 32]
@@ -94,15 +94,21 @@ def digests_of(
 
 
 def points_of(arrays: Arrays) -> dict[str, Int64Array]:
-    """Return a dict: for each `FileDataset.cut` of these datasets, the offsets from
-    `cut_points`.
+    """Return the result of `cut_points` for each value of `FileDataset.cut` in these datasets.
+
+    The keys are the values of `FileDataset.cut`.
     """
     cuts = dict.fromkeys(dataset_of(name).cut for name in arrays)  # the same order on all ranks
     return {cut: cut_points(cut, arrays.__getitem__) for cut in cuts if cut}
 
 
 def leaves_of(arrays: Arrays, points: Mapping[str, Int64Array]) -> dict[str, Digests]:
-    """Return the digests of the parts' entries, by dataset name. `points`: see `points_of`."""
+    """Return the leaves of each dataset, by dataset name.
+
+    Parameters:
+        arrays: The datasets, by name.
+        points: Result of `points_of` for these datasets.
+    """
 
     def leaves(name: str) -> Digests:
         array, dataset = arrays[name], dataset_of(name)
@@ -115,14 +121,15 @@ def leaves_of(arrays: Arrays, points: Mapping[str, Int64Array]) -> dict[str, Dig
 
 
 def digests_of_plan(arrays: Arrays) -> dict[str, Digests]:
-    """Return the digests of every part's entries, for each dataset of a plan, by dataset name."""
+    """Return the leaves of all datasets of a plan, by dataset name."""
     return leaves_of(arrays, points_of(arrays))
 
 
 def content_sha256(header: Header, arrays: Arrays) -> str:
-    """The content hash of a plan: SHA-256 of all data that determine what a run computes and sends.
+    """Return the content hash of a plan.
 
-    Provenance, metrics and storage (chunks, compression) do not change the hash.
+    The hash covers all data that determine what a run computes and sends. Provenance, metrics and
+    storage (chunks, compression) do not change it.
     """
     return root_of(header_attributes(header), digests_of_plan(arrays), arrays)
 
@@ -130,11 +137,16 @@ def content_sha256(header: Header, arrays: Arrays) -> str:
 def root_of(
     attributes: Mapping[str, Any], digests: Mapping[str, Digests], arrays: Mapping[str, Any]
 ) -> str:
-    """Return the content hash from header attributes, leaves, and the dtypes and shapes of arrays.
+    """Return the content hash of a plan.
 
-    It is SHA-256 of one line ``name=value`` per header attribute and one line
-    ``name dtype shape digest`` per dataset. Both are sorted by name. The digest is BLAKE3 of the
-    dataset's leaves.
+    The hash is SHA-256 of a text. The text has one line ``name=value`` for each header attribute,
+    then one line ``name dtype shape digest`` for each dataset, both sorted by name. ``digest`` is
+    the BLAKE3 digest of the dataset's leaves.
+
+    Parameters:
+        attributes: The header attributes.
+        digests: The leaves of each dataset.
+        arrays: The datasets. Only their dtypes and shapes are used.
     """
     lines = sorted(
         f"{name}={int(v) if isinstance(v, bool | np.bool_) else v}"
@@ -148,5 +160,5 @@ def root_of(
 
 
 def bytes_of(array: npt.NDArray[np.generic]) -> memoryview:
-    """The bytes of an array in C order."""
+    """Return the bytes of an array in C order."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data

@@ -1,13 +1,13 @@
-"""Exchanges: which parts or ranks send which rows to which others.
+"""Exchanges: which parts or ranks send which rows to which other parts or ranks.
 
 An exchange is a 0/1 matrix for every pair of ranks. A 1 at (i, j) says that row i of the receiver
 is row j of the sender. Every method is an operation on these matrices:
 
-    reversed      transpose: turns an expand into a fold, and gives the adjoint
-    keep          keep some entries that are 1: live rows, boundary samples, mini-batches
-    renumbered    permute or drop rows and columns: a new row order, or kept rows only
-    merged        join several parts to one rank, equal rows once: fewer ranks than parts
-    of_parts      take some of the parts: a slice
+    reversed      transpose them: an expand becomes a fold, or the adjoint of the expand
+    keep          set some 1s to 0: keep live rows, a sample of the boundary, or a mini-batch
+    renumbered    permute or drop rows and columns: use a new row order, or some rows only
+    merged        join parts that run on one rank: a row that several parts need is sent once
+    of_parts      take only the messages of consecutive parts
 """
 
 from __future__ import annotations
@@ -26,20 +26,21 @@ BoolArray = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One end of the messages of an exchange, sorted by part and then by peer.
+    """The messages of an exchange, seen from one end: sorted by the part at this end, then by the
+    part at the other end (the peer).
 
     Attributes:
-        ptr (int64[num_parts + 1]): Messages of part m are ``ptr[m]:ptr[m + 1]``. A rank's own side
-            has one part.
+        ptr (int64[num_parts + 1]): Messages of part m are ``ptr[m]:ptr[m + 1]``. The side of a
+            single rank has one part.
         peer (int32[num_messages]): The part at the other end; ascending and unique within a part,
             never the part itself.
         row_ptr (int64[num_messages + 1]): Rows of message k are ``row[row_ptr[k]:row_ptr[k + 1]]``;
             no message is empty.
         row (int32[volume], or int64 for places in plan order): Number of every row at this end, in
-        the order of the messages. At the owner's end, the numbers ascend within every message
-            of a plan; in the expand they are the send mask X_mn (Demirci et al. 2022, Eq. 8). At
-            the other end, a *plan* has the owner's numbers too, the receive set. A *rank* has
-            places among the rows that arrive there: 0, 1, 2, ...
+            the order of the messages. At the end of the owner these are local row numbers, which
+            ascend within every message of a plan; in the expand they are the send mask X_mn
+            (Demirci et al. 2022, Eq. 8). At the other end, a *plan* repeats the owner's numbers
+            (the receive set). A *rank* instead numbers the rows 0, 1, 2, ... as they arrive.
     """
 
     ptr: Int64Array
@@ -49,9 +50,7 @@ class Side:
 
     @classmethod
     def of_rank(cls, peer: IntArray, row_ptr: Int64Array, row: IntArray | None = None) -> Side:
-        """The side of one rank; if `row` is None, rows are numbered 0, 1, 2, ... over all
-        messages.
-        """
+        """Return the side of one rank. If `row` is None, its rows are numbered 0, 1, 2, ..."""
         if row is None:
             row = np.arange(row_ptr[-1])
         peer, row = (each.astype(np.int32, copy=False) for each in (peer, row))
@@ -59,7 +58,7 @@ class Side:
 
     @property
     def arrays(self) -> tuple[Any, ...]:
-        """The arrays (ptr, peer, row_ptr, row), for kernels."""
+        """The arrays ptr, peer, row_ptr and row as a tuple, for compiled kernels."""
         return self.ptr, self.peer, self.row_ptr, self.row
 
     @property
@@ -68,7 +67,7 @@ class Side:
 
     @property
     def volume(self) -> int:
-        """Number of rows in all messages."""
+        """Number of rows in all messages together."""
         return len(self.row)
 
     def messages_per_part(self) -> Int64Array:
@@ -78,34 +77,36 @@ class Side:
         return np.diff(self.row_ptr[self.ptr])
 
     def peer_of_row(self) -> Int32Array:
-        """The peer of every row in the table, int32[volume]."""
+        """Return, for every entry of `row`, the part at the other end: int32[volume]."""
         return np.repeat(self.peer, np.diff(self.row_ptr))
 
     def part_of_row(self) -> Int64Array:
-        """The part of every row in the table, int64[volume]."""
+        """Return, for every entry of `row`, the part at this end: int64[volume]."""
         return np.repeat(np.arange(len(self.ptr) - 1), self.rows_per_part())
 
     def message(self, peer: int) -> Int32Array:
-        """The rows of a rank's message to or from `peer`; empty if there is no such message."""
+        """Return the rows of the message to or from `peer`; empty if there is no such message.
+
+        The side must be that of one rank.
+        """
         at = np.searchsorted(self.peer, [peer, peer + 1])
         return self.row[slice(*self.row_ptr[at])]
 
     def split(
         self, values: npt.NDArray[Any], lists: Int64Array | None = None
     ) -> list[tuple[int, npt.NDArray[Any]]]:
-        """Split values into a pair (peer, the peer's values) for every message of a rank.
+        """Split an array by message. Return a pair (peer, entries of the message) for each message.
 
         Parameters:
-            values: array[volume, ...], one entry a row, unless `lists` is given.
-            lists (int64[volume + 1]): If given, row k has the values ``lists[k]:lists[k + 1]``.
+            values: array[volume, ...], one entry for each row, unless `lists` is given.
+            lists (int64[volume + 1]): If given, row k has the entries ``lists[k]:lists[k + 1]`` of
+                `values`.
         """
         ptr = self.row_ptr if lists is None else lists[self.row_ptr]
         return [(n, values[ptr[k] : ptr[k + 1]]) for k, n in enumerate(self.peer.tolist())]
 
     def of_parts(self, first: int, last: int) -> Side:
-        """Return the messages of parts ``first..last-1``; part `first` has number 0 in the
-        result.
-        """
+        """Return the messages of parts ``first..last-1``. Part `first` becomes number 0."""
         ptr = self.ptr[first : last + 1]
         row_ptr = self.row_ptr[ptr[0] : ptr[-1] + 1]
         return Side(
@@ -116,10 +117,11 @@ class Side:
         )
 
     def keep(self, wanted: BoolArray | Int64Array) -> Side:
-        """Keep the wanted rows with their numbers, and drop the messages that become empty.
+        """Keep only the wanted rows, with unchanged numbers, and drop messages that become empty.
 
         Parameters:
-            wanted: bool[volume], or the ascending places of the wanted rows in `row`.
+            wanted: Either a mask bool[volume], or the ascending indices of the wanted entries of
+                `row`.
         """
         if not self.num_messages:
             return self
@@ -131,11 +133,11 @@ class Side:
         return Side(offsets(filled)[self.ptr], self.peer[filled], left, self.row[wanted])
 
     def called(self, row: IntArray) -> Side:
-        """The same messages with the row numbers `row`, int[volume]."""
+        """Return the same messages with `row`, int[volume], as the numbers of their rows."""
         return replace(self, row=row)
 
     def consecutive(self) -> Side:
-        """The same messages with rows numbered 0, 1, 2, ... in their order."""
+        """Return the same messages with rows numbered 0, 1, 2, ... from the first message on."""
         return self.called(np.arange(self.volume, dtype=np.int32))
 
     def merged(self, rank: int, ranks: Int64Array) -> Side:
@@ -149,7 +151,7 @@ class Side:
 
 @dataclass(frozen=True, eq=False)
 class Exchange:
-    """All messages of one step of a product.
+    """All messages of one exchange, such as the expand of a product.
 
     Attributes:
         send: The messages sorted by sender.
@@ -161,32 +163,38 @@ class Exchange:
 
     @classmethod
     def nothing(cls) -> Exchange:
-        """The exchange of a rank that neither sends nor receives."""
+        """Return the exchange of a rank that neither sends nor receives."""
         side = Side.of_rank(np.zeros(0, np.int32), np.zeros(1, np.int64))
         return cls(side, side)
 
     def straight(self) -> Exchange:
-        """The same messages, sent directly and not in hops (`plancc.plan.routed`)."""
+        """Return the same messages, sent directly instead of in hops (`plancc.plan.routed`)."""
         return Exchange(self.send, self.receive)
 
     def reversed(self) -> Exchange:
-        """The exchange of the same rows from the receivers to the senders."""
+        """Return the exchange in the other direction, with the same rows.
+
+        Every receiver becomes a sender, and every sender a receiver.
+        """
         return Exchange(self.receive, self.send)
 
     def of_parts(self, first: int, last: int) -> Exchange:
-        """Return the messages of parts ``first..last-1``; part `first` has number 0 in the
-        result.
-        """
+        """Return the messages of parts ``first..last-1``. Part `first` becomes number 0."""
         return Exchange(self.send.of_parts(first, last), self.receive.of_parts(first, last))
 
     def keep(self, sent: BoolArray | Int64Array, received: BoolArray | Int64Array) -> Exchange:
-        """Keep some rows at both ends (see `Side.keep`); both ends must keep the same rows."""
+        """Keep some rows of the messages, as `Side.keep` does at each end.
+
+        `sent` and `received` must choose the same rows.
+        """
         return Exchange(self.send.keep(sent), self.receive.keep(received))
 
     def renumbered(
         self, sent: IntArray | None = None, received: IntArray | None = None
     ) -> Exchange:
-        """Renumber rows: sent row r becomes ``sent[r]``, received row r ``received[r]``."""
+        """Renumber rows: sent row r becomes ``sent[r]``, and received row r becomes
+        ``received[r]``.
+        """
         send, receive = self.send, self.receive
         if sent is not None:
             send = send.called(sent[send.row])
@@ -195,28 +203,40 @@ class Exchange:
         return Exchange(send, receive)
 
     def merged(self, rank: int, ranks: Int64Array) -> Exchange:
-        """Merge the messages of several parts into the exchange of their rank.
+        """Merge the messages of all parts of a rank into the exchange of the rank.
 
-        Messages inside the rank are dropped. A row is sent once between two ranks, even if several
-        parts send or receive the row. Both ends order the rows of a message by plan order.
+        Messages between parts of the same rank are dropped. A row is sent only once between two
+        ranks, even if several of their parts send or need it. Both ends sort the rows of a message
+        in plan order.
 
         Parameters:
-            rank: The rank that runs these parts. `row` must hold places in plan order.
-            ranks (int64[num_ranks + 1]): First part of every rank.
+            rank: The rank. The rows of this exchange must be numbered by their places in plan
+                order.
+            ranks (int64[num_ranks + 1]): Number of the first part of every rank.
         """
         return Exchange(self.send.merged(rank, ranks), self.receive.merged(rank, ranks))
 
 
 def offsets(sizes: npt.NDArray[Any]) -> Int64Array:
-    """Offsets of consecutive lists of these sizes, int64[len(sizes) + 1]; the last is the total."""
+    """Return the offsets of lists that are stored one after another.
+
+    Parameters:
+        sizes: Length of each list.
+
+    Returns:
+        int64[len(sizes) + 1]: start of each list, and the total length.
+    """
     ptr = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=ptr[1:])
     return ptr
 
 
 def nonzeros_of(row_ptr: Int64Array, rows: IntArray) -> tuple[Int64Array, Int64Array]:
-    """Select rows of a CSR matrix: return the selected rows' offsets, and places of their
-    nonzeros.
+    """Find the nonzeros of some rows of a CSR matrix.
+
+    Returns:
+        The offsets of the chosen rows, int64[len(rows) + 1], and the indices of their nonzeros in
+        the arrays of the matrix, int64.
     """
     degree = np.diff(row_ptr)[rows]
     ptr = offsets(degree)
@@ -224,18 +244,22 @@ def nonzeros_of(row_ptr: Int64Array, rows: IntArray) -> tuple[Int64Array, Int64A
 
 
 def places(kept: BoolArray) -> Int32Array:
-    """Number of every kept row among the kept rows, int32[rows]; entries of other rows are
-    undefined.
+    """Return, for every kept row, the number of kept rows before it: int32[rows].
+
+    Entries of other rows are undefined.
     """
     return np.cumsum(kept, dtype=np.int32) - np.int32(1)
 
 
 def interval(number: IntArray, starts: Int64Array) -> Int64Array:
-    """Index of the interval that holds each number; `starts` ascend, and intervals may be empty."""
+    """Return, for each number, the index of the interval that contains it.
+
+    `starts` is the ascending first number of every interval. Intervals may be empty.
+    """
     return np.searchsorted(starts, number, side="right") - 1
 
 
 def runs(keys: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """The distinct values of a sorted list, and the offsets of the runs of equal values."""
+    """Return the distinct values of a sorted list, and the offsets of the runs of equal values."""
     starts = np.flatnonzero(np.diff(keys, prepend=-1))
     return keys[starts], np.append(starts, len(keys)).astype(np.int64)

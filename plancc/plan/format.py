@@ -1,8 +1,8 @@
-"""The table `DATASETS` of the plan file's datasets: names, types, sizes, cuts into parts, and
-checks.
+"""The table `DATASETS`, which describes every dataset of a plan file.
 
-Reader, writer, digests and verifier follow this table. The tables of the normative document,
-``docs/reference/plan-format.md``, show the same facts.
+The table gives names, types, sizes, checks, and how a dataset is cut into parts. Reader, writer,
+digests and verifier follow the table. The normative document ``docs/reference/plan-format.md``
+shows the same facts.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ TEXTS: dict[str, tuple[Callable[[str], Any], int]] = {
     "grid": (Grid.parse, 64),  # sizes of ten digits
     "topology": (Topology.parse, 60_000),  # HDF5 keeps attributes of 64 KiB
 }
-"""Attributes of the root group that are parsed: the parser, and the longest length of the
+"""Attributes of the root group that are parsed: the parser, and the largest length of the
 string."""
 TYPES_ATTRIBUTES = ("types", "relations")
 """Attributes of the root group of a plan with types; they hold `Types.texts`."""
 LINKS_ATTRIBUTE = "links"
 """Attribute of the root group of a plan with links; it holds `Header.links`."""
 PIECES = "pieces"
-"""Attribute of the root group in the first file of a plan in pieces; readers refuse such a file."""
+"""Attribute of the root group in the first file of a plan in pieces. Readers refuse such files."""
 PIECE_FORMAT = f"{FORMAT}-piece"
 """Attribute "format" of a piece; readers refuse such a file too."""
 STORAGE_ATTRIBUTES = ("format", "format_version", "content_sha256")
@@ -74,7 +74,7 @@ PART_PTR = "rows/part_ptr"
 TYPE_PTR = "rows/type_ptr"
 """Offsets of the parts' rows for every type, in plans with vertex data by type."""
 FOLDED = "fold/send_row_ptr"
-"""Offsets of the rows that parts fold, in edge plans."""
+"""Offsets of the rows that each part folds, in edge plans."""
 LOCAL_ROWS = "local rows"
 """Value of `FileDataset.cut` for data with an entry per local row: own rows, then folded rows."""
 OF_TYPE = " of type "
@@ -88,26 +88,26 @@ Rule = Callable[[npt.NDArray[Any], int], npt.NDArray[np.bool_]]
 
 @dataclass(frozen=True)
 class FileDataset:
-    """One dataset of the format.
+    """Description of one dataset of the plan format.
 
     Attributes:
-        dtypes: Allowed types in numpy's notation; the writer keeps the array's own type. "|S" may
-            have any length.
-        shape: Names of the dimensions, some with "+1". The header fixes ``n``, ``p`` and ``nnz``;
-            ``rows`` counts the local rows of all parts, n own rows and the folded rows. Other
-            names are free, but equal names mean equal sizes.
-        when: Which plans have the dataset: plans with this exchange (a name in `EXCHANGES`), plans
-            with types (`TYPES`) or with parallel relations (`PARALLEL`); "": all plans.
+        dtypes: Allowed dtypes in numpy's notation. "|S" allows strings of any length. The writer
+            stores an array with the dtype that the array has.
+        shape: Names of the dimensions, some with "+1". The header gives the sizes ``n``, ``p`` and
+            ``nnz``. ``rows`` is the number of local rows of all parts: n own rows, and the folded
+            rows. Other names have no given size, but equal names mean equal sizes.
+        when: Which plans have the dataset. A name in `EXCHANGES`: plans with this exchange.
+            `TYPES`: plans with types. `PARALLEL`: plans with parallel relations. "": all plans.
         optional: Whether the dataset may be missing from these plans.
-        cut: Name of the offsets that cut the dataset into the parts' slices; each slice has a
-            digest. The name is that of a dataset, which may itself be cut, or `LOCAL_ROWS`, or a
-            type's row of `TYPE_PTR`. "": the dataset is one slice, and every rank reads the whole
-            dataset.
-        ends: For a dataset of offsets, which rise from 0: the dimension that the last offset must
-            equal. Readers check it.
-        below: For numbers from 0: the dimension that all numbers must be below. Readers check it.
-        rule: For vertex data: a rule for all entries, as a phrase and as a function of the array
-            and n.
+        cut: Name of the offsets that cut the dataset into one slice for each part. Each slice has a
+            digest. The offsets are another dataset (itself perhaps cut by a third), `LOCAL_ROWS`,
+            or one row of `TYPE_PTR`. "": the dataset is one slice, which every rank reads whole.
+        ends: Only for a dataset of offsets, which ascend from 0: name of the dimension whose size
+            the last offset must equal. Readers check this.
+        below: Only for a dataset of numbers from 0: name of the dimension whose size every number
+            must be below. Readers check this.
+        rule: Only for vertex data: a rule that all entries must meet, as a phrase and as a function
+            of the array and n.
     """
 
     dtypes: tuple[str, ...]
@@ -121,12 +121,16 @@ class FileDataset:
 
     @property
     def shared(self) -> bool:
-        """Whether the slice of a part ends with the first entry of the next part's slice."""
+        """Whether the slices of neighbouring parts share one entry.
+
+        Slices of offsets do: the end of one slice is the start of the next.
+        """
         return bool(self.ends and self.cut)
 
     def is_of(self, header: Header) -> bool:
-        """Whether a plan with this header has the dataset, or may have it if the dataset is
-        optional.
+        """Return whether a plan with this header has the dataset.
+
+        If the dataset is optional, return whether the plan may have it.
         """
         if self.when in (TYPES, PARALLEL):
             types = header.types
@@ -135,7 +139,7 @@ class FileDataset:
 
 
 def _exchange_datasets(step: str) -> dict[str, FileDataset]:
-    """The datasets of a step or a hop: a table sorted by sender, and a table sorted by receiver."""
+    """Return the datasets of an exchange: one table sorted by sender, another by receiver."""
     messages, volume = f"{step} messages", f"{step} volume"
     found: dict[str, FileDataset] = {}
     for table in (f"{step}/send", f"{step}/recv"):
@@ -201,9 +205,9 @@ GROUPS = tuple(dict.fromkeys(name.partition("/")[0] for name in DATASETS))
 
 
 def dataset_of(name: str) -> FileDataset:
-    """Return a dataset of the format by its name; KeyError for an unknown name.
+    """Return the description of a dataset by its name in the file; KeyError for an unknown name.
 
-    Data of vertices of type k have the usual name, followed by "_of_k".
+    For vertices of type number k, the name of vertex data ends in "_of_k".
     """
     name, _, number = name.partition("_of_")
     found = DATASETS[name]
@@ -214,7 +218,7 @@ def dataset_of(name: str) -> FileDataset:
 
 
 def datasets_of(header: Header) -> dict[str, FileDataset]:
-    """All datasets that a plan with this header has, and the optional ones that it may have."""
+    """Return the datasets that a plan with this header has or, if they are optional, may have."""
     numbers = range(0 if header.types is None else len(header.types.counts))
     names = [*DATASETS, *(f"vertex_data/{key}_of_{k}" for key in KEYS for k in numbers)]
     found = {name: dataset_of(name) for name in names}
@@ -226,13 +230,13 @@ DIGESTS = "digests"
 ATTRIBUTE_GROUPS = ("provenance", "metrics")
 
 EXCHANGE_ARRAYS = ("ptr", "peer", "row_ptr", "row")
-"""Fields of a `Side`; the names of a table's datasets end with these names."""
+"""Fields of a `Side`. The names of the datasets that store a side end with these names."""
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 def header_attributes(header: Header) -> dict[str, str | int | bool]:
-    """The attributes of the root group that describe the product."""
+    """Return the attributes of the file's root group that store the header, by name."""
     found = {name: getattr(header, name) for name in HEADER_TYPES}
     if header.grid is not None:
         found["grid"] = str(header.grid)
@@ -246,12 +250,13 @@ def header_attributes(header: Header) -> dict[str, str | int | bool]:
 
 
 def header_of(attributes: Mapping[str, Any]) -> Header:
-    """Return the header that these attributes describe, the inverse of `header_attributes`.
+    """Return the header that these attributes store, the inverse of `header_attributes`.
 
-    Other attributes are ignored.
+    Attributes that do not belong to the header are ignored.
 
     Raises:
-        InputError: If an attribute is missing or wrong, or if no plan can have such a header.
+        InputError: If an attribute is missing or has a wrong value, or if the values contradict
+            each other.
     """
     values: dict[str, Any] = {}
     for name, kind in HEADER_TYPES.items():
@@ -259,7 +264,7 @@ def header_of(attributes: Mapping[str, Any]) -> Header:
         if kind is bool and value in (0, 1):
             value = bool(value)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise InputError(f"header attribute '{name}' is missing or not {kind.__name__}")
+            raise InputError(f"header attribute '{name}' is missing or not of type {kind.__name__}")
         values[name] = value
     texts = {name: _parsed(name, str(attributes[name])) for name in TEXTS if name in attributes}
     route = None
@@ -271,9 +276,9 @@ def header_of(attributes: Mapping[str, Any]) -> Header:
         raise InputError(f"header attribute '{LINKS_ATTRIBUTE}' is not a whole number")
     if header.layout not in LAYOUTS:
         layouts = ", ".join(LAYOUTS)
-        raise InputError(f"layout '{shown(header.layout)}'; this plancc reads: {layouts}")
+        raise InputError(f"layout '{shown(header.layout)}' is unknown; choose from {layouts}")
     if header.normalization not in NORMALIZATIONS:
-        raise InputError(f"unknown normalization '{shown(header.normalization)}'")
+        raise InputError(f"normalization '{shown(header.normalization)}' is unknown")
     n, p, nnz = header.num_vertices, header.num_parts, header.num_nonzeros
     kinds = 1 if header.types is None else len(header.types.relations)
     if not (1 <= p <= n <= MAX_VERTICES and 0 <= nnz <= kinds * n * n):
@@ -284,7 +289,7 @@ def header_of(attributes: Mapping[str, Any]) -> Header:
 
 
 def _parsed(name: str, text: str) -> Any:
-    """Parse the string of an attribute in `TEXTS`."""
+    """Parse the text of the header attribute `name`, such as a grid, with its parser in `TEXTS`."""
     parse, longest = TEXTS[name]
     if len(text) > longest or not text.isprintable():
         raise InputError(f"header attribute '{name}' is not a {name}: {shown(text, 40)}")
@@ -298,7 +303,7 @@ def _parsed(name: str, text: str) -> Any:
 
 
 def _types_of(attributes: Mapping[str, Any]) -> Types | None:
-    """The types that `TYPES_ATTRIBUTES` describe; None if these attributes are missing."""
+    """Return the vertex types and relations that the attributes store; None if there are none."""
     if not any(name in attributes for name in TYPES_ATTRIBUTES):
         return None
     try:
@@ -318,7 +323,10 @@ def exchange_arrays(step: str, exchange: Exchange) -> dict[str, npt.NDArray[Any]
 
 
 def exchange_of(step: str, arrays: Arrays) -> Exchange:
-    """The inverse of `exchange_arrays`."""
+    """Return the exchange of a step, a hop or links, the inverse of `exchange_arrays`.
+
+    `arrays` holds the arrays of the exchange, by their names in the file.
+    """
     return Exchange(
         *(
             Side(*(arrays[f"{step}/{prefix}_{name}"] for name in EXCHANGE_ARRAYS))
@@ -334,14 +342,14 @@ LINK_DATASETS = tuple(
 
 
 def links_of(header: Header, arrays: Arrays) -> PartLinks | None:
-    """Return the pairs for link prediction from the datasets; None if the plan has no links."""
+    """Return the links of a plan from its datasets; None if the plan has no links."""
     if header.links is None:
         return None
     return PartLinks(*(arrays[name] for name in LINK_DATASETS))
 
 
 def vertex_data_arrays(data: VertexData) -> dict[str, npt.NDArray[Any]]:
-    """Arrays of vertex data by their names in the file; booleans become bytes."""
+    """Return the arrays of vertex data by their names in the file. Booleans become bytes."""
     every = {"": data}
     if data.by_type is not None:
         number = data.by_type.number
@@ -357,9 +365,12 @@ def vertex_data_arrays(data: VertexData) -> dict[str, npt.NDArray[Any]]:
 def vertex_data_from_arrays(
     arrays: Arrays, types: Types | None = None, vertices: npt.NDArray[np.integer] | None = None
 ) -> VertexData:
-    """The inverse of `vertex_data_arrays`; missing arrays become None.
+    """Return vertex data from arrays by their names in the file; missing arrays become None.
 
-    To read data by type, give `types` and `vertices`, the vertex of every row.
+    This is the inverse of `vertex_data_arrays`.
+
+    Parameters:
+        types, vertices: For data by vertex type only: the types, and the vertex of every row.
     """
 
     def data_of(end: str) -> VertexData:
@@ -378,7 +389,7 @@ def vertex_data_from_arrays(
 
 
 def most_classes(num_vertices: int) -> int:
-    """Return the largest allowed number of classes if the user gives no number.
+    """Return the largest number of classes that labels may have, if the user does not give it.
 
     The bound is above every number that `plancc.graph.bounds.check_classes` accepts from a file.
     """
@@ -386,7 +397,7 @@ def most_classes(num_vertices: int) -> int:
 
 
 def too_many_classes(classes: int, num_vertices: int) -> str:
-    """Say why labels may not have this many classes; "" if they may."""
+    """Return why labels may not have this many classes; "" if they may."""
     if classes <= most_classes(num_vertices):
         return ""
     return (
@@ -396,7 +407,11 @@ def too_many_classes(classes: int, num_vertices: int) -> str:
 
 
 def vertex_data_problem(name: str, array: npt.NDArray[Any], num_vertices: int) -> tuple[str, str]:
-    """Return a vertex dataset's rule as a phrase, and the first entry that breaks it (or "")."""
+    """Check the entries of a dataset of vertex data.
+
+    Returns:
+        The rule of the dataset as a phrase; and the first entry that breaks the rule, or "".
+    """
     rule = dataset_of(name).rule
     assert rule is not None
     invariant, holds = rule

@@ -1,19 +1,19 @@
-"""Process grids: how the ranks of a grid or feature plan share its parts.
+"""Process grids: how the ranks of a grid plan or a feature plan share the parts.
 
-A grid plan holds the same tables as a row plan: its *parts* are blocks of rows. Its grid says which
-ranks share each part, and which rows and columns of H and A each rank holds (Tripathy et al. 2020,
-Table II; Wan et al. 2025, Section 3.1 for "feature"):
+A grid plan holds the same tables as a row plan. Its parts are blocks of rows. The grid says which
+ranks share a part, and which rows and columns of H and A each rank holds (Tripathy et al. 2020,
+Table II; Wan et al. 2025, Section 3.1 for "feature"). P is the number of ranks:
 
     scheme    parts      ranks of a part   a rank holds of H                 a rank holds of A
     1d        P          1                 the part's rows                   the part's rows
     1.5d      P / c      c (copies)        the part's rows (c copies)        columns of one chunk
-    2d        Pr         Pc                a slice of columns of the rows    one block
-    3d        Pr x Pl    Pc                a slice of columns of the rows    one block of one layer
-    feature   groups     P / groups        a share of the part's rows        all rows of the part
+    2d        Pr         Pc                some columns of the part's rows   one block
+    3d        Pr x Pl    Pc                some columns of the part's rows   one block of one layer
+    feature   groups     P / groups        some of the part's rows           all rows of the part
 
-The rank in process row i, process column j and layer k has the number
-``(i * layers + k) * columns + j``. So the ranks of a part have consecutive numbers. The parts of a
-process row also have consecutive numbers.
+The number of the rank in process row i, process column j and layer k is ``(i * layers + k) *
+columns + j``. So the ranks of a part have consecutive numbers. The parts of a process row also have
+consecutive numbers.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Int64Array = npt.NDArray[np.int64]
 
 
 class Position(NamedTuple):
-    """Place of a rank in the grid: process row, process column (or copy), layer."""
+    """Position of a rank in the grid: process row, process column (in "1.5d": copy) and layer."""
 
     row: int
     column: int
@@ -44,10 +44,12 @@ class Position(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A range of rows of H and of columns of A that one broadcast sends, in a layer of the grid.
+    """A range of rows of H that one broadcast sends, in one layer of the grid.
+
+    The ranks that receive these rows multiply the same range of columns of A by them.
 
     Attributes:
-        first, last: The piece is the range ``first:last`` in plan order.
+        first, last: The range is ``first:last`` in plan order.
         row: The process row that holds these rows of H.
         column: The process column that holds these columns of A.
     """
@@ -59,7 +61,7 @@ class Piece(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of rows of H, which is the number of columns of A."""
+        """Number of rows of H, and of columns of A, in the range."""
         return self.last - self.first
 
 
@@ -69,15 +71,15 @@ class Grid:
 
     Attributes:
         scheme: One of `SCHEMES`.
-        rows: Process rows; groups in "feature".
-        columns: Process columns; in "1.5d" the replication factor c, in "feature" the ranks of a
-            group.
-        layers: Layers of the grid; 1 except in "3d".
-        sparse: Whether ranks send only needed rows, in messages, instead of broadcasts ("1d" and
-            "1.5d").
+        rows: Number of process rows; in "feature", number of groups.
+        columns: Number of process columns; in "1.5d", the replication factor c; in "feature", the
+            number of ranks in a group.
+        layers: Number of layers; 1 except in "3d".
+        sparse: Whether ranks send each other only the rows that they need, in messages, instead of
+            broadcasts. Only "1d" and "1.5d" allow this.
 
     Raises:
-        InputError: If the scheme allows no grid of these sizes.
+        InputError: If the scheme does not allow a grid of these sizes.
     """
 
     scheme: str
@@ -92,11 +94,11 @@ class Grid:
         if min(self.rows, self.columns, self.layers) < 1:
             raise InputError(f"grid '{self}': every number must be at least 1")
         if self.scheme == "1d" and self.columns > 1:
-            raise InputError(f"grid '{self}': 1d has one process column")
+            raise InputError(f"grid '{self}': scheme 1d allows only one process column")
         if self.scheme != "3d" and self.layers > 1:
-            raise InputError(f"grid '{self}': only 3d has layers")
+            raise InputError(f"grid '{self}': only scheme 3d allows layers")
         if self.sparse and self.scheme not in SPARSE_SCHEMES:
-            raise InputError(f"grid '{self}': only 1d and 1.5d can send needed rows only")
+            raise InputError(f"grid '{self}': only schemes 1d and 1.5d can be sparse")
 
     def __str__(self) -> str:
         sizes = [self.rows, self.columns, self.layers]
@@ -105,7 +107,11 @@ class Grid:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse the string that `str` of a grid returns; InputError for any other string."""
+        """Parse a string such as "2d 4x4" or "1d 8 sparse", as `str` of a grid returns it.
+
+        Raises:
+            InputError: If the string does not describe a grid.
+        """
         words = text.split(" ")
         try:
             names = ("rows", "columns", "layers")
@@ -114,12 +120,12 @@ class Grid:
         except (IndexError, TypeError, ValueError):
             found = None
         if found is None or str(found) != text:
-            raise InputError(f"grid '{text}': is not a grid such as '2d 4x4'")
+            raise InputError(f"grid '{text}': not a grid; write a grid like '2d 4x4'")
         return found
 
     @property
     def layout(self) -> str:
-        """Layout of plans with this grid: "grid" or "feature"."""
+        """Layout of the plans that have this grid: "grid" or "feature"."""
         return "feature" if self.scheme == "feature" else "grid"
 
     @property
@@ -128,22 +134,22 @@ class Grid:
 
     @property
     def num_parts(self) -> int:
-        """Number of blocks of rows."""
+        """Number of parts, which are blocks of rows."""
         return self.rows * self.layers
 
     @property
     def exchanges_rows(self) -> bool:
-        """Whether ranks exchange exactly the messages of the row plan."""
+        """Whether the ranks send exactly the messages of the row plan."""
         return self.scheme == "1d" and self.sparse
 
     @property
     def splits_columns(self) -> bool:
-        """Whether a rank holds a slice of the columns of H between products."""
+        """Whether each rank holds only some columns of H between products."""
         return self.scheme in ("2d", "3d") and self.columns > 1
 
     @property
     def copies(self) -> int:
-        """Number of ranks that compute the loss of the same row."""
+        """Number of ranks that compute the loss of each row."""
         return 1 if self.scheme == "feature" else self.columns
 
     def rank(self, row: int, column: int = 0, layer: int = 0) -> int:
@@ -155,42 +161,46 @@ class Grid:
         return Position(row, column, layer)
 
     def part(self, rank: int) -> int:
-        """Number of the part (the block of rows) to which a rank belongs."""
+        """Return the number of the part, a block of rows, that a rank holds or shares."""
         return rank // self.columns
 
     def ranks_of_row(self, rank: int) -> list[int]:
-        """The ranks that share a part with `rank` (same process row and layer), ordered by
-        column.
+        """Return the ranks in the process row and layer of `rank`, ordered by process column.
+
+        These ranks share one part.
         """
         first = self.part(rank) * self.columns
         return list(range(first, first + self.columns))
 
     def ranks_of_column(self, rank: int) -> list[int]:
-        """The ranks of the same process column and layer as `rank`, ordered by row."""
+        """Return the ranks in the process column and layer of `rank`, ordered by process row."""
         _, column, layer = self.position(rank)
         return [self.rank(row, column, layer) for row in range(self.rows)]
 
     def ranks_of_fiber(self, rank: int) -> list[int]:
-        """The ranks of the same process row and column as `rank`, ordered by layer."""
+        """Return the ranks in the process row and process column of `rank`, ordered by layer."""
         row, column, _ = self.position(rank)
         return [self.rank(row, column, layer) for layer in range(self.layers)]
 
     def chunk(self, part: int) -> int:
-        """The process column of "1.5d" that multiplies with the part's rows of H (Equation 3).
+        """Return the process column that needs the rows of H of this part, in "1.5d" (Equation 3).
 
-        Every column has floor(rows / columns) parts or one more. Tripathy et al. 2020 give all
-        left-over parts to the last column instead, and the other columns wait for the last column.
+        Every process column gets floor(rows / columns) parts, or one part more. Tripathy et al.
+        2020 give all left-over parts to the last process column, for which the others then wait.
         """
         return part * self.columns // self.rows
 
     def slice_of_columns(self, width: int, column: int) -> tuple[int, int]:
-        """The columns ``first:last`` of a matrix of this width that a process column holds."""
+        """Return the range ``first:last`` of columns that a process column holds.
+
+        The matrix has `width` columns in all.
+        """
         return width * column // self.columns, width * (column + 1) // self.columns
 
     def check_width(self, width: int) -> None:
         """Raise InputError if a matrix of this width has too few columns for the grid.
 
-        Any width is allowed in "feature": a rank without a column only waits for the other ranks.
+        Any width is allowed in "feature": a rank without a column waits for the other ranks.
         """
         if self.splits_columns and width < self.columns:
             raise InputError(
@@ -200,14 +210,20 @@ class Grid:
             )
 
     def share_of_rows(self, first: int, last: int, column: int) -> tuple[int, int]:
-        """The rows that rank `column` of a part updates in "feature"; the part has rows
-        ``first:last``.
+        """Return the range of rows that one rank of a part updates in "feature".
+
+        Parameters:
+            first, last: The part has the rows ``first:last`` in plan order.
+            column: Process column of the rank.
         """
         start, stop = self.slice_of_columns(last - first, column)
         return first + start, first + stop
 
     def rows_of_rank(self, part_ptr: Int64Array, rank: int) -> tuple[int, int]:
-        """The rows ``first:last`` in plan order that a rank holds between products."""
+        """Return the range ``first:last`` of rows that a rank holds between products.
+
+        The range is in plan order.
+        """
         part = self.part(rank)
         first, last = int(part_ptr[part]), int(part_ptr[part + 1])
         if self.scheme != "feature":
@@ -215,16 +231,20 @@ class Grid:
         return self.share_of_rows(first, last, self.position(rank).column)
 
     def parts_of_block(self, rank: int) -> tuple[int, int]:
-        """The parts ``first:last`` whose nonzeros a rank reads: all parts of its process row."""
+        """Return the range ``first:last`` of parts whose nonzeros a rank reads.
+
+        These are all parts of the rank's process row.
+        """
         first = self.part(rank) // self.layers * self.layers
         return first, first + self.layers
 
     def pieces(self, part_ptr: Int64Array, layer: int = 0) -> list[Piece]:
-        """The pieces that the ranks of a layer broadcast one after another (Algorithms 1 and 3).
+        """Return the pieces that ranks of a layer broadcast one after another.
 
-        Square grids have a piece per process row. Other grids have lcm(rows, columns) pieces. So
-        one process column holds all columns of A of a piece, and one process row holds all its rows
-        of H. In "1.5d" every part is a piece, and `Piece.column` is the part's chunk.
+        This follows Algorithms 1 and 3 of Tripathy et al. 2020. A square grid has one piece for
+        each process row. Other grids have lcm(rows, columns) pieces. So one process row holds all
+        rows of H of a piece, and one process column holds all its columns of A. In "1.5d" every
+        part is a piece, and `Piece.column` is the part's chunk.
 
         Parameters:
             part_ptr (int64[num_parts + 1]): First row of every part in plan order.

@@ -1,11 +1,11 @@
 """The share of a plan that a rank of a process grid reads.
 
-The file holds a row plan, so all grids with the same number of parts read the same tables. What a
-rank reads depends on the scheme (`plancc.plan.grid`):
+The plan file holds a row plan, so all grids with the same number of parts read the same tables.
+What a rank reads depends on the scheme and on how rows are sent (`plancc.plan.grid`):
 
-    needed rows, feature    the rank's part of the row plan, with its messages
-    broadcasts              the rows of the process row, and their nonzeros in the columns of the
-                            process column; columns are places in plan order
+    sparse grid, "feature"    the rank's part of the row plan, with its messages
+    grid with broadcasts      the rows of the process row, and of these rows only the nonzeros in
+                              the columns of the process column; columns are places in plan order
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from plancc.plan.rank_parts import RankParts
 
 
 def with_grid(plan: Plan, grid: Grid) -> Plan:
-    """Return a grid plan with the tables of a row plan.
+    """Return the plan of a process grid, which has the tables of a row plan.
 
     Parameters:
-        plan: A row plan with as many parts as the grid.
+        plan: A row plan with ``grid.num_parts`` parts.
 
     Raises:
-        InputError: If the plan is not a row plan, or if its number of parts is not the grid's.
+        InputError: If the plan is not a row plan, or has another number of parts.
     """
     if plan.header.layout != "row" or plan.num_parts != grid.num_parts:
         raise InputError(
@@ -43,23 +43,23 @@ def with_grid(plan: Plan, grid: Grid) -> Plan:
 
 
 def keeps_part(grid: Grid) -> bool:
-    """Whether a rank uses one part of the row plan, with the messages of this part."""
+    """Return whether each rank reads exactly one part of the row plan, with its messages."""
     return grid.sparse or grid.scheme == "feature"
 
 
 def share_of_rank(
     held: RankParts, block: PartRange, part: Part | None, vertex_data: VertexData
 ) -> Part:
-    """Return a rank's share of a grid plan.
+    """Return what one rank reads of a grid plan.
 
     Parameters:
         held: The parts of the rank.
-        block: The parts of `RankParts.parts_to_read`, without vertex data.
-        part: The rank's own part of the row plan if the grid `keeps_part`, else None.
-        vertex_data: Data of `RankParts.rows`.
+        block: The parts `RankParts.parts_to_read`, without vertex data.
+        part: The rank's own part of the row plan if `keeps_part` is true for the grid, else None.
+        vertex_data: Vertex data of the rows `RankParts.rows`.
 
     Returns:
-        A Part with a `GridShare`; `index` and `num_parts` count ranks.
+        A Part with a `GridShare`. Its `index` is the rank, its `num_parts` the number of ranks.
     """
     grid, rank = held.header.grid, held.rank
     assert grid is not None
@@ -81,7 +81,9 @@ def share_of_rank(
 def _is_held(
     place: Int64Array, grid: Grid, rank: int, part_ptr: Int64Array
 ) -> npt.NDArray[np.bool_]:
-    """Whether each place is a column of A that the rank's process column holds: bool[places]."""
+    """Return, for each place in plan order, whether the rank has this column of A:
+    bool[len(place)].
+    """
     if grid.columns == grid.layers == 1:
         return np.ones(len(place), np.bool_)
     _, column, layer = grid.position(rank)
@@ -90,7 +92,7 @@ def _is_held(
 
 
 def column_in_pieces(place: npt.NDArray[np.integer], pieces: Sequence[Piece]) -> Int64Array:
-    """Index of every place when the pieces are put one after another; -1 outside all pieces."""
+    """Return the index of each place in the concatenated pieces; -1 if it is in no piece."""
     nowhere = (0, 0)  # an empty piece, for places before the first piece
     first, last = np.array([nowhere, *((p.first, p.last) for p in pieces)], np.int64).T
     start = np.cumsum(last - first) - (last - first)

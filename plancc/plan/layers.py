@@ -1,7 +1,7 @@
-"""The steps of a layer: which rows travel and what is computed, for figures and predictions.
+"""The steps of a layer: which rows are sent, and what is computed, for figures and predictions.
 
-A layer lists the steps of its forward pass. Its backward pass is the reversed list of their
-adjoints. Those passes of the runtime that avoid work change the list.
+A layer lists the steps of its forward pass. Its backward pass is the list of their adjoints in
+reversed order. To avoid work, some passes of the runtime change this list.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class LayerStep:
 
     Attributes:
         back: Whether the step is an adjoint, which runs in the backward pass.
-        at_hand: Whether the result is computed once, before the first epoch.
+        at_hand: Whether the result is computed only once, before the first epoch.
     """
 
     back: bool = field(default=False, kw_only=True)
@@ -26,12 +26,12 @@ class LayerStep:
 
     @property
     def weights(self) -> int:
-        """Number of trained numbers in the step."""
+        """Number of trained parameters in the step."""
         return 0
 
     @property
     def direction(self) -> str:
-        """ "back" for a step of the backward pass, else "forward"."""
+        """ "back" if the step belongs to the backward pass, else "forward"."""
         return "back" if self.back else "forward"
 
     def adjoint(self) -> Self:
@@ -48,10 +48,12 @@ class RowStep(LayerStep):
 
 @dataclass(frozen=True)
 class Aggregate(RowStep):
-    """The product A x. Needed rows of x are sent, and in an edge plan also partial sums.
+    """The product A x. Ranks first receive the rows of x that they need.
+
+    In an edge plan, ranks then also send partial sums to the owners of rows.
 
     Attributes:
-        coefficients: A name in `COEFFICIENTS` for the values of A.
+        coefficients: Which values A has, as a name in `COEFFICIENTS`.
     """
 
     coefficients: str = "plan"
@@ -59,19 +61,26 @@ class Aggregate(RowStep):
 
 @dataclass(frozen=True)
 class GatherNeighbours(RowStep):
-    """Receive halo rows and append them to own rows; the result has one row per local column of
-    A.
+    """Receive halo rows, and append them to the own rows.
+
+    The result has one row for each local column of A.
     """
 
 
 @dataclass(frozen=True)
 class Maximum(RowStep):
-    """The element-wise maximum of gathered rows; in an edge plan, partial maxima are sent too."""
+    """The element-wise maximum over the gathered rows of a vertex's neighbours.
+
+    In an edge plan, partial maxima are also sent to the owners of rows.
+    """
 
 
 @dataclass(frozen=True)
 class Attention(RowStep):
-    """For every head, a weighted sum of gathered rows; weights depend on both ends of the edge."""
+    """For every head, a weighted sum of the gathered rows of a vertex's neighbours.
+
+    The weight of a neighbour depends on both ends of the edge.
+    """
 
     heads: int = 1
 
@@ -82,13 +91,13 @@ class Attention(RowStep):
 
 @dataclass(frozen=True)
 class Linear(LayerStep):
-    """The product x W of every row.
+    """The product x W.
 
     Attributes:
-        inner, columns: Shape of W.
-        rows: Which rows x has: "inputs" of the layer, "columns" of A or "outputs". "": `placed`
-            will set it.
-        of_weights: Whether the adjoint computes only the gradient of W, not of x.
+        inner, columns: Number of rows and of columns of W.
+        rows: Which rows x has: the "inputs" of the layer, a row for each of the "columns" of A, or
+            the "outputs" of the layer. "" until the function `placed` fills it.
+        of_weights: Whether the adjoint computes only the gradient of W, and not that of x.
     """
 
     inner: int
@@ -103,7 +112,9 @@ class Linear(LayerStep):
 
 @dataclass(frozen=True)
 class OwnLinear(Linear):
-    """The product of the layer's input and W for own rows, added to the result so far.
+    """The product x W for the own rows x of the layer's input.
+
+    It is added to the result of the previous step.
 
     Attributes:
         shared: Whether W is the same matrix as in the previous `Linear`.
@@ -119,7 +130,10 @@ class OwnLinear(Linear):
 
 @dataclass(frozen=True)
 class Bias(RowStep):
-    """Trained numbers, one for each column, that are added to every row or multiply every row."""
+    """Trained parameters, one for each column.
+
+    They are added to every row, or they multiply every row.
+    """
 
     @property
     def weights(self) -> int:
@@ -144,7 +158,12 @@ COEFFICIENTS = ("plan", "mean", "sum", "closed-mean")
 
 
 def steps_problem(steps: object, d_in: int) -> str:
-    """Say what is wrong with a layer's steps for inputs of width `d_in`; "" if they are right."""
+    """Return what is wrong with the list of a layer's steps; "" if nothing is wrong.
+
+    Parameters:
+        steps: Any object; a third party's code may return anything.
+        d_in: Number of columns of the layer's input.
+    """
     if not isinstance(steps, list | tuple) or not steps:
         return f"give a list of steps of plancc.plan.layers, not {steps!r}"
     width, before = d_in, None
@@ -176,7 +195,11 @@ class BothWays(NamedTuple):
 
 
 def adjoint(steps: Steps, first: bool) -> Steps:
-    """Return the adjoints in reversed order; the `first` layer needs no gradient of its input."""
+    """Return the adjoints of the steps in reversed order.
+
+    The first layer needs no gradient of its input, so steps before its first weights have no
+    adjoint in the list.
+    """
     found: list[LayerStep] = []
     trained = not first
     for step in steps:
@@ -190,7 +213,7 @@ def adjoint(steps: Steps, first: bool) -> Steps:
 
 
 def project_first(steps: Steps) -> Steps:
-    """Turn (A x) W into A (x W): if a linear map follows a product, swap the two."""
+    """Turn (A x) W into A (x W): swap a product and the linear map that follows it."""
     found = list(steps)
     for k, (product, linear) in enumerate(pairwise(steps)):
         if type(product) is Aggregate and type(linear) is Linear and not product.at_hand:
@@ -199,7 +222,10 @@ def project_first(steps: Steps) -> Steps:
 
 
 def moved_first(steps: Steps) -> list[LayerStep]:
-    """Turn A (x W) into (A x) W: move a linear map at the start behind the step that sends rows."""
+    """Turn A (x W) into (A x) W.
+
+    If the first step is a linear map and the second sends rows, the two are swapped.
+    """
     match steps[:2]:
         case [Linear(inner=inner) as linear, (Aggregate() | GatherNeighbours()) as moving] if (
             type(linear) is Linear
@@ -209,8 +235,9 @@ def moved_first(steps: Steps) -> list[LayerStep]:
 
 
 def input_at_hand(steps: Steps) -> Steps:
-    """Return the steps in an order that sends rows first; steps before any weights are
-    `at_hand`.
+    """Return the steps in an order that sends the layer's input first.
+
+    The steps before the first weights are marked `at_hand`, since their results never change.
     """
     found = moved_first(steps)
     for k, step in enumerate(found):
@@ -221,7 +248,7 @@ def input_at_hand(steps: Steps) -> Steps:
 
 
 def placed(steps: Steps) -> Steps:
-    """Return the steps with `Linear.rows` filled."""
+    """Return the steps, with `Linear.rows` filled in every linear map."""
     found: list[LayerStep] = []
     rows = "inputs"
     for step in steps:
@@ -236,7 +263,7 @@ def placed(steps: Steps) -> Steps:
 
 
 def moved_columns(steps: Steps) -> int:
-    """Return the sum of the columns of all steps that send rows in every epoch."""
+    """Return how many columns all steps together send in every epoch."""
     moving = (
         step
         for step in steps

@@ -1,8 +1,8 @@
 """Links of a plan: pairs (source, target) of vertices for link prediction.
 
-The owner of a link's source holds the link. Targets are numbered like columns of the matrix: own
-rows first, then the rows received in the exchange ``links``, in arrival order. So the links are a
-second sparse matrix with the same owners.
+The part that owns the source of a link holds the link. Targets have local numbers like columns of
+the matrix: first the own rows, then the rows received in the exchange ``links``, in the order of
+arrival. So the links are a second sparse matrix with the same owners of rows.
 """
 
 from __future__ import annotations
@@ -19,22 +19,23 @@ from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side, interva
 from plancc.plan.receive_sets import exchange_of_messages
 
 OF_SPLITS = {"train": (0,), "val": (1, 3), "test": (2, 4)}
-"""For every split, the kind of its links, and of its fixed negatives, as places in `KINDS`."""
+"""For each split, the kinds of its links and of its fixed negatives, as indices in `KINDS`."""
 NUM_KINDS = 5
 
 
 @dataclass(frozen=True)
 class PartLinks:
-    """Links of some parts, or of a rank.
+    """Links of consecutive parts, or of one rank.
 
     Attributes:
         ptr (int64[parts + 1]): Links of part m are ``ptr[m]:ptr[m + 1]``, sorted by kind and
             number.
-        source (int32[links]): Local row of every source.
-        target (int32[links]): Local column of every target: own rows, then rows received for
-            links.
-        kind (uint8[links]): Kind of every link, as its place in `plancc.graph.links.KINDS`.
-        number (int64[links]): Place of every link among all links of its kind in the user's data.
+        source (int32[links]): Local row of the source of every link.
+        target (int32[links]): Local number of the target of every link: own rows come first, then
+            the rows that the part receives for links.
+        kind (uint8[links]): Kind of every link, as an index in `plancc.graph.links.KINDS`.
+        number (int64[links]): Position of every link in the list of all links of its kind that the
+            user gave.
     """
 
     ptr: Int64Array
@@ -44,14 +45,14 @@ class PartLinks:
     number: Int64Array
 
     def of_parts(self, first: int, last: int) -> PartLinks:
-        """The links of parts ``first..last-1``."""
+        """Return the links of parts ``first..last-1``."""
         ptr = self.ptr[first : last + 1]
         at = slice(ptr[0], ptr[-1])
         columns = self.source[at], self.target[at], self.kind[at], self.number[at]
         return PartLinks(ptr - ptr[0], *columns)
 
     def part(self) -> Int64Array:
-        """The part of every link, int64[links]."""
+        """Return the part of every link, int64[links]."""
         return np.repeat(np.arange(len(self.ptr) - 1), np.diff(self.ptr))
 
     def renumbered(self, new: Int32Array) -> PartLinks:
@@ -64,7 +65,7 @@ class PartLinks:
 def lower_links(
     ends: Int64Array, kind: npt.NDArray[np.uint8], number: Int64Array, part_ptr: Int64Array
 ) -> tuple[PartLinks, tuple[Int64Array, Int64Array, Int64Array]]:
-    """Assign links to parts; return the links, and the rows that parts need to receive for them.
+    """Assign each link to the part that owns its source.
 
     Parameters:
         ends (int64[2, links]): Sources and targets as places in plan order.
@@ -72,7 +73,8 @@ def lower_links(
         part_ptr (int64[num_parts + 1]): First row of every part in plan order.
 
     Returns:
-        The links of all parts, and the triple (receiver, owner, row) for `exchange_of_rows`.
+        The links of all parts; and the rows that parts must receive for their links, as the triple
+        (receiver, owner, row) that `exchange_of_rows` takes.
     """
     parts = len(part_ptr) - 1
     part, other = interval(ends[0], part_ptr), interval(ends[1], part_ptr)
@@ -115,13 +117,13 @@ def exchange_of_rows(
 def places_of(
     links: PartLinks, part_ptr: Int64Array, first: int, received: Side
 ) -> tuple[Int64Array, Int64Array]:
-    """Sources and targets as places in plan order, int64[links] each.
+    """Return the sources and the targets of links as places in plan order, int64[links] each.
 
     Parameters:
         links: Links of consecutive parts.
         part_ptr (int64[num_parts + 1]): First row of every part of the plan.
-        first: Number of the first of the links' parts.
-        received: Rows that these parts receive for links.
+        first: Number of the first of these parts.
+        received: The messages with the rows that these parts receive for links.
     """
     part = links.part()
     before = part_ptr[first + part]
@@ -137,16 +139,17 @@ def places_of(
 def links_of_rank(
     links: PartLinks, ends: tuple[Int64Array, Int64Array], rows: tuple[int, int], own: Int32Array
 ) -> tuple[PartLinks, Int64Array]:
-    """Merge the links of several parts on one rank, and list the rows that the rank receives.
+    """Merge the links of the parts of one rank.
 
     Parameters:
         links: Links of the parts.
-        ends: `places_of` the links.
+        ends: Result of `places_of` for these links.
         rows: The rank has the rows ``rows[0]:rows[1]`` in plan order.
-        own (int32[rows]): Local number of every row of the rank.
+        own (int32[rows]): Local number of every row of the rank, in plan order.
 
     Returns:
-        The links of the rank; the received rows as ascending places in plan order.
+        The links of the rank; and the rows that it must receive for them, as ascending places in
+        plan order.
     """
     (source, target), (first, last) = ends, rows
     order = np.lexsort((links.number, links.kind))
@@ -168,7 +171,9 @@ def links_of_rank(
 def link_problems(
     links: PartLinks, part_ptr: Int64Array, first: int, received: Side
 ) -> Iterator[tuple[str, str]]:
-    """Yield (invariant, what breaks it or "") for the links of some parts.
+    """Check the links of some parts.
+
+    Yields a pair (rule, violation) for each rule. The violation is "" if the rule holds.
 
     Parameters: see `places_of`.
     """
@@ -190,10 +195,10 @@ def link_problems(
 
 
 def numbers_problem(links: PartLinks, per_link: int) -> str:
-    """Check the links of all parts; return the first problem, or "".
+    """Check the links of all parts. Return the first problem, or "".
 
-    Every kind must have the numbers 0, 1, 2, ... once. Every split must have `per_link`
-    (`Header.links`) negatives for each link.
+    For each kind, every number 0, 1, 2, ... must occur exactly once. The validation links and the
+    test links must have `per_link` (`Header.links`) negatives each.
     """
     sizes = np.bincount(links.kind, minlength=NUM_KINDS)
     order = np.lexsort((links.number, links.kind))
@@ -201,7 +206,7 @@ def numbers_problem(links: PartLinks, per_link: int) -> str:
     wrong = np.flatnonzero(links.number[order] != expected)
     if len(wrong):
         return (
-            f"number {expected[wrong[0]]} of kind {links.kind[order][wrong[0]]} is not there once"
+            f"number {expected[wrong[0]]} of kind {links.kind[order][wrong[0]]} does not occur once"
         )
     for of, negative in list(OF_SPLITS.values())[1:]:
         if per_link and sizes[negative] != per_link * sizes[of]:
@@ -210,10 +215,10 @@ def numbers_problem(links: PartLinks, per_link: int) -> str:
 
 
 def sources_problem(links: PartLinks, per_link: int) -> tuple[str, str]:
-    """Check, on some parts, that the negatives of every link have the same source as the link.
+    """Check that the negatives of every link have the same source as the link, on some parts.
 
     Returns:
-        (invariant, what breaks it or "").
+        The rule, and what violates it; "" if the rule holds.
     """
     wrong = np.zeros(len(links.kind), np.bool_)
     ends = np.stack([links.part(), links.source])

@@ -1,8 +1,8 @@
 """Lowering: make the tables of a plan from a matrix and the owners of its rows or nonzeros.
 
-Memory is linear in nonzeros plus volume. Time is linear too, except that every part also scans a
-bitmap of n / 64 machine words. Parts are independent and run in threads; the number of threads does
-not change the result.
+Memory grows linearly with the number of nonzeros plus the volume. Time does too, but every part
+also scans a bitmap of n bits, 64 bits at a time. Parts are independent and run in threads. The
+number of threads does not change the result.
 
     owners -> rows in plan order (part by part, interior rows first)
     for each part: mark its foreign columns in a bitmap over plan order
@@ -10,15 +10,15 @@ not change the result.
                    -> local CSR (a received column's number is the count of marked bits before it)
     receive tables -> send tables (the same messages, sorted by sender)
 
-An edge partition runs these steps twice. A part receives the foreign columns of its nonzeros
-(expand), and sends partial sums of the foreign rows of its nonzeros (fold). Row partitions use
-other, faster kernels.
+An edge partition runs these steps twice, once for columns and once for rows. A part receives the
+foreign columns of its nonzeros (expand), and sends partial sums for the foreign rows of its
+nonzeros (fold). Row partitions use other, faster kernels.
 
     nonzeros of part m     own columns | received columns
                          +-------------+------------------+
              own rows    |             |                  |
                          +-------------+------------------+
-             folded rows |             |                  |  --> partial rows, to the rows' owners
+             folded rows |             |                  |  --> partial sums, to the rows' owners
                          +-------------+------------------+
 """
 
@@ -49,19 +49,20 @@ _Chunks = list[tuple[Int32Array, ...]]
 def lower(
     matrix: Graph, owners: Owners, num_parts: int, *, normalization: str, self_loops: bool
 ) -> Plan:
-    """Make the plan of ``matrix @ H``: a row plan, or an edge plan if nonzeros have owners.
+    """Make the plan of the product ``matrix @ H``.
 
-    Receive sets and send masks follow Demirci et al. 2022, Eq. 8 and 9.
+    The plan is a row plan, or an edge plan if nonzeros have owners. Receive sets and send masks
+    follow Demirci et al. 2022, Eq. 8 and 9.
 
     Parameters:
         matrix: The normalised matrix, with values.
-        owners: Owning parts, ``0..num_parts-1``, of rows and perhaps of nonzeros. Parallel
-            relations between the same two vertices have one owner: nonzeros are counted as in
-            `plancc.graph.union.without_relations`.
-        normalization, self_loops: The options that made `matrix`, for the header.
+        owners: The parts, ``0..num_parts-1``, that own the rows and perhaps the nonzeros. Parallel
+            relations between the same two vertices share one owner, so nonzeros are counted as in
+            the result of `plancc.graph.union.without_relations`.
+        normalization, self_loops: The options with which `matrix` was made, for the header.
 
     Returns:
-        The plan, without provenance, vertex data and the baseline of its metrics.
+        The plan. It has no provenance, no vertex data and no metrics of a baseline yet.
     """
     assert matrix.values is not None
     indptr, indices = matrix.indptr, matrix.indices
@@ -120,15 +121,15 @@ def with_links(
     number: Int64Array,
     per_link: int,
 ) -> Plan:
-    """Return the plan with links, and with the exchange that sends the rows that links need.
+    """Return the plan with links, and with the exchange of the rows that parts need for links.
 
     Parameters:
-        ends (int[2, links]): Sources and targets, as vertices.
+        ends (int[2, links]): Source vertices and target vertices.
         kind, number: See `plancc.plan.links.PartLinks`.
-        per_link: `Header.links`.
+        per_link: Value of `Header.links`.
 
     Raises:
-        InputError: If the plan has a grid, or types.
+        InputError: If the plan has a grid or vertex types.
     """
     header = replace(plan.header, links=per_link)
     if problem := header.links_problem():
@@ -139,8 +140,10 @@ def with_links(
 
 
 class _RowOrder(NamedTuple):
-    """Plan order: `rows` in plan order, `position` of every row, first row `part_ptr` of every
-    part.
+    """Plan order of the rows.
+
+    `rows` are the rows in plan order, `position` is the place of every row in plan order, and
+    `part_ptr` is the place of the first row of every part.
     """
 
     rows: Int32Array
@@ -151,7 +154,11 @@ class _RowOrder(NamedTuple):
 def _lower_rows(
     matrix: Graph, order: _RowOrder, column: Int32Array, value: npt.NDArray[np.floating]
 ) -> tuple[Int64Array, _Chunks]:
-    """Fill `column` and `value`; return the plan's `row_ptr` and the received rows."""
+    """Make the local CSR of all parts, if only rows have owners.
+
+    Writes the arrays `column` and `value` of the plan. Returns its `row_ptr`, and the received
+    rows.
+    """
     assert matrix.values is not None
     indptr, indices, values = matrix.indptr, matrix.indices, matrix.values
     part_ptr, position = order.part_ptr, order.position
@@ -200,7 +207,7 @@ def mark_boundary(first: Any, indptr: Any, indices: Any, owner: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _permute(indptr, indices, values, position, row_ptr, first, last, column, value):  # type: ignore[no-untyped-def]
-    """Move rows first..last-1 to plan order, and turn their columns into positions."""
+    """Write the rows first..last-1 in plan order. Their columns become places in plan order."""
     for i in range(first, last):
         shift = row_ptr[position[i]] - indptr[i]
         for k in range(indptr[i], indptr[i + 1]):
@@ -212,8 +219,8 @@ def _permute(indptr, indices, values, position, row_ptr, first, last, column, va
 def _lower_parts_of_rows(part_ptr, row_ptr, first, last, local, halo_row, column, value):  # type: ignore[no-untyped-def]
     """Number the columns of parts first..last-1 locally, and list the messages to these parts.
 
-    `local` (int32[n]) is scratch memory. Fills `halo_row` with all received rows, numbered by their
-    sender. Returns the length, receiver and sender of every message.
+    `local` (int32[n]) is scratch memory. The received rows, numbered by their sender, are written
+    to `halo_row`. Returns the length, receiver and sender of every message.
     """
     bitmap = np.zeros(len(local) // 64 + 1, dtype=np.uint64)
     longest = 0
@@ -241,7 +248,7 @@ def _lower_parts_of_rows(part_ptr, row_ptr, first, last, local, halo_row, column
 
 @njit(cache=True, nogil=True)
 def _number(row_ptr, local, spare, column, value):  # type: ignore[no-untyped-def]
-    """Number the columns of one part's rows locally; in a row, own columns come first."""
+    """Number the columns of one part locally. In each row, own columns come first."""
     rows = len(row_ptr) - 1
     spare_column, spare_value = spare
     for r in range(rows):
@@ -269,7 +276,11 @@ def _lower_edges(
     column: Int32Array,
     value: npt.NDArray[np.floating],
 ) -> tuple[Int64Array, _Chunks, _Chunks]:
-    """Fill `column` and `value`; return the plan's `row_ptr`, received rows and folded rows."""
+    """Make the local CSR of all parts, if nonzeros have owners.
+
+    Writes the arrays `column` and `value` of the plan. Returns its `row_ptr`, the received rows and
+    the folded rows.
+    """
     num_parts = len(order.part_ptr) - 1
     nonzeros = group_by_part(matrix, nonzero_owner, num_parts, order.rows, order.position)
 
@@ -285,8 +296,10 @@ def _lower_edges(
 
 @njit(cache=True, nogil=True)
 def _edge_keys(indptr: Any, indices: Any, owner: Any, nonzero_owner: Any) -> Any:
-    """Keys of rows, int64[n]: twice the owner, plus 1 if the owner's nonzeros use foreign
-    columns.
+    """Return a sort key for each row, int64[n].
+
+    The key is twice the owner of the row. It is 1 more if the owner has a nonzero of the row in a
+    column that another part owns.
     """
     key = np.empty(len(owner), dtype=np.int64)
     for i in range(len(owner)):
@@ -302,11 +315,12 @@ def _edge_keys(indptr: Any, indices: Any, owner: Any, nonzero_owner: Any) -> Any
 def _lower_edge_parts(  # type: ignore[no-untyped-def]
     part_ptr, ptr, row, column_of, at, values, first, last, column, value
 ):
-    """Number rows and columns of parts first..last-1 locally; fill `column` and `value`.
+    """Number rows and columns of parts first..last-1 locally; write `column` and `value`.
 
-    Returns the messages of received rows, the messages of folded rows, and the number of nonzeros
-    of every local row, int64. Messages are (rows numbered by their owner, length of every message,
-    the message's part, the message's owner).
+    Returns the messages of received rows; the messages of folded rows; and the number of nonzeros
+    of every local row, int64. The messages are four arrays: the rows, numbered by their owner; the
+    number of rows of each message; the part that needs or folds the rows; and the part that owns
+    them.
     """
     num_rows = part_ptr[-1]
     most = ptr[last] - ptr[first]
@@ -357,7 +371,9 @@ def _lower_edge_parts(  # type: ignore[no-untyped-def]
 def _fill(  # type: ignore[no-untyped-def]
     start, row, column_of, at, values, local_row, local_column, num_own, degree, column, value
 ):
-    """Fill one part's local CSR from entry `start` on, with own columns first; also fill
+    """Write one part's local CSR to `column` and `value`, from entry `start` on.
+
+    In each row, own columns come first. The number of nonzeros of each local row is written to
     `degree`.
     """
     for e in range(len(row)):
@@ -378,10 +394,10 @@ def _fill(  # type: ignore[no-untyped-def]
 
 
 def _exchange(chunks: _Chunks, num_parts: int) -> Exchange:
-    """Return the exchange from rows' owners to parts that need the rows or have partial sums.
+    """Return the exchange from the owners of rows to the parts that need these rows.
 
-    Every chunk has rows, numbered by their owner, and the length, part and owner of each message,
-    sorted by part.
+    A fold is the reverse of such an exchange. Every chunk has four arrays: the rows, numbered by
+    their owner; and the length, the part and the owner of each message, sorted by part.
     """
     columns = zip(*chunks, strict=True)
     halo_row, lengths, receiver, sender = (np.concatenate(column) for column in columns)

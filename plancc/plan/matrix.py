@@ -22,20 +22,26 @@ from plancc.plan.values import LINKS
 def matrix_of(plan: Plan) -> sp.csr_array:
     """Return the whole matrix, shape (n, n), with rows and columns numbered by vertex.
 
-    Duplicate entries of parallel relations are added.
+    Values of parallel relations between the same two vertices are added.
     """
     return _csr(plan, plan.value)
 
 
 def graph_of(plan: Plan) -> Graph:
-    """Return the matrix as a Graph, for metrics; values of parallel relations are added."""
+    """Return the whole matrix as a Graph, for functions that count figures.
+
+    Values of parallel relations between the same two vertices are added.
+    """
     matrix = matrix_of(plan)
     rows, columns = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
     return Graph(rows, columns, matrix.data, types=plan.header.types)
 
 
 def typed_graph_of(plan: Plan) -> Graph:
-    """Return the normalised graph that the plan was made from, with relations and all columns."""
+    """Return the normalised graph from which the plan was made.
+
+    The graph keeps parallel relations, and all arrays with an entry for every nonzero.
+    """
     if not plan.columns:
         return graph_of(plan)
     rows, columns = ends_of(plan)
@@ -47,13 +53,13 @@ def typed_graph_of(plan: Plan) -> Graph:
 
 
 def source_graph_of(plan: Plan) -> Graph:
-    """Recover the graph before normalisation, with the source's ids.
+    """Recover the graph as it was before normalisation, with the ids of its source.
 
     Edge features are left out, and so are loops that do not change the matrix.
 
     Raises:
         InputError: If the matrix does not determine the graph, because edges have weights, or
-            because normalising has dropped edges into empty rows.
+            because normalisation has dropped edges that lead to empty rows.
     """
     header, matrix = plan.header, typed_graph_of(plan).without_read_columns()
     values = matrix.values
@@ -63,7 +69,7 @@ def source_graph_of(plan: Plan) -> Graph:
     diagonal = row == matrix.indices
 
     def graph(own: npt.NDArray[np.floating]) -> Graph:
-        """Return the graph with these values on the diagonal."""
+        """Return the graph with the values `own` on the diagonal, without entries of value 0."""
         given = values.astype(np.float64)
         given[diagonal] = own
         kept = ~diagonal | (given != 0)
@@ -102,7 +108,7 @@ def source_graph_of(plan: Plan) -> Graph:
 
 
 def relations_of(plan: Plan) -> npt.NDArray[np.integer]:
-    """Relation of every nonzero in the order of the plan, int[nnz]; -1 if it has no relation."""
+    """Return the relation of every nonzero, int[nnz], in the order of the plan; -1 for none."""
     if plan.relation is not None:
         return plan.relation
     assert plan.header.types is not None
@@ -110,8 +116,9 @@ def relations_of(plan: Plan) -> npt.NDArray[np.integer]:
 
 
 def owners_of(plan: Plan) -> Owners:
-    """Owners of the rows and, in an edge plan, of the nonzeros; nonzeros are ordered as in
-    `graph_of`.
+    """Return the owners of the rows and, in an edge plan, of the nonzeros.
+
+    The nonzeros are in the order of `graph_of`.
     """
     if plan.fold is None:
         return Owners(plan.owner())
@@ -127,14 +134,20 @@ def _csr(plan: Plan, of_nonzero: npt.NDArray[Any]) -> sp.csr_array:
 
 
 def ends_of(plan: Plan) -> tuple[Int32Array, Int32Array]:
-    """Row vertex and column vertex of every nonzero, int32[nnz] each, in the order of the plan."""
+    """Return the row vertex and the column vertex of every nonzero, in the order of the plan.
+
+    Both arrays are int32[nnz].
+    """
     parts = plan.all_parts
     rows = plan.global_id[np.repeat(parts.place_of_rows(), np.diff(plan.row_ptr))]
     return rows, plan.global_id[parts.place_of_columns()]
 
 
 def ends_of_links(plan: Plan) -> Int32Array:
-    """Source and target vertex of every link of a plan with links, int32[2, links]."""
+    """Return the source and the target vertex of every link, int32[2, links].
+
+    The plan must have links.
+    """
     assert plan.links is not None
     received = plan.exchanges[LINKS].receive
     return plan.global_id[np.stack(places_of(plan.links, plan.part_ptr, 0, received))]

@@ -1,14 +1,15 @@
 """Merge several parts of a plan on one rank.
 
-The rank has the rows of all its parts. Messages between its parts are dropped. A row that several
-of its parts receive is sent once. Both ends of a message sort its rows in plan order
-(`plancc.plan.plan`), so no rank needs to ask another rank what it sends.
+The rank has the rows of all its parts. Messages between these parts are dropped. A row that several
+of these parts receive is sent once. Both ends of a message sort its rows in plan order
+(`plancc.plan.plan`). So a rank knows, without asking the sender, in which order rows arrive.
 
-In an edge plan, the nonzeros of a folded row go to the row itself if its owner is on the same
-rank. Otherwise the parts' folded rows for the same row become one folded row.
+In an edge plan, a part may have a folded row whose owner is on the same rank. Then its nonzeros are
+added to the own row. All other folded rows are kept. If several parts have the same folded row, it
+is kept once.
 
-The messages of a node-aware exchange are merged in the same way. If a rank would have parts of
-several nodes, the merged plan sends directly instead.
+The messages of a node-aware exchange are merged in the same way. If some rank would have parts of
+several nodes, the merged plan sends rows directly instead.
 
     part 0   part 1 | part 2   part 3          rank 0 | rank 1
        <--------------- row 7                     <------ row 7 (once)
@@ -34,13 +35,13 @@ def merge(block: PartRange, held: RankParts, vertex_data: VertexData) -> Part:
     """Merge the parts of a rank into one part.
 
     Parameters:
-        block: The parts of the rank, `RankParts.parts`.
-        held: The parts of the rank in a plan without a grid.
-        vertex_data: Data of the rank's rows; features are reordered in place
+        block: The parts of the rank, with their data.
+        held: The numbers of these parts, in a plan without a grid.
+        vertex_data: Vertex data of the rank's rows. Features are reordered in place
             (`VertexData.reordered`).
 
     Returns:
-        The merged part; `index`, `num_parts` and peers count ranks.
+        The merged part. Its `index`, `num_parts` and peers are numbers of ranks instead of parts.
     """
     rank, ranks = held.rank, held.ranks
     part_ptr, row0, row1 = block.part_ptr, block.first_row, int(block.part_ptr[block.last])
@@ -64,13 +65,16 @@ def merge(block: PartRange, held: RankParts, vertex_data: VertexData) -> Part:
     own, first_row = local.astype(np.int32), part_ptr[ranks]
 
     def owned(side: Side) -> Side:
-        """Merge the end of the exchange where this rank owns the rows; use local row numbers."""
+        """Merge the side of an exchange at which this rank owns the rows; use local row numbers."""
         in_plan = part_ptr[block.first + side.part_of_row()] + side.row
         merged = side.called(in_plan).merged(rank, ranks)
         return merged.called(own[merged.row - row0])
 
     def foreign_side(rows: Int64Array) -> Side:
-        """The end of the exchange for rows of other ranks: ascending places in plan order."""
+        """Return the side of an exchange whose rows other ranks own.
+
+        `rows` holds the ascending places of these rows in plan order.
+        """
         return Side.of_rank(*runs(interval(rows, first_row)))
 
     links = linked = None
@@ -114,8 +118,8 @@ def _renumbered(
 ) -> Int64Array:
     """Turn places in plan order into local numbers, int64[places].
 
-    Own places get the numbers in `local`. The numbers of foreign places follow, in the order of
-    `others`.
+    A place of an own row gets its number from `local`. Places of foreign rows get the next numbers,
+    in the order of `others`.
     """
     found = np.empty(len(place), dtype=np.int64)
     found[~foreign] = local[place[~foreign] - row0]

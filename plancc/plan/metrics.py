@@ -1,8 +1,8 @@
 """The figures of a plan's load and communication, and their definitions.
 
-All volumes are in rows of H; a row counts once per part that needs the row. Words are rows times
-the width of H. The volume of an edge plan is the sum of its two steps: rows of the expand, and
-partial rows of the fold.
+All volumes are numbers of rows of H. A row counts once for every part that needs it. Words are rows
+times the width of H. The volume of an edge plan has two summands: the rows of the expand and the
+partial sums of rows in the fold.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from plancc.plan.exchange import Exchange, Int64Array
 
 
 class StepTraffic(NamedTuple):
-    """Rows and messages of every part in one step of a product, int64[num_parts] each.
+    """Rows and messages of every part in one exchange of a product, int64[num_parts] each.
 
     Attributes:
         sent, received: Rows that the part sends and receives.
@@ -42,13 +42,13 @@ class StepTraffic(NamedTuple):
         )
 
     def reversed(self) -> StepTraffic:
-        """The traffic of the reversed exchange."""
+        """Return the traffic of the reversed exchange."""
         return StepTraffic(self.received, self.sent, self.messages_received, self.messages_sent)
 
     def times(self, width: int | Int64Array) -> StepTraffic:
-        """Words and messages if rows have `width` columns: one number, or one number per part.
+        """Return this traffic in words instead of rows, if every row has `width` columns.
 
-        A part with width 0 sends no message.
+        `width` is one number, or one number for each part. A part with width 0 sends no message.
         """
         full = np.asarray(width) > 0
         sent, received, *messages = self
@@ -63,11 +63,11 @@ class Traffic:
         rows, nonzeros: Rows and nonzeros that the part owns.
         sent, received: Rows that the part sends and receives in the expand and the fold of one
             product.
-        messages_sent, messages_received: Messages that the part sends and receives; a peer counts
-            once for each of the two steps.
-        fold: The share of the fold in these figures; None if the plan has no fold.
-        copies (int64[num_parts] or None): Number of vertices with an own row, a received row or a
-            partial row in the part. None if the plan has no fold: the number is then `rows` plus
+        messages_sent, messages_received: Messages that the part sends and receives in both
+            exchanges.
+        fold: The rows and messages of the fold alone; None if the plan has no fold.
+        copies (int64[num_parts] or None): Number of vertices of which the part has an own row, a
+            received row or a partial sum. None if the plan has no fold; then the number is `rows` +
             `received`.
     """
 
@@ -89,14 +89,14 @@ class Traffic:
         fold: StepTraffic,
         copies: Int64Array,
     ) -> Traffic:
-        """The traffic of a product with an expand and a fold."""
+        """Return the traffic of a product that has an expand and a fold."""
         both = zip(expand, fold, strict=True)
         total = StepTraffic(*(of_expand + of_fold for of_expand, of_fold in both))
         return cls(rows, nonzeros, *total, fold=fold, copies=copies)
 
     @property
     def halo(self) -> Int64Array:
-        """Rows of H that the part receives."""
+        """Number of halo rows of every part: the rows of H that it receives in the expand."""
         return self.received if self.fold is None else self.received - self.fold.received
 
 
@@ -105,23 +105,24 @@ class Metrics:
     """Figures of a whole plan.
 
     Attributes:
-        volume: Rows moved by one product. In a row plan these are the rows of the expand, and their
-            number is the connectivity-1 cut of the column-net hypergraph.
+        volume: Rows that one product sends. In a row plan this equals the connectivity-1 cut of the
+            column-net hypergraph.
         average_volume: volume / num_parts: rows that a part sends (and receives) on average.
-        max_sent, max_received, max_exchanged: The most rows that a part sends, receives, and sends
-            and receives together.
+        max_sent, max_received, max_exchanged: Largest number of rows that one part sends, that one
+            part receives, and that one part sends and receives in total.
         messages: Messages of all parts in the expand and the fold.
         average_messages: messages / num_parts.
-        max_messages_sent, max_messages_received: The most messages that a part sends, and receives.
+        max_messages_sent, max_messages_received: Largest number of messages that a part sends, and
+            that it receives.
         nonzero_imbalance, row_imbalance: max / mean - 1 over the parts (0 is perfect).
-        boundary_ratio, max_boundary_ratio: Halo rows per own row: over all parts, and at the part
-            with the highest ratio (the ratio of boundary to inner nodes of Wan et al. 2022). A part
-            without rows counts as 0.
-        fold_volume, fold_messages: The share of the fold in `volume` and `messages`; 0 in a row
-            plan.
-        replication_factor: Number of parts that hold an own, received or partial row of a vertex,
-            averaged over the vertices (Md et al. 2021, Table 4, which leaves out vertices without
-            an edge).
+        boundary_ratio, max_boundary_ratio: Halo rows divided by own rows, for all parts together,
+            and for the part with the highest ratio (Wan et al. 2022 call it the ratio of boundary
+            to inner nodes). A part without rows counts as 0.
+        fold_volume, fold_messages: The part of `volume` and of `messages` that belongs to the fold;
+            0 in a row plan.
+        replication_factor: Number of parts that have an own row, a received row or a partial sum of
+            a vertex; mean over all vertices. Md et al. 2021, Table 4, leaves out vertices without
+            an edge.
     """
 
     volume: int
@@ -157,18 +158,27 @@ class Metrics:
         return max(self.max_sent, self.max_received)
 
     def as_dict(self) -> dict[str, int | float]:
-        """The figures that a plan file stores, by their names there."""
+        """Return the figures that a plan file stores, by the names of the fields."""
         return asdict(self)
 
     def figures(self) -> dict[str, int | float]:
-        """Return all figures by name, also the derived figures, for tables and JSON."""
+        """Return all figures by name, for tables and JSON.
+
+        Besides the stored figures, these are `max_volume`, `expand_volume` and `expand_messages`.
+        """
         derived = ("max_volume", "expand_volume", "expand_messages")
         return self.as_dict() | {name: getattr(self, name) for name in derived}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], prefix: str = "") -> Metrics | None:
-        """The inverse of `as_dict`, for names with a prefix; None if a value is missing or no
-        number.
+        """Return the figures that `values` holds, the inverse of `as_dict`.
+
+        Parameters:
+            values: The figures by name, perhaps among other values.
+            prefix: Prefix of the names in `values`.
+
+        Returns:
+            The figures; None if a figure is missing or is not a number.
         """
         found: dict[str, Any] = {f.name: values.get(prefix + f.name) for f in fields(cls)}
         return cls(**found) if all(isinstance(v, int | float) for v in found.values()) else None
@@ -201,8 +211,9 @@ def summarize(parts: Traffic) -> Metrics:
 
 
 def imbalance(load: Int64Array, relative: float | npt.NDArray[np.float64] = 1.0) -> float:
-    """max / mean - 1 of the parts' loads over their `relative` capacities; 0 if there is no
-    load.
+    """Return max / mean - 1 of the parts' loads, each divided by the part's capacity in `relative`.
+
+    The result is 0 if there is no load.
     """
     total = int(load.sum())
     return float((load / relative).max()) * len(load) / total - 1.0 if total else 0.0

@@ -1,6 +1,6 @@
-"""Check the parts that a rank reads, and make claims that ranks compare with each other.
+"""Check the parts that a rank reads, and make the claims by which ranks compare their slices.
 
-Every reader runs these checks, in time linear in nonzeros and volume.
+Every reader runs these checks. Their time is linear in the number of nonzeros plus the volume.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MATRIX_FAULTS = {
     6: ("every folded row has a nonzero", "{row} has no nonzero"),
     7: ("owners of rows have the nonzeros of the diagonal", "{row} is folded and has one"),
 }
-"""Invariant and problem for the faults of `_matrix_fault`. Faults from `OF_FOLDS` on can only
+"""Invariant and violation for each fault of `_matrix_fault`. Faults from `OF_FOLDS` on can only
 occur in edge plans."""
 OF_FOLDS = 6
 MESSAGE_FAULTS = {
@@ -43,14 +43,16 @@ MESSAGE_FAULTS = {
     4: "a row number of message {message} is not a row of its owner",
     5: "rows of message {message} are not strictly ascending",
 }
-"""Problem for the faults of `_message_fault`."""
+"""Violation for each fault of `_message_fault`."""
 
 
 def part_invariants(parts: PartRange, header: Header) -> Iterator[tuple[str, str]]:
-    """Yield (invariant, what breaks it or "") for some parts, without vertex data.
+    """Check some parts of a plan, except their vertex data.
+
+    Yields a pair (invariant, violation) for each check. The violation is "" if the invariant holds.
 
     Parameters:
-        parts: Parts whose offsets rise and end at the lengths of the arrays.
+        parts: Parts whose offsets ascend and end at the lengths of the arrays.
         header: Header of the plan.
     """
     rows, num_interior = np.diff(parts.part_ptr), parts.num_interior
@@ -77,8 +79,10 @@ def part_invariants(parts: PartRange, header: Header) -> Iterator[tuple[str, str
 
 
 def check(invariants: Iterable[tuple[str, str]], path: str = "") -> list[str]:
-    """Return the names of the invariants; raise PlanError, with `path`, for the first broken
-    one.
+    """Return the names of all invariants.
+
+    Raises:
+        PlanError: For the first invariant that does not hold. The message begins with `path`.
     """
     done: dict[str, None] = {}
     for name, problem in invariants:
@@ -89,9 +93,13 @@ def check(invariants: Iterable[tuple[str, str]], path: str = "") -> list[str]:
 
 
 def data_invariants(data: VertexData, num_vertices: int) -> Iterator[tuple[str, str]]:
-    """Yield (rule, what breaks it or "") for every array of vertex data.
+    """Check the arrays of vertex data.
 
-    `data` may have only some of the rows; `num_vertices` is the number of all vertices of the plan.
+    Yields a pair (rule, violation) for each check. The violation is "" if the rule holds.
+
+    Parameters:
+        data: Vertex data of all rows, or of some rows only.
+        num_vertices: Number of all vertices of the plan.
     """
     if data.by_type is not None:
         yield "data by type have a row for every vertex", data.by_type.problem()
@@ -136,8 +144,9 @@ def _matrix(parts: PartRange, own: Int64Array) -> Iterator[tuple[str, str]]:
 
 
 def _falling(parts: PartRange, relation: npt.NDArray[np.uint16]) -> str:
-    """Say which nonzero's relation is not above the previous relation of its row and column, or
-    "".
+    """Check that parallel nonzeros, which have the same row and column, ascend by relation.
+
+    Returns a phrase that names the first nonzero out of order, or "".
     """
     again = np.flatnonzero(~first_of_columns(parts.row_ptr, parts.column))
     wrong = again[relation[again] <= relation[again - 1]]
@@ -146,8 +155,10 @@ def _falling(parts: PartRange, relation: npt.NDArray[np.uint16]) -> str:
 
 @njit(cache=True, nogil=True, plain=True)
 def _message_fault(ptr, peer, row_ptr, row, rows, first, of_part):  # type: ignore[no-untyped-def]
-    """Return (key of `MESSAGE_FAULTS`, part, message) for the first fault; zeros if there is
-    none.
+    """Return the first fault in the messages of some parts; zeros if there is no fault.
+
+    The result is (key of `MESSAGE_FAULTS`, part, message). `rows` is the number of rows of every
+    part. `of_part`: whether the part, and not its peer, owns the rows of its messages.
     """
     for i in range(len(ptr) - 1):
         part = first + i
@@ -170,10 +181,11 @@ def _message_fault(ptr, peer, row_ptr, row, rows, first, of_part):  # type: igno
 
 @njit(cache=True, nogil=True, plain=True)
 def _matrix_fault(of_parts, csr, halo_ptr, place_of_row, place_of_halo):  # type: ignore[no-untyped-def]
-    """Return (key of `MATRIX_FAULTS`, part, local row, column) for the first fault, or four zeros.
+    """Return the first fault in the local matrices of some parts; four zeros if there is no fault.
 
-    `of_parts` is (rows, local_ptr, num_interior), `csr` is (row_ptr, column). `stamp` has the last
-    row that used each column of the part.
+    The result is (key of `MATRIX_FAULTS`, part, local row, column). `of_parts` is (rows, local_ptr,
+    num_interior), `csr` is (row_ptr, column). The local array `stamp` holds, for every column of a
+    part, the last row that used it.
     """
     rows, local_ptr, num_interior = of_parts
     row_ptr, column = csr
@@ -212,7 +224,7 @@ def _matrix_fault(of_parts, csr, halo_ptr, place_of_row, place_of_halo):  # type
 
 
 def all_finite(values: npt.NDArray[np.floating]) -> bool:
-    """Whether all numbers are finite; computed without a temporary array of booleans."""
+    """Return whether all numbers are finite, without a temporary array of booleans."""
     if isinstance(values, MappedRows):
         whole = values.dtype.kind != "f"
         return whole or all(map(all_finite, values.pieces(0, len(values))))
@@ -225,7 +237,7 @@ def all_finite(values: npt.NDArray[np.floating]) -> bool:
 
 @njit(cache=True, nogil=True, plain=True)
 def _has_all_bits(words, bits):  # type: ignore[no-untyped-def]
-    """Return whether any word has all the bits of `bits`.
+    """Return whether at least one word has all bits of `bits` set.
 
     The result is tested only after every 4,096 words, so that the compiler vectorises the loop.
     """
@@ -239,12 +251,12 @@ def _has_all_bits(words, bits):  # type: ignore[no-untyped-def]
 
 
 def claims_of(parts: PartRange, held: RankParts) -> Claims:
-    """Make a rank's claims about its messages to and from other ranks, its vertices and nonzeros.
+    """Return a rank's claims about its messages, its vertices and its nonzeros.
 
     Parameters:
         parts: The parts that the rank reads.
-        held: The parts of the rank. If several ranks have a part, only the first of these ranks
-            makes claims about the part.
+        held: The parts of the rank. If several ranks share a part, only the lowest of these ranks
+            makes claims about it.
     """
     header, num_ranks, speaker = held.header, held.num_ranks, held.speaker
     first, last = held.parts
@@ -279,7 +291,10 @@ def claims_of(parts: PartRange, held: RankParts) -> Claims:
 
 @njit(cache=True, nogil=True, plain=True)
 def _unbalanced(numbers, first, last):  # type: ignore[no-untyped-def]
-    """Sum of `mix` over the numbers minus its sum over ``first..last-1``, modulo 2^64, as int64."""
+    """Return the sum of `mix` over `numbers`, minus the sum of `mix` over ``first..last-1``.
+
+    The result is computed modulo 2^64, and returned as int64.
+    """
     total = np.uint64(0)
     for k in range(len(numbers)):
         total += mix(numbers[k])
@@ -290,11 +305,11 @@ def _unbalanced(numbers, first, last):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, plain=True)
 def _digest_messages(table, part_ptr, first, of_part, rank_of_part, digest):  # type: ignore[no-untyped-def]
-    """Add a hash of every message to the digest of the rank that has the message's peer.
+    """Add the hash of every message to ``digest[r]``, where rank r runs the part at the other end.
 
-    For every row, `mix` hashes the row's number in plan order together with the part that reads the
-    row. The hash of a message is the sum of the hashes of its rows. `of_part`: whether the part
-    owns the rows; otherwise the peer owns the rows.
+    The hash of a message is the sum of the hashes of its rows. `mix` hashes each row's place in
+    plan order, together with the part that reads the row. `of_part`: whether the part owns the rows
+    of its messages; otherwise the peer owns them.
     """
     ptr, peer, row_ptr, row = table
     parts = len(part_ptr) - 1

@@ -1,4 +1,4 @@
-"""Parts of a plan: `Part`, which one rank runs, and `PartRange`, consecutive parts in the file."""
+"""Parts of a plan: `Part`, which one rank runs, and `PartRange`, some consecutive parts."""
 
 from __future__ import annotations
 
@@ -21,22 +21,24 @@ from plancc.plan.values import LINKS, Exchanges
 
 
 def taken(array: Any, places: Any) -> Any:
-    """``array[places]``; None if the array is None."""
+    """Return ``array[places]``; None if `array` is None."""
     return None if array is None else array[places]
 
 
 @dataclass(frozen=True)
 class Claims:
-    """Figures of a rank's slice that must match the figures of the other ranks' slices.
+    """Figures of one rank's slice that must match the figures of all other ranks' slices.
 
     Attributes:
-        sent, expected (int64[steps, num_ranks]): Digest of the messages to, and from, the parts of
-            every rank, for each step: the expand, the fold of an edge plan, and the hops of a
-            node-aware exchange. Messages between parts of the same rank count too.
-        vertices: Sum of `mix` over the ids of this rank's vertices, minus its sum over this rank's
-            share of 0..n-1, modulo 2^64. Over all ranks the sum is 0 if every vertex occurs once.
-        nonzeros: Nonzeros of this rank minus its share of the nonzeros in the header. Over all
-            ranks the sum is 0.
+        sent, expected (int64[steps, num_ranks]): ``sent[s, r]`` is the digest of the messages that
+            this rank sends to rank r in step s. ``expected[s, r]`` is the digest of those that it
+            expects from rank r. The steps are the expand, the fold of an edge plan, and the hops of
+            a node-aware exchange. Messages between parts of the same rank count too.
+        vertices: Sum of `mix` over the ids of this rank's vertices, minus the sum of `mix` over
+            this rank's share of the numbers 0..n-1, modulo 2^64. Added up over all ranks, this is 0
+            if every vertex occurs once.
+        nonzeros: Number of nonzeros of this rank, minus an even share of the number in the header.
+            Added up over all ranks, this is 0.
         folds: Whether the second step is the fold.
     """
 
@@ -49,18 +51,18 @@ class Claims:
 
 @dataclass(frozen=True)
 class GridShare:
-    """A rank's share of a grid plan, in addition to the rows of a `Part`.
+    """What a rank reads of a grid plan, in addition to the rows of its `Part`.
 
     Attributes:
         grid, rank: The grid, and this rank's number in the grid.
         part_ptr (int64[num_parts + 1]): First row of every part in plan order.
-        row_ptr, place, value (int64[rows of the process row + 1], int32[m], float[m]): CSR of the
-            block of A that this rank multiplies with or broadcasts. Its rows are the rows of the
+        row_ptr, place, value (int64[rows of the block + 1], int32[m], float[m]): The block of A
+            that this rank multiplies with or broadcasts, as CSR. Its rows are the rows of the
             process row, which are more than the rank's own rows in "3d". Its columns are the
-            columns of the process column, as places in plan order. There are no nonzeros if `block`
-            is given.
-        block: This rank's part of the row plan, with messages between parts and without vertex
-            data. None except in "feature" and in schemes that send needed rows only.
+            columns of the process column, as places in plan order. The block has no nonzeros if
+            `block` is given.
+        block: This rank's part of the row plan, with its messages but without vertex data. Only for
+            scheme "feature" and for sparse grids; otherwise None.
     """
 
     grid: Grid
@@ -77,28 +79,31 @@ class Part(WithColumns):
     """One part's slice of a plan, or several parts merged on one rank (`plancc.plan.merge`).
 
     Attributes:
-        index, num_parts: Number of this part, and number of parts (after merging: of ranks).
+        index, num_parts: Number of this part, and number of all parts. After a merge these are
+            numbers of ranks.
         first_row: Place of this part's first row in plan order.
         global_id (int32[rows]): Vertex of every own row.
-        num_interior: Rows ``0..num_interior-1`` use own columns only; every other own row uses a
-            halo row.
-        row_ptr, column, value (int64[local rows + 1], int32[nonzeros], float[nonzeros]): Local CSR.
-            Rows are numbered [own rows | folded rows], columns [own rows | received rows]. The
-            columns of a row are distinct, own columns first.
-        columns: Arrays with an entry for every nonzero, beside the values.
+        num_interior: Rows ``0..num_interior-1`` use only columns of own rows. Every other own row
+            uses a halo row.
+        row_ptr, column, value (int64[local rows + 1], int32[nonzeros], float[nonzeros]): Local CSR
+            matrix. Its rows are the own rows, then the folded rows. Its columns are the own rows,
+            then the received rows. The columns of a row are distinct, and columns of own rows come
+            first.
+        columns: Other arrays with an entry for every nonzero, such as relations, by name.
         expand: Messages that send own rows to the peers. Halo row k is the local column
             ``rows + k``.
         vertex_data: Data of this part's own rows, in local order.
-        fold: Messages that send folded row k, the local row ``rows + k``, to its owner, and receive
-            the peers' partial rows for own rows. Partial rows are added in the order of messages.
-            None in a row plan, which has no folded rows.
-        grid: Layouts "grid" and "feature" only (`plancc.plan.grid_slices`), else None. With a grid,
-            `index` and `num_parts` count ranks, own rows are the rows of H that this rank holds
-            between products, and the local matrix and the messages are empty.
-        claims: This rank's claims; None for slices that are not read from a file.
-        links: Pairs for link prediction whose sources are own rows. Targets are local columns: own
-            rows, then the rows received in `link_exchange`.
-        link_exchange: Messages that send the targets of links; None if the plan has no links.
+        fold: The exchange of partial sums. This part sends folded row k, which is local row ``rows
+            + k``, to the owner of the row. It receives the peers' partial sums of its own rows, and
+            adds them in the order of messages. None in a row plan, which has no folded rows.
+        grid: The rank's share of a plan of layout "grid" or "feature" (`plancc.plan.grid_slices`);
+            otherwise None. With a grid, `index` is the rank and `num_parts` the number of ranks.
+            The own rows are the rows of H that this rank holds between products. The local matrix
+            and the messages are empty.
+        claims: This rank's claims about its slice; None if there are none yet.
+        links: Pairs for link prediction whose sources are own rows. Targets are numbered locally:
+            own rows, then the rows received in `link_exchange`.
+        link_exchange: Messages with the rows of the links' targets; None if the plan has no links.
     """
 
     index: int
@@ -128,8 +133,9 @@ class Part(WithColumns):
         grid: GridShare | None = None,
         dtype: npt.DTypeLike = np.float32,
     ) -> Part:
-        """Return a part that has rows, but no nonzeros or messages; `dtype` is the type of
-        `value`.
+        """Return a part that has rows, but neither nonzeros nor messages.
+
+        `dtype` is the dtype of its empty array `value`.
         """
         return cls(
             index=index,
@@ -154,20 +160,23 @@ class Part(WithColumns):
         return self.expand.receive.volume
 
     def send_mask(self, peer: int) -> Int32Array:
-        """Local rows sent to `peer`, in the order of the message; empty if there is no message."""
+        """Return the local rows that are sent to `peer`, in the order of the message.
+
+        The result is empty if there is no message.
+        """
         return self.expand.send.message(peer)
 
 
 @dataclass(frozen=True)
 class PartRange(WithColumns):
-    """Parts ``first..last-1`` of a plan, one after the other as in the file.
+    """Parts ``first..last-1`` of a plan. Each array holds their entries one part after another.
 
     Attributes:
         part_ptr (int64[num_parts + 1]): First row of every part in plan order, for *all* parts of
             the plan.
-        global_id, num_interior, row_ptr, column, value, columns: See `plancc.plan.plan.Plan`; here
-            for these parts only.
-        exchanges: Messages of these parts; the exchanges number part `first` as 0.
+        global_id, num_interior, row_ptr, column, value, columns: As in `plancc.plan.plan.Plan`, but
+            only for these parts.
+        exchanges: Messages of these parts. In the offsets of each side, part `first` is number 0.
         links: Links of these parts; None if the plan has no links.
     """
 
@@ -184,12 +193,12 @@ class PartRange(WithColumns):
 
     @property
     def first_row(self) -> int:
-        """Place of the first row in plan order."""
+        """Place of the range's first row in plan order."""
         return int(self.part_ptr[self.first])
 
     @cached_property
     def local_ptr(self) -> Int64Array:
-        """Offsets of the parts' local rows in `row_ptr`, int64[last - first + 1]."""
+        """Offsets in `row_ptr` of each part's local rows, int64[last - first + 1]."""
         rows = self.part_ptr[self.first : self.last + 1] - self.first_row
         if self.exchanges.fold is None:
             return rows
@@ -197,7 +206,11 @@ class PartRange(WithColumns):
         return rows + folded.row_ptr[folded.ptr]
 
     def only_part(self, held: RankParts) -> Part:
-        """Turn a range of one part into a `Part`; `held` belongs to the rank that runs the part."""
+        """Return the only part of this range as a `Part`.
+
+        Parameters:
+            held: The parts of the rank that runs this part.
+        """
         assert self.last == self.first + 1
         rows = RankRows(held, self.first_row, np.arange(len(self.global_id), dtype=np.int32))
         expand = self.exchanges.expand
@@ -227,8 +240,9 @@ class PartRange(WithColumns):
         )
 
     def of_parts(self, first: int, last: int) -> PartRange:
-        """Return parts ``first..last-1``, counted from the first part of this range; arrays are
-        views.
+        """Return the parts ``first..last-1``, counted from the first part of this range.
+
+        The arrays of the result are views.
         """
         at = self.local_ptr[first : last + 1]
         begin, end = self.row_ptr[at[[0, -1]]]
@@ -248,8 +262,9 @@ class PartRange(WithColumns):
         )
 
     def with_distinct_columns(self) -> PartRange:
-        """Return the pattern with parallel nonzeros joined to one nonzero; do not use its
-        `value`.
+        """Return these parts with parallel nonzeros (same row and column) joined to one.
+
+        Only `row_ptr` and `column` of the result are meaningful; `value` is not joined.
         """
         if self.relation is None:
             return self
@@ -257,23 +272,26 @@ class PartRange(WithColumns):
         return replace(self, row_ptr=row_ptr, column=self.column[first], columns={})
 
     def part_of_nonzero(self) -> Int64Array:
-        """The part that holds each nonzero, int64[nonzeros]."""
+        """Return the part that holds each nonzero, int64[nonzeros]."""
         counts = np.diff(self.row_ptr[self.local_ptr])
         return np.repeat(np.arange(self.first, self.last), counts)
 
     def halo_ptr(self) -> Int64Array:
-        """Offsets of the parts' received rows among all received rows, int64[last - first + 1]."""
+        """Return the offsets of each part's received rows in the list of all received rows.
+
+        The result is int64[last - first + 1].
+        """
         received = self.exchanges.expand.receive
         return received.row_ptr[received.ptr]
 
     def is_own_row(self) -> npt.NDArray[np.bool_]:
-        """Whether each local row is an own row, bool[local rows]; other rows are folded rows."""
+        """Return whether each local row is an own row and not a folded row: bool[local rows]."""
         held, rows = np.diff(self.local_ptr), np.diff(self.part_ptr)[self.first : self.last]
         local = np.arange(self.local_ptr[-1]) - np.repeat(self.local_ptr[:-1], held)
         return local < np.repeat(rows, held)
 
     def place_of_rows(self) -> Int64Array:
-        """Place of every local row in plan order, int64[local rows]."""
+        """Return the place of every local row in plan order, int64[local rows]."""
         own_place = np.arange(self.first_row, self.part_ptr[self.last])
         if self.exchanges.fold is None:
             return own_place
@@ -284,19 +302,19 @@ class PartRange(WithColumns):
         return place
 
     def place_of_halo(self) -> Int64Array:
-        """Place of every received row in plan order, int64[received rows]."""
+        """Return the place of every received row in plan order, int64[received rows]."""
         received = self.exchanges.expand.receive
         return self.part_ptr[received.peer_of_row()] + received.row
 
     def place_of_folded(self) -> Int64Array:
-        """Place of every folded row in plan order, int64[folded rows]."""
+        """Return the place of every folded row in plan order, int64[folded rows]."""
         if self.exchanges.fold is None:
             return np.zeros(0, np.int64)
         folded = self.exchanges.fold.send
         return self.part_ptr[folded.peer_of_row()] + folded.row
 
     def place_of_columns(self) -> Int64Array:
-        """Place of every nonzero's column in plan order, int64[nonzeros]."""
+        """Return, for every nonzero, the place of its column in plan order: int64[nonzeros]."""
         part = self.part_of_nonzero()
         rows = np.diff(self.part_ptr)[part]
         received = self.column >= rows

@@ -1,14 +1,14 @@
-"""`Plan`: the compiled plan of a distributed sparse product, with all parts.
+"""`Plan`: the compiled plan of a distributed sparse product, with the tables of all parts.
 
 *Plan order* numbers all rows part by part: row ``r`` of part ``m`` is row ``part_ptr[m] + r`` in
-plan order. Every table below is flat, with offsets per part or per message. So 4,096 parts need no
-more arrays than four parts, and a rank reads one contiguous slice of each table.
+plan order. Every table below is flat, with offsets for each part or each message. So 4,096 parts
+need no more arrays than four parts, and a rank reads one contiguous slice of each table.
 
     local columns of part m:   0 ......... rows(m) | rows(m) ...... rows(m) + halo(m)
                                own rows            | received rows, in arrival order
 
-In an edge plan, a part may hold nonzeros of rows that other parts own, its folded rows. The part
-sends its partial sums of these rows to the owners (the fold):
+In an edge plan, a part may hold nonzeros of rows that other parts own. These rows are the folded
+rows of the part. The part sends its partial sums of these rows to their owners (the fold):
 
     local rows of part m:      0 ......... rows(m) | rows(m) ...... rows(m) + folded(m)
                                own rows            | folded rows, in the order of the messages
@@ -56,8 +56,9 @@ VIEWS = Registry("view", "plancc.views", {"html": "plancc_lab.report.notebook:as
 def attributes_of(
     provenance: Mapping[str, Any], metrics: Metrics, baseline: Metrics | None
 ) -> dict[str, dict[str, Any]]:
-    """Return the attributes of the groups ``/provenance`` and ``/metrics``, by the name of the
-    group.
+    """Return the attributes of the HDF5 groups ``/provenance`` and ``/metrics``, by group name.
+
+    The figures of `baseline` have names that begin with "random_".
     """
     figures = metrics.as_dict()
     if baseline is not None:
@@ -66,7 +67,7 @@ def attributes_of(
 
 
 def fields_of(header: Header, arrays: Arrays) -> dict[str, Any]:
-    """Make from datasets the fields that `Plan` and `PartRange` have in common."""
+    """Return the fields that `Plan` and `PartRange` have in common, made from datasets by name."""
     matrix: dict[str, Any] = {n: arrays[f"matrix/{n}"] for n in ("row_ptr", "column", "value")}
     return matrix | {
         "columns": columns_of(**{name: arrays.get(f"matrix/{name}") for name in COLUMNS}),
@@ -78,28 +79,32 @@ def fields_of(header: Header, arrays: Arrays) -> dict[str, Any]:
 
 @dataclass(frozen=True, repr=False)
 class Plan(WithColumns):
-    """A compiled plan of all parts. Immutable; `plancc.plan.lowering` makes it.
+    """A compiled plan, with all its parts. It is immutable, and made by `plancc.plan.lowering`.
 
     Attributes:
         part_ptr (int64[num_parts + 1]): Rows of part m are ``part_ptr[m]:part_ptr[m + 1]`` in plan
             order.
         global_id (int32[num_vertices]): Vertex of every row, in plan order.
-        num_interior (int64[num_parts]): The first ``num_interior[m]`` rows of part m use own
-            columns only.
-        row_ptr (int64[num_local_rows + 1]): Offsets of the nonzeros of local rows, part by part:
-            own rows, then folded rows. In a row plan, local rows are the rows in plan order.
-        column (int32[num_nonzeros]): Local column number, in the part that holds the nonzero. In a
-            row, own columns come first, and columns are distinct except for parallel relations.
+        num_interior (int64[num_parts]): The first ``num_interior[m]`` rows of part m are interior
+            rows.
+        row_ptr (int64[num_local_rows + 1]): Offsets of the nonzeros of local rows, part by part. A
+            part has own rows, then folded rows. In a row plan there are only own rows, so local
+            rows are in plan order.
+        column (int32[num_nonzeros]): Column of every nonzero, numbered locally in the part that
+            holds the nonzero. In each row, columns of own rows come first. Columns of a row are
+            distinct, except for parallel relations.
         value (float32 or float64[num_nonzeros]): Values of the matrix.
-        columns: Further arrays with an entry for every nonzero.
-        exchanges: The messages of every step, and of its hops if the header has a route.
+        columns: Further arrays with an entry for every nonzero, such as relations, by name.
+        exchanges: The messages of every step, and of the hops of a step if the header has a route.
         vertex_data: Data of all rows, in plan order.
-        original_id (int64 or bytes[num_vertices], or None): The source's ids of the vertices
-            0..n-1; names are UTF-8 (`plancc.graph.named_ids`). None: the source has the ids 0..n-1.
-        provenance: How the plan was made: str, int, float or bool values.
-        baseline: Figures of an even random partition of the same matrix, for comparison.
-        links: Pairs for link prediction of all parts; their messages are the exchange "links". None
-            if the plan has no links.
+        original_id (int64 or bytes[num_vertices], or None): The ids that the graph's source gives
+            to vertices 0..n-1. Names are UTF-8 (`plancc.graph.named_ids`). None means that the
+            source uses the ids 0..n-1.
+        provenance: How the plan was made: values of type str, int, float or bool, by name.
+        baseline: Figures of a random partition of the same matrix into parts of equal size, for
+            comparison.
+        links: Pairs for link prediction, of all parts. The exchange "links" sends the rows of their
+            targets. None if the plan has no links.
     """
 
     header: Header
@@ -128,7 +133,7 @@ class Plan(WithColumns):
 
     @property
     def fold(self) -> Exchange | None:
-        """The exchange of partial rows in an edge plan; None in a row plan."""
+        """The exchange of partial sums in an edge plan; None in a row plan."""
         return self.exchanges.fold
 
     @property
@@ -140,9 +145,9 @@ class Plan(WithColumns):
         return self.header.num_vertices
 
     def part(self, index: int) -> Part:
-        """Part `index`; its arrays are views of the plan's arrays."""
+        """Return part `index`. Its arrays are views of the plan's arrays."""
         if not 0 <= index < self.num_parts:
-            raise InputError(f"part {index}: the plan has parts 0..{self.num_parts - 1}")
+            raise InputError(f"part {index}: out of range; choose from 0..{self.num_parts - 1}")
         parts = self.all_parts.of_parts(index, index + 1)
         held = RankParts(replace(self.header, grid=None), index, np.arange(self.num_parts + 1))
         part = parts.only_part(held)
@@ -152,7 +157,7 @@ class Plan(WithColumns):
 
     @cached_property
     def all_parts(self) -> PartRange:
-        """All parts as one range; the arrays are not copied."""
+        """All parts as one range. The arrays are not copied."""
         return PartRange(
             first=0,
             last=self.num_parts,
@@ -178,12 +183,12 @@ class Plan(WithColumns):
         )
 
     def _repr_html_(self) -> str:
-        """Return the HTML that a notebook shows."""
+        """Return a description of the plan as HTML, for display in a notebook."""
         shown: str = VIEWS["html"](self)
         return shown
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The datasets of the plan by their names in the file."""
+        """Return the datasets of the plan, by their names in the file."""
         found: dict[str, npt.NDArray[Any]] = {
             "rows/part_ptr": self.part_ptr,
             "rows/global_id": self.global_id,
@@ -207,7 +212,10 @@ class Plan(WithColumns):
 
     @classmethod
     def from_arrays(cls, header: Header, arrays: Arrays) -> Self:
-        """The inverse of `arrays`; checks nothing."""
+        """Return the plan that has these datasets, the inverse of `arrays`.
+
+        The datasets are not checked.
+        """
         global_id, original = arrays["rows/global_id"], arrays.get("rows/original_id")
         if original is not None:
             by_vertex = np.empty_like(original)
@@ -222,24 +230,27 @@ class Plan(WithColumns):
         )
 
     def content_sha256(self) -> str:
-        """The content hash: runs of plans with equal hashes compute and send the same numbers."""
+        """Return the content hash.
+
+        Runs of plans with equal hashes compute and send the same numbers.
+        """
         return content_sha256(self.header, self.arrays())
 
     def owner(self) -> Int32Array:
-        """Part of every vertex, int32[num_vertices]."""
+        """Return the part that owns each vertex, int32[num_vertices]."""
         owner = np.empty(self.num_vertices, dtype=np.int32)
         parts = np.arange(self.num_parts, dtype=np.int32)
         owner[self.global_id] = np.repeat(parts, np.diff(self.part_ptr))
         return owner
 
     def places(self) -> Int64Array:
-        """Place in plan order of every vertex's row, int64[num_vertices]."""
+        """Return, for each vertex, the place of its row in plan order: int64[num_vertices]."""
         place = np.empty(self.num_vertices, dtype=np.int64)
         place[self.global_id] = np.arange(self.num_vertices)
         return place
 
     def traffic(self) -> Traffic:
-        """Load and communication of every part, counted from the tables."""
+        """Return load and communication of every part, counted from the tables."""
         rows, nonzeros = np.diff(self.part_ptr), np.diff(self.row_ptr[self.all_parts.local_ptr])
         expand = StepTraffic.of(self.exchanges.expand)
         if self.fold is None:
@@ -254,15 +265,15 @@ class Plan(WithColumns):
         return Traffic.of_steps(rows, nonzeros, expand, fold, copies)
 
     def metrics(self) -> Metrics:
-        """The figures of the plan, computed from its tables."""
+        """Return the figures of the plan, computed from its tables."""
         return summarize(self.traffic())
 
     def save(self, path: str | PathLike[str], *, compress: bool = False) -> str:
-        """Write the plan file, first under a temporary name, until the file is complete.
+        """Write the plan file. It has a temporary name until it is complete.
 
         Parameters:
-            compress: Whether to deflate the datasets (smaller and slower; every HDF5 library reads
-                such a file).
+            compress: Whether to compress the datasets by HDF5's filter "deflate". The file is
+                smaller, but slower to write and read. Every HDF5 library can read it.
 
         Returns:
             The content hash that the file stores.
@@ -275,5 +286,5 @@ class Plan(WithColumns):
         return write_file(path, self.header, self.arrays(), self.attributes(), compress=compress)
 
     def attributes(self) -> dict[str, dict[str, Any]]:
-        """Attributes of every group in `plancc.plan.format.ATTRIBUTE_GROUPS`."""
+        """Return the attributes of each group in `plancc.plan.format.ATTRIBUTE_GROUPS`."""
         return attributes_of(self.provenance, self.metrics(), self.baseline)

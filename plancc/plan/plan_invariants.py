@@ -1,6 +1,7 @@
 """Check the invariants of a whole plan, in time linear in its size.
 
-This module compares parts with each other. `plancc.plan.part_invariants` checks a part alone.
+This module compares parts with each other. `plancc.plan.part_invariants` checks each part by
+itself.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ from plancc.plan.receive_sets import offsets_of
 
 
 def plan_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Yield (invariant, what breaks it or ""); later checks may rely on earlier checks."""
+    """Check a whole plan.
+
+    Yields a pair (invariant, violation) for each check. The violation is "" if the invariant holds.
+    A caller must stop at the first violation, because later checks rely on earlier ones.
+    """
     yield "rows/part_ptr rises from 0 to n", _rises(plan.part_ptr, plan.num_vertices)
     yield "rows/global_id is a permutation", _permutation(plan)
     yield "matrix/row_ptr rises from 0 to nnz", _rises(plan.row_ptr, plan.header.num_nonzeros)
@@ -79,7 +84,7 @@ def _permutation(plan: Plan) -> str:
 
 @njit(cache=True, nogil=True, plain=True)
 def _repeated_or_outside(ids, bound):  # type: ignore[no-untyped-def]
-    """First place of a number that is repeated or outside ``0..bound-1``; -1 if there is none."""
+    """Return the first index whose id is repeated or outside ``0..bound-1``; -1 if none is."""
     seen = np.zeros(bound, np.bool_)
     for k in range(len(ids)):
         if ids[k] < 0 or ids[k] >= bound or seen[ids[k]]:
@@ -97,11 +102,11 @@ def _mirrors(exchange: Exchange) -> str:
 
 @njit(cache=True, nogil=True, plain=True)
 def _difference(send, receive):  # type: ignore[no-untyped-def]
-    """Return a pair (receiver, sender) with different messages in the two tables, or (-1, -1).
+    """Return a pair (receiver, sender) whose message differs in the two tables, or (-1, -1).
 
-    Tables are (ptr, peer, row_ptr, row), well formed. The loop takes receivers in ascending order,
-    and every sender lists its receivers in this order. So the message to compare is always the
-    sender's next message, ``following[sender]``.
+    Both tables are (ptr, peer, row_ptr, row), and are well formed. The loop runs over receivers in
+    ascending order, and every sender lists its receivers in ascending order. So the message to
+    compare is always the sender's next message, ``following[sender]``.
     """
     ptr, peer, row_ptr, row = receive
     send_ptr, send_peer, send_row_ptr, send_row = send
@@ -139,10 +144,11 @@ def _repetition(plan: Plan, parts: PartRange) -> str:
 
 @njit(cache=True, nogil=True, plain=True)
 def _repeated_nonzero(of_parts, csr, part_ptr, place_of_row, place_of_halo):  # type: ignore[no-untyped-def]
-    """Return the places (row, column) of a nonzero that is in two parts; (-1, -1) if there is none.
+    """Return row and column, as places in plan order, of a nonzero that two parts have.
 
-    `of_parts` is (rows, local_ptr, halo_ptr), `csr` is (row_ptr, column). A counting sort brings
-    together the local rows of each place; only places with folded rows have several local rows.
+    The result is (-1, -1) if there is none. `of_parts` is (rows, local_ptr, halo_ptr), `csr` is
+    (row_ptr, column). A counting sort groups the local rows of all parts by their place. Only the
+    place of a folded row has several local rows.
     """
     rows, local_ptr, halo_ptr = of_parts
     row_ptr, column = csr

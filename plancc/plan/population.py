@@ -1,7 +1,8 @@
-"""Read from a plan the population that samplers draw from.
+"""Read from a plan the population from which samplers draw.
 
-Compiler and runtime must draw from the same population to see the same batches. So vertices are in
-the order of the source, and columns ascend in every row, since samplers choose columns by place.
+Compiler and runtime must draw from the same population to get the same batches. So the vertices are
+in the order of the graph's source. The columns of each row ascend, because a sampler chooses a
+column by its position in the row.
 """
 
 from __future__ import annotations
@@ -20,10 +21,13 @@ from plancc.sampling import Population, Sampler
 
 
 def num_training(file: PlanFile, target: str | None = None) -> int | None:
-    """Number of training vertices of an open plan; None if the plan has no training mask.
+    """Return the number of training vertices of an open plan.
 
     Parameters:
         target: See `read_population`.
+
+    Returns:
+        The number; None if the plan has no training mask, and no `target` is given.
     """
     types, suffix = file.header.types, ""
     if types is not None and target is not None:
@@ -36,25 +40,25 @@ def num_training(file: PlanFile, target: str | None = None) -> int | None:
 def read_population(
     file: PlanFile, sampler: Sampler, *, with_pattern: bool = True, target: str | None = None
 ) -> Population:
-    """Read the population that a sampler draws from, with the data that the sampler needs.
+    """Read the population from which a sampler draws, with the data that the sampler needs.
 
     Parameters:
         file: The open plan.
-        sampler: The sampler. If it needs no data, the population is a number of vertices only.
-            Otherwise the population also has the plan's training mask, since some samplers prefer
-            training vertices without needing them.
-        with_pattern: Whether to read the pattern if the sampler needs it; reading calls compiled
-            functions.
-        target: In a plan with types, the type whose vertices are trained on. Without a training
-            mask, all vertices of the type are training vertices.
+        sampler: The sampler. If it needs no data, the population has only the number of vertices.
+            Otherwise the population also has the plan's training mask, because some samplers use
+            the mask if there is one.
+        with_pattern: Whether to read the pattern if the sampler needs it. Reading the pattern calls
+            compiled functions.
+        target: Only for a plan with vertex types: the type whose vertices are trained. Without a
+            training mask, all vertices of the type are training vertices.
 
     Returns:
-        The population. A pattern takes 4 bytes per nonzero and 8 per row, and twice that while it
-        is read.
+        The population. Its pattern takes 4 bytes per nonzero and 8 bytes per row, and twice as much
+        while it is read.
 
     Raises:
-        InputError: If the plan lacks vertex data that the sampler needs, or if the plan is an edge
-            plan and the sampler needs the pattern.
+        InputError: If the plan lacks vertex data that the sampler needs. Also if the sampler needs
+            the pattern and the plan is an edge plan.
         PlanError: If the file is damaged.
     """
     n, types, suffix = file.header.num_vertices, file.header.types, ""
@@ -66,7 +70,7 @@ def read_population(
     for name in sampler.needs:
         if name != "pattern" and name not in carried:
             raise InputError(
-                f"{file.path} carries no {name}{of_type}: sampler '{sampler.name}' needs it "
+                f"{file.path} has no {name}{of_type}; sampler '{sampler.name}' needs this data "
                 f"(compile with `{'clusters' if name == 'clusters' else 'data'}`)"
             )
     if not sampler.needs:
@@ -108,7 +112,10 @@ def read_population(
 
 
 def population_of(plan: Plan) -> Population:
-    """Return a population for any sampler: the whole pattern, and the plan's masks and clusters."""
+    """Return a population that any sampler can use.
+
+    It has the whole pattern, and the training mask and clusters of the plan if there are any.
+    """
     graph, data, place = graph_of(plan), plan.vertex_data, plan.places()
     return Population(
         plan.num_vertices,
@@ -122,7 +129,11 @@ def population_of(plan: Plan) -> Population:
 def _read_pattern(
     file: PlanFile, part_ptr: Int64Array, global_id: Int32Array
 ) -> tuple[Int64Array, Int32Array]:
-    """Read the pattern as ``indptr, indices``, numbered by vertex, with ascending columns."""
+    """Read the pattern of the matrix as CSR, numbered by vertex; columns ascend in every row.
+
+    Returns:
+        ``indptr`` (int64[n + 1]) and ``indices`` (int32[nnz]).
+    """
     row_ptr = file.read("matrix/row_ptr")
     received = file.read_side("expand/recv")
     row, sender = received.row, received.peer_of_row()
@@ -142,7 +153,10 @@ def _read_pattern(
 def _renumbered(  # type: ignore[no-untyped-def]
     part_ptr, global_id, row_ptr, column, halo_ptr, halo, indptr, indices
 ):
-    """Fill `indices` from the parts' local columns; return False if a column is out of range."""
+    """Write the columns of all nonzeros, as vertices, to `indices`.
+
+    Returns False if a local column is out of range.
+    """
     for part in range(len(part_ptr) - 1):
         row0, row1 = part_ptr[part], part_ptr[part + 1]
         own, held = row1 - row0, row1 - row0 + halo_ptr[part + 1] - halo_ptr[part]

@@ -1,9 +1,11 @@
-"""Programs: the product A H of every layout as a list of steps. The adjoint is the reversed list.
+"""Programs: for every layout, the product A H as a list of steps.
 
-A step reads and writes *spaces*, which are dense matrices on every rank. "x" has the inputs of own
-rows, "y" the outputs of own rows; the programs below name further spaces. Blocks of the local
-matrix have names too. In row and edge plans, "halo" are rows that other ranks own, "folded" are
-partial rows for other ranks, and the blocks are:
+The adjoint of a program is the list of the steps' adjoints in reversed order.
+
+A step reads and writes *spaces*, which are dense matrices on every rank. "x" holds the inputs of
+own rows, "y" the outputs of own rows. The programs below name further spaces. Blocks of the local
+matrix have names too. In row and edge plans, "halo" holds rows that other ranks own, and "folded"
+holds partial sums for other ranks. The blocks are:
 
                 "x"        "halo"
            +-----------+-------------+
@@ -12,13 +14,15 @@ partial rows for other ranks, and the blocks are:
   "folded" |  folded   | folded_halo |
            +-----------+-------------+
 
-A program does not depend on a rank or a size. Its readers bind the names of its steps: the runtime
-binds messages, groups of ranks and matrices, and executes the program. To count words,
-`plancc.plan.words.transfers` binds the traffic of messages and groups.
+A program does not depend on ranks or sizes. Whoever reads a program gives a meaning to the names in
+its steps. The runtime binds them to messages, groups of ranks and matrices, and executes the
+program. To count words, `plancc.plan.words.transfers` binds them to the traffic of messages and
+groups.
 
-Between two collective steps, the runtime works in this order: it starts messages first, waits for a
-message before a step reads its rows, and adds scattered rows last. If rows arrive in pieces, their
-product processes one piece after another. A program that needs another order raises an error.
+Between two collective steps, the runtime uses this order. It starts all messages. Before a step
+reads the rows of a message, it waits for the message. It adds scattered rows last. If rows arrive
+in pieces, the product multiplies one piece after another. A program that needs another order raises
+an error.
 """
 
 from __future__ import annotations
@@ -35,11 +39,13 @@ class Step:
     """One step of a product, on all ranks.
 
     Attributes:
-        name: Name of the messages, of the group of ranks, or of the matrix block.
+        name: Name of the messages, of the group of ranks, or of the matrix block that the step
+            uses.
         source, target: Space that the step reads, and space that the step writes.
-        moves: Whether rows of H are sent, or pieces of a matrix block that several ranks share.
-        reverse: Whether rows are sent from the receivers to the senders of the bound messages.
-        late: Whether the rows arrive some epochs later; they are constants in the backward pass.
+        moves: Whether the step sends rows of H, or pieces of a matrix block that ranks share.
+        reverse: Whether the step uses its messages in reverse, so that receivers send to senders.
+        late: Whether the rows arrive some epochs later. Such rows are constants in the backward
+            pass.
     """
 
     name: str
@@ -56,22 +62,23 @@ class Step:
 
 @dataclass(frozen=True)
 class Gather(Step):
-    """Send rows of the source in an exchange; the target is the received rows."""
+    """Send rows of the source to the ranks that need them. The target holds the received rows."""
 
 
 @dataclass(frozen=True)
 class ScatterAdd(Step):
-    """Send rows back in the reversed exchange of a `Gather`, and add the rows to the target."""
+    """Send rows back, against the direction of a `Gather`, and add them to rows of the target."""
 
     reverse = True
 
 
 @dataclass(frozen=True)
 class Multiply(Step):
-    """Multiply a block of the matrix, or its transpose, with the source.
+    """Multiply a block of the matrix, or its transpose, by the source.
 
-    The first product of a program overwrites the target; later products add to the target. If ranks
-    share the block, its pieces are broadcast, one before each product, forward and backward.
+    The first product of a program overwrites the target; later products add to the target. If
+    several ranks share the block, its pieces are broadcast, each before its product. This happens
+    in the forward and the backward pass.
     """
 
     transposed: bool = False
@@ -82,15 +89,17 @@ class Multiply(Step):
 
 @dataclass(frozen=True)
 class Broadcast(Step):
-    """Broadcast the pieces of the source one after another, each from the rank that has the
-    piece.
+    """Broadcast the pieces of the source one after another.
+
+    Each piece is sent by the rank that has it.
     """
 
 
 @dataclass(frozen=True)
 class Reduce(Step):
-    """Sum the pieces of the source one after another over a group, each on the rank that has the
-    piece.
+    """Sum the pieces of the source over a group, one piece after another.
+
+    The sum of each piece arrives at the rank that has this piece in the target.
     """
 
     reverse = True
@@ -98,23 +107,28 @@ class Reduce(Step):
 
 @dataclass(frozen=True)
 class AllGather(Step):
-    """Send the rows of every rank of a group to all ranks of the group."""
+    """Send the rows of each rank of a group to all other ranks of the group."""
 
 
 @dataclass(frozen=True)
 class ReduceScatter(Step):
-    """Sum the rows of a group over its ranks; every rank keeps the sums of its own rows."""
+    """Sum matrices with the same rows over the ranks of a group.
+
+    Every rank keeps only the sums of its own rows.
+    """
 
     reverse = True
 
 
 @dataclass(frozen=True)
 class AllToAll(Step):
-    """Exchange data in a group: from all columns of own rows to some columns of the group's rows.
+    """Exchange rows for columns in a group of ranks.
+
+    Before the step, a rank has its own rows with all columns. After the step, it has the rows of
+    all ranks of the group, but only some columns.
 
     Attributes:
-        to_rows: Whether the step does the inverse: from some columns of the group's rows to own
-            rows.
+        to_rows: Whether the step does the inverse.
     """
 
     to_rows: bool = False
@@ -129,15 +143,15 @@ class AllToAll(Step):
 
 @dataclass(frozen=True)
 class AllReduce(Step):
-    """Sum the rows over a group; every rank of the group gets the sum.
+    """Sum matrices over the ranks of a group. Every rank gets the sum.
 
-    In the adjoint, every rank already has the gradient and uses it.
+    The adjoint sends nothing, because every rank already has the gradient.
     """
 
 
 @dataclass(frozen=True)
 class Replicate(Step):
-    """Send the rows of one rank to all ranks of its group."""
+    """Send the rows of one rank of a group to all other ranks of the group."""
 
     def adjoint(self) -> UseCopy:
         return UseCopy(self.name, self.target, self.source, of_one=True)
@@ -145,7 +159,7 @@ class Replicate(Step):
 
 @dataclass(frozen=True)
 class UseCopy(Step):
-    """Use the copies of rows that ranks already have; nothing is sent.
+    """Use a copy of rows that the rank already has. Nothing is sent.
 
     Attributes:
         of_one: Whether only one rank of a group uses its copy.
@@ -164,7 +178,7 @@ ADJOINTS: dict[type[Step], type[Step]] = {
     **{Broadcast: Reduce, Reduce: Broadcast},
     **{AllGather: ReduceScatter, ReduceScatter: AllGather, AllReduce: UseCopy},
 }
-"""The class of the adjoint, for steps without further attributes."""
+"""For each class of steps without further attributes, the class of the adjoint."""
 Program = tuple[Step, ...]
 
 ROW: Program = (
@@ -176,10 +190,11 @@ ROW: Program = (
 
 
 def edge_program(expand_is_longer: bool) -> Program:
-    """The program of edge plans: expand, multiply, fold (the vertex cuts of Md et al. 2021).
+    """Return the program of edge plans: expand, multiply, fold (Md et al. 2021, vertex cuts).
 
-    `expand_is_longer`: whether own rows are multiplied during the expand; otherwise during the
-    fold.
+    Parameters:
+        expand_is_longer: Whether the expand takes longer than the fold. If so, own rows are
+            multiplied during the expand, otherwise during the fold.
     """
     own = (Multiply("own", "x", "y"),)
     early, late = (own, ()) if expand_is_longer else ((), own)
@@ -205,10 +220,14 @@ In "3d" these are more rows than the rank owns. """
 
 
 def replicated(needed_only: bool) -> Program:
-    """1.5D (Tripathy et al. 2020, Algorithm 2): the ranks of a process row have copies of a part.
+    """Return the program of 1.5D (Tripathy et al. 2020, Algorithm 2).
 
-    "held" has the rows of a part on the rank that sends these rows (Equation 3).
-    `needed_only`: whether the messages of a row plan replace the broadcasts.
+    The ranks of a process row have copies of the same part. For each part, one of these ranks sends
+    the rows of the part to other ranks (Equation 3). On this rank, space "held" has these rows.
+
+    Parameters:
+        needed_only: Whether ranks send only needed rows, in the messages of a row plan, instead of
+            broadcasts.
     """
     middle: Program = Broadcast("pieces", "held", "piece"), Multiply("matrix", "piece", "sums")
     if needed_only:
@@ -232,10 +251,14 @@ pipeline is on, every step handles one batch of rows after another. """
 
 
 def clone_program(late: bool, returns: bool = True) -> Program:
-    """The program of edge plans without a fold, or with a `late` fold (Md et al. 2021, 0c and
-    cd-r). "y" has own rows, then "leaves": rows of vertices that other ranks own.
+    """Return the program of edge plans without a fold, or with a fold that is `late`.
 
-    `returns`: whether owners send sums back to the ranks that have the leaves.
+    These are the methods "0c" and "cd-r" of Md et al. 2021. Space "y" has own rows, then "leaves",
+    which are rows of vertices that other ranks own.
+
+    Parameters:
+        late: Whether there is a fold, whose rows arrive some epochs later.
+        returns: Whether owners send the sums back to the ranks that have the leaves.
     """
     own = Multiply("partial", "x", "y"), Multiply("itself", "x", "y")
     if not late:
@@ -246,7 +269,7 @@ def clone_program(late: bool, returns: bool = True) -> Program:
 
 
 def grid_program(grid: Grid) -> Program:
-    """The program of a plan on this grid."""
+    """Return the program of plans that have this grid."""
     if grid.scheme == "feature":
         return FEATURE
     if grid.scheme == "1.5d":
@@ -257,7 +280,7 @@ def grid_program(grid: Grid) -> Program:
 def adjoint(program: Sequence[Step]) -> Program:
     """Return the program of A^T G, given the program of A H.
 
-    The result has no late steps, since the rows of late steps are constants without a gradient.
+    Late steps are left out, since their rows are constants, which have no gradient.
     """
     return tuple(step.adjoint() for step in reversed(program) if not step.late)
 

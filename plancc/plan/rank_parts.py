@@ -1,4 +1,4 @@
-"""`RankParts`: the parts of a rank, their rows, and the parts for which the rank makes claims."""
+"""`RankParts`: the parts that a rank has, their rows, and which rank makes claims about a part."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from plancc.plan.values import Header
 
 @dataclass(frozen=True, eq=False)
 class RankParts:
-    """The parts that a rank has in a plan.
+    """The numbers of the parts that a rank has in a plan.
 
     Attributes:
         header: Header of the plan.
         rank: Number of the rank.
-        ranks (int64[num_ranks + 1]): First part of every rank. Ranks of a grid may share a part.
+        ranks (int64[num_ranks + 1]): Number of the first part of every rank. Ranks of a grid may
+            share a part.
     """
 
     header: Header
@@ -32,30 +33,33 @@ class RankParts:
 
     @cached_property
     def _ends(self) -> Int64Array:
-        """For every rank, the number of its last part plus 1, int64[num_ranks]."""
+        """For every rank, the number of its last part, plus 1: int64[num_ranks]."""
         return np.maximum(self.ranks[:-1] + 1, self.ranks[1:])
 
     @property
     def parts(self) -> tuple[int, int]:
-        """The range ``first:last`` of the parts that have the rank's rows."""
+        """The range ``first:last`` of the parts that contain the rank's rows."""
         return int(self.ranks[self.rank]), int(self._ends[self.rank])
 
     @property
     def parts_to_read(self) -> tuple[int, int]:
-        """The range ``first:last`` of the parts that the rank reads; in "3d", more than `parts`."""
+        """The range ``first:last`` of the parts that the rank reads.
+
+        In "3d" the rank reads more than `parts`.
+        """
         grid = self.header.grid
         return self.parts if grid is None else grid.parts_of_block(self.rank)
 
     @property
     def speaker(self) -> Int64Array:
-        """For each part, the first rank that has the part: int64[num_parts].
+        """For each part, the lowest rank that has the part: int64[num_parts].
 
         Only this rank makes claims about the part (`part_invariants.claims_of`).
         """
         return np.searchsorted(self._ends, np.arange(self.header.num_parts), side="right")
 
     def rows(self, part_ptr: Int64Array) -> tuple[int, int]:
-        """The range ``first:last`` of the rank's rows in plan order."""
+        """Return the range ``first:last`` of the rank's rows in plan order."""
         if self.header.grid is not None:
             return self.header.grid.rows_of_rank(part_ptr, self.rank)
         first, last = part_ptr[list(self.parts)].tolist()
@@ -63,14 +67,23 @@ class RankParts:
 
 
 def block_of_parts(num_parts: int, num_ranks: int) -> Int64Array:
-    """Divide parts evenly over ranks; return the first part of every rank, int64[num_ranks + 1]."""
+    """Divide consecutive parts evenly among ranks.
+
+    Returns:
+        int64[num_ranks + 1]: number of the first part of every rank.
+    """
     return np.arange(num_ranks + 1, dtype=np.int64) * num_parts // num_ranks
 
 
 def parts_of_rank(path: str, header: Header, rank: int, num_ranks: int) -> RankParts:
-    """Return the parts of a rank; InputError if the plan at `path` cannot run on `num_ranks`."""
+    """Return the parts of rank `rank`.
+
+    Raises:
+        InputError: If the rank is out of range, or if the plan at `path` cannot run on `num_ranks`
+            ranks.
+    """
     if not 0 <= rank < num_ranks:
-        raise InputError(f"rank {rank} of {num_ranks}: ranks are numbered from 0")
+        raise InputError(f"rank {rank} of {num_ranks}: out of range; the first rank is 0")
     check_num_ranks(path, header, num_ranks)
     return RankParts(header, rank, block_of_parts(header.num_parts, num_ranks))
 

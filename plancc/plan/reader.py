@@ -1,9 +1,10 @@
-"""Read a plan file, whole or in slices. Everything in the file is checked before use.
+"""Read a plan file, whole or in slices. Everything in the file is checked before it is used.
 
-The method `PlanFile.node` opens every dataset. It refuses links that leave the file, storage
-outside the file, unknown filters, and dtypes and sizes that the header does not allow. The method
-`PlanFile.read` reads datasets, and compares the digest of every slice. Every call of HDF5 is
-inside a `Container.reading` block, which turns errors on a damaged file into PlanErrors.
+The method `PlanFile.node` opens every dataset. It refuses links that lead out of the file, data
+that are stored outside the file, unknown filters, and dtypes and sizes that do not fit the header.
+The method `PlanFile.read` reads datasets, and compares the digest of every slice. Every call of
+HDF5 is inside a `Container.reading` block. This block turns every error that HDF5 raises for a
+damaged file into a PlanError.
 """
 
 from __future__ import annotations
@@ -70,22 +71,22 @@ IN_PIECES = (
     "a plan in pieces, which plancc 0.1.0 of 29 November 2026 was the last version to read: make "
     "one file of it there (plancc join), or compile the graph again"
 )
-"""The problem of a plan in pieces, for its first file and for a piece."""
+"""The message for a plan in pieces, for its first file and for any other piece."""
 
 
 class PlanFile:
-    """A plan file, open for reading (without file locks). Use it in a ``with`` statement.
+    """A plan file that is open for reading, without file locks. Use it in a ``with`` statement.
 
     Raises:
-        InputError: If there is no such file.
-        PlanError: If the file is not a plan, is damaged, or has a version or layout that this
-            version cannot read.
+        InputError: If the file does not exist.
+        PlanError: If the file is not a plan, is damaged, or has a format version or layout that
+            this version of plancc cannot read.
 
     Attributes:
         header: Header of the plan.
-        minor (int): Minor version of the format.
-        content_sha256 (str): The content hash. The digests in the file are checked against it when
-            the file is opened; `read` compares the digests with the data.
+        minor (int): Minor version of the file's format.
+        content_sha256 (str): The content hash in the file. When the file is opened, the hash is
+            compared with the digests in the file. `read` compares these digests with the data.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
@@ -133,20 +134,25 @@ class PlanFile:
         self._container.close()
 
     def check_row_plan(self, what: str) -> None:
-        """Raise InputError unless this is a row plan; the message says that `what` needs one."""
+        """Raise InputError if this is not a row plan.
+
+        The message says that `what` needs a row plan.
+        """
         if self.header.layout != "row":
             kind = "an edge plan"
             if self.header.grid is not None:
                 kind = f"a plan of grid '{self.header.grid}'"
-            raise InputError(f"{self.path}: is {kind}, but {what} needs a row plan")
+            raise InputError(f"{self.path} is {kind}, but {what} needs a row plan")
 
     def checked_ranks(self, num_ranks: int | None) -> int:
-        """Return how many parts figures for `num_ranks` ranks have; None means one rank per part.
+        """Return the number of parts whose figures are shown if `num_ranks` ranks run the plan.
 
-        For a grid plan this is always its number of parts, the blocks of rows.
+        Without a grid this is `num_ranks`, since each rank merges its parts; None means one rank
+        for each part. With a grid it is always the plan's number of parts, which are blocks of
+        rows.
 
         Raises:
-            InputError: If the plan does not run on this many ranks.
+            InputError: If the plan cannot run on this number of ranks.
         """
         parts = self.header.num_parts
         if self.header.grid is not None:
@@ -159,10 +165,12 @@ class PlanFile:
         return ranks
 
     def attributes(self, group: str) -> dict[str, Any]:
-        """The attributes of ``/provenance`` or ``/metrics`` as Python values.
+        """Return the attributes of a group, ``/provenance`` or ``/metrics``, as Python values by
+        name.
 
         Raises:
-            PlanError: If the attributes cannot be read or do not match their digest.
+            PlanError: If an attribute cannot be read, or if the attributes do not match their
+                digest.
         """
         if group not in self._attributes:
             with self._container.reading(f"/{group}"):
@@ -191,35 +199,39 @@ class PlanFile:
         return found
 
     def has(self, name: str) -> bool:
-        """Whether the file has a dataset."""
+        """Return whether the file has the dataset `name`."""
         with self._container.reading(f"/{name}"):
             return self._container.is_there(name, h5py.Dataset)
 
     def metrics(self, prefix: str = "") -> Metrics | None:
-        """Read the metrics stored with a prefix of their names; None if a value is missing or no
-        number.
+        """Return the figures whose names in the file begin with `prefix`.
+
+        None is returned if a figure is missing or is not a number.
         """
         return Metrics.from_dict(self.attributes("metrics"), prefix)
 
     def vertex_data_names(self) -> list[str]:
-        """Names of the vertex data that the plan carries: "features", "labels of author", ..."""
+        """Return the names of the plan's vertex data as messages show them.
+
+        Examples are "features" and "labels of author".
+        """
         types = () if self.header.types is None else self.header.types.names
         found = [name.partition("/")[2].partition("_of_") for name in self._vertex_data()]
         return [f"{key} of {types[int(k)]}" if k else key for key, _, k in found]
 
     def _vertex_data(self) -> list[str]:
-        """Names of the file's datasets of vertex data."""
+        """Return the names of those datasets of the file that hold vertex data."""
         return [name for name in self.datasets if name.startswith("vertex_data/")]
 
     def width(self, name: str) -> int | None:
-        """Number of columns of a dataset; None if the dataset is missing."""
+        """Return the number of columns of a dataset; None if the dataset is missing."""
         return int(self.node(name).shape[1]) if self.has(name) else None
 
     def read(self, name: str, first: int = 0, last: int | None = None) -> npt.NDArray[Any]:
         """Read the entries of parts ``first..last-1`` of a dataset, and compare their digests.
 
-        A dataset that is not cut into parts is read whole. A slice of offsets also has the next
-        part's first offset.
+        A dataset that is not cut into parts is read whole. For a dataset of offsets, the result
+        also has the end of the last part.
 
         Parameters:
             name: Name of the dataset.
@@ -248,8 +260,12 @@ class PlanFile:
         return array
 
     def _compare(self, name: str, found: Digests, first: int) -> None:
-        """Compare digests with the stored digests of the parts from `first` on; PlanError if they
-        differ.
+        """Raise PlanError if digests differ from those that the file stores.
+
+        Parameters:
+            name: Name of the dataset, or of the group of attributes.
+            found: Digests of consecutive parts, computed from the data.
+            first: Number of the first of these parts.
         """
         expected = self._digests[name][first : first + len(found)]
         wrong = np.flatnonzero((found != expected).any(axis=1)) if len(found) else found
@@ -259,7 +275,10 @@ class PlanFile:
             raise self._error(f"/{name} is damaged: the digest{whose} does not match")
 
     def _cut(self, cut: str, first: int, last: int) -> Int64Array:
-        """Offsets of the entries of parts ``first..last-1``, int64[last - first + 1]."""
+        """Return the offsets that cut a dataset into the entries of the parts ``first..last-1``.
+
+        The result is int64[last - first + 1]. `cut` is the dataset's `FileDataset.cut`.
+        """
         if cut == LOCAL_ROWS:
             points = self._cut(PART_PTR, first, last)
             folds = self.header.layout == "edge"
@@ -272,8 +291,11 @@ class PlanFile:
         return (points[int(number)] if number else points)[first - begin : last - begin + 1]
 
     def _check_offsets(self, name: str, offsets: Int64Array, first: int, last: int) -> None:
-        """Raise PlanError unless the offsets rise, from 0 to the length of the array that they
-        divide.
+        """Raise PlanError if the offsets in dataset `name` do not ascend, or end at a wrong number.
+
+        Parameters:
+            offsets: The offsets of the parts ``first..last-1``. Over all parts, offsets ascend from
+                0 to the length of the array that they cut.
         """
         begin, end, total = offsets[..., 0], offsets[..., -1], self._sizes[dataset_of(name).ends]
         starts = begin == 0 if first == 0 else begin >= 0
@@ -282,21 +304,31 @@ class PlanFile:
         self.check(name, np.all(starts) and np.all(ends) and np.all(rises))
 
     def check(self, name: str, holds: bool | np.bool_) -> None:
-        """Raise PlanError unless `holds`: a number in dataset `name` is out of range."""
+        """Raise PlanError if `holds` is False.
+
+        The message says that a number in dataset `name` is out of range.
+        """
         if not holds:
             raise self._error(f"/{name} is damaged: a number is out of range")
 
     def read_side(self, table: str) -> Side:
-        """Read one side of an exchange, such as "expand/send", for all parts; see `read`."""
+        """Read one side of an exchange for all parts.
+
+        `table` is the name of the side, such as "expand/send".
+        """
         return Side(*(self.read(f"{table}_{name}") for name in EXCHANGE_ARRAYS))
 
     def read_parts(
         self, first: int, last: int, names: Iterable[str] | None = None
     ) -> dict[str, npt.NDArray[Any]]:
-        """Read datasets for parts ``first..last-1``; offsets begin at 0. See `read`.
+        """Read datasets for the parts ``first..last-1``, with the checks of `read`.
 
-        `names`: Names of the datasets; by default all datasets except the source's ids and vertex
-        data.
+        Parameters:
+            names: Names of the datasets. None: all datasets, except vertex data and the ids of the
+                graph's source.
+
+        Returns:
+            The arrays by name. Offsets begin at 0.
         """
         others = ("rows/original_id", TYPE_PTR, "vertex_data/")
         found = {}
@@ -310,12 +342,13 @@ class PlanFile:
         return found
 
     def rows_on_disk(self, name: str, first: int, last: int) -> MappedRows:
-        """Map the rows of parts ``first..last-1`` of a two-dimensional dataset into memory; see
-        `read`.
+        """Map the rows of parts ``first..last-1`` of a two-dimensional dataset into memory.
+
+        The checks are those of `read`.
 
         Raises:
-            InputError: If the rows are compressed, or if they do not begin at a multiple of the
-                size of a number.
+            InputError: If the rows are compressed, or if they begin at a byte of the file that is
+                not a multiple of the size of a number.
         """
         dataset, points = self.node(name), self._cut(dataset_of(name).cut, first, last)
         start, stop = points[[0, -1]].tolist()
@@ -337,9 +370,9 @@ class PlanFile:
         return rows
 
     def read_vertex_data(self, first: int, last: int, on_disk: bool = False) -> VertexData:
-        """Read the vertex data of the rows of parts ``first..last-1``; see `read`.
+        """Read the vertex data of the rows of parts ``first..last-1``, with the checks of `read`.
 
-        If `on_disk` is True, features are mapped by `rows_on_disk`.
+        If `on_disk` is True, features stay in the file and are mapped by `rows_on_disk`.
         """
         types, vertices = self.header.types, None
         arrays: dict[str, Any] = {
@@ -355,7 +388,7 @@ class PlanFile:
         return data
 
     def node(self, name: str) -> h5py.Dataset:
-        """Open the dataset `name`, and check its type, size and storage against the format."""
+        """Open the dataset `name`, and check that its type, size and storage fit the format."""
         if name not in self._opened:
             with self._container.reading(f"/{name}"):
                 self._opened[name] = self._node(name, dataset_of(name))
@@ -377,15 +410,15 @@ class PlanFile:
         return node
 
     def _size(self, dimension: str) -> int | None:
-        """Size of a dimension by its name; None if the dimension is free."""
+        """Return the size of the dimension of this name; None if the file may have any size."""
         size = self._sizes.get(dimension.removesuffix("+1"))
         return None if size is None else size + dimension.endswith("+1")
 
     def read_plan(self) -> Plan:
-        """Read the whole plan, with its provenance and the baseline of its metrics.
+        """Read and check the whole plan, with its provenance and the figures of its baseline.
 
         Raises:
-            PlanError: If a dataset cannot be read, or an invariant of the format does not hold.
+            PlanError: If a dataset cannot be read, or if an invariant of the format does not hold.
         """
         plan = self.read_unchecked()
         check(plan_invariants(plan), self.path)
@@ -393,8 +426,9 @@ class PlanFile:
         return plan
 
     def read_unchecked(self) -> Plan:
-        """Read the whole plan, and check only sizes and digests; the verifier checks everything
-        else.
+        """Read the whole plan, but check only sizes and digests.
+
+        The verifier checks everything else.
         """
         arrays = {}
         for name in self.datasets:
@@ -410,7 +444,10 @@ class PlanFile:
         return replace(plan, provenance=provenance, baseline=baseline)
 
     def check_figures(self, of_tables: Callable[[], Metrics]) -> None:
-        """Raise PlanError if the figures in the file differ from those computed from its tables."""
+        """Raise PlanError if the figures that the file stores differ from those of its tables.
+
+        `of_tables` is a function that computes the figures from the tables.
+        """
         if not self._container.is_there("metrics", h5py.Group):
             return
         found = self.metrics()
@@ -422,12 +459,12 @@ class PlanFile:
                 raise self._error(f"/metrics says {name} = {said}, the tables say {value}")
 
     def check_content(self) -> None:
-        """Compare all datasets and attributes that this version knows with their digests.
+        """Compare datasets and attributes with their digests, except those unknown to this version.
 
         This takes about 0.3 s per gigabyte.
 
         Raises:
-            PlanError: If a dataset or attribute does not match its digest.
+            PlanError: If a dataset, or the attributes of a group, do not match their digest.
         """
         for name, dataset in self.datasets.items():
             for first in range(0, self.header.num_parts if dataset.cut else 1, PARTS_AT_ONCE):
@@ -444,9 +481,10 @@ class PlanFile:
             self.attributes(group)
 
     def _read_digests(self) -> None:
-        """Read the digests of all datasets, and compare the content hash with them.
+        """Read the digests of all datasets, and check that the content hash fits these digests.
 
-        In a file of a higher minor version, digests of unknown datasets are included.
+        A file of a higher minor version may have datasets that this version does not know. Their
+        digests are included in the hash.
         """
         nodes = {name: self.node(name) for name in self.datasets}
         if any(OF_TYPE in each.cut for each in self.datasets.values()):
@@ -483,7 +521,9 @@ class PlanFile:
         return leaves
 
     def _digest_names(self) -> set[str]:
-        """Names of all datasets with digests, including datasets unknown to this version."""
+        """Return the names of all datasets with digests, including those unknown to this
+        version.
+        """
         digests = self._container.file[DIGESTS]
         groups = [name for name in digests if digests.get(name, getclass=True) is h5py.Group]
         return {
@@ -495,18 +535,18 @@ class PlanFile:
 
     @cached_property
     def datasets(self) -> dict[str, FileDataset]:
-        """The datasets that this version knows and the file has, by name."""
+        """The datasets that the file has and that this version knows, by name."""
         known = self._known.items()
         return {name: each for name, each in known if not each.optional or self.has(name)}
 
     def _check_no_steps(self) -> None:
-        """Raise PlanError if the file has messages of a step that is not in the header."""
+        """Raise PlanError if the file has messages of an exchange that the header does not name."""
         for step in EXCHANGES:
             if step not in self.header.steps() and self._container.is_there(step, h5py.Group):
                 raise self._error(f"/{step} in a plan {self.header.lacks(step)}")
 
     def _add_sizes(self, step: str) -> None:
-        """Add an exchange's numbers of messages and rows to `_sizes`."""
+        """Add the number of messages and the number of rows of an exchange to `_sizes`."""
         if step == LINKS:
             self._sizes[LINKS] = self._length(f"{LINKS}/source")
         messages, volume = self._length(f"{step}/recv_peer"), self._length(f"{step}/recv_row")
@@ -519,7 +559,7 @@ class PlanFile:
         self._sizes |= {f"{step} messages": messages, f"{step} volume": volume}
 
     def _length(self, name: str) -> int:
-        """Length of a one-dimensional dataset whose length the header does not give."""
+        """Return the length of a one-dimensional dataset, if the header does not determine it."""
         with self._container.reading(f"/{name}"):
             shape: tuple[int, ...] = self._container.dataset(name).shape or ()
             if len(shape) != 1:
@@ -551,7 +591,10 @@ class PlanFile:
         return header
 
     def _check_names(self) -> None:
-        """Raise PlanError for unknown names, unless the file has a higher minor version."""
+        """Raise PlanError for an unknown attribute, group or dataset in the file.
+
+        A file of a higher minor version may have unknown names.
+        """
         if self.minor > MINOR:
             return
         names = self.attributes("")
@@ -571,8 +614,9 @@ class PlanFile:
 
 
 def within(numbers: npt.NDArray[np.integer], bound: int | npt.NDArray[np.integer]) -> bool:
-    """Whether every number is in ``0..bound-1``; `bound` is one number, or an array with one per
-    number.
+    """Return whether every number is in ``0..bound-1``.
+
+    `bound` is one number for all, or an array with a bound for each number.
     """
     if isinstance(bound, np.ndarray):
         return bool(((numbers >= 0) & (numbers < bound)).all())
@@ -584,7 +628,7 @@ def _by(sizes: Iterable[str]) -> str:
 
 
 def load(path: str | PathLike[str]) -> Plan:
-    """Read a whole plan file; the inverse of `Plan.save`.
+    """Read and check a whole plan file. `Plan.save` writes such files.
 
     Raises:
         InputError, PlanError: See `PlanFile`.

@@ -1,8 +1,9 @@
-"""Kernels that find, from a matrix and its owners, which rows every part receives and folds.
+"""Kernels that find, from a matrix and its owners, which rows each part must receive and fold.
 
-They need no plan: lowering uses them, and so does the count of the traffic. A set of rows is a
-bitmap over an order of all rows in which the rows of a part are together. Marking a nonzero's
-column sets a bit. Reading the bits in order lists the set, sorted and cut into messages.
+The kernels need no plan. Lowering uses them, and so do the functions that count traffic. A set of
+rows is a bitmap over an order of all rows in which the rows of each part are consecutive. The
+column of each nonzero sets one bit. Reading the bits in order gives the rows of the set, sorted and
+grouped into messages.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ ONE, SIX, LOW_SIX = np.uint64(1), np.uint64(6), np.uint64(63)
 
 @njit(cache=True, nogil=True, plain=True)
 def offsets_of(key, num_groups):  # type: ignore[no-untyped-def]
-    """Offsets of the groups in a list that is sorted by group, int64[num_groups + 1]."""
+    """Return the offsets that the groups have in a list sorted by group, int64[num_groups + 1].
+
+    `key` is the group of every entry; the entries may be in any order.
+    """
     ptr = np.zeros(num_groups + 1, dtype=np.int64)
     for i in range(len(key)):
         ptr[key[i] + 1] += 1
@@ -31,10 +35,10 @@ def offsets_of(key, num_groups):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def grouped(key, num_groups):  # type: ignore[no-untyped-def]
-    """Sort rows by their group `key`, and then by number.
+    """Sort rows by their group `key`, and rows of one group by number.
 
-    Returns (sorted rows int32[n], place of each row among the sorted rows int32[n], offsets of the
-    groups int64[num_groups + 1]).
+    Returns the sorted rows, int32[n]; the position of each row in this order, int32[n]; and the
+    offsets of the groups, int64[num_groups + 1].
     """
     ptr = offsets_of(key, num_groups)
     free = ptr[:-1].copy()
@@ -53,8 +57,9 @@ class NonzerosByPart(NamedTuple):
 
     Attributes:
         ptr (int64[num_parts + 1]): Nonzeros of part m are ``ptr[m]:ptr[m + 1]``.
-        row, column (int32[num_nonzeros]): Places of row and column in the caller's order of rows.
-        at (int64[num_nonzeros]): Place of the nonzero in the CSR arrays of the matrix.
+        row, column (int32[num_nonzeros]): Row and column of each nonzero, as positions in the order
+            of rows that was given to `group_by_part`.
+        at (int64[num_nonzeros]): Index of the nonzero in the CSR arrays of the matrix.
     """
 
     ptr: Int64Array
@@ -69,9 +74,9 @@ def group_by_part(
     """Group nonzeros by their owner.
 
     Parameters:
-        nonzero_owner (int32[nnz]): Part of every nonzero.
-        rows, position (int32[n]): All rows in the order that the caller wants, and the place of
-            every row in this order.
+        nonzero_owner (int32[nnz]): Part that owns each nonzero.
+        rows, position (int32[n]): All rows in any order, such as plan order; and the position of
+            each row in this order.
     """
     return NonzerosByPart(
         *_group_by_part(matrix.indptr, matrix.indices, nonzero_owner, num_parts, rows, position)
@@ -99,10 +104,9 @@ def exchange_of_messages(
 ) -> Exchange:
     """Return the exchange that consists of the given messages.
 
-    The given messages are sorted by receiver, then sender.
-
     Parameters:
-        receiver, sender (int32[num_messages]): Parts at both ends of every message.
+        receiver, sender (int32[num_messages]): Parts at both ends of each message. Messages are
+            sorted by receiver, then by sender.
         row_ptr, row: See `plancc.plan.exchange.Side`.
     """
     send = sort_by_sender(receiver, sender, row_ptr, row, num_parts)
@@ -111,7 +115,7 @@ def exchange_of_messages(
 
 @njit(cache=True, nogil=True)
 def sort_by_sender(receiver, sender, row_ptr, row, num_senders):  # type: ignore[no-untyped-def]
-    """Sort messages by sender; return the fields of their `Side`."""
+    """Sort messages by sender, then by receiver; return the four arrays of their `Side`."""
     ptr = offsets_of(sender, num_senders)
     peer = np.empty(len(sender), dtype=np.int32)
     out_ptr = np.zeros(len(sender) + 1, dtype=np.int64)
@@ -136,7 +140,7 @@ def sort_by_sender(receiver, sender, row_ptr, row, num_senders):  # type: ignore
 
 @njit(cache=True, nogil=True)
 def mark(place, row0, row1, bitmap):  # type: ignore[no-untyped-def]
-    """Set the bits of all places in `bitmap`, then clear the bits of the own rows row0..row1-1."""
+    """Set the bits of the rows `place`, then clear the bits of the own rows row0..row1-1."""
     for k in range(len(place)):
         at = np.uint64(place[k])
         bitmap[at >> SIX] |= ONE << (at & LOW_SIX)
@@ -151,12 +155,12 @@ def list_marked(  # type: ignore[no-untyped-def]
 ):
     """Clear a bitmap over plan order, and list the marked rows as messages, one for each owner.
 
-    The marked rows, numbered by their owner, are written to `row` from entry `size` on. The number
-    of rows and the owner of each message are written to `lengths` (which has zeros there) and
-    `owner`, from entry `messages` on. ``local[r]`` becomes the local number of a marked row r;
-    these numbers begin at `first_local`.
+    The marked rows, numbered by their owner, are written to `row` from index `size` on. From index
+    `messages` on, the number of rows of each message is added to `lengths`, which has zeros there,
+    and the owner of these rows is written to `owner`. ``local[r]`` becomes the local number of
+    marked row r. These numbers begin at `first_local`.
 
-    Returns the new `size` and `messages`.
+    Returns the new values of `size` and `messages`.
     """
     shift = first_local - size
     q, start, end = -1, np.int64(0), np.int64(0)
@@ -181,8 +185,10 @@ def list_marked(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def count_marked(bitmap, part_ptr, rows, messages):  # type: ignore[no-untyped-def]
-    """Clear a bitmap over plan order; count marked rows per owner in `rows`, and owners in
-    `messages`.
+    """Clear a bitmap over plan order, and count the marked rows of each owner.
+
+    The number of marked rows of each part is added to `rows`. `messages` grows by 1 for each part
+    that owns marked rows.
 
     Returns the number of marked rows, and the number of parts that own marked rows.
     """
@@ -207,13 +213,13 @@ def count_marked(bitmap, part_ptr, rows, messages):  # type: ignore[no-untyped-d
 
 @njit(cache=True, nogil=True)
 def bits_below(word, at):  # type: ignore[no-untyped-def]
-    """The lowest `at` bits of a word; the whole word if `at` is 64 or more."""
+    """Return the lowest `at` bits of a word; the whole word if `at` is 64 or more."""
     return word if at >= 64 else word & ((ONE << np.uint64(at)) - ONE)
 
 
 @njit(cache=True, nogil=True)
 def count_bits(word):  # type: ignore[no-untyped-def]
-    """Number of ones in a word. LLVM compiles this to one instruction."""
+    """Return the number of ones in a word. LLVM compiles this to one instruction."""
     word -= (word >> ONE) & np.uint64(0x5555555555555555)
     pairs = np.uint64(0x3333333333333333)
     word = (word & pairs) + ((word >> np.uint64(2)) & pairs)
@@ -223,5 +229,5 @@ def count_bits(word):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def first_bit(word):  # type: ignore[no-untyped-def]
-    """Place of the lowest one in a word that is not zero."""
+    """Return the position of the lowest one in a word that is not zero."""
     return count_bits(~word & (word - ONE))

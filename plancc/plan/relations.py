@@ -1,4 +1,4 @@
-"""The traffic of single relations and vertex types, in a plan with types."""
+"""Traffic of each relation and of each vertex type, in a plan with types."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from plancc.plan.plan import Plan
 
 @dataclass(frozen=True)
 class RelationTraffic:
-    """A relation, and the traffic of a product that uses only its nonzeros.
+    """A relation, and the traffic of a product with the nonzeros of this relation alone.
 
     Attributes:
-        nonzeros: Nonzeros of the relation.
+        nonzeros: Number of nonzeros of the relation.
         steps: Traffic of "expand" and, in an edge plan, "fold". Hops are not counted.
     """
 
@@ -30,30 +30,30 @@ class RelationTraffic:
 
     @property
     def volume(self) -> int:
-        """Rows that the product with the relation moves."""
+        """Number of rows that the product sends."""
         return sum(int(step.sent.sum()) for step in self.steps.values())
 
     @property
     def messages(self) -> int:
-        """Number of messages in all steps."""
+        """Number of messages of the product, in the expand and the fold."""
         return sum(int(step.messages_sent.sum()) for step in self.steps.values())
 
     def as_dict(self) -> dict[str, Any]:
-        """Return names and figures, ready for JSON."""
+        """Return the names and the figures of the relation, ready for JSON."""
         figures = {"nonzeros": self.nonzeros, "volume": self.volume, "messages": self.messages}
         return dict(zip(("source", "name", "destination"), self.relation, strict=True)) | figures
 
 
 @dataclass(frozen=True)
 class TypeTraffic:
-    """A vertex type, and its share of the traffic of a product with all relations.
+    """A vertex type, and the traffic of its rows in a product with all relations.
 
     Attributes:
         vertices: Number of vertices of the type.
         row_imbalance: max / mean - 1 of the parts' rows of the type.
         volume: Number of rows of the type that are sent. A row counts once for every part that
-            needs the row, and once for every part that sends a partial row to its owner. The number
-            of relations that use the row does not matter.
+            needs the row, and once for every part that sends a partial sum of the row to its owner.
+            The number of relations that use the row does not matter.
     """
 
     name: str
@@ -63,7 +63,7 @@ class TypeTraffic:
 
 
 def relation_traffic(plan: Plan) -> list[RelationTraffic]:
-    """The nonzeros and traffic of every relation in a plan with types."""
+    """Return nonzeros and traffic of every relation in a plan with types."""
     types, parts = plan.header.types, plan.all_parts
     assert types is not None
     of = relations_of(plan)
@@ -87,7 +87,7 @@ def relation_traffic(plan: Plan) -> list[RelationTraffic]:
 
 
 def type_traffic(plan: Plan) -> list[TypeTraffic]:
-    """The vertices and traffic of every vertex type in a plan with types."""
+    """Return vertices and traffic of every vertex type in a plan with types."""
     types = plan.header.types
     assert types is not None
     owner, parts = plan.owner(), plan.all_parts
@@ -102,7 +102,13 @@ def type_traffic(plan: Plan) -> list[TypeTraffic]:
 
 
 def _step(side: Side, used: npt.NDArray[np.int64], num_parts: int) -> StepTraffic:
-    """The traffic of only the rows `used`; `side` is the receiving side of the exchange."""
+    """Return the traffic of an exchange in which only some rows are sent.
+
+    Parameters:
+        side: The receiving side of the exchange.
+        used: Indices in ``side.row`` of the rows that are sent, perhaps repeated.
+        num_parts: Number of parts.
+    """
     rows = np.unique(used)
     to, start = side.part_of_row()[rows], side.peer_of_row()[rows].astype(np.int64)
     pairs = np.unique(to * num_parts + start)

@@ -1,4 +1,7 @@
-"""Check the hops of an exchange: every part receives each needed row, and every node once."""
+"""Check the hops of an exchange.
+
+Every part must receive each row that it needs exactly once, and every node at most once.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +35,16 @@ ROUTE_FAULTS = {
     ),
     6: ("hops of the {step} bring no other rows", "row {place} comes to part {part} for nothing"),
 }
-"""Invariant and problem for the faults of `_route_fault`; rows are places in plan order."""
+"""Invariant and violation for each fault of `_route_fault`. Rows are places in plan order."""
 OF_NODES = (1, 2)
 """Faults that only hops between nodes can have."""
 
 
 def route_invariants(parts: PartRange, route: Route | None) -> Iterator[tuple[str, str]]:
-    """Yield (invariant, what breaks it or "") for the hops of these parts, if the plan has hops."""
+    """Check the hops of some parts; a plan without hops needs no check.
+
+    Yields a pair (invariant, violation) for each check. The violation is "" if the invariant holds.
+    """
     if route is None:
         return
     node = route.node_of_part()
@@ -64,11 +70,11 @@ def route_invariants(parts: PartRange, route: Route | None) -> Iterator[tuple[st
 
 @njit(cache=True, nogil=True, plain=True)
 def _route_fault(ends, needed_ptr, needed, node, part_ptr, first):  # type: ignore[no-untyped-def]
-    """Return (key of `ROUTE_FAULTS`, part, place or peer) for the first fault; zeros if there is
-    none.
+    """Return the first fault in the hops of some parts; zeros if there is no fault.
 
-    `ends` are the well-formed tables of collect, cross and spread, each by sender and by receiver.
-    `node` is empty if relays may be any parts.
+    The result is (key of `ROUTE_FAULTS`, part, place of a row or number of a peer). `ends` holds
+    the well-formed messages of collect, cross and spread, each sorted by sender and then again
+    sorted by receiver. `node` is empty if rows are sent over relays, which may be any parts.
     """
     relays = len(node) == 0
     came = np.zeros(part_ptr[-1], np.int8)  # 1 + hop in which a row arrives; 4: own row; 0: absent
@@ -116,8 +122,9 @@ def _route_fault(ends, needed_ptr, needed, node, part_ptr, first):  # type: igno
 
 
 def _crossing(exchanges: Exchanges, node: Int64Array) -> Iterator[tuple[str, str]]:
-    """Check that a node sends at most one message to another node; yields like
-    `route_invariants`.
+    """Check that each node sends at most one message to every other node.
+
+    Yields pairs as `route_invariants` does.
     """
     for step in filter(exchanges.hops, STEPS):
         cross, problem = exchanges.hops(step)[1].send, ""

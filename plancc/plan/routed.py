@@ -1,6 +1,7 @@
 """`PartRoute`, a rank's share of the hops of an exchange, and `Routed`, an exchange with hops.
 
-The *stage* of a rank is a buffer of rows that the rank sends on, or that arrive in a hop:
+Each rank has a buffer of rows, its *stage*. The stage holds the own rows that the rank sends after
+the first hop, then the rows that arrive in each hop:
 
 stage of a rank    | own rows that cross | collected | crossed | spread |
                            '-------cross sends-------'    |
@@ -25,12 +26,12 @@ class PartRoute:
     """A rank's share of the hops of an exchange.
 
     Attributes:
-        own (int32[k]): Local numbers of the own rows that this rank sends after the first hop. They
-            are the first rows of the stage.
-        hops: Collect, cross and spread. Collect sends own rows; cross and spread send rows of the
-            stage. The rows that arrive in a hop are the hop's share of the stage.
-        at (int32[needed rows]): Place in the stage of every row that this rank needs. The rows
-            are in the order of the rank's halo rows or folded rows.
+        own (int32[k]): Local numbers of the own rows that this rank sends in a hop after the first.
+            These rows come first in the stage.
+        hops: The exchanges collect, cross and spread. Collect sends own rows; cross and spread send
+            rows of the stage. The rows that arrive in each hop are added to the stage.
+        at (int32[needed rows]): For every row that this rank needs, its index in the stage. The
+            rows are in the order of the rank's halo rows, or of its folded rows.
     """
 
     own: IntArray
@@ -43,29 +44,29 @@ class PartRoute:
         return replace(self, own=new[self.own], hops=(collect.renumbered(new), *others))
 
     def stage_ptr(self) -> Int64Array:
-        """Offsets of the four shares of the stage, int64[5]."""
+        """Return the offsets of the four sections of the stage, int64[5]."""
         return offsets(np.array([len(self.own), *(hop.receive.volume for hop in self.hops)]))
 
 
 @dataclass(frozen=True, eq=False)
 class Routed(Exchange):
-    """A rank's exchange that sends rows in hops; `keep` returns an exchange without hops.
+    """A rank's exchange that sends rows in hops. Method `keep` returns an exchange without them.
 
     Attributes:
         route: The rank's share of the hops.
-        from_owners: Whether rows are sent by their owners, in the direction of the hops. A fold
-            uses the reverse direction.
+        from_owners: Whether the owners of rows send them, so that hops run from collect to spread.
+            A fold uses the hops in reverse.
     """
 
     route: PartRoute
     from_owners: bool = True
 
     def reversed(self) -> Routed:
-        """Return the exchange from the receivers to the senders, over the same hops."""
+        """Return the exchange in the other direction, with the same rows and over the same hops."""
         return Routed(self.receive, self.send, self.route, not self.from_owners)
 
     def renumbered(self, sent: IntArray | None = None, received: IntArray | None = None) -> Routed:
-        """Renumber rows (see `Exchange.renumbered`), also the own rows that the hops send."""
+        """Renumber rows as `Exchange.renumbered` does, also the own rows that are sent in hops."""
         new, own = super().renumbered(sent, received), sent if self.from_owners else received
         route = self.route if own is None else self.route.renumbered(own)
         return Routed(new.send, new.receive, route, self.from_owners)
@@ -76,9 +77,9 @@ class RankRows:
     """The rows of a rank.
 
     Attributes:
-        held: The parts that have the rows.
+        held: The parts that contain the rows.
         first_row: Place of the rank's first row in plan order.
-        local (int32[rows]): Local number of every row; rows are in plan order.
+        local (int32[rows]): Local number of every row, in plan order.
     """
 
     held: RankParts
@@ -100,7 +101,7 @@ def exchange_of_rank(
         parts: Messages of this rank's parts.
         needed (int[needed rows]): Places in plan order of the rows that the rank needs, sorted by
             the rank's local numbers of these rows.
-        rows: The rank's own rows.
+        rows: The rows of the rank.
     """
     held, header = rows.held, rows.held.header
     if header.route is None or not header.route.keeps_groups(held.ranks):
@@ -125,6 +126,6 @@ def exchange_of_rank(
 
 
 def _find(there: Int64Array, wanted: npt.NDArray[np.integer]) -> Int32Array:
-    """Place of every wanted number in `there`; all wanted numbers occur there."""
+    """Return the index in `there` of every wanted number, int32. All wanted numbers must occur."""
     order = np.argsort(there, kind="stable").astype(np.int32)
     return order[np.searchsorted(there, wanted, sorter=order)] if len(wanted) else order[:0]

@@ -1,13 +1,13 @@
-"""Turn messages between parts into hops, so that a row is sent to each node, or group, only once.
+"""Turn messages between parts into hops, so that each node or group receives a row only once.
 
 Three hops make a node-aware exchange (Bienz, Gropp, Olson 2019, "Node aware sparse matrix-vector
-multiplication"). For every ordered pair of nodes, one part of the first node sends all rows and one
-part of the second node receives all rows. This module chooses these two parts so that all parts of
-a node carry about the same number of rows.
+multiplication"). For every ordered pair of nodes, one part of the first node sends all rows, and
+one part of the second node receives all rows. This module chooses these two parts in such a way
+that all parts of a node send and receive about the same number of rows.
 
-If there are only two hops, owners send their rows directly to one relay in every other group
-(Selvitopi, Aykanat 2019, "Regularizing irregularly sparse point-to-point communications"). Here the
-relay is chosen by load, not by position.
+With only two hops, each owner sends its rows directly to one relay in every other group (Selvitopi,
+Aykanat 2019, "Regularizing irregularly sparse point-to-point communications"). In the paper the
+relay is given by its position in the group. Here the part with the least load is chosen.
 """
 
 from __future__ import annotations
@@ -33,18 +33,19 @@ MANY = 64
 def hops_of(
     send: Side, part_ptr: Int64Array, topology: Topology, most: int = 3
 ) -> tuple[Exchange, Exchange, Exchange]:
-    """Return the hops collect, cross and spread for messages from the owners of rows.
+    """Return the hops collect, cross and spread that replace the messages from owners of rows.
 
-    `Exchanges` describes the hops.
+    The class `plancc.plan.values.Exchanges` describes the hops.
 
     Parameters:
-        send: Messages by owner of the rows: `Plan.send`, or ``Plan.fold.receive`` for a fold.
+        send: The messages, sorted by the owner of the rows: `Plan.send`, or ``Plan.fold.receive``
+            for a fold.
         part_ptr (int64[num_parts + 1]): First row of every part in plan order.
-        topology: The nodes or groups, with a rank for every part.
-        most: Largest number of hops of a row, 3 or 2; if 2, the hop collect is empty.
+        topology: The nodes or groups. Its ranks are the parts.
+        most: Largest number of hops of a row, 3 or 2. If it is 2, the hop collect is empty.
 
     Raises:
-        InputError: If the topology does not have one rank for every part.
+        InputError: If the topology does not have exactly one rank for each part.
     """
     num_parts = len(part_ptr) - 1
     topology.check(num_parts)
@@ -81,14 +82,17 @@ def hops_of(
 
 
 def with_routes(plan: Plan, groups: Topology, relays: int | None = None) -> Plan:
-    """Return the plan with hops between nodes, or with hops over relays, which work on any nodes.
+    """Return the plan with hops, either between nodes or over relays.
+
+    Hops over relays do not depend on the nodes on which a run places the parts.
 
     Parameters:
-        groups: The nodes, or the groups of parts for relays.
+        groups: The nodes; or, for relays, the groups of parts.
         relays: Largest number of hops of a row over relays, 2 or 3. None: hops between nodes.
 
     Raises:
-        InputError: If the groups do not have one rank for every part, or if the plan has a grid.
+        InputError: If the groups do not have exactly one rank for each part, or if the plan has a
+            grid.
     """
     route = Route(groups if relays is None else None)
     groups.check(plan.num_parts)
@@ -121,8 +125,8 @@ class _Once(NamedTuple):
     """Rows sent between nodes, each row once per receiving node, grouped by owner and then by node.
 
     Attributes:
-        owner, node (int32[k]): Owner of a group's rows, and the node that needs them; no group is
-            empty.
+        owner, node (int32[k]): Owner of the rows of each group, and the node that needs these rows.
+            No group is empty.
         ptr (int64[k + 1]): Rows of group i are ``place[ptr[i]:ptr[i + 1]]``.
         place (int64[rows between nodes]): Places of rows in plan order, ascending in every group.
     """
@@ -134,7 +138,7 @@ class _Once(NamedTuple):
 
 
 def _group_of(once: _Once, owner: Int32Array, node: Int32Array, nodes: int) -> Int64Array:
-    """Index in `once` of the group of each pair (owner, node), int64[len(owner)]."""
+    """Return, for each pair (owner, node), the index of its group in `once`: int64[len(owner)]."""
     keys = once.owner.astype(np.int64) * nodes + once.node
     return np.searchsorted(keys, owner.astype(np.int64) * nodes + node)
 
@@ -142,7 +146,10 @@ def _group_of(once: _Once, owner: Int32Array, node: Int32Array, nodes: int) -> I
 def _carriers(
     messages: _Messages, once: _Once, topology: Topology
 ) -> tuple[Int32Array, Int32Array]:
-    """Choose the sending and the receiving part for the rows of every group, int32[k] each."""
+    """Choose the part that sends, and the part that receives, the rows of each group of `once`.
+
+    Returns two arrays int32[k].
+    """
     node = topology.node_of_rank()
     pair, pair_of = np.unique(
         node[once.owner].astype(np.int64) * topology.nodes + once.node, return_inverse=True
@@ -168,7 +175,7 @@ def _carriers(
 
 
 def _relays(messages: _Messages, once: _Once, topology: Topology) -> Int32Array:
-    """Choose the relay that receives the rows of every group, int32[k]."""
+    """Choose, for each group of `once`, the relay that receives its rows: int32[k]."""
     node, (sender, peer, rows) = topology.node_of_rank(), messages
     far = node[sender] != node[peer]
     group = _group_of(once, sender[far], node[peer[far]], topology.nodes)
@@ -186,7 +193,10 @@ def _relays(messages: _Messages, once: _Once, topology: Topology) -> Int32Array:
 def _step(
     sender: Int32Array, receiver: Int32Array, place: Int64Array, part_ptr: Int64Array
 ) -> Exchange:
-    """Return the exchange that sends these rows; a row that is listed twice is sent once."""
+    """Return the exchange in which ``sender[k]`` sends the row at ``place[k]`` to ``receiver[k]``.
+
+    A row that is listed twice for the same pair of parts is sent once.
+    """
     parts, rows = len(part_ptr) - 1, int(part_ptr[-1])
     pair = sender.astype(np.int64) * parts + receiver
     if parts * parts * rows < 2**63:
@@ -203,7 +213,7 @@ def _step(
 
 @njit(cache=True, nogil=True)
 def _once_per_node(ptr, peer, row_ptr, row, node, part_ptr):  # type: ignore[no-untyped-def]
-    """The fields of `_Once` for the messages of a `Side` (ptr, peer, row_ptr, row), by sender."""
+    """Return the fields of `_Once` for messages (ptr, peer, row_ptr, row), sorted by sender."""
     parts = len(ptr) - 1
     owner, to = np.empty(len(peer), np.int32), np.empty(len(peer), np.int32)
     ends = np.zeros(len(peer) + 1, np.int64)
@@ -238,13 +248,13 @@ def _once_per_node(ptr, peer, row_ptr, row, node, part_ptr):  # type: ignore[no-
 
 @njit(cache=True, nogil=True)
 def _choose(nodes, crossing, owned, needed, first, load):  # type: ignore[no-untyped-def]
-    """Choose the sending and the receiving part of every ordered pair of nodes: int32[2, pairs].
+    """Choose, for each ordered pair of nodes, the sending and the receiving part: int32[2, pairs].
 
-    `nodes` are the two nodes of every pair, `crossing` is the number of its rows. `owned` and
-    `needed` are lists (pair, part, rows): how many of a pair's rows a part owns, and how many it
-    needs. `load` is the number of rows that every part sends and receives inside its node; it is
-    updated here. Pairs choose in descending order of rows. Every pair chooses the parts that would
-    then have the least load.
+    `nodes` holds the two nodes of each pair, and `crossing` its number of rows. `owned` and
+    `needed` are three arrays each: pair, part, and how many of the pair's rows the part owns or
+    needs. `load` is the number of rows that each part sends and receives inside its node; this
+    function adds to it. Pairs with more rows choose first. Each pair chooses the parts that have
+    the least load after the choice.
     """
     pairs = len(crossing)
     width = (first[1:] - first[:-1]).max()
@@ -274,12 +284,12 @@ def _choose(nodes, crossing, owned, needed, first, load):  # type: ignore[no-unt
 
 @njit(cache=True, nogil=True)
 def _choose_relays(sizes, node, needed, first, load):  # type: ignore[no-untyped-def]
-    """Choose, for every group of rows, the relay in the node that needs the rows: int32[groups].
+    """Choose, for each group of rows, the relay in the node that needs the rows: int32[groups].
 
-    `needed` is (ptr, part, rows) by group: how many of the group's rows each part needs. `load` has
-    the rows that every part sends and receives before relaying; it is updated here. Groups choose
-    in descending order of size. The load of a part is the larger of its sent and received rows.
-    Every group chooses the part with the smallest load after the choice.
+    `needed` is (ptr, part, rows): for each group, how many of its rows each part needs. `load`
+    holds the number of rows that each part sends, and that it receives, before relaying; this
+    function adds to it. Larger groups choose first. The load of a part is the larger of the two
+    numbers. Each group chooses the part that has the least load after the choice.
     """
     ptr, part, rows = needed
     sent, received = load

@@ -1,8 +1,9 @@
 """Read a rank's slice of a plan file.
 
-Rank k of r has the parts ``k * p // r .. (k + 1) * p // r - 1``; `plancc.plan.merge` merges these
-parts to one. Offsets are checked before they are used, and `plancc.plan.part_invariants` checks the
-rest. So a damaged file causes an error and never a wrong memory access.
+If r ranks run p parts, rank k has the parts ``k * p // r .. (k + 1) * p // r - 1``. The module
+`plancc.plan.merge` merges these into one part. Offsets are checked before they are used, and
+`plancc.plan.part_invariants` checks the rest. So a damaged file causes an error, and never an
+access outside an array.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ NONZEROS_AT_ONCE = 1 << 26
 
 
 def read_rank_slice(path: str | PathLike[str], rank: int, num_ranks: int) -> tuple[Header, Part]:
-    """Read only the slice of rank `rank` of `num_ranks` from the plan file.
+    """Read from a plan file only what one rank needs.
 
     Parameters:
-        rank, num_ranks: ``0 <= rank < num_ranks <= num_parts``; a grid plan needs exactly the ranks
-            of its grid.
+        rank, num_ranks: The rank, and the number of all ranks, with ``0 <= rank < num_ranks <=
+            num_parts``. A grid plan needs exactly the number of ranks in its grid.
 
     Returns:
-        Header, Part: `Part.index`, `Part.num_parts` and peers count ranks.
+        The header, and the rank's part. Its `index`, `num_parts` and peers are numbers of ranks.
 
     Raises:
-        InputError: If the file is missing, or the plan does not run on `num_ranks`.
+        InputError: If the file does not exist, or if the plan cannot run on `num_ranks` ranks.
         PlanError: If the file is damaged.
     """
     with PlanFile(path) as file:
@@ -49,12 +50,11 @@ def read_rank_slice(path: str | PathLike[str], rank: int, num_ranks: int) -> tup
 
 
 def read_rows(file: PlanFile, rank: int, num_ranks: int, on_disk: bool = False) -> Part:
-    """Read the rows of rank `rank` in plan order, with vertex data, but without nonzeros and
-    messages.
+    """Read the rows of a rank in plan order, with vertex data, but without nonzeros and messages.
 
-    The links of the rank's parts are returned as they are in the file. No compiled function is
-    called. All vertex data except features are checked. If `on_disk` is True, features stay in the
-    file (`PlanFile.rows_on_disk`).
+    Links are returned as the file stores them, part by part. No compiled function is called. All
+    vertex data except features are checked. If `on_disk` is True, features stay in the file
+    (`PlanFile.rows_on_disk`).
 
     Parameters and errors: see `read_part`.
     """
@@ -79,10 +79,11 @@ def read_rows(file: PlanFile, rank: int, num_ranks: int, on_disk: bool = False) 
 def read_part(
     file: PlanFile, rank: int, num_ranks: int, vertex_data: VertexData | None = None
 ) -> Part:
-    """Read the slice of rank `rank` from an open plan; see `read_rank_slice`.
+    """Read the slice of one rank from an open plan; see `read_rank_slice`.
 
-    `vertex_data` are the vertex data that `read_rows` has returned. None: they are read here.
-    Features may be reordered in place (`VertexData.reordered`).
+    Parameters:
+        vertex_data: The vertex data that `read_rows` has returned; their features may be reordered
+            in place (`VertexData.reordered`). None: this function reads the vertex data.
     """
     held = parts_of_rank(file.path, file.header, rank, num_ranks)
     parts = _read_parts(file, *held.parts_to_read)
@@ -99,9 +100,7 @@ def read_part(
 
 
 def _runs_alone(held: RankParts) -> bool:
-    """Whether the rank runs exactly one part of the row or edge plan, with the messages of this
-    part.
-    """
+    """Return whether the rank runs exactly one part of the plan, with this part's messages."""
     grid = held.header.grid
     return held.num_ranks == held.header.num_parts if grid is None else keeps_part(grid)
 
@@ -127,10 +126,10 @@ def _read_parts(file: PlanFile, first: int, last: int) -> PartRange:
 
 
 def check_tables(file: PlanFile) -> None:
-    """Make the checks of `PlanFile.read_plan` except for the figures, some parts at a time.
+    """Check everything that `PlanFile.read_plan` checks, except the figures.
 
-    Memory is bounded by the largest part or by `NONZEROS_AT_ONCE` nonzeros. An edge plan is read
-    whole.
+    A few parts are read at a time, so the memory holds at most `NONZEROS_AT_ONCE` nonzeros, or one
+    larger part. An edge plan is read whole.
 
     Raises:
         PlanError: For the first invariant that does not hold.

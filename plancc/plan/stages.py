@@ -1,7 +1,7 @@
 """Stages of the pipeline of a feature plan: batches of a part's rows (Wan et al. 2025, 3.2.2).
 
-The rows of the part are cut into *batches* of equal size, one for every *stage*. Every rank of the
-part has an equal share of every batch. Two ranks and three stages give:
+The rows of the part are cut into *batches* of equal size, one for each *stage*. All ranks of the
+part have equal shares of every batch. Two ranks and three stages give:
 
     rows     | 0     1 | 2     3 | 4     5 |
     rank       0  |  1   0  |  1   0  |  1
@@ -38,36 +38,39 @@ class Batches:
     stages: int = 1
 
     def bounds(self, stage: int) -> tuple[int, int]:
-        """Rows ``first:last`` of a batch."""
+        """Return the range ``first:last`` of the rows of a batch."""
         return self.num_rows * stage // self.stages, self.num_rows * (stage + 1) // self.stages
 
     def share(self, stage: int, column: int) -> tuple[int, int]:
-        """The rows ``first:last`` of a batch that rank `column` of the part has."""
+        """Return the range ``first:last`` of those rows of a batch that belong to rank `column`.
+
+        Ranks are counted within the part.
+        """
         first, last = self.bounds(stage)
         size = last - first
         return first + size * column // self.columns, first + size * (column + 1) // self.columns
 
     def rows_of(self, column: int) -> Int64Array:
-        """All rows of one rank in ascending order, batch by batch. This is the rank's local
-        order.
-        """
+        """Return all rows of rank `column` in the rank's local order: ascending, batch by batch."""
         shares = [self.share(stage, column) for stage in range(self.stages)]
         return np.concatenate([np.arange(first, last) for first, last in shares])
 
     def local(self, column: int) -> list[slice]:
-        """For every batch, the slice of ``rows_of(column)`` with the rank's rows of the batch."""
+        """Return, for each batch, where its rows are in ``rows_of(column)``, as a slice."""
         shares = (self.share(stage, column) for stage in range(self.stages))
         ends = np.cumsum([0, *(last - first for first, last in shares)]).tolist()
         return [slice(a, b) for a, b in pairwise(ends)]
 
     def needs(self, row_ptr: Int64Array, column: np.ndarray) -> list[int]:
-        """For every stage, the last input batch that this or an earlier stage reads.
+        """Return, for each stage, the last batch of input rows that must have arrived.
+
+        This is the last batch that the stage, or an earlier stage, reads.
 
         Parameters:
-            row_ptr, column (int[num_rows + 1], int[nonzeros]): CSR of the matrix.
+            row_ptr, column (int[num_rows + 1], int[nonzeros]): The matrix as CSR.
 
         Returns:
-            One number per stage, ascending; the last number is the last batch.
+            One number for each stage, ascending. The last number is that of the last batch.
         """
         found = []
         for stage in range(self.stages):
@@ -80,9 +83,11 @@ class Batches:
 
 
 def wanted_stages(num_rows: int, bandwidth: int) -> int:
-    """The fewest stages without idle time, ceil(2n / (n - b)); 2 if this is above `MOST_STAGES`.
+    """Return the smallest number of stages in which no rank is idle: ceil(2n / (n - b)).
 
-    Above `MOST_STAGES`, every batch would wait for nearly all of the input in any case.
+    Here n is the number of rows and b the bandwidth of the matrix. If the number is above
+    `MOST_STAGES`, 2 is returned, since every batch would then wait for nearly all of the input
+    anyway.
     """
     wanted = -(-2 * num_rows // max(num_rows - bandwidth, 1))
     return wanted if wanted <= MOST_STAGES else 2

@@ -1,7 +1,7 @@
-"""`Topology` says which parts share a node, `Route` whether hops lead over nodes or over relays.
+"""`Topology` says which parts share a node. `Route` says how hops send rows.
 
 Parts are numbered node by node, as MPI places ranks by default: node 0 runs the first parts, node 1
-the next parts.
+the next parts, and so on.
 """
 
 from __future__ import annotations
@@ -27,22 +27,24 @@ RELAYS = "relays"
 
 @dataclass(frozen=True)
 class Topology:
-    """Nodes and their ranks; `parse` reads the string that `str` returns.
+    """The number of ranks on each node. `parse` reads the string that `str` returns.
 
     Attributes:
-        groups: Pairs (number of consecutive nodes, ranks of each of these nodes). For example, ((4,
-            8), (1, 2)) means four nodes of 8 ranks, then one node of 2 ranks. Consecutive pairs
-            have different numbers of ranks.
+        groups: Pairs (number of consecutive nodes, number of ranks on each of these nodes). For
+            example, ((4, 8), (1, 2)) means four nodes of 8 ranks, then one node of 2 ranks.
+            Consecutive pairs have different numbers of ranks.
     """
 
     groups: tuple[tuple[int, int], ...]
 
     @classmethod
     def parse(cls, text: object) -> Self:
-        """Parse ``4x8``, 4 nodes of 8 ranks each, or ``4x8+1x2``, with one more node of 2 ranks.
+        """Parse a string such as ``4x8`` or ``4x8+1x2``.
+
+        ``4x8`` means 4 nodes of 8 ranks each. ``4x8+1x2`` has one more node, of 2 ranks.
 
         Raises:
-            InputError: For any other string.
+            InputError: For a string of another form.
         """
         text = str(text)
         group = r"([1-9][0-9]{0,9})x([1-9][0-9]{0,9})"
@@ -58,8 +60,9 @@ class Topology:
 
     @classmethod
     def recorded(cls, provenance: Mapping[str, Any], num_ranks: int) -> Self | None:
-        """Return the topology that a plan was compiled for; None if it does not have `num_ranks`
-        ranks.
+        """Return the topology that the provenance of a plan names.
+
+        None is returned if there is no topology, or if it does not have `num_ranks` ranks.
         """
         try:
             found = cls.parse(str(provenance.get("topology", "")))
@@ -81,11 +84,11 @@ class Topology:
 
     @property
     def ranks_per_node(self) -> int | None:
-        """Number of ranks of every node; None if nodes differ in the number of ranks."""
+        """Number of ranks on each node; None if nodes have different numbers of ranks."""
         return self.groups[0][1] if len(self.groups) == 1 else None
 
     def check(self, num_parts: int) -> None:
-        """Raise InputError unless there is exactly one part for every rank."""
+        """Raise InputError if the number of parts is not the number of ranks."""
         if num_parts != self.num_ranks:
             raise InputError(
                 f"topology {self} has {self.num_ranks} ranks for {num_parts} parts; give it one "
@@ -93,22 +96,24 @@ class Topology:
             )
 
     def ranks(self) -> npt.NDArray[np.int64]:
-        """Ranks of every node, int64[nodes]; call `check` first."""
+        """Return the number of ranks on each node, int64[nodes]; call `check` first."""
         nodes, ranks = np.array(self.groups, dtype=np.int64).T
         return np.repeat(ranks, nodes)
 
     def first_ranks(self) -> npt.NDArray[np.int64]:
-        """First rank of every node, and at the end the number of ranks: int64[nodes + 1]."""
+        """Return the first rank of each node, then the number of all ranks: int64[nodes + 1]."""
         return np.append(0, np.cumsum(self.ranks()))
 
     def node_of_rank(self) -> npt.NDArray[np.int32]:
-        """Node of every rank, int32[num_ranks]; call `check` first."""
+        """Return the node of each rank, int32[num_ranks]; call `check` first."""
         return np.repeat(np.arange(self.nodes, dtype=np.int32), self.ranks())
 
 
 @dataclass(frozen=True)
 class Route:
-    """How rows are sent in hops: between the nodes of a topology, or over relays (any parts).
+    """How rows are sent in hops: between the nodes of a topology, or over relays.
+
+    A relay may be any part.
 
     Attributes:
         topology: Which parts share a node; None if rows are sent over relays.
@@ -121,17 +126,22 @@ class Route:
 
     @classmethod
     def read(cls, attributes: Mapping[str, Any], topology: Topology | None) -> Self:
-        """Read the route from attributes of the root group; `topology` is already parsed.
+        """Return the route that the attributes of a plan file's root group describe.
+
+        Parameters:
+            attributes: The attributes by name.
+            topology: The parsed attribute "topology", or None.
 
         Raises:
-            InputError: If `RELAYS` is not 1, or if there are both relays and a topology.
+            InputError: If the attribute "relays" is not 1, or if there are both relays and a
+                topology.
         """
         if RELAYS not in attributes:
             return cls(topology)
         if attributes[RELAYS] != 1:
             raise InputError(f"header attribute '{RELAYS}' is not 1")
         if topology is not None:
-            raise InputError(f"{cls()} in a plan with {cls(topology)}")
+            raise InputError(f"header has both {cls()} and {cls(topology)}; remove one of them")
         return cls()
 
     def attributes(self) -> dict[str, str | bool]:
@@ -139,7 +149,7 @@ class Route:
         return {RELAYS: True} if self.topology is None else {"topology": str(self.topology)}
 
     def problem(self, layout: str, num_parts: int) -> str:
-        """Say why the route does not fit a plan of this layout and size; "" if it fits."""
+        """Return why the route does not fit a plan of this layout and size; "" if it fits."""
         if layout not in ("row", "edge"):
             return f"{self} in a plan of layout '{layout}'"
         if self.topology is None or self.topology.num_ranks == num_parts:
@@ -148,15 +158,18 @@ class Route:
         return f"{self}, of {ranks} ranks, in a plan of {num_parts} parts"
 
     def keeps_groups(self, ranks: npt.NDArray[np.int64]) -> bool:
-        """Whether every rank has parts of only one node or, if hops lead over relays, only one
-        part.
+        """Return whether the hops still work after parts have been merged on ranks.
 
-        `ranks`: int64[num_ranks + 1], the first part of every rank.
+        Every rank must have parts of only one node. If hops lead over relays, every rank must have
+        only one part.
+
+        Parameters:
+            ranks (int64[num_ranks + 1]): Number of the first part of every rank.
         """
         topology = self.topology
         first = np.arange(ranks[-1]) if topology is None else topology.first_ranks()
         return bool(np.isin(first, ranks).all())
 
     def node_of_part(self) -> npt.NDArray[np.int32]:
-        """Node of every part, int32[num_parts]; empty if rows are sent over relays."""
+        """Return the node of each part, int32[num_parts]; empty if rows are sent over relays."""
         return np.zeros(0, np.int32) if self.topology is None else self.topology.node_of_rank()

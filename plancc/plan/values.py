@@ -1,4 +1,4 @@
-"""`Header` has the sizes and the kind of a plan, `Exchanges` its messages by step."""
+"""`Header` holds the sizes and the kind of a plan. `Exchanges` holds the messages of a plan."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ OF_ROWS = (*STEPS, LINKS)
 
 @dataclass(frozen=True)
 class Header:
-    """Sizes and kind of a plan, which a reader needs before it touches an array.
+    """Sizes and kind of a plan. A reader needs them before it reads an array.
 
     Attributes:
-        layout: "row": the owner of a row holds all its nonzeros. "edge": any part may hold a
-            nonzero. "grid", "feature": like "row", but several ranks may share a part (`grid`).
+        layout: "row": the owner of a row holds all nonzeros of the row. "edge": any part may hold a
+            nonzero. "grid" and "feature": as in "row", but several ranks may share a part, as
+            `grid` says.
         normalization: "sym", "row" or "none" (`plancc.graph.normalize`).
-        self_loops: Whether the identity was added before normalising.
-        grid: Which ranks share a part, in layouts "grid" and "feature"; None: every part has one
-            rank.
-        route: How rows are sent in hops. None: parts send to each other directly.
+        self_loops: Whether the identity was added to the matrix before it was normalised.
+        grid: Which ranks share a part, in layouts "grid" and "feature". None: each part has a rank
+            of its own.
+        route: How rows are sent in hops. None: parts send rows directly to the parts that need
+            them.
         types: The vertex types and relations; None: all vertices have one type.
         links: Number of negatives of every validation and test link. 0: all links share the same
             negatives. None: the plan has no links for link prediction.
@@ -54,16 +56,16 @@ class Header:
 
     @property
     def ranks_per_node(self) -> int | None:
-        """Number of ranks of every node; None if nodes differ, or if there is no topology."""
+        """Number of ranks on each node; None if nodes differ, or if there is no topology."""
         return None if self.topology is None else self.topology.ranks_per_node
 
     @property
     def num_ranks(self) -> int:
-        """Number of ranks that the plan is made for."""
+        """Number of ranks for which the plan is made."""
         return self.num_parts if self.grid is None else self.grid.num_ranks
 
     def problem(self) -> str:
-        """Say why grid, route, types or links do not fit the rest of the header; "" if all fit."""
+        """Return why grid, route, types or links do not fit the other fields; "" if all fit."""
         return (
             next((problem for _, problem in self.invariants() if problem), "")
             or self.types_problem()
@@ -71,13 +73,17 @@ class Header:
         )
 
     def invariants(self) -> Iterator[tuple[str, str]]:
-        """Yield (invariant, what breaks it or "") for the grid and the route."""
+        """Check the grid and the route.
+
+        Yields a pair (invariant, violation) for each check. The violation is "" if the invariant
+        holds.
+        """
         yield "the grid fits layout, parts and vertices", self._grid_problem()
         problem = "" if self.route is None else self.route.problem(self.layout, self.num_parts)
         yield "the topology fits layout and parts", problem
 
     def _grid_problem(self) -> str:
-        """Say why the grid does not fit layout, parts and vertices; "" if it fits."""
+        """Return why the grid does not fit layout, parts and vertices; "" if it fits."""
         grid = self.grid
         if grid is None:
             missing = self.layout in ("grid", "feature")
@@ -94,7 +100,7 @@ class Header:
         return ""
 
     def types_problem(self) -> str:
-        """Say why the types do not fit the vertices; "" if they fit, or if there are no types."""
+        """Return why the types do not fit the vertices; "" if they fit or there are none."""
         types = self.types
         if types is None:
             return ""
@@ -105,7 +111,7 @@ class Header:
         return ""
 
     def links_problem(self) -> str:
-        """Say why links do not fit the layout; "" if they fit, or if there are no links."""
+        """Return why links do not fit the layout; "" if they fit or there are none."""
         if self.links is None:
             return ""
         if self.grid is not None or self.types is not None:
@@ -113,7 +119,10 @@ class Header:
         return f"{self.links} negatives of a link" if self.links < 0 else ""
 
     def lacks(self, step: str) -> str:
-        """Say why the plan has no messages of a step, as the end of a phrase "in a plan ..."."""
+        """Return why the plan cannot have messages of the exchange `step`.
+
+        The result ends a phrase that begins "in a plan ...".
+        """
         if step == LINKS:
             return "without the attribute 'links'"
         if step in STEPS or self.route is not None:
@@ -121,8 +130,9 @@ class Header:
         return "without the attribute 'topology'"
 
     def steps(self) -> tuple[str, ...]:
-        """Names, in the file, of the plan's exchanges: the steps, the hops of steps, and
-        "links".
+        """Return the names of the plan's exchanges in the file.
+
+        These are the steps, the hops of steps, and "links".
         """
         steps = STEPS if self.layout == "edge" else STEPS[:1]
         hops = () if self.route is None else HOPS
@@ -133,45 +143,43 @@ class Header:
 class Exchanges(dict[str, Exchange]):
     """The messages of all steps and hops of a plan, by their names in the file (`Header.steps`).
 
-    The *hops* of a step send its rows from their owners to the parts that need them. In hops, row
-    numbers are places in plan order, strictly ascending. A part sends rows that it owns or that
-    arrived in an earlier hop. Hops between nodes send each row to a node only once:
+    The *hops* of a step send rows from their owners to the parts that need them. In hops, row
+    numbers are places in plan order, strictly ascending. A part sends rows that it owns, or rows
+    that have arrived in an earlier hop. Hops between nodes send each row to a node only once:
 
         owner --collect--> sender of its node --cross--> receiver of a node --spread--> part
               --collect--> part of the same node
 
-    The adjoint sends gradients through the reversed hops, and every sender of a row adds the
-    gradients that it receives. Partial rows of a fold also use the reversed hops, from parts to
-    owners. A node sends at most one message to another node. If hops lead over *relays*, any part
-    may send rows on in any hop.
+    The adjoint sends gradients through the reversed hops. Every part that has sent a row adds up
+    the gradients of the row that it receives. Partial sums of a fold also use the reversed hops,
+    from parts to owners. A node sends at most one message to another node. If hops lead over
+    *relays*, any part may pass rows on, in any hop.
     """
 
     @property
     def expand(self) -> Exchange:
-        """Rows of H, from their owners to the parts that need them."""
+        """The exchange that sends rows of H from their owners to the parts that need them."""
         return self["expand"]
 
     @property
     def fold(self) -> Exchange | None:
-        """Partial rows of an edge plan's product, from parts to owners; None in a row plan.
+        """The exchange that sends partial sums to the owners of rows; None in a row plan.
 
-        The rows that a part sends, one message after the other, are its folded rows.
+        The rows that a part sends, in the order of its messages, are the folded rows of the part.
         """
         return self.get("fold")
 
     def hops(self, step: str) -> tuple[Exchange, ...]:
-        """The hops collect, cross and spread of a step; () if the step has no hops."""
+        """Return the hops collect, cross and spread of a step; () if the step has no hops."""
         return tuple(self[name] for hop in HOPS if (name := f"{step}_{hop}") in self)
 
     def needed(self, step: str) -> Side:
-        """Messages of a step, by part: received in an expand, or sent in a fold.
+        """Return the messages of a step, sorted by the parts that do not own the rows.
 
-        These are the messages of the parts that need rows, or that have partial rows.
+        These parts need rows in an expand, and have partial sums in a fold.
         """
         return self[step].receive if step == "expand" else self[step].send
 
     def of_parts(self, first: int, last: int) -> Exchanges:
-        """Return the messages of parts ``first..last-1``; part `first` has number 0 in the
-        result.
-        """
+        """Return the messages of parts ``first..last-1``. Part `first` becomes number 0."""
         return Exchanges({name: each.of_parts(first, last) for name, each in self.items()})

@@ -20,18 +20,20 @@ from plancc.plan.reader import PlanFile
 def verify_file(path: str | PathLike[str], against: Graph | None = None) -> list[str]:
     """Check a plan file: checksums, content hash, invariants and stored metrics.
 
-    In a file of a higher minor version, datasets that this version does not know are not checked.
+    A file of a higher minor version may have datasets that this version does not know. These are
+    not checked.
 
     Parameters:
         path: The plan file.
-        against: The graph that the plan was compiled from. The union of the parts must be its
-            normalised matrix, without the edges that are held out for link prediction.
+        against: The graph from which the plan was compiled. The matrix of the plan must be the
+            normalised matrix of this graph, without the edges that link prediction uses only as
+            links.
 
     Returns:
         The names of the checks that were made.
 
     Raises:
-        PlanError: If an invariant does not hold; the message names the first one, and the place.
+        PlanError: For the first invariant that does not hold. The message says where.
     """
     path = fspath(path)
     with PlanFile(path) as file:
@@ -42,7 +44,10 @@ def verify_file(path: str | PathLike[str], against: Graph | None = None) -> list
 
 
 def verify(plan: Plan, against: Graph | None = None, *, path: str = "") -> list[str]:
-    """Check a plan in memory; see `verify_file`. Errors begin with `path` if it is given."""
+    """Check a plan in memory; see `verify_file`.
+
+    Messages begin with `path` if it is not "".
+    """
     done = check(plan_invariants(plan), path)
     if against is not None:
         if problem := _difference_of_links(plan, against):
@@ -52,10 +57,10 @@ def verify(plan: Plan, against: Graph | None = None, *, path: str = "") -> list[
 
 
 def _difference_of_links(plan: Plan, graph: Graph) -> str:
-    """Compare like `_difference`, but without the graph's edges that are only links.
+    """Compare like `_difference`, but without those edges that the plan uses only as links.
 
-    These edges are the validation and test links. They include training links if a share of the
-    training links was held out too (``disjoint_train_ratio``).
+    These edges are the validation and test links. Training links are also among them if some were
+    taken out of the matrix (``disjoint_train_ratio``).
     """
     if plan.links is None or graph.num_vertices != plan.num_vertices:
         return _difference(plan, graph)
@@ -67,7 +72,7 @@ def _difference_of_links(plan: Plan, graph: Graph) -> str:
 
 
 def _difference(plan: Plan, graph: Graph) -> str:
-    """Say where the plan's matrix differs from the graph's normalised matrix; "" if nowhere."""
+    """Return where the plan's matrix differs from the graph's normalised matrix; "" if nowhere."""
     header = plan.header
     if graph.num_vertices != plan.num_vertices:
         return (

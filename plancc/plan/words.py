@@ -1,8 +1,8 @@
-"""Count the words and messages of an epoch, for predictions and for the runtime's figures.
+"""Count the words and messages of an epoch, for predictions and for the figures of the runtime.
 
-For every step name of a program, the caller gives the *transfers*: the exchanges or collectives
-that the step causes. `count` adds up their words and messages. Tests check that the runtime's
-transports send exactly these counts. A word is one number of any type.
+A step of a program causes *transfers*: exchanges or collectives. The caller gives the transfers for
+each name of a step. `count` adds up their words and messages. Tests check that the transports of
+the runtime send exactly these counts. A word is one number of any type.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from plancc.plan.products import Step
 
 @dataclass(eq=False)
 class Counts:
-    """Words, messages and reductions of every rank, int64[num_ranks] each, named as in the
-    runtime.
+    """Words, messages and reductions of every rank: arrays int64[num_ranks].
+
+    The names of the arrays are those that the runtime uses.
     """
 
     words_sent: Int64Array
@@ -43,23 +44,24 @@ class Counts:
             mine += getattr(other, each.name)
 
     def of_rank(self, rank: int) -> Counts:
-        """The counts of one rank: int64[1] each."""
+        """Return the counts of one rank, as arrays int64[1]."""
         return Counts(*(getattr(self, each.name)[rank : rank + 1] for each in fields(self)))
 
 
 @dataclass(frozen=True, eq=False)
 class Transfer(ABC):
-    """One exchange or collective of all ranks; empty messages do not count.
+    """One exchange or collective of all ranks. Empty messages are not counted.
 
     Attributes:
-        reverse: Whether data are sent in reverse: messages from receivers to senders, a reduction
-            to the root instead of a broadcast, a reduce-scatter instead of an all-gather.
+        reverse: Whether data are sent in the reverse direction. Then receivers send messages to
+            senders, a broadcast becomes a reduction to the root, and an all-gather becomes a
+            reduce-scatter.
     """
 
     reverse: bool = field(default=False, kw_only=True)
 
     def reversed(self) -> Self:
-        """The same transfer in the other direction."""
+        """Return the same transfer in the other direction."""
         return replace(self, reverse=not self.reverse)
 
     @abstractmethod
@@ -70,12 +72,12 @@ class Transfer(ABC):
 def transfers(
     program: Iterable[Step], moved: Mapping[str, Sequence[Transfer]]
 ) -> Iterator[Transfer]:
-    """Yield the transfers of a program's steps, in their order.
+    """Yield the transfers of a program, step by step.
 
     Parameters:
         program: The steps.
-        moved: Transfers by the name of the step, in the direction of the forward program. Steps
-            with other names send nothing.
+        moved: The transfers that a step causes, by the name of the step, in the direction of the
+            forward program. Steps with other names send nothing.
     """
     for step in program:
         for each in moved.get(step.name, ()) if step.moves else ():
@@ -83,7 +85,7 @@ def transfers(
 
 
 def count(transfers: Iterable[Transfer], num_ranks: int) -> Counts:
-    """Sum of the counts of all transfers."""
+    """Return the sum of the counts of all transfers."""
     total = Counts.zero(num_ranks)
     for transfer in transfers:
         total.add(transfer.counts(num_ranks))
@@ -92,12 +94,12 @@ def count(transfers: Iterable[Transfer], num_ranks: int) -> Counts:
 
 @dataclass(frozen=True, eq=False)
 class RowMessages(Transfer):
-    """Rows in point-to-point messages.
+    """Rows that are sent in messages between two ranks.
 
     Attributes:
-        step: Rows and messages of all ranks, or of one rank only (int64[1]).
-        width (int or int64[num_ranks]): Columns of a row. If it is given per rank, sender and
-            receiver of every message must have the same width.
+        step: Number of rows and messages of every rank, int64[num_ranks], or of one rank, int64[1].
+        width (int or int64[num_ranks]): Number of columns of a row. If ranks have different widths,
+            sender and receiver of each message must have the same width.
     """
 
     step: StepTraffic
@@ -127,12 +129,12 @@ class Collective:
 
 @dataclass(frozen=True, eq=False)
 class BroadcastWords(Collective, Transfer):
-    """Rounds of broadcasts; reversed, rounds of reductions to the root.
+    """Broadcasts in rounds, one root after another. In reverse, each is a reduction to its root.
 
     Attributes:
-        words (int64[rounds, groups]): Words that the root sends.
-        root (int64[rounds, groups]): Place of the root in the group.
-        buffers (int64[rounds, groups] or int): Number of messages that the words are split into.
+        words (int64[rounds, groups]): Number of words that the root sends to each other member.
+        root (int64[rounds, groups]): Index of the root in its group.
+        buffers (int64[rounds, groups] or int): Number of messages into which these words are split.
     """
 
     words: Int64Array
@@ -159,7 +161,7 @@ class BroadcastWords(Collective, Transfer):
 
 @dataclass(frozen=True, eq=False)
 class AllReduceWords(Collective, Transfer):
-    """A sum over each group; every member receives the sum.
+    """A sum over the ranks of each group. Every member receives the sum.
 
     Attributes:
         words (int64[groups]): Number of words in the sum.
@@ -176,10 +178,10 @@ class AllReduceWords(Collective, Transfer):
 
 @dataclass(frozen=True, eq=False)
 class AllGatherWords(Collective, Transfer):
-    """Every member sends its piece to all other members; reversed, a reduce-scatter.
+    """Every member of a group sends its piece to all other members. In reverse, a reduce-scatter.
 
     Attributes:
-        words (int64[groups, members]): Number of words in the piece of every member.
+        words (int64[groups, members]): Number of words in the piece of each member.
     """
 
     words: Int64Array
@@ -199,10 +201,10 @@ class AllGatherWords(Collective, Transfer):
 
 @dataclass(frozen=True, eq=False)
 class AllToAllWords(Collective, Transfer):
-    """Member j sends ``rows[j] * columns[k]`` words to every other member k.
+    """Member j of a group sends ``rows[j] * columns[k]`` words to every other member k.
 
     Attributes:
-        rows, columns: int64[groups, members].
+        rows, columns (int64[groups, members]): Number of rows and of columns of each member.
     """
 
     rows: Int64Array
@@ -223,5 +225,8 @@ class AllToAllWords(Collective, Transfer):
 
 
 def _sums(place: npt.NDArray[np.integer], amount: Int64Array, size: int) -> Int64Array:
-    """For every place, the sum of its amounts, int64[size]; exact below 2^53."""
+    """Return, for each place, the sum of the amounts that belong to it: int64[size].
+
+    The sums are exact below 2^53.
+    """
     return np.bincount(place, weights=amount, minlength=size).astype(np.int64)

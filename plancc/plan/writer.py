@@ -1,4 +1,4 @@
-"""Write a plan file in HDF5."""
+"""Write a plan file in HDF5, either completely or with room for entries that follow later."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def write_file(
 
 
 class Reserved(NamedTuple):
-    """Type and shape of a dataset whose entries are written later."""
+    """Dtype and shape of a dataset whose entries are written later."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -74,15 +74,17 @@ def reserve_file(
     leaves: Mapping[str, Digests],
     content: str,
 ) -> dict[str, int]:
-    """Write a plan file, and leave room for the entries of reserved datasets.
+    """Write a plan file in which the entries of reserved datasets are still missing.
 
     Parameters:
         path: An empty file.
+        datasets: The datasets by name, either as arrays or as `Reserved`.
         attributes: See `write_file`.
-        leaves, content: Digests and content hash of the whole plan.
+        leaves, content: Leaves of all datasets, and content hash, of the whole plan.
 
     Returns:
-        Offset in the file of every reserved dataset, in bytes; 0 for a dataset without entries.
+        For each reserved dataset, the byte of the file at which its entries begin; 0 if it has no
+        entries.
 
     Raises:
         OSError: If the file cannot be written.
@@ -92,10 +94,10 @@ def reserve_file(
 
 
 class Stream(io.FileIO):
-    """A file for HDF5 that keeps a write error until `check` raises it.
+    """A file to which HDF5 writes. It keeps the first write error until `check` raises the error.
 
-    After a failed write, HDF5 crashes at the end of the process. So this file reports success,
-    keeps the error and drops all later writes.
+    If HDF5 learns that a write has failed, it crashes at the end of the process. So `write` always
+    reports success. After an error it drops all further data.
     """
 
     _error: BaseException | None = None
@@ -133,7 +135,10 @@ def _write(
     compress: bool,
     hashed: Callable[[], tuple[Mapping[str, Digests], str]],
 ) -> dict[str, int]:
-    """Write everything except the entries of reserved datasets; return these datasets' offsets."""
+    """Write everything except the entries of reserved datasets.
+
+    Returns, for each reserved dataset, the byte of the file at which its entries begin.
+    """
     places = {}
     try:
         with h5py.File(stream, "w", libver=(LIBVER, LIBVER), **ALIGNED) as file:
@@ -161,7 +166,7 @@ def _write(
 
 
 def _reserve(file: h5py.File, name: str, kind: Reserved) -> int:
-    """Allocate a dataset in the file; return its offset in bytes."""
+    """Allocate a dataset in the file without writing entries; return its first byte in the file."""
     early = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     early.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
     early.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
@@ -171,16 +176,17 @@ def _reserve(file: h5py.File, name: str, kind: Reserved) -> int:
 
 
 def _stored_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of a dataset in the file; strings are UTF-8."""
+    """Return the dtype with which HDF5 stores an array. Strings are stored as UTF-8."""
     return h5py.string_dtype("utf-8", dtype.itemsize) if dtype.kind == "S" else dtype
 
 
 def write_array(
     file: h5py.File, name: str, array: npt.NDArray[Any], compress: bool, check: Callable[[], None]
 ) -> None:
-    """Write a dataset piece by piece; `check` raises if writing has failed.
+    """Write a dataset in pieces.
 
-    `array` may be any object with `shape`, `dtype`, `size`, `nbytes` and slices.
+    `check` is called before each piece, and must raise an error if writing has failed. `array` may
+    be any object that has `shape`, `dtype`, `size` and `nbytes`, and can be sliced.
     """
     dtype = _stored_type(array.dtype)
     if array.size == 0:  # HDF5 has no empty chunks

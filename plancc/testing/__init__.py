@@ -1,10 +1,11 @@
-"""Checks for third-party code: a class to inherit for each kind of extension.
+"""Checks for extensions by third parties: for each kind of extension, a class to inherit from.
 
     class TestMine(PartitionerTests):
         name = "mine"
 
-Install your package first (``pip install -e .``): the checks find extensions by entry points, as
-plancc does. The checks need pytest. The checks of a transport are in ``plancc_runtime.testing``.
+Install your package first (``pip install -e .``), because the checks find extensions through entry
+points, as plancc does. The checks need pytest. The checks for transports are in
+``plancc_runtime.testing``.
 """
 
 import inspect
@@ -19,12 +20,13 @@ for _name in ("formats", "models", "partitioners", "samplers"):
 
 
 def taken() -> set[str]:
-    """Return names that no option of an extension may have: the parameters of `plancc.compile`."""
+    """Return the parameters of `plancc.compile`; no option of an extension may have such a name."""
     return {*inspect.signature(compile).parameters}
 
 
 def documented(declared: type) -> bool:
-    """Return whether a dataclass has its own docstring, and not only the signature that Python
-    adds.
+    """Return whether a dataclass has a docstring of its own.
+
+    Without one, Python uses the signature of the class as docstring.
     """
     return bool(docstring(declared))

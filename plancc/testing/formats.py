@@ -26,13 +26,14 @@ MOST_BYTES = 1 << 24
 
 
 class FormatTests:
-    """Tests of a format: inherit them, and give its name.
+    """Tests of a graph format. Inherit from this class, and set `name`.
 
     Attributes:
         name: Name of the format in `plancc.graph.formats.FORMATS`.
-        directed: Whether its files hold directed graphs.
-        garbage: A line that no file may have; b"" if files are not lines of text.
-        hostile: Contents of short files that claim to hold much more data.
+        directed: Whether files of this format hold directed graphs.
+        garbage: A line that is wrong in every file of this format; b"" if files do not consist of
+            lines of text.
+        hostile: Contents of short files whose headers announce much more data than the file has.
     """
 
     name: ClassVar[str]
@@ -41,11 +42,11 @@ class FormatTests:
     hostile: ClassVar[Sequence[bytes]] = ()
 
     def write(self, graph: Graph, path: Path) -> None:
-        """Write a graph; override this if the format has no writer."""
+        """Write a graph to `path`. Override this if the format has no writer."""
         write_graph(graph, path, self.name)
 
     def array(self) -> npt.NDArray[np.float64]:
-        """Return the matrix that is written: a ring of seven vertices with a chord."""
+        """Return the matrix that the tests write: a ring of seven vertices with one chord."""
         array = np.zeros((7, 7))
         array[np.arange(7), np.arange(1, 8) % 7] = np.arange(1, 8)
         array[0, 3] = 9
@@ -53,20 +54,23 @@ class FormatTests:
 
     @pytest.fixture
     def path(self, tmp_path: Path) -> Path:
-        """A file with `array`."""
+        """Return the path of a file that holds the matrix `array`."""
         path = tmp_path / f"graph{FORMATS[self.name].extensions[0]}"
         self.write(as_graph(sp.csr_array(self.array())), path)
         return path
 
     def check(self, path: Path, expected: npt.NDArray[Any], **reading: Any) -> Graph:
-        """Read a graph, compare it with the matrix `expected`, and return it."""
+        """Read a graph, compare its matrix with `expected`, and return the graph."""
         graph = read_graph(path, **reading)
         assert (graph.indptr.dtype, graph.indices.dtype) == (np.int64, np.int32)
         assert np.array_equal(to_scipy(graph, np.float64).toarray(), expected)
         return graph
 
     def refused(self, path: Path, data: bytes) -> str:
-        """Return the message that refuses a file of these bytes; "" if the file can be read."""
+        """Write these bytes to a file, and read it.
+
+        Returns the message of the error, or "" if the file can be read.
+        """
         path.write_bytes(data)
         words = ""
         try:
@@ -89,8 +93,9 @@ class FormatTests:
         assert graph.source.sha256 == sha256(path.read_bytes()).hexdigest()
 
     def test_ways_to_read(self, path: Path) -> None:
-        """The reading options transpose, symmetrize and pattern have their effect, in all
-        combinations.
+        """The options transpose, symmetrize and pattern change the graph as documented.
+
+        All combinations of the options are read.
         """
         for pattern, symmetrize, transpose in product((False, True), repeat=3):
             expected = self.array().T if transpose else self.array()
@@ -111,7 +116,10 @@ class FormatTests:
         assert self.refused(zipped, path.read_bytes())
 
     def test_damage(self, path: Path) -> None:
-        """A cut file, or a file with a changed byte, is read or refused, without other errors."""
+        """A truncated file, or a file with one changed byte, gives a graph or an InputError.
+
+        No other error occurs.
+        """
         data = path.read_bytes()
         assert self.refused(path, b"")
         for end in range(1, len(data), 1 + len(data) // 200):

@@ -29,7 +29,10 @@ VERTICES = 24
 
 
 def graph_of(name: str) -> Graph:
-    """Return a "directed" graph (with an isolated vertex), an "undirected" or an "empty" graph."""
+    """Return a random graph that is "directed", "undirected" or "empty".
+
+    The directed graph has an isolated vertex.
+    """
     array = np.random.default_rng(1).random((VERTICES, VERTICES)) < 0.15
     array[5] = array[:, 5] = False
     np.fill_diagonal(array, False)
@@ -39,11 +42,11 @@ def graph_of(name: str) -> Graph:
 
 
 class ModelTests:
-    """Tests of a model: inherit them, and give its name.
+    """Tests of a model. Inherit from this class, and set `name`.
 
     Attributes:
         name: Name of the model in `plancc.models.MODELS`.
-        options: Options that the model needs, for graphs of `VERTICES` vertices.
+        options: Options that the model needs for graphs of `VERTICES` vertices.
         num_parts: A number of parts that the model allows.
     """
 
@@ -87,7 +90,7 @@ class ModelTests:
         return problem
 
     def compiled(self, graph: Graph, **options: Any) -> Plan:
-        """Compile a graph, verify the plan, and return it; warnings are ignored."""
+        """Compile a graph, verify the plan, and return it. Warnings are ignored."""
         if not options and MODELS[self.name].searched:
             options["effort"] = "fast"
         options |= {"normalize": "none", "self_loops": False, "seed": 3} | dict(self.options)
@@ -98,7 +101,7 @@ class ModelTests:
         return plan
 
     def test_declaration(self, model: Model) -> None:
-        """Options are documented, and objectives exist."""
+        """All options are documented, and all objectives that the model names exist."""
         assert type(model) is MODELS[self.name]
         assert documented(type(model))
         hash(model)
@@ -115,7 +118,7 @@ class ModelTests:
         assert not model.option_fields().keys() & taken()
 
     def test_what_it_builds(self, model: Model, graph: Graph) -> None:
-        """The problem is consistent, and equal for equal seeds."""
+        """The model builds a consistent problem, and the same problem again for the same seed."""
         if model.layout not in ("row", "edge"):
             pytest.skip("other models assign its rows")
         first, again = (self.built(model, graph, self.num_parts) for _ in range(2))
@@ -130,7 +133,7 @@ class ModelTests:
                 compile(graph, self.name, num_parts, **self.options)
 
     def test_plans(self, graph: Graph) -> None:
-        """A graph becomes a verified plan."""
+        """The model turns a graph into a plan that `verify` accepts."""
         plan, layout = self.compiled(graph), MODELS[self.name].layout
         assert plan.provenance["model"] == self.name
         assert layout in (plan.header.layout, "any")
@@ -146,20 +149,20 @@ class ModelTests:
 
 
 def check_numbers(numbers: Any, length: int, end: int) -> None:
-    """Check that numbers are int32[length] in 0..end - 1."""
+    """Check that `numbers` is int32[length] and that its entries are in 0..end - 1."""
     assert (numbers.dtype, numbers.shape) == (np.int32, (length,))
     assert length == 0 or 0 <= numbers.min() <= numbers.max() < end
 
 
 def check_pointers(pointers: Any, length: int) -> None:
-    """Check that pointers are int64, ascending from 0 to `length`."""
+    """Check that `pointers` is int64, and that it ascends from 0 to `length`."""
     assert pointers.dtype == np.int64
     assert (pointers[0], pointers[-1]) == (0, length)
     assert (pointers[1:] >= pointers[:-1]).all()
 
 
 def check_hypergraph(problem: Hypergraph) -> None:
-    """Check nets, costs and sources as `Hypergraph` documents them."""
+    """Check that nets, costs and sources are what the docstring of `Hypergraph` says."""
     check_pointers(problem.net_ptr, len(problem.pins))
     check_numbers(problem.pins, len(problem.pins), problem.num_vertices)
     net = np.repeat(np.arange(problem.num_nets), np.diff(problem.net_ptr))
@@ -172,7 +175,7 @@ def check_hypergraph(problem: Hypergraph) -> None:
 
 
 def check_weighted_graph(problem: WeightedGraph) -> None:
-    """Check that every edge has both directions, and that there are no loops."""
+    """Check that every edge is stored in both directions, and that no edge is a loop."""
     n = problem.num_vertices
     check_pointers(problem.indptr, len(problem.indices))
     check_numbers(problem.indices, len(problem.indices), n)

@@ -27,12 +27,12 @@ Problem = Hypergraph | WeightedGraph
 
 
 class PartitionerTests:
-    """Tests of a partitioner: inherit them, and give its name.
+    """Tests of a partitioner. Inherit from this class, and set `name`.
 
     Attributes:
         name: Name of the partitioner in `plancc.partitioners.PARTITIONERS`.
-        heeds_epsilon: Whether the partitioner always keeps parts within epsilon. If False, plancc
-            must warn of heavier parts.
+        heeds_epsilon: Whether no part is ever heavier than epsilon allows. If False, parts may be
+            heavier, but plancc must give a warning.
     """
 
     name: ClassVar[str]
@@ -40,17 +40,17 @@ class PartitionerTests:
 
     @pytest.fixture
     def adapter(self) -> Adapter:
-        """The partitioner; the test is skipped if its library is not installed."""
+        """Return the partitioner. The test is skipped if the partitioner's library is missing."""
         adapter: Adapter = PARTITIONERS[self.name]
         if not adapter.available():
             pytest.skip(f"{self.name} is not installed: {adapter.install}")
         return adapter
 
     def problems(self, adapter: Adapter, side: int = 8) -> list[Problem]:
-        """Return partitioning problems, one of each type that the partitioner accepts.
+        """Return partitioning problems, one of each problem type that the partitioner accepts.
 
-        The graph of all problems is a square grid of `side` by `side` vertices, and two isolated
-        vertices.
+        All problems are made from the same graph: a grid of `side` by `side` vertices, and two
+        isolated vertices.
         """
         path = sp.diags_array([1.0, 1.0], offsets=[1, -1], shape=(side, side))
         grid = sp.kron(path, sp.eye_array(side)) + sp.kron(sp.eye_array(side), path)
@@ -62,7 +62,10 @@ class PartitionerTests:
     def owner(
         self, problem: Problem, num_parts: int, epsilon: float = 0.1, seed: int = 1
     ) -> npt.NDArray[np.int32]:
-        """Return checked owners: no part is heavier than allowed unless a warning says so."""
+        """Run the partitioner, check the result, and return the owners.
+
+        A part may be heavier than allowed only if a warning says so.
+        """
         given, options = deepcopy(problem), PartitionOptions(self.name, None, epsilon, seed)
         result = partition(problem, num_parts, options)
         assert result.partitioner == self.name
@@ -78,7 +81,10 @@ class PartitionerTests:
         return owner
 
     def test_declaration(self) -> None:
-        """The attributes fit together; the child process can import `run` by name."""
+        """The attributes do not contradict each other.
+
+        A child process can import the function `run` by its name.
+        """
         adapter: Adapter = PARTITIONERS[self.name]
         assert adapter.name == self.name
         assert {Hypergraph, WeightedGraph} >= {*adapter.accepts} >= {*adapter.auto_rank}
@@ -91,7 +97,10 @@ class PartitionerTests:
         assert getattr(import_module(run.__module__), run.__name__) is run
 
     def test_number_of_parts(self, adapter: Adapter) -> None:
-        """2 parts and as many as vertices minus 1 work; more parts than vertices raise an error."""
+        """A graph of n vertices can be cut into 2 parts, and into n - 1 parts.
+
+        More parts than vertices are an error.
+        """
         for problem in self.problems(adapter, 3):
             for num_parts in (2, 10):
                 self.owner(problem, num_parts, epsilon=1.0)
@@ -99,14 +108,17 @@ class PartitionerTests:
                 self.owner(problem, 12)
 
     def test_seed_and_epsilon(self, adapter: Adapter) -> None:
-        """The same seed gives the same bytes; epsilon may be 0 and very large."""
+        """The same seed gives the same owners. Epsilon may be 0, and it may be very large."""
         for problem in self.problems(adapter):
             first, again = (self.owner(problem, 3, 0.0, seed=2**31 - 1) for _ in range(2))
             assert first.tobytes() == again.tobytes()
             self.owner(problem, 3, 1e300)
 
     def test_weights_and_costs(self, adapter: Adapter) -> None:
-        """Weights of zero, above `max_total`, and of several constraints, one without weight."""
+        """The partitioner accepts weights of 0, and weights whose sum is above `max_total`.
+
+        It also accepts several constraints, even if one of them has only weights of 0.
+        """
         for problem in self.problems(adapter):
             ones = problem.vertex_weights
             some = (np.arange(len(ones)) % 3 == 0).astype(np.int64)

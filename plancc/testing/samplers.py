@@ -43,7 +43,7 @@ def pattern_of(density: float) -> npt.NDArray[np.bool_]:
 
 
 def population_of(pattern: npt.NDArray[np.bool_]) -> Population:
-    """Return the population of a pattern, with a training mask and 15 clusters."""
+    """Return a population that has this pattern, a training mask and 15 clusters."""
     rows, columns = np.nonzero(pattern)
     ptr, place = np.searchsorted(rows, np.arange(VERTICES + 1)), np.arange(VERTICES)
     clusters = (7 * (place % 15)).astype(np.int32)
@@ -51,7 +51,7 @@ def population_of(pattern: npt.NDArray[np.bool_]) -> Population:
 
 
 def kept_by(batch: Batch, k: int) -> set[tuple[int, int]]:
-    """Return the nonzeros of block k, after checking its arrays."""
+    """Check the arrays of block k of a batch; return its nonzeros as pairs (row, column)."""
     block = batch.block(k)
     assert (block.rows.dtype, block.columns.dtype) == (np.int32, np.int32)
     assert block.ptr.dtype == np.int64
@@ -64,7 +64,7 @@ def kept_by(batch: Batch, k: int) -> set[tuple[int, int]]:
 
 
 def members_of(batch: Batch, n: int) -> npt.NDArray[np.int32]:
-    """Return the vertices of a batch, ascending; n is the number of all vertices."""
+    """Return the vertices of a batch, ascending; `n` is the number of all vertices of the graph."""
     found = batch.vertices()
     return np.arange(n, dtype=np.int32) if found is None else found
 
@@ -72,7 +72,10 @@ def members_of(batch: Batch, n: int) -> npt.NDArray[np.int32]:
 def factors_of(
     batch: Batch, block: int, vertices: Any, rows: Any, columns: Any
 ) -> npt.NDArray[np.float64]:
-    """Return the factors of nonzeros, as `Batch.factors` does, but also for a listed batch."""
+    """Return the factors of nonzeros, as `Batch.factors` does.
+
+    This function also works for a batch that lists its nonzeros.
+    """
     if not batch.listed:
         factors = batch.factors(block, vertices, rows, columns)
         return np.ones(len(rows)) if factors is None else factors
@@ -86,11 +89,12 @@ def factors_of(
 
 
 class SamplerTests:
-    """Tests of a sampler: inherit them, and give its name.
+    """Tests of a sampler. Inherit from this class, and set `name`.
 
     Attributes:
         name: Name of the sampler in `plancc.sampling.SAMPLERS`.
-        options: Options for `VERTICES` vertices with `TRAINING` in the training mask.
+        options: Options that suit a graph of `VERTICES` vertices, `TRAINING` of which are training
+            vertices.
         varies: Whether 27 batches that are drawn with these options all differ.
     """
 
@@ -103,7 +107,7 @@ class SamplerTests:
         return make_sampler(self.name, VERTICES, TRAINING, **self.options)
 
     def test_declaration(self, sampler: Sampler) -> None:
-        """The sampler has a docstring; its string in a provenance gives back the same sampler."""
+        """The sampler has a docstring, and its string gives the same sampler when it is parsed."""
         assert type(sampler) is SAMPLERS[self.name]
         assert sampler.name == self.name
         assert documented(type(sampler))
@@ -113,12 +117,14 @@ class SamplerTests:
             make_sampler(self.name, VERTICES, not_an_option=1)
 
     def test_option_names(self, sampler: Sampler) -> None:
-        """No option has the name of a parameter of `plancc.compile` or of an option of batches."""
+        """No option has the name of a parameter of `plancc.compile`, or of an option of
+        `StochasticModel`.
+        """
         of_batches = {each.name for each in options_of(StochasticModel)}
         assert not {each.name for each in options_of(sampler)} & (taken() | of_batches)
 
     def test_population(self, sampler: Sampler) -> None:
-        """`check` raises an error for a population that lacks data which the sampler needs."""
+        """`check` raises an error if the population lacks data that the sampler needs."""
         population = population_of(pattern_of(0.2))
         sampler.check(population)
         assert sampler.batches_per_epoch(population) >= 1
@@ -146,7 +152,7 @@ class SamplerTests:
 
     @pytest.mark.parametrize("density", [0.0, 0.2, 1.0])
     def test_a_batch_agrees_with_itself(self, sampler: Sampler, density: float) -> None:
-        """Blocks, members, targets and factors agree, in any order of calls."""
+        """Blocks, members, targets and factors of a batch do not contradict each other."""
         pattern, rng = pattern_of(density), np.random.default_rng(1)
         vertices = rng.permutation(VERTICES).astype(np.int32)
         for number in range(3):

@@ -24,7 +24,7 @@ def test_files_of_links_are_named_and_not_overwritten(tmp_path, monkeypatch):
     assert as_json("inspect", "plan.h5")["provenance"]["link_times"] == "times.csv"
     (tmp_path / "times.h5").write_text("1")
     said = fails(tmp_path, *compile_, "times.h5", "--link-times", "times.h5")
-    assert "is read or written already" in said
+    assert "is used twice" in said
 
 
 def test_links_by_the_commands(tmp_path, monkeypatch):
@@ -124,6 +124,6 @@ def test_predictions_and_rehearsals_count_the_words_of_links(tmp_path, monkeypat
     assert "note: negatives as in epoch 0" in usual
     assert "links" not in ok("simulate", "plan.h5", "--task", "vertices")
     refused = fails(tmp_path, "simulate", "plan.h5", "--task", "vertices", "--seed", 1)
-    assert "--seed 1: is only for links and for --split" in refused
+    assert "--seed 1: nothing is random without links or --split" in refused
     refused = fails(tmp_path, "simulate", "plan.h5", *passes, "--split", "0.6,0.2,0.2")
-    assert "--split: is only for the task of vertices" in refused
+    assert "--split is only for the task 'vertices'" in refused

@@ -55,7 +55,7 @@ def test_machines(tmp_path, monkeypatch):
     )
     for file in (path.rename(tmp_path / "mine"), "none.toml"):
         error = fails(tmp_path, "list", "machines", file)
-        assert error.startswith(f"unknown machine '{file}': a file is read by `plancc simulate")
+        assert error.startswith(f"unknown machine '{file}'; to read a file, use `plancc simulate")
         assert f"--machine {file}`" in error
     monkeypatch.chdir(tmp_path)
     (tmp_path / "h100").touch()

@@ -72,9 +72,9 @@ CASES = [
           [("who", "whom"), *TO_BOB]),
     edges("g.txt", {"g.txt": "x y\na bob\nbob c\n"}, "perhaps names of columns",
           [("x", "y"), *TO_BOB],
-          says=("g.txt, line 1: 'x y' is read as an edge; neither is an id below (# before it",)),
+          says=("g.txt, line 1: 'x y' is read as an edge; neither occurs as an id below (#",)),
     edges("g.txt", {"g.txt": "u v\nv w\n"}, "usual names that are ids", [("v", "w")],
-          says=("g.txt, line 1: 'u v' is read as names of columns; 'v' is an id below",)),
+          says=("g.txt, line 1: 'u v' is read as names of columns; 'v' occurs as an id below",)),
     edges("g.csv --transpose", {"g.csv": "bob,a\nc,bob\n"}, "turned", TO_BOB),
     Case("rows of a csv", {"g.csv": CSV, "d.csv": DATA}, "compile g.csv --data d.csv PLAIN",
          rows=ROWS, silent=("rows without ids",)),
@@ -163,7 +163,7 @@ REFUSED = {
     "control.csv": ("a,b\nb,c\x01\n", "line 2|a control character"),
     "long.txt": ("a b\n" + "x" * 1025 + " b\n", "line 2|an id has more than 1,024 bytes"),
     "weight.txt": ("a b 1\nb c x\n", "line 2|the weight is not a number|'x'"),
-    "list.txt": ("alice: bob\n", "line 1|write an adjacency list as one edge a line"),
+    "list.txt": ("alice: bob\n", "line 1|write an adjacency list as an edge list"),
     "pairs.txt": ("(1, 2)\n(2, 3)\n", "line 1|without brackets|'(1, 2)'"),
     "mixed.txt": ("1 2\n2 bob\n", "line 2|'bob'|names, if the first line has one"),
 }
@@ -239,4 +239,4 @@ def test_names_go_through_every_way_of_a_plan(tmp_path, monkeypatch):
     (tmp_path / "numbers.csv").write_text("1,2\n2,3\n")
     done = plancc("patch", "c.h5", "--graph", "numbers.csv", "-o", "f.h5")
     assert done.code == 2
-    assert "ids of the plan are names, but of the graph numbers" in done.err
+    assert "the plan has names as ids, the graph numbers; compile" in done.err

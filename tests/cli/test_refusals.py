@@ -59,15 +59,15 @@ TABLE = {
         "-p 4 --capacities none.txt": "none.txt: no such file",
         "-p 4 --capacities speeds.txt": "speeds.txt, line 2: the capacity is not a number: 'fast'",
         "-p 4 --model mop --capacities 1,3,1,2":
-            "--capacities: the parts of model 'mop' are all of one size",
+            "--capacities: the parts of model 'mop' must have equal sizes",
         "-p 2 --memory 400": "reading it takes about|plancc convert",
         "-p 2 --memory lots": "--memory|'lots'|above 0, such as 512M or 2G",
         # mistyped names
         "-p 2 --modell hp": "--modell|--model",
         "-p 2 --model medium-grian": "unknown model 'medium-grian' (did you mean medium-grain",
-        "-p 2 --model metis": "METIS is a partitioner: --model gp --partitioner metis",
-        "-p 2 --model kahypar": "KaHyPar is a partitioner: --model hp --partitioner kahypar",
-        "-p 2 --partitioner hp": "hp is a model: --model hp",
+        "-p 2 --model metis": "METIS is a partitioner; give --model gp --partitioner metis",
+        "-p 2 --model kahypar": "KaHyPar is a partitioner; give --model hp --partitioner kahypar",
+        "-p 2 --partitioner hp": "hp is a model; give --model hp",
         "-p 2 --partitioner metsi": "unknown partitioner 'metsi' (did you mean metis?)",
         "-p 2 --effort bst": "unknown effort 'bst' (did you mean best?)",
         "-p 2 --model zzz": "unknown model 'zzz'; choose from hp",
@@ -89,7 +89,7 @@ TABLE = {
         "--data nobody.npz --sampler train": "the training mask holds no vertex",
     },
     "compile e.el -p 2": {
-        "--columns= -o q.h5": "--columns '': give names with commas between",
+        "--columns= -o q.h5": "--columns '': give names with commas between them",
         "--model block --time-limit 5 -o q.h5": "--time-limit only limits partitioners",
         "--timeout 60 -o q.h5": "--timeout is only for several ranks",
         "-o plan.txt": "plan.txt: a plan is an HDF5 file; choose a name that ends in .h5",
@@ -111,13 +111,13 @@ TABLE = {
         "empty.mtx -p 2 -o x.h5 --fixed none.part": "none.part: no such file",
         f"empty.mtx -p 2 -o {'x' * 250}.h5": "the file name is too long",
         "dir -p 2 -o x.h5": "dir: |folder",
-        ". -p 2 -o x.h5": "a folder, but of no format",
-        "ok.h5 -p 2 -o x.h5": "ok.h5: by its name this is a plan; give the graph file",
+        ". -p 2 -o x.h5": "a folder, but not one of the formats",
+        "ok.h5 -p 2 -o x.h5": "ok.h5: the extension .h5 stands for a plan; give the graph file",
         "ok.mtx -p 2 --model file --part from1.part -o x.h5":
             "vertex 1 is in part 2|0..1|subtract 1",
         "'two\nlines.mtx' -p 2 -o x.h5": "lines.mtx: no such file",
         "g.mtx -p 4 --link-split 0.2,0.2 -o e.h5 --link-times e.h5":
-            "e.h5 is read or written already",
+            "e.h5 is used twice",
     },
     "": {
         "bogus": "unknown command 'bogus'; choose from compile, refine, patch, study",
@@ -125,8 +125,8 @@ TABLE = {
         "liist": "unknown command 'liist' (did you mean list?)",
         "--bogus": "(see plancc --help)",
         "list machines sumit": "unknown machine 'sumit' (did you mean summit?)",
-        "list machines none.toml": "unknown machine 'none.toml': a file is read "
-                                   "by `plancc simulate|--machine none.toml`",
+        "list machines none.toml": "unknown machine 'none.toml'; to read a file, "
+                                   "use `plancc simulate|--machine none.toml`",
     },
     "inspect p.h5": {
         "--json --csv": "--json and --csv exclude each other; give one of them",
@@ -142,14 +142,14 @@ TABLE = {
         "--batches 9223372036854775808": "--batches",
         "--batches 5 --batch-size 0": "--batch-size 0: must be at least 1",
         "--batches 5 --sampler-option keep=0.5": "'uniform' has no --sampler-option keep",
-        "--batches 5 --sampler-option seed=5": "--sampler-option seed: is not an option",
+        "--batches 5 --sampler-option seed=5": "--sampler-option seed: no sampler has",
         "--batches 5 --fanouts 3,x": "--fanouts '3,x'",
         "--batches 5 --sampler neighbour": "'neighbour' needs --fanouts",
         "--sampler uniform": "--sampler",
         "--batch-size 5": "--batch-size",
         "--fanouts 5": "--fanouts",
         "--sampler-option keep=0.5": "--sampler-option is only for mini-batches",
-        "--seed 5": "--seed is only for mini-batches; give --batches",
+        "--seed 5": "--seed is only for mini-batches; give their number",
         "--threads 2": "--threads",
         "--topology ''": TOPOLOGY,
         "--topology 6": TOPOLOGY,
@@ -169,9 +169,9 @@ TABLE = {
         "bare.h5 --batches 3 --sampler train": "train",
         "edge.h5 --batches 3": "needs a row plan",
         "edge.h5 --dims 7,5 --boundary-sampling 0.5": "needs a row plan",
-        "2d.h5 --batches 3": "2d.h5: is a plan of grid '2d 2x3', but the cost of mini-batches",
-        "2d.h5 --topology 2x3": "2d.h5: ranks of grid '2d 2x3' do not exchange the rows of a row "
-                                "plan; a topology is only for row and edge plans, and cagnet",
+        "2d.h5 --batches 3": "2d.h5 is a plan of grid '2d 2x3', but the cost of mini-batches",
+        "2d.h5 --topology 2x3": "2d.h5: a topology needs ranks that send each other single rows, "
+                                "not grid '2d 2x3'; use a row plan, an edge plan, or cagnet",
         **{f"2d.h5 --ranks {k}": f"2d.h5: {k} ranks for a plan of grid '2d 2x3', which runs on "
            "exactly 6 ranks" for k in (0, 2, 5)},
         "2d.h5 --dims 5,2,4": "2d.h5: grid '2d 2x3' splits columns over 3 ranks",
@@ -187,7 +187,7 @@ TABLE = {
         "p.h5 p.h5 --json --batches 0": "--batches 0: choose from 1",
         "p.h5 p.h5 --json --batches 5 --sampler-option keep=1": "'uniform' has no --sampler-op",
         "p.h5 p.h5 --json --batches 5 --fanouts 3,x": "--fanouts '3,x'",
-        "p.h5 p.h5 --json --seed 5": "--seed is only for mini-batches; give --batches",
+        "p.h5 p.h5 --json --seed 5": "--seed is only for mini-batches; give their number",
     },
     "verify": {
         "missing.h5": "no such file",
@@ -235,8 +235,8 @@ TABLE = {
         "none.h5 -o x.h5": "no such file",
         "dir -o x.h5": "dir",
         "cut.h5 -o x.h5": "cut.h5",
-        "p.h5 -o p.h5": "is read or written already",
-        "p.h5 --part short.part -o short.part": "is read or written already",
+        "p.h5 -o p.h5": "is used twice",
+        "p.h5 --part short.part -o short.part": "is used twice",
         "p.h5 --part short.part -o x.h5": "short.part",
         "p.h5 --part nine.part -o x.h5": "vertex 89 is in part 9",
         "edge.h5 -o x.h5": "this is an edge plan; compile it again",
@@ -245,11 +245,11 @@ TABLE = {
         "p.h5 -o q.h5": "give the changed graph (--graph)",
         "p.h5 --add added.txt --max-moves x -o q.h5":
             "--max-moves 'x': give a share such as 3% or 0.03",
-        "p.h5 --add added.txt -o p.h5": "p.h5 is read or written already; choose another name",
+        "p.h5 --add added.txt -o p.h5": "p.h5 is used twice; choose another output",
         "p.h5 --add added.txt -o q.h5 --migration q.h5":
-            "q.h5 is read or written already; choose another name",
+            "q.h5 is used twice; choose another output",
         "p.h5 --add added.txt -o q.h5 --migration added.txt":
-            "added.txt is read or written already; choose another name",
+            "added.txt is used twice; choose another output",
         "typed.h5 --add added.txt -o q.h5":
             "--add 'added.txt': give RELATION=EDGES: the plan has types",
         "typed.h5 --add by=added.txt -o q.h5":
@@ -258,9 +258,9 @@ TABLE = {
     "simulate p.h5": {
         "--vertices 0": "--vertices needs --sweep",
         "--epsilon 0": "--epsilon needs --sweep",
-        "--seed 0": "--seed 0: is only for links and for --split; drop it",
-        "--passes=": "--passes '': give none, or of",
-        "--passes ,": "--passes ',': give none, or of",
+        "--seed 0": "--seed 0: nothing is random without links or --split; drop it",
+        "--passes=": "--passes '': give none, or some of",
+        "--passes ,": "--passes ',': give none, or some of",
         "--passes overlap": "order, constant",
         "--batches 99999999999999999999": "is not in the range",
         "--machine pipe": "pipe",
@@ -272,12 +272,12 @@ TABLE = {
         "--model gat --heads 2 --model-option heads=4":
             "--model-option heads exclude each other; give one",
         "--model gat --aggregator max": "--aggregator max: model gat has no such",
-        "--model gat --heads 3 --dims 5,8,4": "must divide the width 8",
+        "--model gat --heads 3 --dims 5,8,4": "does not divide the width 8",
         "--pipeline 2": "--pipeline needs a feature plan with one group",
         "--boundary-sampling 2": "--boundary-sampling 2.0: must be at most 1",
         "--boundary-sampling 0.5 --ranks 2": "--ranks cannot be combined with",
         "--fold none": "--fold none needs an edge plan; p.h5 is row",
-        "--split 0.05,0.1,0.1": "--split 0.05,0.1,0.1: is only for the pass dead-rows",
+        "--split 0.05,0.1,0.1": "--split 0.05,0.1,0.1: only the pass dead-rows uses it",
         "--model rgcn": "--model rgcn: needs a plan with types",
     },
     "simulate": {
@@ -290,26 +290,26 @@ TABLE = {
         "mop.h5 --pipeline some": "--pipeline 'some': give auto, or a number of stages",
         "mop.h5 --pipeline 1": "--pipeline 1: give auto, or 2 to 20 stages",
         "edge.h5 --passes order,constant,dead-rows":
-            "edge.h5: is an edge plan, but the pass dead-rows needs a row",
+            "edge.h5 is an edge plan, but the pass dead-rows needs a row",
         "edge.h5 --boundary-sampling 0.5": "needs a row plan; edge.h5 is edge",
         "edge.h5 --delay 2": "--delay 2: give --fold delayed too",
         "edge.h5 --fold delayed --delay 0": "--delay 0: must be at least 1",
         "typed.h5": "typed.h5: has no labels; compile the graph with some, or give --target",
         "typed.h5 --model sage --boundary-sampling 0.5":
-            "--boundary-sampling 0.5: is only for plans of one vertex type",
-        "typed.h5 --model rgcn --batches 2": "--batches 2: is only for plans of one vertex type",
-        "links.h5 --task vertices --seed 1": "--seed 1: is only for links and for --split",
+            "--boundary-sampling 0.5 is only for plans of one vertex type",
+        "typed.h5 --model rgcn --batches 2": "--batches 2: the plan has vertex types",
+        "links.h5 --task vertices --seed 1": "--seed 1: nothing is random without links or --split",
         "links.h5 --passes order,constant,dead-rows --split 0.6,0.2,0.2":
-            "--split: is only for the task of vertices",
+            "--split is only for the task 'vertices'",
     },
     "run": {
-        "data.h5 --model gat --heads 3 --hidden 16": "--heads 3|the width 16|give --hidden 48",
+        "data.h5 --model gat --heads 3 --hidden 16": "--heads 3|the width 16|set --hidden to 48",
         "data.h5 --split 0.9,0.9,0.1": "--split 0.9,0.9,0.1|at most 1 together",
         "data.h5 --device gpu": "--device gpu: choose cpu, cuda or cuda:NUMBER",
         "data.h5 --predict x-{part}.csv": "x-{part}.csv: rows of all ranks go to one file",
-        "data.h5 --sampler neighbour --fanouts 5": "--fanouts 5 has 1 number, the model 2 layers",
-        "data.h5 --init w.npz --predict w.npz": "w.npz is read or written",
-        "data.h5 --save new.npz --predict new.npz": "new.npz is read or written",
+        "data.h5 --sampler neighbour --fanouts 5": "5 has 1 number, but the model has 2 layers",
+        "data.h5 --init w.npz --predict w.npz": "w.npz is used twice",
+        "data.h5 --save new.npz --predict new.npz": "new.npz is used twice",
         "data.h5 --predict data.h5": "data.h5",
         "data.h5 --predict no/out.csv": "no/out.csv",
         "data.h5 --embeddings 1": "--embeddings 1: give --predict",
@@ -323,13 +323,13 @@ TABLE = {
         "typed.h5": "typed.h5: has no labels; compile the graph with some, or give --target",
         "p.h5 --model rgcn": "--model rgcn: needs a plan with types",
         "typed.h5 --model sage --boundary-sampling 0.5":
-            "--boundary-sampling 0.5: is only for plans of one vertex type",
+            "--boundary-sampling 0.5 is only for plans of one vertex type",
     },
     "predict": {
         "links.h5 --weights w.npz -o x.npz --ids 1": "links.h5",
         "ok.h5 --weights w.npz -o x.csv": "ok.h5: the plan has no features|compile it with",
-        "data.h5 --weights w.npz -o w.npz": "w.npz is read or written",
-        "data.h5 --weights w.npz -o link.npz": "link.npz is read or written",
+        "data.h5 --weights w.npz -o w.npz": "w.npz is used twice",
+        "data.h5 --weights w.npz -o link.npz": "link.npz is used twice",
         "data.h5 --weights w.npz -o x.csv --ranks 999999": "999999 ranks for a plan of 2 parts",
         "data.h5 --weights w.npz -o k.npz": "k.npz: it is a folder",
         "data.h5 --weights w.npz -o x.txt": "x.txt: choose a name that ends in .csv",

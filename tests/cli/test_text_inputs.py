@@ -78,7 +78,7 @@ CASES = [
     Case("F1: KONECT bip, turned", {"g.txt": f"% bip unweighted\n% 6 3 4\n{KONECT}"}, "--transpose",
          entries=ones(*((v - 3, u + 4) for u, v in SIDES))),
     Case("F1: KONECT bip by number", {"g.txt": f"% bip unweighted\n% 6 3 4\n{KONECT}"},
-         "--num-vertices 5", says=("two sides with separate ids, which --keep-ids",)),
+         "--num-vertices 5", says=("u and v have separate ids, but --keep-ids",)),
     Case("F1: KONECT bip symmetrized", {"g.txt": f"% bip unweighted\n% 6 3 4\n{KONECT}"},
          "--symmetrize", refused="3 rows and 4 columns|read it without --symmetrize"),
     Case("F1: KONECT bip with an id 0", {"g.txt": "% bip unweighted\n0 1\n1 1\n"},
@@ -132,7 +132,7 @@ CASES = [
          refused="line 1|# before a line that is not an edge|not '4'"),
     # columns of edges
     Case("numbers of edges before their ends", {"g.csv": "0,10,11\n1,11,12\n2,12,10\n"},
-         says=("g.csv: column 1 counts the lines, and most numbers of the others|--columns 2,3",)),
+         says=("g.csv: column 1 counts the lines, and the others have most|--columns 2,3",)),
     Case("a path with weights", {"g.txt": "0 1 1\n1 2 1\n2 3 1\n"}, silent=("warning",)),
     Case("times before ends", {"g.txt": "1082040961 1 2\n1082155839 3 4\n"},
          says=("column 1 alone has numbers as large as times|--columns 2,3",)),
@@ -154,7 +154,7 @@ CASES = [
          refused="line 1: columns are separated by blanks, tabs, commas or semicolons, not by '")
       for line in ("1|2", "1|11537|0", "source | target", "1 -> 2", "a -- b")),
     *(Case(f"edges in brackets, {line}", {"g.csv": f"{line}\n{line}\n"},
-         refused="line 1: an edge is two words, as 'u,v', without brackets")
+         refused="line 1: an edge must be two words without brackets, such as")
       for line in ("(1, 2)", "('a', 'b')", "[1, 2]")),
     *(Case(f"no edge list but {kind}", {"g.csv": text}, refused=f"g.csv: begins like {kind}")
       for kind, text in (("an error", "404: Not Found\n"), ("an error", "Access denied, log in\n"),
@@ -172,7 +172,7 @@ CASES = [
     Case("a null id of Parquet", {"g.parquet": parquet(src=[1, 2, None], dst=[2, 3, 1])},
          refused="column 'src': 1 ids are null, the first in row 2"),
     Case("folders that say something", {"g.parquet": hive},
-         says=("g.parquet: ignored: 'year' in the names of folders",),
+         says=("g.parquet: ignored: columns 'year' in names of folders",),
          entries=ones((0, 1), (1, 2))),
     Case("F7: an edge that is none of sizes", {"g.txt": "6 3\n0 1\n1 2\n2 3\n3 4\n4 5\n5 6\n"},
          silent=("warning",)),
@@ -200,7 +200,7 @@ CASES = [
     Case("A7: names with # below names of columns", {"g.csv": BELOW},
          says=("g.csv: 1 lines that begin with # are read as comments, the first '#py,ann'",)),
     Case("A12: triples without names", {"g.txt": "/m/01 born /m/02\n/m/01 died /m/03\n"},
-         refused="which columns are the edges? Name them by --columns: '1', '2', '3'"),
+         refused="which columns are the edges? Name them with --columns: '1', '2', '3'"),
     Case("A7: names with # in quotes", {"g.csv": 'a,b\n"#py","java"\nx,"#py"\n'},
          silent=("read as comments",), says=("3 vertices, 2 nonzeros",)),
     Case("A7: remarks among names", {"g.txt": "ann bob\n# see below\n## end\nbob eve\n"},
@@ -208,12 +208,12 @@ CASES = [
     Case("A7: sorted on the disk", {"g.txt": "ann bob\n#py java\nnan bob\n"},
          "convert g.txt -o f --memory 10", refused="g.txt: ids are names|--memory"),
     *(Case(f"B9: {word}", {"g.csv": f"who,whom\nann,{word}\n{word},bob\n{word},ann\n"},
-         says=(f"'{word}' is an id, 3 times: an empty cell of pandas?",))
+         says=(f"id '{word}' occurs 3 times: an empty cell of pandas?",))
       for word in ("nan", "NaN", "None", "null", "NA")),
     Case("B9: Nan is somebody", {"g.csv": "who,whom\nann,Nan\nNan,nancy\n"},
          silent=("empty cell",)),
     Case("B9: nan of Parquet", {"g.parquet": parquet(who=["ann", "nan"], whom=["nan", "bob"])},
-         says=("'nan' is an id, 2 times",)),
+         says=("id 'nan' occurs 2 times",)),
     Case("F7: sizes before names", {"g.txt": "5 3\nann bob\nbob eve\neve ann\n"},
          refused="line 2|'ann'|put # before a line of sizes"),
     Case("F7: pandas' column numbers", {"g.csv": "0,1\n10,11\n11,12\n"},
@@ -311,7 +311,7 @@ CASES = [
     Case("A3: a parent", {"g.csv": "id,parent,length\n1,0,0.5\n2,0,2\n"}, silent=("ignored:",),
          entries={(1, 0): 0.5, (2, 0): 2.0}),
     *(Case(f"A12: {names} {line}", {"g.csv": f"{names}\n{line}\n"},
-         refused="which columns are the edges? Name them by --columns: ")
+         refused="which columns are the edges? Name them with --columns: ")
       for names, line in (("head,relation,tail", "a,likes,b"), ("h,r,t", "1,2,3"),
                           ("subject,predicate,object", "1,2,3"), ("a,kind,b", "x,is,y"))),
     Case("A12: triples of Parquet", {"g.parquet": parquet(head=[0], relation=[1], tail=[2])},
@@ -363,7 +363,7 @@ CASES = [
     Case("F7: sorted on the disk", {"g.txt": f"6 7\n{RING}"}, "convert g.txt -o f --memory 10",
          refused="numbers of vertices and edges; put # before it"),
     Case("F1: bip sorted on the disk", {"g.txt": f"% bip unweighted\n{KONECT}"},
-         "convert g.txt -o f --memory 10", refused="two sides ('bip')|without --memory"),
+         "convert g.txt -o f --memory 10", refused="two id spaces ('bip')|without --memory"),
     Case("F1: two things sorted on the disk", {"g.csv": "user,item\n1,1\n2,1\n"},
          "convert g.csv -o f --memory 10", says=("'user' and 'item' share one id space",)),
     Case("F1: sides as types", {"t/types.toml": TYPES, "t/e.csv": "user,item\n0,0\n1,0\n0,1\n"},

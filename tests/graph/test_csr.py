@@ -215,7 +215,7 @@ def damaged(tmp_path, name, array):
 @pytest.mark.parametrize(
     ("name", "array", "words"),
     [
-        ("indices.npy", None, "folder, but of no format"),
+        ("indices.npy", None, "folder, but not one of the formats"),
         ("indices.npy", b"\x93NUMPY", "indices.npy: is not an .npy array"),
         ("indices.npy", b"", "indices.npy: the file is empty"),
         ("indices.npy", np.zeros(5, np.int32), "indptr.npy: does not ascend from 0 to 5"),
@@ -236,8 +236,8 @@ def damaged(tmp_path, name, array):
         ("graph.json", b'{"version": 2}', "graph.json: version '2' is not 1"),
         ("features.npy", np.zeros((3, 2)), "'features'"),
         ("graph.json", b'{"types": 1, "relations": []}', "graph.json: '1' and .* are not types"),
-        ("graph.json", TYPES % b'["a", 3]', "graph.json: types of 3 vertices, and .* has 40"),
-        ("graph.json", TYPES % b'["a", 1], ["b", 39]', "row .*, column .*: the entry belongs"),
+        ("graph.json", TYPES % b'["a", 3]', "graph.json: the types have 3 vertices, but .* has 40"),
+        ("graph.json", TYPES % b'["a", 1], ["b", 39]', "row .*, column .*: the entry fits no"),
         ("graph.json", PARALLEL, "relations are parallel, and relation.npy is missing"),
     ],
 )

@@ -248,7 +248,7 @@ def test_a_last_line_behind_comments_alone(tmp_path):
 @pytest.mark.parametrize(
     ("text", "columns", "words"),
     [
-        ("a,b,c,d\n1,2,3,4\n", "", "Name them by `columns`: 'a', 'b', 'c', 'd'"),
+        ("a,b,c,d\n1,2,3,4\n", "", "Name them with `columns`: 'a', 'b', 'c', 'd'"),
         ("1 2 3 4\n", "1,5", "column '5' is missing; there are '1', '2', '3', '4'"),
         ("1 2 3 4\n", "1,1", "`columns` 1,1: give two or three names"),
         ("a,b,c,d\n1,2,3,4\n", "a,x", "column 'x' is missing; there are 'a', 'b', 'c', 'd'"),
@@ -296,6 +296,6 @@ def test_edges_as_networkx_writes_them(tmp_path, data):
     path = tmp_path / "a.edgelist.txt"
     path.write_text(f"1 2 {data}\n")
     words = (
-        "line 1: the data of an edge is a dict; write the file by nx.write_edgelist(graph, path, "
+        "line 1: the data of an edge is a dict; write the file with nx.write_edgelist(graph, path, "
     )
     refused(read_graph, path, words, "data=False), or data=['weight']", data)

@@ -137,7 +137,7 @@ def test_negatives_of_every_link(tmp_path):
         ({**PAIRS, "val": [[0], [41]]}, "val: vertex '41' is out of range 0..40"),
         ({"train": [[0], [1]], "val": [[0], [1]]}, "val has links but no negatives; give val_neg"),
         ({**PAIRS, "train": np.zeros((2, 0), int)}, "there are no training links"),
-        ({**PAIRS, "test_target_negative": [[1], [2]]}, "has 2 rows, but test 1 links"),
+        ({**PAIRS, "test_target_negative": [[1], [2]]}, "2 rows, but test has 1 links"),
         ({**PAIRS, "test_target_negative": [[1, 2]]}, "0 and 2 negatives each"),
         ([SimpleNamespace()] * 3, "the data of train have no edge_label_index and edge_label"),
     ],
@@ -153,7 +153,7 @@ def test_held_links_that_are_learnt_too_are_said():
 
 
 def test_shares_that_leave_nothing_for_training():
-    words = "`link_split` 0.5,0.5: give the shares of validation and"
+    words = "`link_split` 0.5,0.5: give shares of validation and"
     with pytest.raises(InputError, match=words):
         compiler.compile(worlds.graph("directed"), num_parts=2, link_split=(0.5, 0.5))
 

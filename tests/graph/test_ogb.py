@@ -97,8 +97,8 @@ def test_a_heterogeneous_folder(hetero):
             "line 2: 'x' is not a number of vertices",
         ),
         ("raw/num-node-dict", [("author", "paper"), (3, -5)], "line 2: '-5' is not a number of v"),
-        ("raw/num-node-dict", [("author", "paper"), (3,)], "a line of types and a line of"),
-        ("raw/num-node-dict", [("author", "papers"), (3, 5)], "has no number of vertices of 'pap"),
+        ("raw/num-node-dict", [("author", "paper"), (3,)], "a line of vertex types and a line"),
+        ("raw/num-node-dict", [("author", "papers"), (3, 5)], "does not list vertex type 'pap"),
         ("raw/triplet-type-list", [("author", "reads", "paper")], "author___reads___paper/edge.cs"),
         ("raw/relations/paper___cites___paper/edge", [(0, 1), (5, 1)], "edge.csv.gz, line 2: rel"),
         (
@@ -156,7 +156,7 @@ def test_several_tasks(folder):
     assert data.labels is None
     np.testing.assert_array_equal(data.targets, tasks)
     table(folder, "raw/node-label", np.where(tasks, tasks, np.nan))
-    with pytest.raises(InputError, match="labels of several tasks are unknown"):
+    with pytest.raises(InputError, match="with several tasks, every label must be 0 or 1"):
         read_vertex_data(folder, 5)
 
 
@@ -259,5 +259,5 @@ def test_wrong_data(folder, change, words):
 
 
 def test_other_folders(tmp_path):
-    with pytest.raises(InputError, match="is a folder, but of no format with folders"):
+    with pytest.raises(InputError, match="is a folder, but not one of the formats"):
         read_graph(tmp_path)

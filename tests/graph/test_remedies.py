@@ -40,7 +40,7 @@ GRAPHS: dict[str, tuple[str | bytes, str]] = {
     "mixed.csv": ("source,target\n1,2\n2,bob\n", "line 3|'bob'|ids are whole numbers, as in"),
     "hash.txt": ("0 1000000000000000000\n", "line 1|18 digits|'1000000000000000000'|anew"),
     "empty.txt": ("", "the file is empty"),
-    "lists.txt": ("0: 1 2\n1: 2 3\n", "line 1|'0:'|write an adjacency list as one edge a line"),
+    "lists.txt": ("0: 1 2\n1: 2 3\n", "line 1|'0:'|write an adjacency list as an edge list"),
     "packed.zip": (zipped("0 1\n"), "only .gz can be read; unpack it first"),
     "array.mtx": (MTX.replace("coordinate", "array") + "real general\n2 2\n0\n1\n1\n0\n",
                   "line 1|a coordinate (sparse) matrix|'array'"),

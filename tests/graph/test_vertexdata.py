@@ -82,7 +82,7 @@ BAD = {
     "nan": (
         {"features": [[0, 1], [2, np.nan]]},
         "'features' holds 'nan' in row 1, column 1 "
-        "(counted from 0), not a finite 32-bit number: replace it, for example by torch.nan_",
+        "(counted from 0), not a finite 32-bit number: replace it, for example with torch.nan_",
     ),
     "inf": ({"features": np.full((2, 2), 1e300)}, "'features' holds '1e+300'"),
     "labels beside": (

@@ -191,8 +191,8 @@ def test_the_page_says_what_is_claimed() -> None:
         ("mask_buffer = 4", "mask_buffer = 0.01 #", "[tiles]: 'mask_buffer' is 0.01, less than"),
         ("node_buffer = 3", "node_buffer = 3 #", "[tiles]: 'node_buffer' is 3, less than the 4"),
         ("nonzero_bytes = 4", "nonzero_bytes = 4\nx = 1", "[tiles]: unknown key 'x' = 1; give"),
-        ("[tiles]", "[tile]", "has 0 tables of [tiles] and [cache]; give one"),
-        ("[tiles]", "[cache]\ncache = 3\n[tiles]", "has 2 tables of [tiles] and [cache]; give one"),
+        ("[tiles]", "[tile]", "has 0 of the tables [tiles] and [cache]; give one"),
+        ("[tiles]", "[cache]\ncache = 3\n[tiles]", "has 2 of the tables [tiles] and [cache]"),
         ("[tiles]", "tiles = 3\n[x]", "'tiles' is 3, not a table [tiles]"),
         ("adders = 16384", "adders = = 2", "is not TOML: "),
         pytest.param(
@@ -216,7 +216,7 @@ def test_bad_files(old: str, new: str, said: str, tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         ((0, 0, (1,)), "without vertices"),
-        ((3, 10, (1,)), "10 nonzeros do not fit a matrix of 3 rows"),
+        ((3, 10, (1,)), "10 nonzeros do not fit into a matrix of 3 rows"),
         *(((3, -1, (1,)), "do not fit"), ((3, 1, ()), "at least one")),
         *(((3, 1, (4, 0)), "none below 1"), ((3, 1, (4,), 1.5), "mask_density 1.5 is not between")),
         ((float("nan"), 1, (4,)), "without vertices"),

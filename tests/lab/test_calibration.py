@@ -140,7 +140,7 @@ def test_random_matrices_have_few_full_columns():
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [
-        (["-o", "machine.txt"], 2, "machine.txt: the name of a machine file ends in .toml"),
+        (["-o", "machine.txt"], 2, "machine.txt: choose a name that ends in .toml"),
         (["-o", "none/machine.toml"], 1, "none/machine.toml: the folder"),
         (["--ranks", "0"], 2, "--ranks"),
         (["--threads", "0"], 2, "--threads"),

@@ -105,4 +105,4 @@ def test_a_rehearsal_without_memory_says_how_much(bare, tmp_path, monkeypatch):
     monkeypatch.setattr("plancc.memory.available_memory", lambda: 1 << 20)
     sentence = fails(tmp_path, "rehearse", bare, "--trace", tmp_path / "t.json", code=1)
     assert "rehearsing 3 ranks takes about 112." in sentence
-    assert "this computer has 1.0 MiB left; give fewer --ranks, or smaller --dims" in sentence
+    assert "this computer has only 1.0 MiB free; give fewer --ranks, or smaller --dims" in sentence

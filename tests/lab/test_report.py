@@ -237,10 +237,10 @@ def test_what_is_no_run_of_the_plan_is_refused(small, run, tmp_path):
     assert "broken.jsonl, line 2: " in refused(small, "--run", broken)
     broken.write_text("\n".join(lines[:2]))
     error = refused(small, "--run", broken, "--trace", trace)
-    assert error.endswith(f"trace.json: of another run than {broken}, which has no epoch 2")
+    assert error.endswith(f"trace.json: is not of the run of {broken}, which has no epoch 2")
     assert "line 1" in refused(small, "--run", trace)
     assert "cut off" in refused(small, "--trace", log)
-    assert "fewer plans than --run files" in refused(small, "--run", log, "--run", log)
+    assert "give at most one --run for every plan" in refused(small, "--run", log, "--run", log)
     one = tmp_path / "one.h5"
     ok("dataset", "karate", "-o", tmp_path / "karate.mtx")
     ok("compile", tmp_path / "karate.mtx", "--model", "block", "-p", 2, "-o", one)
@@ -256,7 +256,7 @@ def test_a_run_of_another_plan_is_refused(graph, plan, run, tmp_path):
         content = sealing.attributes(file)["content_sha256"]
     for flag, path in (("--run", run[0]), ("--trace", run[1])):
         error = fails(tmp_path, "report", other, flag, path, "-o", page)
-        assert f"{path}: is of a run of another plan (content hash {content[:12]}; {other}" in error
+        assert f"{path}: belongs to another plan (content hash {content[:12]}; {other}" in error
     log, trace = (tmp_path / path.name for path in run)
     for path, without in zip(run, (log, trace), strict=True):
         # as other programs write it, and earlier versions did

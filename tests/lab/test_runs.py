@@ -55,7 +55,7 @@ def test_a_log_is_read_by_columns(tmp_path):
     [
         ([], "empty"),
         ([epoch(0), '{"epoch": 1, "loss": 0.'], r"line 2: .*cut off: {\"epoch\": 1"),
-        ([epoch(0), "", "[1, 2]"], r"line 3: is not an object .*\[1, 2\]"),
+        ([epoch(0), "", "[1, 2]"], r"line 3: is not a JSON object .*\[1, 2\]"),
         ([{"step": 1, "loss": 2.0}], r"line 1: 'epoch' is missing"),
         ([epoch(0, loss="low")], "line 1: loss is low, not a number"),
         ([epoch(0, loss=True)], r"line 1: loss is true"),
@@ -166,15 +166,15 @@ def test_a_timeline_without_epochs_is_shown_as_a_whole(tmp_path):
 @pytest.mark.parametrize(
     ("events", "words"),
     [
-        ("{", "not a timeline in JSON, or cut off"),
+        ("{", "is not a timeline in JSON, or is cut off"),
         ("[]", "the list 'traceEvents'"),
-        ([], "no event is of a rank"),
-        ([span(0, "spmm", 0, 1)], "no event is of a rank"),
+        ([], "no event belongs to a rank"),
+        ([span(0, "spmm", 0, 1)], "no event belongs to a rank"),
         ([title(0, "rank 0"), span(0, "spmm", 0, -1)], "event 1: dur is -1"),
         ([title(0, "rank 0"), {"ph": "X", "pid": "0"}], "event 1: pid is 0, not a whole"),
-        ([title(0, "rank 0"), {"ph": "X", "pid": 0, "name": 3}], "event 1: its name is 3"),
+        ([title(0, "rank 0"), {"ph": "X", "pid": 0, "name": 3}], "event 1: the name is 3"),
         ([title(0, "rank 0"), 7], "event 1: 7 is not an event"),
-        ([title(0, "rank 0"), span(0, "epoch 0", 1, 1)], "epoch 0 takes no time"),
+        ([title(0, "rank 0"), span(0, "epoch 0", 1, 1)], "epoch 0 has a length of 0"),
         (
             [title(0, "rank 0"), {"ph": "X", "pid": 0, "name": "a", "ts": math.nan, "dur": 1}],
             "event 1: ts is NaN",

@@ -208,7 +208,7 @@ def test_numbers_in_place_of_a_graph():
     assert found.cell("cagnet-1d:sparse", 16).seconds == found.cell("hp", 16).seconds
     assert found.cell("rp", 64).communication > found.cell("hp", 64).communication
     assert found.cell("mop", 64).seconds > found.cell("hp", 64).seconds  # ranks without a column
-    with pytest.raises(InputError, match="'hp' needs a graph or its `boundary`"):
+    with pytest.raises(InputError, match="'hp' needs a graph or a `boundary`"):
         sweep(Sizes(n, nnz), [16], models, PREDICTOR)
     with pytest.raises(InputError, match="'libra'"):
         sweep(sizes, [16], parse_models("libra"), PREDICTOR)

@@ -261,7 +261,7 @@ def two_by_two(tmp_path_factory):
 WRONG = {
     "no attribute": ({"grid": None}, "layout 'grid' without the attribute 'grid'"),
     "another scheme": ({"grid": "2.5d 2x2"}, "header attribute grid '2.5d': choose from"),
-    "no sizes": ({"grid": "2d"}, "header attribute grid '2d': is not a grid such as"),
+    "no sizes": ({"grid": "2d"}, "header attribute grid '2d': not a grid"),
     "too few": ({"grid": "3d 2x2"}, "not a grid"),
     "too many": ({"grid": "2d 2x2x1"}, "not a grid"),
     "zero": ({"grid": "2d 2x0"}, "at least 1"),
@@ -272,7 +272,7 @@ WRONG = {
     "a list": ({"grid": np.array([b"2d 2x2", b"2d 2x2"])}, "not a grid"),
     "nothing": ({"grid": h5py.Empty("S4")}, "not a grid"),
     "endless": ({"grid": "2d 2x" + "9" * 5000}, "header attribute 'grid' is not a grid"),
-    "sparse": ({"grid": "2d 2x2 sparse"}, "only 1d and 1.5d"),
+    "sparse": ({"grid": "2d 2x2 sparse"}, "only schemes 1d and 1.5d"),
     "parts": ({"grid": "2d 3x2"}, "grid '2d 3x2', of 3 blocks of rows, in a plan of 2 parts"),
     "ranks": ({"grid": "2d 2x999999999"}, "has 1999999998 ranks for 30 vertices"),
     "layout": ({"grid": "feature 2x2"}, "grid 'feature 2x2' in a plan of layout 'grid'"),

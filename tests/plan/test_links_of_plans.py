@@ -124,7 +124,7 @@ def test_a_plan_with_links_is_that_of_its_graph(disjoint):
         ("kind", 2, 5, "links have a known kind: link 2 has 5"),
         ("number", 0, -1, "links have numbers: link 0 has -1"),
         ("source", 9, 4, "negatives of a link have its source: link 9 has 4"),
-        ("number", 0, 7, "every link has its number: number . of kind . is not there once"),
+        ("number", 0, 7, "every link has its number: number . of kind . does not occur once"),
     ],
 )
 def test_damaged_links_are_found(name, place, value, words, tmp_path):

@@ -72,7 +72,7 @@ def test_what_the_plan_does_not_carry(tmp_path):
     path = tmp_path / "plan.h5"
     save(path, np.eye(N), np.zeros(N, np.int32), VertexData())
     for name, lacks in (("train", "train_mask"), ("cluster", "clusters")):
-        with pytest.raises(InputError, match=f"plan.h5 carries no {lacks}: sampler '{name}' needs"):
+        with pytest.raises(InputError, match=f"plan.h5 has no {lacks}; sampler '{name}' needs"):
             read(path, NEEDS[name])
     assert read(path, NEEDS["walk"]).train_mask is None
 

@@ -310,7 +310,7 @@ def sealed(path, edit):
         (lambda f: f.attrs.__setitem__("topology", np.bytes_("4x3")), "node|nodes"),
         (lambda f: f.__delitem__("expand_cross"), "expand_cross"),
         (lambda f: f.attrs.__setitem__("relays", 2), "attribute 'relays' is not 1"),
-        (lambda f: f.attrs.__setitem__("relays", 1), "relays in a plan with topology '3x4'"),
+        (lambda f: f.attrs.__setitem__("relays", 1), "both relays and topology '3x4'"),
     ],
 )
 def test_headers_that_lie(edit, words, routed, tmp_path):

@@ -198,9 +198,9 @@ def test_with_boundary_sampling_and_edge_plans(plan):
     grid = plancc.compile(rmat(), "mop", 2)
     for name in ROWS_ONLY:
         for other in (edge, grid):
-            with pytest.raises(InputError, match="for plans of layout row only"):
+            with pytest.raises(InputError, match="predicted for row plans only"):
                 predicted(other, NETWORKS[name], dims, passes)
-    with pytest.raises(InputError, match="model 'gat' is predicted for exact epochs only"):
+    with pytest.raises(InputError, match="model 'gat' needs an exact epoch"):
         predicted(plan, NETWORKS["gat"], dims, passes, boundary_sampling=0.3)
 
 
@@ -209,7 +209,7 @@ def test_wrong_networks(plan):
         convolution_of("sage", {"aggregator": "most"})
     with pytest.raises(InputError, match="`heads` 0"):
         convolution_of("gat", {"heads": 0})
-    with pytest.raises(InputError, match="`heads` 3: must divide the width 8"):
+    with pytest.raises(InputError, match="`heads` 3: does not divide the width 8"):
         predicted(plan, {"model": "gat", "heads": 3}, (12, 8, CLASSES), ())
-    with pytest.raises(InputError, match="does not say the steps"):
+    with pytest.raises(InputError, match="does not define `steps`"):
         ConvOptions().steps(1, 1, last=True)

@@ -60,7 +60,7 @@ def test_what_one_process_does_is_not_done_twice(folder, monkeypatch):
     done = alone("export", folder, "--to", "hgr", "-o", folder / "g.hgr", program="plancc")
     assert done.returncode == 2
     assert sentences(done) == [
-        "plancc: error: export is only for one process; start it without a launcher of ranks"
+        "plancc: error: export runs in one process; start it without a launcher (mpirun)"
     ]
 
 

@@ -385,7 +385,7 @@ def test_options_of_a_layer():
     for make, words in (
         (
             lambda: GATConv(4, 5, heads=2),
-            "`heads` 2: must divide the width 5 .* each head, give `hidden` 10",
+            "`heads` 2: does not divide the width 5 .* each head, set `hidden` to 10",
         ),
         (lambda: GATConv(4, 5, heads=0), "`heads` 0: must be at least 1"),
         (lambda: GATConv(4, 5, attention_dropout=1.0), "`attention_dropout` 1.0: must be below 1"),

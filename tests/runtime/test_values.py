@@ -73,7 +73,7 @@ def bytes_of(header, rest=b""):
     ],
 )
 def test_bytes_that_are_no_value(data):
-    with pytest.raises(ValueError, match="not a value of a rank"):
+    with pytest.raises(ValueError, match="were not made by `packed`"):
         unpacked(data)
 
 

@@ -67,7 +67,7 @@ def command(
 ) -> None:
     """Model neighbour aggregation on sparse accelerators: time, speed-up over a CPU, energy.
 
-    GRAPH is a graph file or a plan (.h5); all times follow from its numbers of vertices and
+    GRAPH is a graph file or a plan (.h5); the model needs only its numbers of vertices and
     nonzeros. Without GRAPH, the command models the five graphs of the MixGCN paper, and shows the
     published figures beside its own.
 
@@ -175,7 +175,7 @@ def _print(shown: Shown, beside: list[Comparison], machines: dict[str, Accelerat
 
 
 def _print_comparison(beside: list[Comparison], machines: dict[str, Accelerator]) -> None:
-    """Print speed-ups of Figure 12 by data set, and the distance from the published figures."""
+    """Print the speed-ups of Figure 12 by data set, and how far the model is from the paper."""
     from plancc.report.table import Table
     from plancc_cli.tables import print_table, say
     from plancc_lab.accelerators.published import SPEEDUPS

@@ -1,4 +1,4 @@
-"""Sparse accelerators as values, and the TOML files that describe them.
+"""Descriptions of sparse accelerators, as dataclasses and as TOML files.
 
 An accelerator has adders, a memory, and storage on chip for data that are read again: `OutputTiles`
 for designs with buffers, `Cache` for a processor.
@@ -32,13 +32,13 @@ class OutputTiles:
     """Memory of a design that completes a tile of Z on chip before the next tile.
 
     Attributes:
-        node_buffer, output_buffer, adjacency_buffer: Bytes on chip for rows of H, rows of Z and the
-            nonzeros of A; at least 4 of the first two.
-        mask_buffer: Bytes for the bits of the output mask. 0: the design has no mask; it computes
-            all of Z, and a second pass over Z applies the mask.
-        adjacency: How A is stored: "csr", one tile of rows and columns after the other, each with a
-            pointer per row; "csc", one tile of rows after the other, with a pointer per column;
-            "pairs", no pointers.
+        node_buffer, output_buffer: Bytes on chip for rows of H, and for rows of Z; at least 4 each.
+        adjacency_buffer: Bytes on chip for the nonzeros of A.
+        mask_buffer: Bytes on chip for the bits of the output mask. 0 if the design has no mask:
+            then it computes all of Z, and applies the mask in a second pass over Z.
+        adjacency: How A is stored. "csr": in tiles of rows and columns, with a pointer for every
+            row of a tile. "csc": in tiles of rows, with a pointer for every column of a tile.
+            "pairs": without pointers.
         nonzero_bytes: Bytes of one nonzero without the pointers.
         skips: Pieces of H that are not read if an output tile does not need them: single "rows",
             whole "windows" of the size of the node buffer, or "nothing".
@@ -93,11 +93,12 @@ class Accelerator:
     """A machine for neighbour aggregation.
 
     Attributes:
-        adders: Additions of 32-bit numbers per clock, at most.
+        adders: Largest number of additions of 32-bit numbers per clock.
         clock: Hz.
-        utilisation: Share of these additions that is reached if the memory is no limit, in (0, 1].
+        utilisation: Share of these additions, in (0, 1], that is reached if the memory is fast
+            enough.
         bandwidth: Bytes per second of the memory.
-        efficiency: Share of the bandwidth that is reached, in (0, 1].
+        efficiency: Share of the bandwidth, in (0, 1], that is reached.
         overlaps: Whether memory and adders work at the same time.
         power: Watts, without the memory if `memory_energy` is given.
         memory_energy: Joules per bit that is read or written; 0 if it is part of `power`.
@@ -128,14 +129,15 @@ def accelerator(name: str | os.PathLike[str]) -> Accelerator:
     """Return a shipped accelerator by its name in `SHIPPED`, or an accelerator from a file.
 
     Raises:
-        InputError: If the name is neither, or the file does not describe an accelerator.
+        InputError: If there is neither a shipped accelerator nor a file of this name, or if the
+            file does not describe an accelerator.
     """
     text = os.fspath(name)
     if text in SHIPPED:
         return read_accelerator(str(files(__package__).joinpath(f"machines/{text}.toml")))
     if not os.path.exists(text):
         raise InputError(
-            f"{text}: no such file, nor a shipped accelerator; choose from {', '.join(SHIPPED)}"
+            f"{text}: neither a file nor a shipped accelerator; choose from {', '.join(SHIPPED)}"
         )
     return read_accelerator(text)
 
@@ -156,7 +158,7 @@ def read_accelerator(path: str | os.PathLike[str]) -> Accelerator:
     tables: dict[str, type[OutputTiles | Cache]] = {"tiles": OutputTiles, "cache": Cache}
     given = [key for key in tables if key in values]
     if len(given) != 1:
-        raise InputError(f"{name}: has {len(given)} tables of [tiles] and [cache]; give one")
+        raise InputError(f"{name}: has {len(given)} of the tables [tiles] and [cache]; give one")
     (key,) = given
     table = values.pop(key)
     if not isinstance(table, dict):
@@ -166,7 +168,16 @@ def read_accelerator(path: str | os.PathLike[str]) -> Accelerator:
 
 
 def _make(kind: type[Made], values: dict[str, Any], where: str, **others: Any) -> Made:
-    """Return ``kind(**values, **others)``; errors name the place of the values."""
+    """Return ``kind(**values, **others)``.
+
+    Parameters:
+        kind: A dataclass.
+        values: Values from a file.
+        where: The file, or the table in it, for error messages.
+
+    Raises:
+        InputError: If a key in `values` is missing or unknown, or if a value is wrong.
+    """
     known = [field.name for field in fields(kind) if field.name not in others]  # type: ignore[arg-type]
     for key, value in values.items():
         if key not in known:
@@ -181,7 +192,12 @@ def _make(kind: type[Made], values: dict[str, Any], where: str, **others: Any) -
 
 
 def _check(value: Any, may_be_zero: tuple[str, ...] = ()) -> None:
-    """Refuse values whose type is not the type of their field."""
+    """Raise InputError if a field's value has a wrong type, or is not in its range.
+
+    Parameters:
+        value: An instance of a dataclass of this module.
+        may_be_zero: Names of fields that may be 0; all other numbers must be positive.
+    """
     for field in fields(value):
         given, wanted, kind = getattr(value, field.name), "", kind_of(field)
         if field.name in _CHOICES:

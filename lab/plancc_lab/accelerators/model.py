@@ -1,20 +1,20 @@
 """Time and energy of neighbour aggregation on an accelerator.
 
-One aggregation is Wan et al. 2025's S-SpMM, ``Z = (A H) * M`` (Equation 4): H and Z are n x width,
-the mask M keeps a share of Z.
+One aggregation is the masked sparse product ``Z = (A H) * M`` (S-SpMM, Equation 4 of Wan et al.
+2025). H and Z are n x width, and the mask M keeps some of the entries of Z.
 
 time
-    The larger of additions / (adders x clock x utilisation) and bytes / (bandwidth x efficiency);
-    their sum for a machine whose adders and memory do not work at the same time. There is one
-    addition for every nonzero and column. A design with a mask skips additions for outputs that
-    the mask drops.
+    t1 = additions / (adders x clock x utilisation), and t2 = bytes / (bandwidth x efficiency). If
+    adders and memory work at the same time, the time is the larger of t1 and t2, else their sum.
+    There is one addition for every nonzero and column. A design with a mask skips additions for
+    outputs that the mask drops.
 energy
     Power x time, plus an energy for every bit that the memory reads or writes.
 bytes
     Data that do not fit into a buffer are read again. The columns of H are cut into slices and the
-    rows of Z into tiles, so that a tile of a slice fits the output buffer; A is read for every
-    slice, H for every tile. With wide slices A is read rarely and H often; with narrow slices it is
-    the reverse. Every design is modelled with the width that moves the fewest bytes.
+    rows of Z into tiles, so that a tile of a slice fits into the output buffer. A is read for every
+    slice, and H for every tile. With wide slices A is read rarely and H often; with narrow slices
+    it is the reverse. Every design is modelled with the slice width that moves the fewest bytes.
 
 Nonzeros are assumed to be spread evenly at random over the tiles. So a tile with e nonzeros needs
 each of the n rows of H with probability 1 - (1 - 1/n)^e.
@@ -46,8 +46,8 @@ class Aggregations:
     Attributes:
         vertices, nonzeros: Sizes of A; rounded figures such as 1.81e9 are allowed.
         widths: Columns of H in every aggregation.
-        mask_density: Share of the outputs that the mask keeps, in [0, 1]: 0.5 for a dropout of
-            one half, and about that for ReLU (Wan et al. 2025, section 3.2.1).
+        mask_density: Share of the outputs that the mask keeps, in [0, 1]. It is 0.5 for dropout
+            with probability 0.5, and about 0.5 for ReLU (Wan et al. 2025, section 3.2.1).
 
     Raises:
         InputError: If a value is out of its range.
@@ -60,13 +60,13 @@ class Aggregations:
 
     def __post_init__(self) -> None:
         if not self.vertices >= 1:
-            raise InputError("a graph without vertices has nothing to aggregate")
+            raise InputError("the graph has no vertices; give at least one")
         if not 0 <= self.nonzeros <= self.vertices**2:
             raise InputError(
-                f"{self.nonzeros:g} nonzeros do not fit a matrix of {self.vertices:g} rows"
+                f"{self.nonzeros:g} nonzeros do not fit into a matrix of {self.vertices:g} rows"
             )
         if not self.widths or min(self.widths) < 1:
-            raise InputError(f"widths {self.widths}: at least one is needed, none below 1")
+            raise InputError(f"widths {self.widths}: give at least one, and none below 1")
         if not 0 <= self.mask_density <= 1:
             raise InputError(f"mask_density {self.mask_density:g} is not between 0 and 1")
 
@@ -77,8 +77,8 @@ def gcn_aggregations(
     """Return the aggregations of one epoch of a GCN, forward and backward.
 
     In the forward pass layer l aggregates H^{l-1}, masked by dropout. In the backward pass it
-    aggregates a gradient of the same width, masked by the ReLU of the layer before (Wan et al.
-    2025, section 3.2.1); the first layer has no backward pass.
+    aggregates a gradient of the same width, masked by the ReLU of layer l - 1 (Wan et al. 2025,
+    section 3.2.1); the first layer has no backward pass.
 
     Parameters:
         dims: Widths d_0..d_L, at least two; the last width is not aggregated.
@@ -88,7 +88,12 @@ def gcn_aggregations(
 
 @dataclass(frozen=True)
 class MemoryTraffic:
-    """Bytes of one aggregation by kind, and the number of columns of a slice."""
+    """Bytes that one aggregation reads from memory or writes to it.
+
+    Attributes:
+        slice_width: Number of columns of H in a slice.
+        features, adjacency, outputs: Bytes of H, of A, and of Z with the mask.
+    """
 
     slice_width: int
     features: float
@@ -105,8 +110,9 @@ class AcceleratorEstimate:
     """Time and energy of aggregations on an accelerator.
 
     Attributes:
-        features, adjacency, outputs: Bytes that the memory moves of H, of A, and of Z with the
-            mask.
+        features: Bytes of H that are read from memory.
+        adjacency: Bytes of A that are read from memory.
+        outputs: Bytes of Z and of the mask that are read or written.
         compute_seconds, memory_seconds: Seconds of the adders alone and of the memory alone.
         seconds: Seconds of both together.
     """
@@ -122,7 +128,7 @@ class AcceleratorEstimate:
 
     @property
     def bytes(self) -> float:
-        """All bytes that the memory moves."""
+        """Number of all bytes that are read from or written to memory."""
         return self.features + self.adjacency + self.outputs
 
 
@@ -197,11 +203,12 @@ def _masked_outputs(work: Aggregations, whole: float) -> float:
 
 
 def _cached(memory: Cache, work: Aggregations, width: int) -> MemoryTraffic:
-    """Return the traffic of a processor, for the better of two orders of computing.
+    """Return the traffic of a processor with a cache, for the cheaper of two orders of computing.
 
-    Row by row: the row of H that a nonzero needs is in the cache with a probability that is the
-    share of H that fits into the cache; otherwise it is read. Or by blocks of H that fit into the
-    cache: A and H are read once, and Z is written and read again for every block.
+    Row by row: a row of H that a nonzero needs is in the cache with a probability, which is the
+    share of H that fits into the cache; otherwise the row is read. Block by block: H is cut into
+    blocks of rows that fit into the cache; A and H are read once, and for every block Z is read and
+    written again.
     """
     n = work.vertices
     whole = FEATURE_BYTES * n * width

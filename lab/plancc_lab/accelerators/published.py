@@ -1,10 +1,13 @@
-"""Figures of Wan et al. 2025, and the distance of `plancc_lab.accelerators.model` from them.
+"""Figures of Wan et al. 2025, and their ratios to the figures of `plancc_lab.accelerators.model`.
 
-The module has Table 2, the ranges of Figure 12 (from section 4.4.1; the text has no bars) and Table
-3. The energies of the CPU in Table 3 are divided by 1,000: with the printed energies, the published
-speed-ups need a processor of 35 kW. Energies of the CPU over energies of MixGCN-SPU differ by a
-factor of 5.71 between graphs, speed-ups of Figure 12 by 21.6 / 3.77 = 5.73. So energies are a
-constant power times the time, which gives the speed-up of every graph: `speedups_over_cpu`.
+The module has Table 2, Table 3, and the ranges of speed-ups in Figure 12. The ranges are from the
+text (section 4.4.1), which does not give the single bars of the figure.
+
+The energies of the CPU in Table 3 are divided by 1,000 here: with the printed energies, the
+published speed-ups would need a processor of 35 kW. Divide, for every graph, the energy of the CPU
+by the energy of MixGCN-SPU. The largest of these quotients is 5.71 times the smallest; for the
+speed-ups of Figure 12 this factor is 21.6 / 3.77 = 5.73. So energies are times multiplied by a
+constant power, and the speed-up of every graph follows from its quotient: `speedups_over_cpu`.
 """
 
 from __future__ import annotations
@@ -27,11 +30,11 @@ HIDDEN = 128
 
 @dataclass(frozen=True)
 class PublishedDataset:
-    """A row of Table 2, with the row of Table 3.
+    """A data set of the paper: its row of Table 2, and its energies of Table 3.
 
     Attributes:
         vertices, nonzeros: Nodes and edges as the paper counts and rounds them.
-        joules: Energy by accelerator; the CPU's energies are the printed ones over 1,000.
+        joules: Energy by accelerator; the energy of the CPU is the printed energy divided by 1,000.
     """
 
     name: str
@@ -72,17 +75,17 @@ SPEEDUPS = {CPU: (3.77, 21.6), "hygcn": (1.32, 1.80), "awb-gcn": (1.05, 1.66)}
 """Least and greatest speed-up of MixGCN-SPU over each other machine, on the five data sets."""
 
 SPEEDUP_FACTOR = 1.3
-"""Claimed factor between every speed-up and the published one or range."""
+"""Largest factor between a modelled and a published speed-up that the documentation states."""
 
 ENERGY_FACTOR = {SPU: 1.6, "hygcn": 1.7, "awb-gcn": 2.9, CPU: 2.8}
-"""Claimed factor between every energy and Table 3, by accelerator."""
+"""Largest factor between a modelled energy and Table 3 that the documentation states."""
 
 
 def speedups_over_cpu() -> dict[str, float]:
-    """Return speed-ups of MixGCN-SPU over the CPU by data set, which Table 3 implies.
+    """Return the speed-up of MixGCN-SPU over the CPU for every data set, computed from Table 3.
 
-    Powers are assumed to be constant, and the greatest speed-up is the published 21.6. The least is
-    then 3.78; it is published as 3.77.
+    Every accelerator is assumed to have a constant power, and the largest speed-up is set to the
+    published 21.6. The smallest is then 3.78, where the paper has 3.77.
     """
     ratio = {name: each.joules[CPU] / each.joules[SPU] for name, each in DATASETS.items()}
     scale = SPEEDUPS[CPU][1] / max(ratio.values())
@@ -90,17 +93,23 @@ def speedups_over_cpu() -> dict[str, float]:
 
 
 def apart(value: float, low: float, high: float | None = None) -> float:
-    """Return the factor, at least 1, between a positive value and the range `low` to `high`."""
+    """Return the factor by which a positive value is below `low` or above `high`; at least 1.
+
+    If `high` is None, the range is the single value `low`.
+    """
     return max(1.0, low / value, value / (low if high is None else high))
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A modelled figure beside the published one.
+    """A modelled figure, and the published one.
 
     Attributes:
-        figure: "speed-up", of MixGCN-SPU over `machine`, or "energy", of `machine`, in joules.
-        low, high: The published range, or the published figure twice.
+        dataset: Name of the data set.
+        machine: Name of the accelerator.
+        figure: "speed-up" of MixGCN-SPU over `machine`, or "energy" of `machine` in joules.
+        value: The modelled figure.
+        low, high: The published range; for a single published figure, both are this figure.
     """
 
     dataset: str
@@ -116,12 +125,12 @@ class Comparison:
 
     @property
     def claimed(self) -> float:
-        """The factor that is claimed for this figure."""
+        """The largest factor between model and paper that the documentation states."""
         return SPEEDUP_FACTOR if self.figure == "speed-up" else ENERGY_FACTOR[self.machine]
 
 
 def comparisons() -> list[Comparison]:
-    """Return all speed-ups of Figure 12 and all energies of Table 3, data set by data set."""
+    """Return comparisons with all speed-ups of Figure 12 and all energies of Table 3."""
     machines = {name: accelerator(name) for name in SHIPPED}
     over_cpu = speedups_over_cpu()
     found = []

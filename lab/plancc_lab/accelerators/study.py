@@ -1,4 +1,4 @@
-"""The study of Wan et al. 2025: accelerators on graphs, beside a CPU and the published figures."""
+"""The study of Wan et al. 2025: accelerators compared with a CPU and with the published figures."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Subject:
 class AcceleratorRow:
     """Figures of one accelerator on one subject.
 
-    `published_joules` is None if the paper has no such figure.
+    `published_joules` is None if the paper has no energy for this graph and accelerator.
     """
 
     machine: str
@@ -60,7 +60,7 @@ class AcceleratorRow:
 
 
 def study(subject: Subject, machines: Mapping[str, Accelerator]) -> list[AcceleratorRow]:
-    """Return the rows of all machines, by name, on a subject."""
+    """Return a row for every accelerator in `machines`, with its figures on a subject."""
     base = estimate(accelerator(CPU), subject.work).seconds
     published = DATASETS[subject.dataset].joules if subject.dataset else {}
     rows = []
@@ -72,6 +72,6 @@ def study(subject: Subject, machines: Mapping[str, Accelerator]) -> list[Acceler
 
 
 def published_beside(subjects: Sequence[Subject], machines: Mapping[str, Any]) -> list[Comparison]:
-    """Return the published figures for these subjects and machines."""
+    """Return comparisons with all published figures for these subjects and machines."""
     datasets = {subject.dataset for subject in subjects}
     return [each for each in comparisons() if each.machine in machines and each.dataset in datasets]

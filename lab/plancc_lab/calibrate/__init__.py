@@ -1,1 +1,1 @@
-"""Measurement of this machine's rates with the runtime's operations, for a machine file."""
+"""Measurement of this machine with operations of the runtime; the results become a machine file."""

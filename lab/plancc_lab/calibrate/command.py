@@ -61,7 +61,7 @@ def command(output: str, ranks: int | None, threads: int | None, quick: bool) ->
         mpirun -n 2 plancc calibrate -o machine.toml          # over MPI; rank 0 writes
     """
     if not output.endswith(SUFFIX):
-        raise InputError(f"--output {output}: the name of a machine file ends in {SUFFIX}")
+        raise InputError(f"--output {output}: choose a name that ends in {SUFFIX}")
     from plancc.files import check_target
     from plancc_runtime import launch
 
@@ -106,7 +106,7 @@ def _measure(
             if found.spread > DISTURBED and found.crowd == 1:  # ranks disturb each other
                 click.echo(
                     f"plancc: warning: {_spread(found)}: something else runs on this machine; "
-                    "measure again when it is idle, or predictions are off by as much",
+                    "measure again when it is idle, or predictions are wrong by as much",
                     err=True,
                 )
 
@@ -194,7 +194,7 @@ def _lines(found: Calibration, compute: Compute, quick: bool) -> Iterator[str]:
 
 
 def _text(words: str) -> str:
-    """Return a phrase as a TOML string."""
+    """Return a string in the syntax of TOML, in quotes."""
     return '"' + printable(words).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 

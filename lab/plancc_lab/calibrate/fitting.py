@@ -54,7 +54,11 @@ class DrawSeconds:
 
 
 def work(epoch: EpochSeconds) -> npt.NDArray[np.float64]:
-    """Return an epoch's multiply-adds of dense products, bytes, and operations: float64[3]."""
+    """Return how much work of three kinds an epoch has, float64[3].
+
+    These are the multiply-adds of its dense products, the bytes that its dense products and
+    element-wise operations read or write, and its number of operations.
+    """
     one = np.ones(1, np.int64)
     tables = Tables(
         name="epoch",
@@ -78,7 +82,7 @@ def work(epoch: EpochSeconds) -> npt.NDArray[np.float64]:
 
 
 def fitted(epochs: Sequence[EpochSeconds], draws: Sequence[DrawSeconds] = ()) -> Compute:
-    """Return the rates with the least sum of squared relative errors of the epochs.
+    """Return the rates that fit best: with the least sum of squared relative errors of the times.
 
     Parameters:
         epochs: At least three, of different widths and numbers of rows.
@@ -88,7 +92,7 @@ def fitted(epochs: Sequence[EpochSeconds], draws: Sequence[DrawSeconds] = ()) ->
         InputError: If there are too few epochs or draws.
     """
     if len(epochs) < 3:
-        raise InputError(f"{len(epochs)} epochs: three rates need the times of at least three")
+        raise InputError(f"{len(epochs)} epochs: at least three are needed to fit three rates")
     from scipy.optimize import nnls
 
     seconds = np.array([each.rest for each in epochs])

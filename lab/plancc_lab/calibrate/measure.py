@@ -1,14 +1,14 @@
 """Measurements of this machine with the operations of the runtime.
 
-All ranks do the same work at once, because they share cores, caches and memory, so that the rate
-of a rank depends on the other ranks. Several sets of operands are used by turns, so that, as in an
-epoch, no operation finds its operands in the cache. Measured are:
+All ranks do the same work at once, because they share cores, caches and memory, so that the rate of
+a rank depends on the other ranks. Every operation takes turns with several sets of operands. So, as
+in an epoch, it does not find its operands in the cache. These are measured:
 
     sparse products   rates for random matrices with skewed rows and columns, by number of rows,
                       nonzeros per row, and width
     epochs            times of small networks, which every rank trains alone; they give the rates
                       of dense products and element-wise work, and the overhead of an operation
-    batches           CPU seconds to draw and build mini-batches, on every rank alone
+    batches           CPU seconds to draw and build mini-batches; every rank draws its own
     messages          times of exchanges between dense products of known time
 """
 
@@ -49,7 +49,7 @@ from plancc_runtime.transport.row_numbers import finished
 from plancc_runtime.transport.single import SingleTransport
 
 SETS = 3
-"""Number of sets of operands that are used by turns."""
+"""Number of sets of operands with which an operation takes turns."""
 OPERAND_BYTES = 1 << 26
 """Bytes of the largest dense operand, which is larger than any cache."""
 SKEW = 2.5
@@ -84,10 +84,11 @@ class Effort:
     Attributes:
         rows, nonzeros_per_row, widths: Sizes of the sparse products, ascending; every combination
             is measured.
-        networks: Rows and width of the small networks.
-        epochs: Epochs of each network, after `WARM_UP`.
+        networks: For each small network, its number of rows and its width.
+        epochs: Number of measured epochs of each network, after `WARM_UP` others.
         samples: Number of samples of each measurement, whose median is taken.
-        seconds: Least seconds of a sample; at least `TURNS` if ranks share cores.
+        seconds: Least seconds of a sample. If ranks share cores, a sample takes at least `TURNS`
+            seconds.
     """
 
     rows: tuple[int, ...]
@@ -130,8 +131,10 @@ class MeasuredRates:
     """Rates of sparse products of one rank, float32.
 
     Attributes:
-        rows: Rows of a square matrix.
-        multiply_adds (float64[rows, nonzeros_per_row, width]): Multiply-adds per second.
+        rows, nonzeros_per_row, width: The measured sizes: rows of the square matrix, nonzeros per
+            row, and columns of the dense operand.
+        multiply_adds (float64[rows, nonzeros_per_row, width]): Multiply-adds per second, for every
+            combination of these sizes.
     """
 
     rows: list[int]
@@ -189,10 +192,11 @@ class Calibration:
         memory: Bytes per rank.
         inside, between: Links between ranks of one node, and of different nodes; None if there are
             no such ranks.
-        broadcast, allreduce: Algorithm that fits the measured time of the collective better, "ring"
-            or "tree"; None for one rank.
-        spread: Longest over shortest sample, minus 1: the median over measurements, then the
-            maximum over ranks. It is large if other programs ran at the same time.
+        broadcast, allreduce: "ring" or "tree": of these two algorithms, the one whose modelled time
+            is nearer to the measured time of the collective. None for one rank.
+        spread: Relative difference of the longest and the shortest sample of a measurement: the
+            maximum over ranks, then the median over measurements. It is large if other programs ran
+            at the same time.
     """
 
     processor: str
@@ -213,7 +217,10 @@ class Calibration:
 
     @property
     def crowd(self) -> float:
-        """Threads per core, at least 1: how much quicker ranks would be with cores of their own."""
+        """Threads per core, at least 1.
+
+        A rank would compute this many times as fast if each of its threads had a core alone.
+        """
         return max(1.0, self.ranks_per_node * self.threads / self.cores)
 
 
@@ -226,8 +233,8 @@ def calibrate(
     """Measure sparse products, epochs and messages on all ranks at once. Collective.
 
     Parameters:
-        effort: How much is measured: `QUICK` takes some 10 seconds on two cores, `FULL` a minute
-            or two.
+        effort: How much is measured: `QUICK` takes about 10 seconds on two cores, `FULL` one or two
+            minutes.
         threads: Threads per rank; by default this machine's usable cores, shared by its ranks.
         report: Function that is called with the name of the next stage.
 
@@ -323,7 +330,7 @@ class _Watch:
 
 
 def _sparse_rates(watch: _Watch) -> MeasuredRates:
-    """Return the rates of sparse products of all sizes in the effort. Collective."""
+    """Return the rates of sparse products, for all sizes that `watch.effort` lists. Collective."""
     effort = watch.effort
     rates = np.empty((len(effort.rows), len(effort.nonzeros_per_row), len(effort.widths)))
     random = np.random.default_rng(watch.transport.rank)
@@ -356,7 +363,14 @@ def _pattern(random: np.random.Generator, rows: int, columns: int, nonzeros: int
 
 
 def _product(pattern: csr_matrix, columns: int, width: int) -> Callable[[], None]:
-    """Return a function that multiplies the matrix, cut to its first `columns`, by dense rows."""
+    """Return a function that multiplies a sparse matrix by a dense matrix of ones.
+
+    Parameters:
+        pattern: The sparse matrix.
+        columns: Number of columns to which the sparse matrix is folded; also rows of the dense
+            matrix.
+        width: Columns of the dense matrix.
+    """
     rows = pattern.shape[0]
     place = pattern.indices % columns  # the operand may be cut short
     matrix: SparseMatrix = prepare(
@@ -369,7 +383,10 @@ def _product(pattern: csr_matrix, columns: int, width: int) -> Callable[[], None
 
 
 def _epoch_times(watch: _Watch, threads: int, rows: int, width: int) -> MeasuredEpochs:
-    """Return the times of a network that every rank trains alone, all at once. Collective."""
+    """Return the times of an epoch of a small network. Collective.
+
+    Every rank trains its own network alone, and all ranks train at the same time.
+    """
     transport = watch.transport
     random = np.random.default_rng(transport.rank)
     pattern = _pattern(random, rows, rows, 8 * rows)
@@ -396,7 +413,10 @@ def _epoch_times(watch: _Watch, threads: int, rows: int, width: int) -> Measured
 
 
 def _draw_times(watch: _Watch, seeds: int, fanout: int) -> MeasuredDraws:
-    """Return the times of mini-batches that all ranks draw at once, each its own. Collective."""
+    """Return the times of mini-batches. Collective.
+
+    Every rank draws its own mini-batches, and all ranks draw at the same time.
+    """
     transport, alone = watch.transport, SingleTransport()
     rows, random = DRAWN_ROWS, np.random.default_rng(transport.rank)
     pattern = _pattern(random, rows, rows, 8 * rows)
@@ -435,7 +455,10 @@ def _alone(matrix: csr_matrix) -> tuple[Header, Part]:
 
 
 def _link(watch: _Watch, targets: Sequence[int], sources: Sequence[int]) -> Link | None:
-    """Return latency and bandwidth of exchanges with peers; None without peers. Collective."""
+    """Return latency and bandwidth of exchanges with peers. Collective.
+
+    Return None if there are no peers.
+    """
     if not targets:
         return None
     taken = []
@@ -459,7 +482,11 @@ def _link(watch: _Watch, targets: Sequence[int], sources: Sequence[int]) -> Link
 
 
 def _shapes(watch: _Watch, link: Link | None) -> tuple[str, str] | tuple[None, None]:
-    """Return the algorithms of broadcast and all-reduce that fit their times best. Collective."""
+    """Return the algorithms of broadcast and all-reduce, "ring" or "tree". Collective.
+
+    Of the two, it is the algorithm whose modelled time is nearer to the measured time. Return None
+    twice if `link` is None.
+    """
     members = watch.transport.size
     if link is None:
         return None, None
@@ -495,9 +522,12 @@ def _between_products(watch: _Watch, operation: Callable[[], None]) -> float:
 
 
 def _peers(place: int, size: int, step: int, first: int) -> tuple[list[int], list[int]]:
-    """Return the ranks to which, and from which, member `place` of a ring of `size` ranks sends.
+    """Return the ranks to which a member of a ring sends, and the ranks from which it receives.
 
-    Member k of the ring is rank ``first + k * step``.
+    Parameters:
+        place: Number of the member in the ring.
+        size: Number of members.
+        step, first: Member k of the ring is rank ``first + k * step``.
     """
     hops = range(1, min(PEERS, size - 1) + 1)
     return (
@@ -511,8 +541,8 @@ def _ranks_per_node(hosts: list[str]) -> int:
     per_node = hosts.count(hosts[0])
     if hosts != [host for host in dict.fromkeys(hosts) for _ in range(per_node)]:
         raise InputError(
-            f"ranks are on nodes {', '.join(hosts[:8])}{', ...' * (len(hosts) > 8)}: calibration "
-            "needs them node by node, with equally many on each"
+            f"ranks are on nodes {', '.join(hosts[:8])}{', ...' * (len(hosts) > 8)}: start "
+            "them node by node, with equally many ranks on each"
         )
     return per_node
 
@@ -532,5 +562,5 @@ def _processor() -> str:
 
 
 def _memory() -> int:
-    """Return the bytes of memory of this node."""
+    """Return the bytes of memory of this node, which all its ranks share."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,1 +1,1 @@
-"""An extension of `plancc inspect`: a lower bound on the rows that any row plan moves."""
+"""`plancc inspect` with one more figure: a lower bound on the rows that any row plan moves."""

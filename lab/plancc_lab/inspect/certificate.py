@@ -1,4 +1,7 @@
-"""A lower bound on the rows that any row plan of a matrix moves, from degrees and components."""
+"""A lower bound on the rows that any row plan of a matrix moves.
+
+It is computed from the degrees of the vertices and from connected components.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,11 @@ from plancc_cli.tables import ratio
 class Certificate:
     """A lower bound on the volume of row plans whose parts have bounded sizes.
 
-    There are two bounds. First, row j is sent to every other part that has a row with a nonzero in
-    column j. If row j and these rows need at least k_j parts, row j is sent at least k_j - 1 times;
-    the bound is the sum over j. Second, if the rows of a connected component are in k parts, at
-    least k - 1 rows are sent between these parts. If c components need K parts together, at least
-    K - c rows are sent.
+    The bound is the larger of two bounds. For the first, take row j and all rows that need row j.
+    If they are too many for fewer than k_j parts, row j is sent at least k_j - 1 times; the bound
+    is the sum over all j. For the second, take a connected component of the graph. If its rows are
+    in k parts, these parts send at least k - 1 rows. So if c components are too large for fewer
+    than K parts, at least K - c rows are sent.
 
     Attributes:
         most_rows, most_nonzeros: Largest allowed number of rows, and of nonzeros, of a part.
@@ -38,7 +41,11 @@ class Certificate:
     volume: int
 
     def facts(self, of: Metrics) -> list[tuple[str, str]]:
-        """Return names and values of the bound's lines in a table of facts about a plan."""
+        """Return pairs (name, value): the lines on this bound in a table of facts about a plan.
+
+        Parameters:
+            of: Metrics of the plan, to whose volume the bound is compared.
+        """
         share = ratio(self.volume, of.volume)
         limit = f"{self.most_rows:,} rows and {self.most_nonzeros:,} nonzeros"
         proven = f"{self.volume:,} rows, {share} of these; parts up to {limit}"
@@ -46,7 +53,11 @@ class Certificate:
 
     @classmethod
     def of(cls, matrix: Graph, most_rows: int, most_nonzeros: int) -> Certificate:
-        """Return the certificate of a matrix for parts of at most these sizes."""
+        """Return the certificate of a matrix.
+
+        Parameters:
+            most_rows, most_nonzeros: Largest allowed number of rows, and of nonzeros, of a part.
+        """
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import connected_components
 
@@ -56,7 +67,7 @@ class Certificate:
         own[row[row == matrix.indices]] = False
 
         def needed(rows: npt.NDArray[np.int64], nonzeros: npt.NDArray[np.int64]) -> Any:
-            """Return the least number of parts that can hold these rows and nonzeros."""
+            """Return the least number of parts that can hold so many rows and nonzeros."""
             return np.maximum(-(-rows // max(most_rows, 1)), -(-nonzeros // max(most_nonzeros, 1)))
 
         rows = np.bincount(matrix.indices, minlength=n) + own

@@ -1,1 +1,1 @@
-"""Partitioning of hypergraphs that are given as files, and do not come from a matrix."""
+"""Partitioning of hypergraphs that are read from files, not made from a matrix."""

@@ -46,7 +46,8 @@ def command(
     """Partition the hypergraph in an hMETIS file so that its connectivity-1 cut is small.
 
     The cut is the sum over all nets of cost x (number of the net's parts - 1). With 2 parts it is
-    the cost of the cut nets. No part weighs more than (1 + epsilon) times the even share.
+    the total cost of the nets that touch both parts. No part weighs more than (1 + epsilon) times
+    the mean.
 
     \b
         plancc partition circuit.hgr -p 2 --epsilon 0.02 --effort best -o circuit.part.2

@@ -47,7 +47,7 @@ def _hypergraph(path: StrPath, numbers: Integers) -> Hypergraph:
     line, values = numbers.line[full], numbers.values
     ptr = np.append(numbers.ptr[:-1][full], len(values))
     if not len(line):
-        raise InputError(f"{os.fspath(path)}: no line 'NETS VERTICES [FMT]'")
+        raise InputError(f"{os.fspath(path)}: the line 'NETS VERTICES [FMT]' is missing")
     head = values[: ptr[1]].tolist()
     if not 2 <= len(head) <= 3:
         words = " ".join(map(str, head))

@@ -36,7 +36,7 @@ class HypergraphPartition:
         connectivity: The connectivity-1 cut: sum over nets of cost x (number of parts - 1).
         nets_cut: Sum of the costs of all nets that are in several parts.
         imbalance: Weight of the heaviest part over the mean, minus 1.
-        tried: Steps of the search.
+        tried: All steps of the search, with the cut that each reached.
         warnings: Sentences for the user.
         seconds: Seconds of the search.
     """
@@ -61,15 +61,15 @@ def partition_hypergraph(
 ) -> HypergraphPartition:
     """Return a partition with a small connectivity-1 cut; epsilon limits the weight of parts.
 
-    With two parts, this cut is the cost of the cut nets.
+    With two parts, this cut is the total cost of the nets that touch both parts.
 
     Parameters:
         hypergraph: A hypergraph, or the path of an hMETIS file.
         options: Options of the search; effort, epsilon, seed, threads, budget and time limit are
             used.
         part (path or int[num_vertices], optional): Parts from which the search starts, instead of
-            calling partitioners; the result is never worse. For -1 a partitioner first chooses the
-            vertex's part.
+            calling partitioners; the result is never worse. If a vertex has -1, a partitioner first
+            chooses its part.
         fixed (path or int[num_vertices], optional): Parts of vertices that never move; -1 for a
             vertex that may move.
         report: Function that is called with every `Trial` when the trial ends.

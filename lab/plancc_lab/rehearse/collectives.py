@@ -1,6 +1,6 @@
-"""Times of single collectives on a machine, as the prediction of an epoch computes them.
+"""The time that one collective takes on a machine, as in the prediction of an epoch.
 
-A rehearsal, which executes an epoch on this computer, takes the times of its collectives from here.
+A rehearsal executes an epoch on this computer, but takes the times of its collectives from here.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ Groups = tuple[tuple[int, ...], ...]
 def collective_times(machine: Machine) -> Callable[[str, Groups, int, tuple[int, ...]], float]:
     """Return a function that returns the seconds of a collective, after all members have joined.
 
-    The seconds are for messages, without the overhead of the operation. Its parameters are:
+    The seconds are for messages, without the overhead of the operation. The function's parameters
+    are:
 
     kind : str
         "broadcast", "allreduce" or "allgather". A reduction to a root takes as long as a broadcast,
         a reduce-scatter as long as an all-gather.
     groups : tuple of tuple of int
-        Ranks of the groups that do the same at once and share the network. The groups are disjoint
-        and of one size, and their ranks ascend.
+        Ranks of all groups that perform the same collective at the same time and share the network.
+        The groups are disjoint and have equal sizes, and their ranks ascend.
     number : int
-        Place of this group among the groups.
+        Position of this group in `groups`.
     sizes : tuple of int
         Bytes of the buffer; for an all-gather, bytes of the piece of every member.
     """

@@ -1,4 +1,4 @@
-"""`plancc rehearse`: epochs of a plan, executed here for all of its ranks."""
+"""`plancc rehearse`: executes epochs of a plan on this computer, for all ranks of the plan."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ objects; bytes of all libraries. With them, 4 and 64 ranks took 0.7 to 0.9 of th
 
 
 def _options() -> Iterator[click.Option]:
-    """Yield the options of `OF_RUNS`."""
+    """Yield the options of training that a rehearsal accepts; the help does not show them."""
     for name in OF_RUNS:
         if name in WIDTHS:
             yield run_option(name, hidden=True, help=WIDTHS[name], default=None)
@@ -99,8 +99,8 @@ def command(
 ) -> None:
     """Rehearse epochs of PLAN: execute all its ranks on this computer, one after the other.
 
-    Every rank computes its real products, for which the time of its thread counts. Messages take
-    the time that they would take on the machine. Losses are the same as with plancc-run.
+    Every rank really computes its products, and the CPU time of its thread is measured. Messages
+    take the time that they would take on the machine. Losses are the same as with plancc-run.
     """
     from plancc.predict.schedules import read_tables
     from plancc_cli.tables import print_data, rows_of
@@ -191,7 +191,7 @@ def _asked(
     if given["hidden"] is None and len(set(hidden)) > 1:
         widths = ",".join(map(str, basis.predictor.dims))
         raise InputError(
-            f"`dims` {widths}: the hidden layers of a run{', and outputs for links,' * links} have "
+            f"`dims` {widths}: all hidden layers of a run{' and its output layer' * links} have "
             "one width; give it by `hidden`"
         )
     width = given["hidden"] or (hidden[0] if hidden else DEFAULT_DIMS[1])
@@ -245,9 +245,9 @@ def _epoch(asked: TrainOptions, header: Header) -> dict[str, Any]:
 def _predicted(
     predictor: Predictor, tables: Tables, asked: TrainOptions, drawn: Drawn | None
 ) -> tuple[Prediction, str]:
-    """Return the predicted epoch and "", or the epoch of a GCN and the reason for this.
+    """Return the predicted epoch, and a note on what is predicted ("" if nothing is unusual).
 
-    A GCN's epoch is returned if the network has no prediction.
+    If no prediction is possible for the network, predict the epoch of a GCN; the note says why.
     """
     word_bytes, why = WORD_BYTES[asked.dtype], ""
     if asked.sampling.active:
@@ -267,7 +267,7 @@ def _predicted(
 def _steps(
     predictor: Predictor, tables: Tables, asked: TrainOptions, drawn: Drawn
 ) -> tuple[Prediction, str]:
-    """Return the predicted steps of an epoch in mini-batches, and a phrase for their source."""
+    """Return the predicted epoch of training on mini-batches, and a note on how it was found."""
     number = min(drawn.per_epoch, MOST_BATCHES)
     batches = {each.name: getattr(drawn.sampler, each.name) for each in options_of(drawn.sampler)}
     batches |= {"sampler": drawn.sampler.name, "seed": asked.seed, "draw": asked.draw}
@@ -321,5 +321,5 @@ def check_memory(plan: str, prediction: Prediction) -> None:
     if there is not None and needed > there:
         raise PlanccError(
             f"{plan}: rehearsing {ranks:,} ranks takes about {size(needed)}, but this computer "
-            f"has {size(there)} left; give fewer `ranks`, or smaller `dims`"
+            f"has only {size(there)} free; give fewer `ranks`, or smaller `dims`"
         )

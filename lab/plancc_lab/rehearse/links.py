@@ -1,6 +1,6 @@
-"""Times of messages and collectives on a machine, as plain numbers.
+"""Dataclasses of numbers that give the times of messages and collectives on a machine.
 
-A `replay` knows a machine only by its `Links`, which the command makes.
+A `replay` knows a machine only by its `Links`, which the command `plancc rehearse` makes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Link:
     bandwidth: float
 
     def seconds(self, num_bytes: int) -> float:
-        """Return the seconds of one message."""
+        """Return the seconds of one message of this many bytes."""
         return self.latency + num_bytes / self.bandwidth
 
 
@@ -31,11 +31,12 @@ class RecordedCollective(NamedTuple):
     """One collective of a group.
 
     Attributes:
-        kind: "broadcast", "allreduce", "allgather" or `replay.MEETING`. A reduction to a root
-            counts as a broadcast, its reverse, and a reduce-scatter as an all-gather.
-        groups: Ranks of this group and of the other groups that do the same at about the same time;
-            groups are disjoint and of one size.
-        number: Place of this group among the groups.
+        kind: "broadcast", "allreduce", "allgather" or `replay.MEETING`. A reduction to a root is
+            recorded as a broadcast, and a reduce-scatter as an all-gather, because they take the
+            same time.
+        groups: Ranks of this group, and of other groups that perform the same collective at about
+            the same time; groups are disjoint and have equal sizes.
+        number: Position of this group in `groups`.
         sizes: Bytes of the buffer; for an all-gather, bytes of the piece of every member.
     """
 
@@ -64,8 +65,8 @@ class Links:
             network works without the rank.
         cores: Number of ranks of a node that compute at full speed; more ranks share the cores
             evenly.
-        slowness: Seconds that every rank, alone on a core, takes for the work of which a thread of
-            this computer does one second.
+        slowness: For every rank, the seconds that it needs, alone on a core, for the work that a
+            thread of this computer does in one second.
         collective: Function that returns the seconds of a collective, once all members have joined.
     """
 

@@ -1,6 +1,6 @@
 """Ranks as threads of this process, which can record their steps for a `replay`.
 
-The time of a step, which ends with a call of transport or clock, is the CPU time of the rank's
+A step ends where the rank calls its transport or its clock. Its time is the CPU time of the rank's
 thread. A rank can also repeat its steps alone, without messages; rows that would arrive are zeros.
 """
 
@@ -28,9 +28,14 @@ SAMPLES = 1001
 
 
 class RecordingThreads(Threads):
-    """State that the ranks share; while steps are recorded, only one rank computes at a time.
+    """State that the threads of all ranks share.
 
-    ``cpu()`` returns the CPU seconds of the calling thread.
+    While steps are recorded, only one rank computes at a time.
+
+    Parameters:
+        size: Number of ranks.
+        ranks_per_node: Number of ranks that a simulated node has.
+        cpu: Function that returns the CPU seconds of the calling thread.
     """
 
     def __init__(self, size: int, ranks_per_node: int, cpu: Callable[[], float]) -> None:
@@ -43,7 +48,7 @@ class RecordedClock(Clock):
     """A clock that keeps its measurements.
 
     Attributes:
-        events (list of (phase, begin, end)): Every uninterrupted interval in a phase.
+        events (list of (phase, begin, end)): Intervals in which a phase ran without interruption.
         stages (list of (stage, begin, end)): Stages of epochs, such as "layer 1 forward"; every
             interval of `events` is within one stage.
     """
@@ -66,7 +71,7 @@ class RecordedClock(Clock):
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Context manager: `events` and `stages` have only intervals of its statements."""
+        """Context manager: inside it, `events` and `stages` have only what began inside it."""
         self._begin()
         try:
             yield
@@ -81,10 +86,10 @@ class RecordedClock(Clock):
 
 
 class RecordingTransport(LocalTransport):
-    """The transport of one rank, as in `local.run_ranks`.
+    """The transport of one rank, as in `local.run_ranks`, which can record the rank's steps.
 
-    `kept` has the whole numbers that arrived from other ranks, in order. They decide what is
-    computed, so a rank that repeats its steps alone reads them again.
+    `kept` is a list of all integer arrays that arrived from other ranks, in order. Their numbers
+    decide what is computed, so a rank that repeats its steps alone reads them again.
     """
 
     def __init__(self, group: RecordingThreads, rank: int) -> None:
@@ -98,7 +103,7 @@ class RecordingTransport(LocalTransport):
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Context manager: no other rank computes during its statements. Collective."""
+        """Context manager: while its statements run, no other rank computes. Collective."""
         self._meet(None)
         with self._threads.processor:
             yield
@@ -108,8 +113,9 @@ class RecordingTransport(LocalTransport):
     def recorded(self, moves: bool) -> Iterator[list[Step]]:
         """Context manager that records the steps of its statements, with a barrier at their end.
 
-        If `moves` is true, messages are sent: all ranks must enter it, and they compute one after
-        the other. Otherwise the statements must run inside `alone`.
+        Parameters:
+            moves: Whether messages are really sent. If they are, all ranks must enter the context,
+                and they compute one after the other. If not, the context must be inside `alone`.
         """
         with self._threads.processor if moves else nullcontext():
             self._again = iter(self.kept)
@@ -147,7 +153,10 @@ class RecordingTransport(LocalTransport):
         self._since = now
 
     def clock(self) -> RecordedClock:
-        """Return a clock that, while steps are recorded, counts steps instead of seconds."""
+        """Return a clock of the rank.
+
+        While steps are recorded, its time is the number of recorded steps, not seconds.
+        """
         return RecordedClock(self._now)
 
     def _now(self) -> float:
@@ -173,14 +182,15 @@ class RecordingTransport(LocalTransport):
         filled: Sequence[Buffer] = (),
         groups: tuple[tuple[int, ...], ...] = (),
     ) -> Pending:
-        """Record the begin of a collective, and begin it if messages are really sent.
+        """Record that a collective begins; if messages are really sent, begin the collective.
 
         Parameters:
             kind: Kind of the collective; see `links.RecordedCollective`.
             move: Function that begins the collective.
             buffers: Buffers whose sizes are recorded.
             filled: Buffers that receive the result.
-            groups: Ranks of the groups that do the same; all ranks if empty.
+            groups: Ranks of all groups that perform the same collective; empty for one group of all
+                ranks.
         """
         groups = groups or (tuple(range(self.size)),)
         own = next(number for number, ranks in enumerate(groups) if self.rank in ranks)
@@ -204,7 +214,10 @@ class RecordingTransport(LocalTransport):
 
     @contextmanager
     def _of_collective(self) -> Iterator[None]:
-        """Context manager: messages of its statements belong to a collective."""
+        """Context manager: messages that its statements send belong to one collective.
+
+        What arrives in them is not kept.
+        """
         before, self._keeps = self._keeps, False
         try:
             yield
@@ -212,7 +225,10 @@ class RecordingTransport(LocalTransport):
             self._keeps = before
 
     def keep(self, filled: Sequence[Buffer], moves: bool) -> None:
-        """Keep the whole numbers that arrived; if no messages are sent, fill in kept numbers."""
+        """Record the integers that have arrived in the buffers `filled`.
+
+        If no messages are sent, fill the integer buffers with what was recorded before.
+        """
         if not self._keeps:
             return
         whole = [buffer for buffer in filled if str(buffer.dtype).endswith(("int32", "int64"))]
@@ -254,7 +270,10 @@ class RecordingTransport(LocalTransport):
 
 
 class _RecordedChannel(LocalChannel):
-    """A channel whose rounds are recorded; receives complete in the order of the list."""
+    """A channel that records its rounds of messages.
+
+    Messages are received in the order of the list of receives, whichever arrives first.
+    """
 
     _transport: RecordingTransport
 
@@ -297,7 +316,10 @@ class _RecordedChannel(LocalChannel):
 
 
 class _RecordedGroup(MessageGroup):
-    """A group that records each collective as one event, but an all-to-all as messages."""
+    """A group that records each collective as one event.
+
+    An all-to-all is the exception: its single messages are recorded.
+    """
 
     def __init__(
         self, transport: RecordingTransport, ranks: Sequence[int], *groups: tuple[int, ...]

@@ -1,13 +1,13 @@
 """A run of many ranks, rehearsed on this machine.
 
-The ranks are threads, which first execute every epoch together. Then every rank alone executes the
-epoch again from the same weights (`rehearse.recorded`): once without measuring, and `REPEATS` times
-with measuring. So the rank finds its own data in the caches, as on a processor of its own. The time
-of a step is the median of the measured times. Finally the steps of all ranks are replayed on the
-links of a machine (`rehearse.replay`).
+The ranks are threads, which first execute every epoch together. Then every rank executes the epoch
+again, alone and from the same weights (`rehearse.recorded`): once without being measured, and then
+`REPEATS` times while its steps are measured. So the rank finds its own data in the caches, as on a
+processor of its own. The time of a step is the median of the measured times. Finally the steps of
+all ranks are replayed on the links of a machine (`rehearse.replay`).
 
-If all epochs do the same work, the last epoch is replayed once more with medians over all epochs,
-which short disturbances of this computer affect least.
+If all epochs do the same work, the last epoch is replayed once more, with medians over all epochs.
+Short disturbances of this computer have the least effect on these medians.
 """
 
 from __future__ import annotations
@@ -44,11 +44,13 @@ class Rehearsal:
     """A rehearsed run.
 
     Attributes:
-        result: Result of the run on threads; its times are without meaning.
-        typical: The epoch with medians over all epochs. If epochs differ, the epoch of median time,
-            or the next shorter one.
+        result: Result of the run on threads; its times have no meaning.
+        epochs: The replayed epochs.
+        typical: If all epochs do the same work, an epoch with medians over all epochs; else the
+            epoch of median time (of an even number of epochs, the shorter of the two in the
+            middle).
         measured_alone: Whether every rank also executed every epoch alone. If not, the caches had
-            the data of another rank at the begin of every step.
+            the data of another rank at the beginning of every step.
         content: Content hash of the plan; "" if not known.
     """
 
@@ -60,7 +62,7 @@ class Rehearsal:
 
     @property
     def seconds(self) -> float:
-        """The seconds of the typical epoch."""
+        """Seconds of the typical epoch on the machine."""
         return self.typical.seconds
 
     def write_trace(self, path: str | PathLike[str]) -> None:
@@ -101,8 +103,10 @@ def rehearse(
     """Rehearse a run on the ranks of `links`, and return the rehearsal.
 
     Parameters:
+        plan: Path of the plan.
         options: Options of the run; ranks have one thread each, on the CPU, and do not evaluate.
-        report: Function that is called after every epoch with the measure of rank 0.
+        links: The network of the machine, and the speed of its ranks.
+        report: Function that is called after every epoch, with the loss and times of rank 0.
         cpu: Function that returns the CPU seconds of the calling thread.
 
     Raises:
@@ -144,9 +148,11 @@ class Recording:
     stages: Spans
 
     def paced(self, every: Sequence[Float64Array]) -> Recording:
-        """Return the recording with the median of `every` as the seconds of every step.
+        """Return the recording, but with the median of `every` as the seconds of each step.
 
-        Arrays in `every` of another length than this recording are ignored.
+        Parameters:
+            every: Seconds of all steps, one array per measurement. Arrays that do not have as many
+                steps as this recording are ignored.
         """
         alike = [seconds for seconds in every if len(seconds) == len(self.seconds)]
         return replace(self, seconds=np.median(alike, axis=0))
@@ -169,8 +175,8 @@ class _RehearsedRun(Run):
     """The run of one rank, which records its epochs.
 
     Attributes:
-        taken (list of Recording): Every epoch, and, if epochs are alike, the last epoch with the
-            medians over all epochs.
+        taken (list of Recording): Every epoch; if all epochs do the same work, also the last epoch
+            with the medians over all epochs.
     """
 
     transport: RecordingTransport
@@ -212,7 +218,11 @@ class _RehearsedRun(Run):
         return measure
 
     def _recorded(self, epoch: int, moves: bool) -> tuple[Measure, Recording]:
-        """Return the measure of an epoch and its recording. Collective if messages move."""
+        """Return the measure of an epoch and its recording.
+
+        Parameters:
+            moves: Whether messages are really sent; the call is then collective.
+        """
         clock = self._clock
         with clock.recording(), self.transport.recorded(moves) as steps:
             measure = super().epoch(epoch)

@@ -36,10 +36,15 @@ def print_rehearsal(
     note: str,
     per_rank: bool = False,
 ) -> None:
-    """Print the times of an epoch, their phases, the critical path and its ranks.
+    """Print the times of the typical epoch, by phase and along its critical path.
 
     Parameters:
+        basis: Machine and widths of the prediction.
+        tables: Tables of the plan, which explain why a rank is slow.
+        found: The rehearsal.
+        prediction: The prediction, which is shown for comparison.
         note: Phrase that says what is predicted, if it is not this epoch; else "".
+        per_rank: Whether to print a table with a line for every rank.
     """
     epoch, schedule = found.typical, prediction.schedule
     result = found.result
@@ -77,7 +82,7 @@ def print_rehearsal(
 
 
 def notes(found: Rehearsal, note: str) -> list[str]:
-    """Return sentences about the figures."""
+    """Return remarks on how the figures were found; `note` is the first if it is not ""."""
     said, fold = [note] if note else [], found.result.options.fold
     if not found.measured_alone:
         said.append(
@@ -88,7 +93,7 @@ def notes(found: Rehearsal, note: str) -> list[str]:
 
 
 def _where(epoch: EpochTimeline) -> Table:
-    """Return a table of the time by phase of the busiest, the least busy and the mean rank."""
+    """Return a table of the time of each phase, for three ranks: busiest, least busy, and mean."""
     busy = epoch.computed + epoch.networked
     ranks = [int(busy.argmax()), int(busy.argmin())]
     titles = [f"rank {ranks[0]}, busiest", f"rank {ranks[1]}, least busy"]
@@ -116,7 +121,7 @@ def _ranks(epoch: EpochTimeline) -> Table:
 
 
 def _path(epoch: EpochTimeline) -> Table:
-    """Return a table of the critical path by stages."""
+    """Return a table of the critical path, with a line for every stage."""
     table = Table(
         ("", "time", "share", "compute", "its rank / mean", "messages", "ranks"),
         "critical path: what the epoch waited for, from its end backward",
@@ -167,7 +172,7 @@ def _stragglers(epoch: EpochTimeline, tables: Tables) -> list[str]:
 
 
 def reasons(tables: Tables, rank: int) -> list[str]:
-    """Return quantities of a rank that are notably above the mean, as "1.80 x the mean rows"."""
+    """Return phrases such as "1.80 x the mean rows", one for each quantity well above the mean."""
     if tables.grid is not None:  # the tables describe parts
         return []
     step = tables.expand.step

@@ -1,7 +1,7 @@
 """Recorded ranks, replayed on the links of a machine: a discrete-event simulation without threads.
 
-A rank is a list of *steps*: seconds that it computes, then an event. Both ends of a message, and
-the members of a collective, find each other by their order.
+A rank is a list of *steps*: seconds that it computes, then an event. The two ends of a message are
+matched by their order, and so are the members of a collective.
 
     start(number, receives, pieces)     begins a round of messages: posts its receives
     send(number, pieces)                sends messages of the round
@@ -11,17 +11,18 @@ the members of a collective, find each other by their order.
     over(number)                        waits for the end of the collective
     mark()                              records the time
 
-How the time of each is found:
+Times are found as follows:
 
     cores        The ranks of a node that compute at the same time share the cores evenly.
-    message      It starts once its sender has sent it and its receiver has posted the receive. It
-                 takes latency + bytes / bandwidth of the port of the sender and of the port of the
-                 receiver; between nodes also bytes / injection of the port of either node. Each
-                 port serves one message after the other, in the order of their starts, and does not
-                 wait for the queues of other ports. A message has arrived once all its ports have
-                 finished it. So ranks that exchange take as long as the busiest port or node, as in
-                 `plancc.predict.simulation`, which does not model late ranks.
-    collective   It starts once all members have joined, and takes its time of both their ports.
+    message      It starts once its sender has sent it and its receiver has posted the receive. The
+                 ports of the sender and of the receiver each need latency + bytes / bandwidth for
+                 it. Between nodes, the ports of both nodes each need bytes / injection too. Each
+                 port serves one message after the other, in the order of their starts, and does
+                 not wait for the queues of other ports. A message has arrived once all its ports
+                 have finished it. So ranks that exchange take as long as the busiest port or node,
+                 as in `plancc.predict.simulation`, which does not model late ranks.
+    collective   It starts once all members have joined. Both ports of every member are then busy
+                 for as long as the collective takes.
     port         It works at full speed while its rank waits, and at speed `Links.overlap` while its
                  rank computes.
 """
@@ -44,7 +45,7 @@ Step = tuple[float, tuple[Any, ...]]
 
 
 class Moment(NamedTuple):
-    """A rank, a time in seconds, and what the rank began then: "message", or a collective."""
+    """A time in seconds at which a rank began what `what` names: "message", or a collective."""
 
     rank: int
     time: float
@@ -55,10 +56,11 @@ BEGINNING = Moment(0, 0.0)
 
 
 class Wait(NamedTuple):
-    """An interval in which a rank waited, in seconds, and the cause of the interval's end.
+    """An interval in which a rank waited, in seconds, and the cause that ended the wait.
 
-    Between the cause and the end, only the network worked. The cause is a moment of this rank if
-    the network waited for this rank, as for messages that were sent earlier but received only now.
+    Between the time of the cause and the end of the wait, only the network worked. The cause is a
+    moment of this rank if the network waited for this rank: for example, if a message was sent
+    earlier, but this rank began to receive it only now.
     """
 
     begin: float
@@ -67,7 +69,7 @@ class Wait(NamedTuple):
 
 
 class Replay:
-    """The clocks of all ranks, and the messages between them; `now` is the time in seconds."""
+    """A simulation of all ranks and of the messages between them; `now` is the time in seconds."""
 
     def __init__(self, links: Links) -> None:
         self.now, self._links = 0.0, links
@@ -138,7 +140,7 @@ class Replay:
         self._go_on(rank, True)
 
     def _turn(self, rank: _Rank, speed: float) -> None:
-        """Change the speed of the ports of a rank, which begins to wait or to compute."""
+        """Set the speed of the ports of a rank that begins to wait or to compute."""
         rank.pace.change(self.now, speed)
         for port in rank.ports:
             self._serve(port)
@@ -153,8 +155,10 @@ class Replay:
     ) -> None:
         """Begin a round of messages.
 
-        `receives` has the number of pieces of each receive; `pieces` has the sender, tag and
-        receive of each piece.
+        Parameters:
+            number: Number of the round.
+            receives: For every receive, the number of its pieces.
+            pieces: For every piece, its sender, its tag, and its position in `receives`.
         """
         mine = rank.rounds[number] = _Round(rank, len(pieces), [*receives])
         for peer, tag, k in pieces:
@@ -202,7 +206,12 @@ class Replay:
         return (lambda: mine.open == 0) if mine.open else None
 
     def _done(self, mine: _Round, cause: Moment, receive: int | None = None) -> None:
-        """Note that a piece of a round is finished."""
+        """Record that one piece of a round has finished; this may end a wait of the rank.
+
+        Parameters:
+            cause: The moment that led to this.
+            receive: Number of the receive to which the piece belongs; None for a sent piece.
+        """
         rank, mine.open = mine.rank, mine.open - 1
         if receive is not None:
             mine.missing[receive] -= 1
@@ -216,7 +225,11 @@ class Replay:
     # -- messages ------------------------------------------------------------------------------
 
     def _meet(self, place: tuple[int, int, int], mine: _ReplayEnd) -> None:
-        """Record one end of a message; the message starts when both ends are recorded."""
+        """Record one end of a message; the message starts when both ends are recorded.
+
+        Parameters:
+            place: Sender, receiver and tag of the message.
+        """
         ends = self._ends[place]
         if not ends or ends[0].is_sent == mine.is_sent:
             ends.append(mine)
@@ -244,7 +257,11 @@ class Replay:
                 self._serve(port)
 
     def _serve(self, port: _Port, fresh: bool = True) -> None:
-        """Let a port work on its item or begin the next; `fresh`: whether it had paused."""
+        """Let a port continue with its message, or begin the next message in its queue.
+
+        Parameters:
+            fresh: Whether the port had nothing to do before.
+        """
         pace = port.rank.pace
         if port.item is None and port.queue and pace.speed > 0:
             item = port.item = port.queue.popleft()
@@ -269,7 +286,7 @@ class Replay:
         item.over(cause)
 
     def _cause(self, port: _Port) -> Moment:
-        """Return the moment that caused the present state of a port."""
+        """Return the moment since which a port has worked without a pause at its present speed."""
         pace = port.rank.pace
         if pace.speed > self._links.overlap and port.cause.time < pace.since:
             return Moment(port.rank.number, pace.since)  # before, the rank computed
@@ -278,7 +295,7 @@ class Replay:
 
 @dataclass(eq=False)
 class _Pace:
-    """Work that is done at a changing speed."""
+    """A speed that changes, and the work that has been done at it: seconds at full speed."""
 
     speed: float
     since: float = 0.0
@@ -306,7 +323,8 @@ class _Shared:
 class _Node:
     """Cores and ports that the ranks of a node share.
 
-    `computing` has, for every computing rank, the amount of work at which it ends.
+    `computing` has, for every rank that computes, the value of `pace.done` at which its computation
+    ends.
     """
 
     shared: tuple[_Shared, _Shared] = field(default_factory=lambda: (_Shared(), _Shared()))
@@ -317,7 +335,11 @@ class _Node:
 
 @dataclass(eq=False)
 class _Rank:
-    """The steps of a rank and their progress; `pace` is the pace of the rank's two ports."""
+    """The steps of a rank, and how far it is.
+
+    `pace` is the speed of both ports of the rank. `goes_on` is a function while the rank waits, and
+    None while it works.
+    """
 
     number: int
     node: _Node
@@ -334,7 +356,10 @@ class _Rank:
 
 @dataclass(eq=False)
 class _Round:
-    """A round or a collective of a rank: numbers of unfinished pieces, in all and per receive."""
+    """A round of messages, or a collective, of one rank.
+
+    `open` is the number of unfinished pieces, and `missing` has this number for every receive.
+    """
 
     rank: _Rank
     open: int
@@ -364,7 +389,7 @@ class _Item:
     crossing: float | None = None  # seconds of what the ranks of either node share
 
     def over(self, cause: Moment) -> None:
-        """Note that one of the servers is finished."""
+        """Record that one of the ports has finished the item."""
         self.left -= 1
         if not self.left:
             self.done(cause._replace(what=self.cause.what))

@@ -1,8 +1,8 @@
 """Timelines of the ranks in an epoch, and its critical path.
 
-The *critical path* is found backward from the end of the epoch. From a wait, the path continues at
-the cause of the wait's end: the rank that sent a message, or the last member that joined a
-collective. Between the cause and the end of the wait, only the network worked. So the path is a
+The *critical path* is found backward from the end of the epoch. If the rank waited, the path
+continues at what ended the wait: at the rank that sent a message, or at the last rank that joined a
+collective. Between this cause and the end of the wait, only the network worked. So the path is a
 chain of computing and network work that fills the epoch without a gap, and decides its length.
 """
 
@@ -31,7 +31,8 @@ class RankTimeline:
     """The timeline of one rank in an epoch; the rank computed whenever it did not wait.
 
     Attributes:
-        phases, stages: Intervals in order; see `recorded.RecordedClock`.
+        waits: Intervals in which the rank waited, in the order of time.
+        phases, stages: Intervals in the order of time; see `recorded.RecordedClock`.
     """
 
     waits: Sequence[Wait]
@@ -60,10 +61,10 @@ class Stretch(NamedTuple):
 
 @dataclass
 class PathStage:
-    """The critical path within one stage of an epoch.
+    """The part of the critical path that is within one stage of an epoch.
 
     Attributes:
-        compute: Seconds that each rank computed.
+        compute: For every rank on the path, the seconds that it computed.
         network: Seconds of messages and collectives.
     """
 
@@ -135,7 +136,7 @@ class EpochTimeline:
         return dict(found)
 
     def critical_path(self) -> list[Stretch]:
-        """Return the pieces of the path, from the beginning to the end of the epoch."""
+        """Return the pieces of the critical path, from the beginning to the end of the epoch."""
         ends = [[wait.end for wait in rank.waits] for rank in self.ranks]
         path: list[Stretch] = []
         rank, time = 0, self.end

@@ -31,7 +31,7 @@ def write_tracks(path: str | PathLike[str], tracks: Iterable[Track], plan: str) 
     """Write a timeline as a process with one thread for every track.
 
     Parameters:
-        plan: Content hash of the plan, which the file names (otherData/plan).
+        plan: Content hash of the plan, which is written into the file (otherData/plan).
 
     Raises:
         OutputError: If the file cannot be written.

@@ -130,7 +130,12 @@ def chart_of(axes: Any, name: str, what: str, note: str) -> Chart:
 
 
 def entitle(artists: Iterable[Any], titles: Iterable[str]) -> None:
-    """Give artists titles, which the page shows under the mouse pointer."""
+    """Set titles of shapes, which the page shows when the mouse pointer is over a shape.
+
+    Parameters:
+        artists: Shapes of matplotlib.
+        titles: A title for every shape.
+    """
     for artist, title in zip(artists, titles, strict=True):
         artist.set_gid(f"={title}")
 
@@ -157,7 +162,10 @@ def _seconds(top: float) -> tuple[str, float]:
 
 
 def measures(plans: Sequence[tuple[str, Traffic]]) -> list[tuple[str, Chart]]:
-    """Return titles and charts of the loads of parts; a chart has axes for every plan."""
+    """Return pairs (title, chart), one for every kind of load of the parts, such as rows sent.
+
+    A chart has a diagram for every plan, one below the other.
+    """
     return [
         (title, _loads([(letter, getattr(parts, name)) for letter, parts in plans], title, what))
         for name, title, what in PART_LOADS
@@ -165,7 +173,13 @@ def measures(plans: Sequence[tuple[str, Traffic]]) -> list[tuple[str, Chart]]:
 
 
 def _loads(loads: Sequence[tuple[str, np.ndarray]], title: str, what: str) -> Chart:
-    """Return a chart with bars of parts, or with a histogram if there are many parts."""
+    """Return a chart of one kind of load, with a bar for every part.
+
+    If there are many parts, the chart is a histogram.
+
+    Parameters:
+        loads: Letter of every plan, and the load of every part.
+    """
     many = max(len(values) for _, values in loads) > MOST_BARS
     rows = panels_of(NARROW, 0.4 + 1.1 * len(loads), len(loads), sharey=True, sharex=many)
     edges = bins(np.concatenate([values for _, values in loads]))
@@ -263,7 +277,7 @@ def volume(density: Density, name: str, note: str, span: tuple[float, float]) ->
 
 
 def _pixels(axes: Any, density: Density, span: tuple[float, float], unit: str) -> Any:
-    """Draw a matrix with colours on a logarithmic scale, and the scale below; return the image."""
+    """Draw a matrix in colours on a logarithmic scale, with the scale below; return the image."""
     from matplotlib.colors import LogNorm
 
     low, high = span
@@ -304,9 +318,10 @@ def _cells(axes: Any, picture: Any, counts: np.ndarray) -> None:
 
 
 def convergence(logs: Sequence[tuple[str, RunLog]]) -> list[tuple[str, Chart]]:
-    """Return titles and charts of loss and scores.
+    """Return pairs (title, chart): a chart of the loss, and a chart for every score.
 
-    `logs` has every run's log with the letter of its plan.
+    Parameters:
+        logs: Letter of the plan, and log of the run, for every run.
     """
     notes: dict[str, list[str]] = {name: [] for name in TITLES}
     for letter, log in logs:
@@ -355,7 +370,7 @@ def _curves(logs: Sequence[tuple[str, RunLog]], which: str, note: str) -> Chart 
 
 
 def _epochs(axes: Any) -> None:
-    """Set label and ticks of an axis of epochs."""
+    """Label an axis "epoch", with round ticks, and add a legend to its figure."""
     round_ticks(axes.xaxis)
     axes.set_xlabel("epoch")
     axes.figure.legend(loc="outside upper left", ncols=len(PHASES))
@@ -403,7 +418,7 @@ def epoch_times(letter: str, log: RunLog) -> Chart:
 
 
 def strips(letter: str, timeline: Timeline) -> Chart:
-    """Return the picture of a timeline, with a note on the rank that waits most."""
+    """Return a chart of what every rank did over time, with a note on the ranks that wait most."""
     from matplotlib.colors import to_rgba_array
 
     (axes,) = panels_of(WIDE, 0.9 + 0.22 * len(timeline.ranks))

@@ -1,4 +1,4 @@
-"""`plancc report`: writes a page about plans, which any browser shows without a network."""
+"""`plancc report`: writes a page about plans, which any browser shows without internet access."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def command(
         raise InputError(f"{len(plans)} plans: a page shows {len(LETTERS)} at most")
     for flag, files in (("--run", runs), ("--trace", traces)):
         if len(files) > len(plans):
-            raise InputError(f"{flag} {files[len(plans)]}: there are fewer plans than {flag} files")
+            raise InputError(f"{flag} {files[len(plans)]}: give at most one {flag} for every plan")
     with progress() as shown, shown.stage("report"):
         found, contents = [], []
         for path in plans:
@@ -122,7 +122,16 @@ def command(
 def _left_behind(
     run: tuple[str, ...], trace: tuple[str, ...], plan: str, num_ranks: int
 ) -> tuple[RunLog | None, Timeline | None]:
-    """Return log and timeline of a run of a plan; raise InputError if they are of another plan."""
+    """Return the log and the timeline of a run of a plan, or None for a file that is not given.
+
+    Parameters:
+        run, trace: Paths of the log and of the timeline: one, or none.
+        num_ranks: Largest number of ranks on which the plan runs.
+
+    Raises:
+        InputError: If a file is not of a run of this plan, or if the two files are of different
+            runs.
+    """
     from plancc_lab.report.runs import read_log, read_timeline
 
     log = read_log(run[0]) if run else None
@@ -132,13 +141,13 @@ def _left_behind(
         if timeline.all_ranks[-1] + 1 > num_ranks:
             raise InputError(
                 f"{timeline.path}: rank {timeline.all_ranks[-1]}, but {plan} runs on {num_ranks} "
-                f"rank{'s' * (num_ranks != 1)} at most; the timeline is of another plan's run"
+                f"rank{'s' * (num_ranks != 1)} at most; give a timeline of this plan"
             )
         if timeline.all_ranks[-1] + 1 != ranks:
-            raise InputError(f"{timeline.path}: only {ranks} ranks of 0..{timeline.all_ranks[-1]}")
+            raise InputError(f"{timeline.path}: has {ranks} of ranks 0..{timeline.all_ranks[-1]}")
         if log is not None and (others := sorted(set(timeline.epochs) - set(log.epoch.tolist()))):
             raise InputError(
-                f"{timeline.path}: of another run than {log.path}, which has no epoch {others[0]}"
+                f"{timeline.path}: is not of the run of {log.path}, which has no epoch {others[0]}"
             )
     return log, timeline
 
@@ -147,6 +156,6 @@ def _check_plan(file: RunLog | Timeline | None, plan: str, content: str) -> None
     """Raise InputError if a log or a timeline names a plan with another content hash."""
     if file is not None and file.plan and content and file.plan != content:
         raise InputError(
-            f"{file.path}: is of a run of another plan (content hash {file.plan[:12]}; {plan} has "
+            f"{file.path}: belongs to another plan (content hash {file.plan[:12]}; {plan} has "
             f"{content[:12]})"
         )

@@ -73,7 +73,7 @@ def key_figures(metrics: Metrics, random: Metrics | None) -> list[tuple[str, str
 
 
 def as_html(plan: Plan) -> str:
-    """Return the HTML that `Plan._repr_html_` shows."""
+    """Return the HTML of a plan that a notebook shows: a sentence, key figures and a picture."""
     rows = "".join(
         f'<tr><th scope="row" style="{NAME}">{escape(name)}</th>'
         f'<td style="text-align:right"><b>{escape(value)}</b></td>'
@@ -91,7 +91,10 @@ def as_html(plan: Plan) -> str:
 
 
 def _picture(num_parts: int, exchanges: Exchanges) -> str:
-    """Return a picture of the rows between parts, on a logarithmic scale."""
+    """Return HTML with a picture of the rows that each part sends to each other part.
+
+    The colours have a logarithmic scale.
+    """
     from matplotlib.image import imsave
 
     density = volume_density(num_parts, send_tables(exchanges), PIXELS)

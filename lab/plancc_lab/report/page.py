@@ -1,7 +1,7 @@
 """The page of a report: its contents, and the template that shows them.
 
-The template escapes all text from files, and makes it `printable`. The page loads nothing and runs
-no script; its content security policy forbids both.
+The template escapes all text from files, and replaces its unprintable characters. The page loads
+nothing and runs no script; its content security policy forbids both.
 """
 
 from __future__ import annotations
@@ -45,9 +45,13 @@ class Planned:
     """A plan on the page, with its figures and pictures.
 
     Attributes:
-        volume: Rows that parts send to parts, in at most `PIXELS_OF_PARTS` pixels a side.
-        heaviest: Sender, receiver and rows of the pairs of parts that exchange the most rows.
-        matrix: Pictures of the nonzeros, in at most `PIXELS_OF_ROWS` pixels a side.
+        report: Figures of the plan.
+        volume: Rows that parts send to each other, as a picture of at most `PIXELS_OF_PARTS` pixels
+            in height and width.
+        heaviest: Sender, receiver and rows, for the pairs of parts that exchange the most rows.
+        matrix: Pictures of the nonzeros, each of at most `PIXELS_OF_ROWS` pixels in height and
+            width.
+        log, timeline: Epochs and timeline of a run; None if they are not given.
     """
 
     report: Report
@@ -60,7 +64,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Section:
-    """The section of one plan."""
+    """The section of one plan on the page, with the texts, charts and tables that it shows."""
 
     letter: str
     name: str
@@ -159,14 +163,19 @@ def _section(letter: str, plan: Planned, span: tuple[float, float], several: boo
 
 
 def _tables(report: Report, several: bool) -> Iterable[Table | str]:
-    """Return the tables of a plan; if there are `several` plans, without tables in `COMPARED`."""
+    """Yield the tables of a plan, or sentences in place of empty tables.
+
+    Parameters:
+        several: Whether the page has several plans; then tables whose titles begin with an entry of
+            `COMPARED` are left out, because the page shows them once for all plans.
+    """
     for table in report_tables(report, per_part=report.num_ranks <= MOST_CELLS):
         if not several or isinstance(table, str) or not table.title.startswith(COMPARED):
             yield table
 
 
 def _facts(reports: Sequence[Report]) -> list[tuple[str, list[str]]]:
-    """Return facts about how plans were made: a value for every plan, or one for all plans."""
+    """Return facts about how plans were made: a value for every plan, or one if all are equal."""
     of_plans = [dict(facts_table(report).rows) for report in reports]
     rows = []
     for name in dict.fromkeys(name for facts in of_plans for name in facts):
@@ -176,7 +185,7 @@ def _facts(reports: Sequence[Report]) -> list[tuple[str, list[str]]]:
 
 
 def _tiles(report: Report) -> list[tuple[str, str, str]]:
-    """Return names and values of key figures, with the phrase beside each value."""
+    """Return the key figures of a plan: for each, its name, its value and a comparison in words."""
     tiles, times = key_figures(report.metrics, report.random), report.epoch
     if (proven := report.more.get("certificate")) is not None:
         share = f"{ratio(proven.volume, report.metrics.volume)} of the rows moved"
@@ -209,7 +218,11 @@ def _beside_first(reports: Sequence[Report]) -> list[tuple[str, list[tuple[str, 
 
 
 def _volume(letter: str, plan: Planned, span: tuple[float, float]) -> Chart:
-    """Return the chart of rows that parts send each other; `span`: see `charts.volume`."""
+    """Return a chart of the rows that parts send each other.
+
+    Parameters:
+        span: Numbers of rows of the lightest and of the darkest colour.
+    """
     density, report = plan.volume, plan.report
     parts, metrics = report.parts, report.metrics
     if not metrics.volume:

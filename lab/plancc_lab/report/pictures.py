@@ -1,4 +1,4 @@
-"""Pictures of a plan as arrays: rows between parts, and places of the nonzeros."""
+"""Pictures of a plan as arrays: the rows that parts send each other, and where the nonzeros are."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FAINTEST = 0.25
 
 
 def ramp() -> Colormap:
-    """Return a colour map of opacities of `COLOUR`, which suits light and dark pages."""
+    """Return a colour map from a faint to a full `COLOUR`, for light and for dark pages."""
     from matplotlib.colors import ListedColormap, to_rgba
 
     return ListedColormap([to_rgba(COLOUR, alpha) for alpha in np.linspace(FAINTEST, 1, 256)])
@@ -34,10 +34,10 @@ def ramp() -> Colormap:
 
 @dataclass(frozen=True, eq=False)
 class Density:
-    """A square matrix whose entries are summed over pixels.
+    """A square matrix, reduced to a picture in which a pixel stands for some rows and columns.
 
     Attributes:
-        counts (float64[pixels, pixels]): Sums of the entries.
+        counts (float64[pixels, pixels]): Sum of the entries in each pixel.
         size: Number of rows of the matrix.
         per_pixel: Number of rows, and of columns, of a pixel; the last pixel may have fewer.
     """
@@ -72,7 +72,7 @@ def volume_density(num_parts: int, sends: Iterable[Side], most: int) -> Density:
 
 
 def send_tables(exchanges: Exchanges) -> list[Side]:
-    """Return the send tables of the expand and, in an edge plan, of the fold."""
+    """Return tables of the rows that parts send: in the expand and, if it exists, in the fold."""
     return [exchanges[step].send for step in STEPS if step in exchanges]
 
 
@@ -95,7 +95,7 @@ def heaviest_pairs(num_parts: int, sends: Iterable[Side], count: int) -> list[tu
 
 @dataclass(frozen=True, eq=False)
 class MatrixPictures:
-    """The nonzeros of a plan's matrix before and after it is ordered by parts.
+    """The nonzeros of a plan's matrix, in two orders of the vertices.
 
     Attributes:
         before: Nonzeros in the order of the vertices in the source.

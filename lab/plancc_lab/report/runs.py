@@ -82,7 +82,7 @@ def read_log(path: str | PathLike[str]) -> RunLog:
         where = f"{name}, line {number}"
         entry = _json(line, where, "a JSON object of one epoch")
         if not isinstance(entry, dict):
-            raise InputError(f"{where}: is not an object with an epoch's data: {_cut(line)}")
+            raise InputError(f"{where}: is not a JSON object of one epoch: {_cut(line)}")
         epochs.append(_epoch(entry, where))
         if len(epochs) > 1 and epochs[-1]["epoch"] <= epochs[-2]["epoch"]:
             was, now = epochs[-2]["epoch"], epochs[-1]["epoch"]
@@ -162,13 +162,17 @@ class Timeline:
     """The phases of all ranks in one epoch.
 
     Attributes:
+        path: The file.
         title: The epoch that is shown, such as "epoch 17", or "the whole run".
         epochs: Numbers of all epochs in the timeline.
-        seconds: Seconds from the first rank's begin to the last rank's end.
-        all_ranks, ranks: All ranks in the timeline, and the ranks that are shown.
-        strips (uint8[ranks, COLUMNS]): For every rank and each of equal intervals, the place in
-            `PHASES` of the phase that takes most of the interval; time in no phase counts as
-            "other". `NOTHING` before and after the epoch of the rank.
+        seconds: Seconds from the time when the first rank begins to the time when the last rank
+            ends.
+        all_ranks: All ranks in the timeline, ascending.
+        ranks: The ranks that the page shows.
+        strips (uint8[ranks, COLUMNS]): The epoch is cut into `COLUMNS` equal intervals. For every
+            shown rank and interval, the position in `PHASES` of the phase that takes most of the
+            interval; time in no phase counts as "other". `NOTHING` before the rank begins the
+            epoch, and after it ends.
         shares (float64[all ranks, phases]): Share of the epoch that every rank spent in every
             phase.
         plan: Content hash of the plan in the file; "" if the file has none.
@@ -212,7 +216,7 @@ def read_timeline(path: str | PathLike[str]) -> Timeline:
         times = np.concatenate([of_rank.times for of_rank in spans])
         begin, end, title = float(times[:, 0].min()), float(times[:, 1].max()), "the whole run"
     if not end > begin:
-        raise InputError(f"{name}: {title} takes no time")
+        raise InputError(f"{name}: {title} has a length of 0")
     edges = np.linspace(begin, end, COLUMNS + 1)
     middles = (edges[1:] + edges[:-1]) / 2
     shown = np.unique(np.linspace(0, len(ranks) - 1, min(len(ranks), MOST_RANKS)).astype(int))
@@ -241,13 +245,16 @@ def read_timeline(path: str | PathLike[str]) -> Timeline:
 
 @dataclass(frozen=True, eq=False)
 class _Spans:
-    """Events of one rank: names, and begins and ends in microseconds, float64[events, 2]."""
+    """Events of one rank: their names, and when they begin and end, float64[events, 2].
+
+    Times are in microseconds.
+    """
 
     names: list[str]
     times: Float64Array
 
     def epochs(self) -> dict[int, tuple[float, float]]:
-        """Return, for every epoch, the first begin and the last end of its events."""
+        """Return, for every epoch, the times at which it begins and ends on this rank."""
         found: dict[int, tuple[float, float]] = {}
         for name, (begin, end) in zip(self.names, self.times.tolist(), strict=True):
             if match := re.fullmatch(r"epoch (\d{1,9})", name):
@@ -257,9 +264,12 @@ class _Spans:
         return found
 
     def phases_between(self, edges: Float64Array) -> Float64Array:
-        """Return the time in every phase between consecutive edges: float64[phases, edges - 1].
+        """Return the time that each phase takes of each interval: float64[phases, intervals].
 
         Overlapping events of one phase count once.
+
+        Parameters:
+            edges: Times between which the intervals lie, ascending.
         """
         names, width = np.array(self.names), np.diff(edges)
         spent = np.zeros((len(PHASES), len(width)))
@@ -300,7 +310,7 @@ def _spans(events: list[Any], name: str) -> tuple[list[int], list[_Spans]]:
                 titles[track] = str(event["args"].get("name"))
             continue
         if not isinstance(event.get("name"), str):
-            raise InputError(f"{where}: its name is {_cut(event.get('name'))}, not a string")
+            raise InputError(f"{where}: the name is {_cut(event.get('name'))}, not a string")
         begin = _not_negative(event.get("ts"), "ts", where, negative=True)
         length = _not_negative(event.get("dur"), "dur", where)
         names.setdefault(track, []).append(event["name"])
@@ -311,13 +321,16 @@ def _spans(events: list[Any], name: str) -> tuple[list[int], list[_Spans]]:
         if track in names and (match := re.fullmatch(r"rank (\d{1,9})", title))
     }
     if not of_rank:
-        raise InputError(f"{name}: no event is of a rank, so this is not the timeline of a run")
+        raise InputError(f"{name}: no event belongs to a rank; this is not the timeline of a run")
     ranks = sorted(of_rank)
     return ranks, [_Spans(names[of_rank[r]], np.array(times[of_rank[r]])) for r in ranks]
 
 
 def _epochs_of_all(spans: list[_Spans]) -> dict[int, tuple[float, float]]:
-    """Return begin and end of the epochs that all ranks have."""
+    """Return, for every epoch that all ranks have, the times at which it begins and ends.
+
+    An epoch begins with its first rank, and ends with its last rank.
+    """
     found: dict[int, tuple[float, float]] = {}
     ranks: dict[int, int] = {}
     for of_rank in spans:
@@ -334,7 +347,10 @@ def _opened(name: str) -> Any:
 
 
 def _whole_text(name: str) -> str:
-    """Return the text of a timeline, read in pieces, so that small files take little memory."""
+    """Return the text of a timeline.
+
+    The file is read in pieces, so that a file that is too large is refused before it is in memory.
+    """
     pieces, length = [], 0
     with _opened(name) as stream:
         while piece := stream.read(1 << 20):
@@ -350,7 +366,7 @@ def _json(text: str, where: str, what: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise InputError(f"{where}: not {what}, or cut off: {_cut(text)}") from None
+        raise InputError(f"{where}: is not {what}, or is cut off: {_cut(text)}") from None
 
 
 def _hash(value: Any, where: str) -> str:
@@ -361,12 +377,16 @@ def _hash(value: Any, where: str) -> str:
 
 def _whole(value: Any, key: str, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**62:
-        raise InputError(f"{where}: {key} is {_cut(value)}, not a whole number from 0")
+        raise InputError(f"{where}: {key} is {_cut(value)}, not a whole number >= 0")
     return value
 
 
 def _number(value: Any, key: str, where: str) -> float:
-    """Return a number, also NaN or infinite, as float."""
+    """Return a number as float; it may also be NaN or infinite.
+
+    Raises:
+        InputError: If `value` is not a number.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > 1e300:
         if isinstance(value, float):
             return value if not math.isfinite(value) else math.nan
@@ -377,11 +397,11 @@ def _number(value: Any, key: str, where: str) -> float:
 def _not_negative(value: Any, key: str, where: str, negative: bool = False) -> float:
     found = _number(value, key, where)
     if not math.isfinite(found) or (found < 0 and not negative):
-        raise InputError(f"{where}: {key} is {_cut(value)}, not a finite number from 0")
+        raise InputError(f"{where}: {key} is {_cut(value)}, not a finite number >= 0")
     return found
 
 
 def _cut(value: Any) -> str:
-    """Return a value as a short string for a message."""
+    """Return a value as a string for a message, cut to `SHOWN` characters."""
     text = printable(value.strip() if isinstance(value, str) else json.dumps(value, default=str))
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."

@@ -1,1 +1,1 @@
-"""Predictions of steps on mini-batches, and of epochs of several models for a range of ranks."""
+"""Predictions of steps on mini-batches, and of epochs of several models for several rank counts."""

@@ -1,8 +1,8 @@
 """The operations of one step on a mini-batch, for row plans.
 
-They are the operations of an epoch with other sizes: a batch is like a plan of few rows, with
-another matrix in every layer (compare `Tables.live`). Features of halo rows are kept from step to
-step, but their products are computed in every step.
+They are the operations of an epoch, with other sizes: a batch has few rows, and another matrix in
+every layer (compare `Tables.live`). Features of halo rows are kept from step to step, but products
+with these features are computed in every step.
 """
 
 from __future__ import annotations
@@ -31,21 +31,24 @@ from plancc.sampling.walk import WalkSampler
 WORD_BITS = 32
 """Number of rows that a word of bits names, as in the runtime."""
 BLOCKS = 2
-"""Factor on the fixed time of a block, relative to one rank that draws as an owner.
+"""Factor on the fixed time of a block. One rank that draws as an owner has the factor 1.
 
 In all other cases messages are laid out and rows are looked up too. The factor was fitted."""
 
 
 class Bits:
-    """Counts of the words with which ranks tell owners which rows a block needs.
+    """Counts the words by which ranks tell the owners of halo rows which of them a block needs.
 
-    Every 32 rows of a message, in plan order, have a word of bits, which is sent only if one of the
-    rows is needed. Every 32 such words have a summary word, which is always sent
+    A rank has a list of the halo rows that it may need from an owner, in plan order. One bit for
+    each row says whether the row is needed. 32 bits are a word, which is sent only if one of its
+    bits is set. 32 such words have one summary word, which is always sent
     (`plancc_runtime.transport.row_numbers.RowBits`).
 
     Parameters:
+        matrix: The plan's matrix.
         owner (int32[n]): Part of every vertex.
-        place (int64[n]): Place of every vertex in plan order.
+        place (int64[n]): Position of every vertex in plan order.
+        num_parts: Number of parts.
     """
 
     def __init__(self, matrix: Graph, owner: Int32Array, place: Int64Array, num_parts: int) -> None:
@@ -59,15 +62,23 @@ class Bits:
         self._always = self._pairs(message, -(-words // WORD_BITS))
 
     def told(self, used: Graph) -> tuple[Pairs, Pairs]:
-        """Return the words for a block: the summary words, and the words of its rows."""
+        """Return the numbers of words that are sent for a block: summary words, and words of bits.
+
+        Parameters:
+            used: The nonzeros of the block, as a matrix of all rows.
+        """
         return self._always, self._words(np.searchsorted(self._rows, self._needed(used)))
 
     def of_walks(self, sampler: WalkSampler, key: np.uint64, visited: Int32Array) -> list[Pairs]:
-        """Return the words of random walks, step by step, then the words of the bits that follow.
+        """Return the numbers of words that random walks send, one entry per round of messages.
 
         The owner of the present vertex continues a walk. A walk that crosses to another rank costs
         two words, and every message costs one more (`plancc_runtime.layouts.draws.WalkDraws`).
-        Afterwards bits tell which of an owner's visited rows other ranks use.
+        After the last step, bits tell which of an owner's visited rows other ranks use.
+
+        Parameters:
+            key: Key of the batch, which decides the walks.
+            visited: All vertices that the walks visit.
         """
         n, walks, found = len(self._owner), np.arange(sampler.num_roots), []
         roots = sampler.roots(n, key)
@@ -89,13 +100,17 @@ class Bits:
 
     @cached_property
     def _walked(self) -> OwnedRows:
-        """The whole matrix, as if one rank owned all rows."""
+        """The whole matrix, in the form for a rank that owns all rows."""
         n = len(self._owner)
         pattern = self._matrix.indptr, self._matrix.indices
         return OwnedRows(Population(n), False, *pattern, np.arange(n, dtype=np.int32))
 
     def _words(self, rows: Int64Array) -> Pairs:
-        """Return the words whose bits stand for `rows`, given as places in `_rows`."""
+        """Return, for every pair of parts, how many words have a bit of one of these rows.
+
+        Parameters:
+            rows: Positions of the rows in `_rows`.
+        """
         words = np.unique(self._word[rows])
         return self._pairs(*np.unique(self._message[words], return_counts=True))
 
@@ -137,11 +152,11 @@ class BatchScheduler(SampledScheduler):
 
 @dataclass(frozen=True, eq=False)
 class LiveBatch(Live):
-    """The sizes of a step of a row plan on a mini-batch.
+    """The rows, nonzeros and messages of a step of a row plan on a mini-batch.
 
     Attributes:
-        told: Words that tell owners which rows the batch needs, for each round of messages; empty
-            if every rank draws the whole batch.
+        told: For each round of messages, the words that tell owners which rows the batch needs;
+            empty if every rank draws the whole batch.
         counted: Whether the ranks sum the number of targets in an all-reduce.
         draw: Amounts of work to draw the batch and to build its blocks.
     """
@@ -156,12 +171,15 @@ class LiveBatch(Live):
 def live_in_batch(
     batch: Batch, matrix: Graph, owner: Int32Array, num_parts: int, *, idle: bool, bits: Bits | None
 ) -> LiveBatch:
-    """Return the sizes of a step of a row plan with these owners, in every block of the batch.
+    """Return the rows, nonzeros and messages of a step of a row plan on a mini-batch.
 
     Parameters:
+        batch: The mini-batch.
+        matrix: The plan's matrix.
         owner (int32[n]): Part of every vertex.
         idle: Whether layers also compute rows that the next layer does not read.
-        bits: The counter of words of bits, if owners draw; else None.
+        bits: Counts the words of bits, if each owner draws the neighbours of its rows; None if
+            every rank draws the whole batch.
     """
     n, rows, nonzeros = len(owner), *np.zeros((2, num_parts), np.int64)
     layers: list[Tables] = []

@@ -42,10 +42,12 @@ class BatchPrediction(Prediction):
     """The mean of the predicted steps of some batches, with figures of every batch.
 
     Attributes:
-        sampler: The sampler with its options, as a plan's provenance has it.
+        sampler: The sampler with its options, as the provenance of a plan names it.
+        seed: Seed of the batches.
+        batches: The predicted step of every batch.
         bound: Mean of `Predictor.bound_of`, in seconds.
-        expected_words: Exact expectation of the words of a step for features and their gradients,
-            if the probabilities of the sampler are known.
+        expected_words: Exact expectation of the words that a step sends for features and their
+            gradients; None if the sampler does not know its probabilities.
     """
 
     sampler: str
@@ -56,7 +58,7 @@ class BatchPrediction(Prediction):
 
     @cached_property
     def counts(self) -> Counts:
-        """Mean counts of every rank, rounded to whole words."""
+        """Words and messages of every rank: means over the batches, rounded to whole numbers."""
         found = Counts.zero(self.schedule.num_ranks)
         for each in self.batches:
             found.add(each.counts)
@@ -69,7 +71,10 @@ class BatchPrediction(Prediction):
 
     @cached_property
     def estimates(self) -> dict[str, Estimate]:
-        """Means over batches, with intervals: seconds and words of a step, and words of draws."""
+        """Means over the batches, with intervals.
+
+        They are the seconds of a step, its words, and those of its words that only drawing sends.
+        """
         drawn = [words_drawn(each) for each in self.batches]
         words = [each.words for each in self.batches]
         seconds = [each.seconds for each in self.batches]
@@ -110,11 +115,13 @@ def predict_batches(
     seed: int = 1,
     **options: Any,
 ) -> BatchPrediction:
-    """Return the predicted training steps on the batches with these numbers.
+    """Return the predicted training steps on some batches.
 
     Parameters:
+        path: The plan.
         numbers: Numbers of the batches, from 0: training with the same seed has batch k in step k.
-        owners_draw: Function of the sampler and the plan's tables that returns whether owners draw.
+        owners_draw: Function of the sampler and the plan's tables. It returns True if each owner
+            draws the neighbours of its rows, and False if every rank draws the whole batch.
         num_ranks: Number of ranks onto which the parts are merged; None for one rank per part.
         word_bytes, sampler, seed, options: See `Predictor.epoch` and
             `plancc.report.batches.batch_reports`.
@@ -136,7 +143,7 @@ def predict_batches(
     with PlanFile(path) as file:
         file.check_row_plan("the cost of mini-batches")
         if file.header.types is not None:
-            raise InputError("`batches`: steps of a plan with types are not predicted")
+            raise InputError("`batches`: steps of a plan with types cannot be predicted")
         recorded, training = (
             str(file.attributes("provenance").get("sampler", "")),
             num_training(file),
@@ -192,7 +199,10 @@ def predict_batches(
 
 
 def _num_training(plan: Plan) -> int:
-    """Return the number of training vertices: in the mask, and labelled if the plan has labels."""
+    """Return the number of vertices in the training mask.
+
+    If the plan has labels, only vertices with a label count.
+    """
     data = plan.vertex_data
     found = np.ones(plan.num_vertices, np.bool_) if data.train_mask is None else data.train_mask
     if data.labels is not None:
@@ -209,7 +219,7 @@ def _expected_words(
     owner: Int32Array,
     num_ranks: int,
 ) -> float | None:
-    """Return `BatchPrediction.expected_words`."""
+    """Return `BatchPrediction.expected_words`, for these owners and widths."""
     indptr, indices = population.pattern
     most_pins = int(np.bincount(indices, minlength=1).max()) + 1  # each with its own row
     inclusion = sampler.inclusion(population, most_pins)

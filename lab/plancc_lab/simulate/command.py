@@ -29,7 +29,7 @@ OF_ONE_PLAN = (
     *(*core.APPROXIMATE, *core.CONVOLUTION, *core.LINK_TASK),
     *("batches", *OF_BATCHES),
 )
-"""Parameters that do not go with a sweep."""
+"""Parameters that cannot be combined with a sweep."""
 FIGURES = {"seconds": "step", "words": "words", "words_drawn": "of them by which owners draw"}
 """Figures of a mini-batch, with words for each."""
 
@@ -50,8 +50,8 @@ FIGURES = {"seconds": "step", "words": "words", "words_drawn": "of them by which
 def command(plan: str | None, **given: Any) -> None:
     """Predict the time of an epoch of PLAN on a machine, step by step, without running the epoch.
 
-    With --batches, predict the mean step on a mini-batch.
-    With --sweep, compile GRAPH with several models for several numbers of ranks, and predict all.
+    With --batches, predict the mean step on a mini-batch. With --sweep, find owners for GRAPH with
+    several models and numbers of ranks, and predict each epoch.
     """
     if given["sweep"] is not None:
         _sweep(plan, given)
@@ -74,11 +74,11 @@ def _sweep(graph: str | None, given: dict[str, Any]) -> None:
     passes = given["passes"]
     if DEAD_ROWS in passes:
         raise InputError(
-            f"--passes {','.join(passes)}: {DEAD_ROWS} is only for one plan, not for --sweep"
+            f"--passes {','.join(passes)}: {DEAD_ROWS} cannot be combined with --sweep; drop it"
         )
     for name in OF_ONE_PLAN:
         if is_given(given[name]):
-            raise InputError(f"{options.flag_of(name)} is only for one plan; drop it, or --sweep")
+            raise InputError(f"{options.flag_of(name)} cannot be combined with --sweep; drop one")
     predictor = default_predictor(given["dims"], given["machine"])
     run_sweep(graph, replace(predictor, passes=passes), given)
 
@@ -89,7 +89,7 @@ def _show_step(plan: str, given: dict[str, Any], drawn: dict[str, Any]) -> None:
 
     with PlanFile(plan) as file:
         if file.header.types is not None:
-            raise InputError(f"`batches` {given['batches']}: is only for plans of one vertex type")
+            raise InputError(f"`batches` {given['batches']}: the plan has vertex types; drop it")
     if given["seed"] is not None:
         drawn["seed"] = given["seed"]
     basis, _, word_bytes = core.prepared(plan, given, epoch=False)

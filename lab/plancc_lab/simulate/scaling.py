@@ -19,9 +19,11 @@ class Cell:
     """The predicted epoch of a model on a number of ranks.
 
     Attributes:
+        label: Label of the model.
+        num_ranks: Number of ranks.
         seconds: Seconds of an epoch; None if there is no prediction (see `why`).
         steps: Seconds of the steps of `plancc.predict.schedule.STEPS`; they add up to `seconds`.
-        memory: Bytes that the fullest rank holds.
+        memory: Largest number of bytes that a rank needs.
         fits: Whether a rank's memory is enough; True if the machine's memory is unknown.
         why: Reason why there is no prediction.
         notes: Assumptions, and warnings about the owners.
@@ -66,9 +68,9 @@ class Sweep:
     Attributes:
         name: Name of the graph.
         vertices, nonzeros: Sizes of the normalised matrix.
-        sequential: Predicted seconds of an epoch on one rank, the base of speed-ups.
+        sequential: Predicted seconds of an epoch on one rank, to which speed-ups are relative.
         cells: Cells, sorted by label, then by number of ranks.
-        notes: Notes that hold for all cells, such as assumed boundary fractions.
+        notes: Notes that are true of all cells, such as assumed boundary fractions.
     """
 
     name: str

@@ -1,7 +1,8 @@
-"""Predictions of epochs for several models and several numbers of ranks; no plan is made.
+"""Predictions of epochs for several models and numbers of ranks, without writing plans.
 
     from a graph    owners of every model for every number of ranks -> tables -> schedule -> seconds
-    from numbers    vertices, nonzeros and boundary fractions, assumed or measured, replace owners
+    from sizes      numbers of vertices and nonzeros, and boundary fractions, which are assumed or
+                    measured -> tables -> schedule -> seconds
 
 This module finds the owners; `plancc.predict` makes the predictions.
 """
@@ -48,12 +49,12 @@ def parse_models(text: str) -> list[Contender]:
         check_choice("model", each.model, [n for n, m in MODELS.loaded().items() if m.swept])
         if each.search:
             name = next(iter(each.search))
-            raise InputError(f"`models` '{each.label}': `{name}` applies to all models of a sweep")
+            raise InputError(f"`models` '{each.label}': give `{name}` for all models of a sweep")
     return found
 
 
 def sends_rows(model: Contender) -> bool:
-    """Return whether the model's parts send each other only the rows that they need."""
+    """Return whether ranks of this model send each other only the rows that they need."""
     groups = bool(model.options.get("sparse")) or model.options.get("groups", 1) != 1
     return MODELS[model.model].layout == "row" or groups
 
@@ -75,7 +76,10 @@ def sweep(
 
     Parameters:
         source: The normalised matrix, or sizes that replace the matrix.
-        options: Effort, epsilon, seed and threads of the search. The effort holds only for models
+        ranks: Numbers of ranks.
+        models: The models, with their options.
+        predictor: The widths of the layers, the machine, and other settings of the predictions.
+        options: Effort, epsilon, seed and threads of the search. The effort is used only by models
             for which `compile` searches by default.
         balance: Balance of row plans; by default that of `compile`. Edge plans balance nonzeros.
         name: Name of the graph, for tables.
@@ -119,7 +123,7 @@ def sweep(
                     cell = replace(cell, why=str(error))
             cells.append(cell)
     if all(cell.seconds is None for cell in cells):
-        raise InputError(f"no model of the sweep has a plan: {cells[0].label}: {cells[0].why}")
+        raise InputError(f"the sweep has no prediction: {cells[0].label}: {cells[0].why}")
     return Sweep(
         name=name,
         vertices=vertices,
@@ -141,7 +145,10 @@ def _tables_of_graph(
     options: SearchOptions,
     balance: Balance | None,
 ) -> Tables:
-    """Return tables of the owners that `compile` finds by default; no search on request is run."""
+    """Find owners as `compile` does by default, and return the tables of these owners.
+
+    Searches that `compile` runs only on request are left out.
+    """
     model, num_parts = make_model(assigner.model, assigner.options), assigner.num_parts
     if not model.searched or model.default_objective in model.own_objectives:
         options = replace(options, effort=None)
@@ -160,7 +167,12 @@ def _tables_of_graph(
 
 
 def _check_boundaries(sizes: Sizes, models: Sequence[Contender]) -> None:
-    """Raise InputError if fractions are for a model that is not swept, or a model has none."""
+    """Check that every model has the boundary fractions that it needs.
+
+    Raises:
+        InputError: If a model that needs fractions has none, if fractions name a model that is not
+            in the sweep, or if a model makes edge plans.
+    """
     labels = [contender.label for contender in models]
     for label in sizes.boundary:
         if label:
@@ -169,14 +181,14 @@ def _check_boundaries(sizes: Sizes, models: Sequence[Contender]) -> None:
         model = MODELS[contender.model]
         if model.layout == "edge":
             raise InputError(
-                f"model '{contender.label}': its parts share rows, so numbers are not enough; give "
+                f"model '{contender.label}': its parts share rows, so sizes are not enough; give "
                 "the graph"
             )
         needed = sends_rows(contender) and not model.even_random
         if needed and _boundary_of(sizes, contender) is None:
             raise InputError(
-                f"model '{contender.label}' needs a graph or its `boundary`; give "
-                f"{contender.label}=PARTS:FRACTION, the halo rows per own row"
+                f"model '{contender.label}' needs a graph or a `boundary`; give "
+                f"{contender.label}=PARTS:FRACTION (halo rows per own row)"
             )
 
 

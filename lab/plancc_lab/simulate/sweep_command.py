@@ -168,7 +168,11 @@ def _sizes(graph: str | None, given: dict[str, Any]) -> Sizes | None:
 
 
 def print_sweep(sweep: Sweep, form: str = "") -> None:
-    """Print tables, or as `form` says JSON, or CSV with a line for every cell."""
+    """Print the predictions of a sweep.
+
+    Parameters:
+        form: "" for tables, "json" for JSON, "csv" for CSV with a line for every cell.
+    """
     from plancc_cli.tables import duration, print_data, print_table, say
 
     if form:

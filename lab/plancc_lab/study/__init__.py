@@ -1,1 +1,4 @@
-"""Studies: several graphs, models and numbers of parts, with a line of figures for each plan."""
+"""Studies, which compile several graphs with several models and numbers of parts.
+
+Every plan is one row of figures in the table of a study.
+"""

@@ -28,7 +28,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "threads": {"default": 1},
     "balance": {"otherwise": f"{DEFAULT_BALANCE}, for partitioners too"},
 }
-"""Settings of some options; epsilon and threads are recorded in kept rows."""
+"""Settings of some options. Kept rows record epsilon and threads, so these have fixed defaults."""
 
 
 def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> list[int]:
@@ -106,8 +106,8 @@ def command(
         plancc study a.mtx b.mtx --models hp,rp,metis -p 16,64 --baseline metis
         plancc study a.mtx --models hp,mine=file:part=parts/{graph}.part.{p} -p 16,64 --csv
 
-    A partitioner such as metis solves model hp, or gp if it supports only graphs. An effort is only
-    for models with a search. If a study is interrupted, the same command continues it.
+    A partitioner such as metis solves model hp, or gp if it supports only graphs. Only models with
+    a search use --effort. If a study is interrupted, the same command continues it.
     """
     from plancc_lab.contenders import parse_contenders, parse_numbers
     from plancc_lab.plot import check_plot, plot_study

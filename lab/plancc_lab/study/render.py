@@ -46,8 +46,8 @@ def parse_columns(text: str | None, baseline: str | None, form: str) -> list[str
     """Return the names of columns in a comma-separated string; [] if there is no string.
 
     Raises:
-        InputError: If a name is unknown or occurs twice, if there is a ratio without a baseline,
-            or if `form` is a format that always has all columns.
+        InputError: If a name is unknown or occurs twice, if a column of ratios is named but there
+            is no baseline, or if `form` is "json" or "csv", which always have all columns.
     """
     if text is None:
         return []
@@ -84,7 +84,7 @@ def print_study(study: Study, form: str = "", columns: Sequence[str] = ()) -> No
 
 
 def _print_tables(study: Study, names: Sequence[str], lines: Sequence[Line]) -> None:
-    """Print a table for every graph, mean ratios to the baseline over graphs, and failures."""
+    """Print a table for every graph, then the mean ratios to the baseline, then what failed."""
     for graph in study.graphs:
         of_graph = [line for line in lines if line[0].graph == graph]
         first = of_graph[0][0]
@@ -108,7 +108,7 @@ def _print_tables(study: Study, names: Sequence[str], lines: Sequence[Line]) -> 
 
 
 def _basis(study: Study, names: Sequence[str]) -> str:
-    """Return a line on machine, widths and units of the figures in these columns."""
+    """Return a line that explains the figures in these columns: machine, widths and units."""
     of, words = {name.removesuffix(RATIO) for name in names}, []
     if rows := [name for name in IN_ROWS if name in of]:
         words.append(f"{' and '.join(rows)} in rows")

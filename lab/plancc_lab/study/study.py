@@ -2,8 +2,8 @@
 
     graphs x contenders x numbers of parts -> compile -> rows -> ratios to a baseline
 
-Every plan is compiled as a whole. Its figures, a row, are written to a file at once, so that an
-interrupted study can be resumed.
+The figures of a plan are a row of the study. A row is written to a file as soon as its plan is
+compiled, so that an interrupted study can be resumed.
 """
 
 from __future__ import annotations
@@ -60,11 +60,13 @@ class Row:
 
     Attributes:
         graph: Name of the graph's file.
-        vertices, nonzeros: Sizes of the graph as it is read.
-        figures: Figures of `plancc.plan.metrics.Metrics.figures`; `random_volume`; predicted
-            `epoch_seconds`, `random_epoch_seconds` and `bound_seconds`; wall-clock seconds
-            `search_seconds` and `seconds` (of the compilation, without reading the graph and
-            compiling kernels). An unknown figure is None.
+        vertices, nonzeros: Sizes of the graph after reading, before it is normalised.
+        figures: Figures by name: those of `plancc.plan.metrics.Metrics.figures`; the volume of a
+            random partition (`random_volume`); predicted seconds of an epoch (`epoch_seconds`), of
+            an epoch of a random partition (`random_epoch_seconds`), and of the bound
+            (`bound_seconds`); wall-clock seconds of the search (`search_seconds`) and of the
+            compilation (`seconds`), without reading the graph and compiling kernels. An unknown
+            figure is None.
         sha256: Content hash of the plan.
         notes: Warnings of the compiler.
         why: Reason why the compilation failed; "" if there are figures.
@@ -85,7 +87,12 @@ class Row:
 
     @classmethod
     def from_kept(cls, values: Any, key: Key) -> Row | None:
-        """Return the row in a line of the file; None if somebody edited the line."""
+        """Return the row that was kept in a file; None if somebody has edited its line.
+
+        Parameters:
+            values: What the line has for the row.
+            key: Key of the row.
+        """
         if isinstance(values, dict) and values.get("check") == _check_of(values, key):
             return cls(**{name: value for name, value in values.items() if name != "check"})
         return None
@@ -120,7 +127,9 @@ class Study:
     """The rows of a study.
 
     Attributes:
-        baseline: Label of the contender to which ratios are taken; None without ratios.
+        labels, parts, seeds: Labels of the contenders, numbers of parts, and seeds.
+        baseline: Label of the contender to which all others are compared by ratios; None if there
+            are no ratios.
         dims: Widths of the layers of predicted epochs.
         machine: Name of the machine of predicted epochs.
         balance: Balance of row plans, unless a contender sets another balance.
@@ -143,7 +152,10 @@ class Study:
         return list(dict.fromkeys(row.graph for row in self.rows))
 
     def ratio(self, row: Row, name: str) -> float | None:
-        """Return a figure over the baseline's figure for the same graph, parts and seed."""
+        """Return a figure divided by the figure of the baseline for the same graph, parts and seed.
+
+        Return None if one of the two is missing or the baseline's is 0.
+        """
         base = self._baselines.get((row.graph, row.parts, row.seed))
         value, beside = row.figures.get(name), base and base.figures.get(name)
         return value / beside if value is not None and beside else None
@@ -154,14 +166,20 @@ class Study:
         return {(row.graph, row.parts, row.seed): row for row in rows}
 
     def pays(self, row: Row) -> dict[str, Payoff]:
-        """Return the columns `PAYS` of a row."""
+        """Return after how many epochs the search of a row has paid off, by the names in `PAYS`.
+
+        The first is compared to a random partition, the second to the baseline.
+        """
         random = Spending(0.0, row.figures.get("random_epoch_seconds"))
         base = self._baselines.get((row.graph, row.parts, row.seed), row)
         over = None if base is row else row.spending.pays_over(base.spending)
         return dict(zip(PAYS, (row.spending.pays_over(random), over), strict=True))
 
     def mean_ratio(self, label: str, parts: int, name: str) -> float | None:
-        """Return the geometric mean of a contender's ratios; None if a ratio is unknown."""
+        """Return the geometric mean of a contender's ratios for one number of parts.
+
+        Return None if a ratio is unknown.
+        """
         rows = [row for row in self.rows if (row.label, row.parts) == (label, parts)]
         ratios = [self.ratio(row, name) for row in rows]
         known = [value for value in ratios if value is not None]
@@ -172,8 +190,10 @@ class Study:
     def over_seeds(self, of: Callable[[list[float]], float] = fmean) -> Study:
         """Return the study with one row in place of the rows that differ only in the seed.
 
-        A figure of the new row is the mean of the seeds' figures; `of` may replace the mean. If one
-        seed lacks a figure, the new row lacks the figure.
+        If one seed lacks a figure, the new row lacks the figure.
+
+        Parameters:
+            of: Function that combines the figures of all seeds into one figure.
         """
         groups: dict[tuple[str, int, str], list[Row]] = {}
         for row in self.rows:
@@ -215,7 +235,7 @@ def study(
     """Compile every graph with every contender for every number of parts.
 
     Parameters:
-        baseline: Label of the contender to which ratios are taken.
+        baseline: Label of the contender to which all others are compared by ratios.
         settings: Keywords of `plancc.read_graph` and `plancc.compile`, for all contenders that
             accept these keywords.
         results: File of JSON lines that keeps the rows; kept rows are not computed again. Rows of
@@ -226,7 +246,7 @@ def study(
 
     Returns:
         A row for every plan, sorted by graph, parts, contender and seed. If a compilation failed,
-        its row has the reason.
+            its row has the reason.
 
     Raises:
         InputError: If a graph cannot be read, if two graphs have the same name, if no model has the
@@ -238,7 +258,7 @@ def study(
     names = [os.path.basename(os.path.abspath(path)) for path in graphs]
     for name in names:
         if names.count(name) > 1:
-            raise InputError(f"graph '{name}' is given twice: a study tells graphs apart by name")
+            raise InputError(f"graph '{name}' is given twice; rename one of the graphs")
     given = dict(settings or {})
     if given.get("objective") is not None:
         own = [name for model in MODELS.loaded().values() for name in model.own_objectives]
@@ -273,7 +293,7 @@ def open_kept(path: str | os.PathLike[str]) -> Kept:
         except (ValueError, TypeError, RecursionError):
             known = False
         if not known:
-            raise InputError(f"{name}: is not a file of kept rows; choose another name (`results`)")
+            raise InputError(f"{name}: is not a file of a study; choose another name (`results`)")
     return Kept(Path(path), __version__)
 
 
@@ -328,7 +348,7 @@ class _Cases:
                 self.num_kept += 1
                 return known
             where = f"{kept.path}, line {kept.line(key)}"
-            said = f"{where}: is not the row that was kept there; it is measured again"
+            said = f"{where}: the row was edited; it is measured again"
             warn(said)
         found = self.row(source, contender, num_parts, seed)
         if kept is not None and not found.why:

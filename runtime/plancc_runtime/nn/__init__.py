@@ -1,7 +1,7 @@
-"""Layers, losses, normalisation and dropout; one convolution per module, in `MODELS`.
+"""Parts of networks: convolutions, norms, dropout and losses.
 
-Importing this package does not import torch. A module is loaded when one of its layers is first
-used.
+Every convolution has a separate module; `MODELS` lists the convolutions by name. Importing this
+package does not import torch. A module is loaded when one of its layers is first used.
 """
 
 from __future__ import annotations
@@ -65,14 +65,17 @@ __all__ = [
 
 
 def model_of(name: str, has_types: bool) -> type[Conv]:
-    """Return the layer class of a model.
+    """Return the class of a model's layers.
+
+    If the plan has types, but the model handles graphs of one type only, return a class that
+    applies the model to each relation separately (`per_relation`).
 
     Parameters:
-        name: Name in `MODELS`.
+        name: Name of the model in `MODELS`.
         has_types: Whether the plan has vertex types and relations.
 
     Raises:
-        InputError: If the model needs types and the plan has none.
+        InputError: If the model needs vertex types and the plan has none.
     """
     found: type[Conv] = MODELS[name]
     if found.by_relation and not has_types:
@@ -84,12 +87,12 @@ def model_of(name: str, has_types: bool) -> type[Conv]:
 
 
 def is_own(model: str) -> bool:
-    """Return whether a model's name stands for a class of the user (`nn.own_class`)."""
+    """Return whether `model` is the name of a class that the user wrote (see `nn.own_class`)."""
     return ":" in model or model.endswith(".py")  # `check_name` rejects a file without a class
 
 
 def option_names(model: str, has_types: bool) -> list[str]:
-    """Return the names of a model's options; an empty list for a class of the user."""
+    """Return the names of a model's options; an empty list if the user wrote the model's class."""
     return [] if is_own(model) else model_of(model, has_types).option_names()
 
 

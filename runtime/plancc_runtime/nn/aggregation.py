@@ -1,4 +1,4 @@
-"""Aggregation over the nonzeros that all ranks have in a row (in edge plans, several may)."""
+"""Aggregation of neighbours' rows. In an edge plan, several ranks may have nonzeros of one row."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ def aggregate(
     weight: Tensor | None = None,
     nonzeros: str = "edges",
 ) -> Tensor:
-    """Return `operators.aggregate` of every own row, over the nonzeros of all ranks. Collective.
+    """For every own row, reduce the rows of its neighbours, over the nonzeros of all ranks.
 
-    In an edge plan, every rank reduces its own nonzeros, and owners reduce the partial rows. The
-    expand moves rows of x, the fold moves partial rows of the result. The gradient of a maximum is
-    added to one of the nonzeros that attain the maximum, on one rank.
+    Collective. Each rank reduces as `operators.aggregate` does. In an edge plan, every rank first
+    reduces its own nonzeros; then the owner of a row reduces the partial results. The expand moves
+    rows of x, and the fold moves partial results. The gradient of a maximum is added to only one
+    of the nonzeros that attain the maximum, on one rank.
 
     Parameters:
         x (Tensor[num_inputs, d]): Own rows.
         reduce: Name in `operators.REDUCTIONS`.
         weight (Tensor[nnz] or Tensor[nnz, d], optional): Weights of this rank's nonzeros.
-        nonzeros: Name in `layouts.block.NONZEROS`.
+        nonzeros: Which nonzeros to use: a name in `layouts.block.NONZEROS`.
 
     Returns:
-        Tensor[num_outputs, d]
+        Tensor[num_outputs, d]: The reduced rows.
 
     Raises:
         InputError: See `operators.aggregate`.

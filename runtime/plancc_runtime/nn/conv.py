@@ -1,12 +1,13 @@
-"""Interface of convolutions.
+"""The interface of convolutions.
 
 A convolution maps the rows of a layer's input to the rows of its output:
 
     y = conv(graph, x)                     x: [num_inputs, d_in] -> y: [num_outputs, d_out]
 
-`fixed(graph, x)` returns the *fixed part* of the layer: what the layer computes up to the end of
-its exchanges, from graph and x alone, without weights. If x never changes, as in the first layer,
-the fixed part is computed once and passed to every call: `conv(graph, x, fixed)`.
+`fixed(graph, x)` returns the *fixed part* of the layer: an intermediate result that depends on the
+graph and on x, but on no weights. All exchanges of the layer come before this result. If x never
+changes, as in the first layer, the fixed part is computed once and passed to every call:
+`conv(graph, x, fixed)`.
 """
 
 from __future__ import annotations
@@ -30,16 +31,17 @@ from plancc_runtime.layouts.local import LocalGraph, local_graph
 
 
 class Halves(NamedTuple):
-    """A layer, divided at its exchange. `before` and `after` handle every row independently.
+    """A layer as three functions: what it computes before, during and after its exchange.
+
+    `before` and `after` handle every row independently, so they can be called for some rows only.
 
     Attributes:
-        before (callable of (Tensor[m, d], ...) to tuple of Tensor[m, ...]): Maps some rows of the
-            input to the rows that travel and the rows that are kept for `after`.
-        across (callable of (Tensor[num_inputs, ...], ...) to tuple of Tensor[num_outputs, ...]):
-            Maps the results of `before` for all rows to the arguments of `after` for all rows.
-            Collective.
-        after (callable of (Tensor[m, ...], ...) to Tensor[m, d_out]): Maps some rows of the results
-            of `across` to these rows of the output.
+        before (callable): Maps some rows of the input, Tensor[m, d], to a tuple of Tensor[m, ...]:
+            the rows to send, and perhaps rows that the same rank needs later.
+        across (callable): Maps the results of `before` for all rows, Tensor[num_inputs, ...], to
+            a tuple of Tensor[num_outputs, ...]: the arguments of `after` for all rows. Collective.
+        after (callable): Maps some rows of these arguments, Tensor[m, ...], to the same rows of
+            the layer's output, Tensor[m, d_out].
     """
 
     before: Callable[..., tuple[Tensor, ...]]
@@ -48,27 +50,32 @@ class Halves(NamedTuple):
 
 
 def unchanged(*rows: Tensor) -> tuple[Tensor, ...]:
-    """Return the given rows: the half of a layer that does nothing."""
+    """Return the given rows.
+
+    A layer uses this function as `before` in its `Halves` if it computes nothing before the
+    exchange, and as `across` if it exchanges nothing.
+    """
     return rows
 
 
 class Conv(nn.Module, ABC):
-    """One layer.
+    """A convolution: one layer of a network, and the base class of all such layers.
 
     Parameters:
-        d_in, d_out: Width of input and output.
-        last: Whether this is the last layer.
-        d_target: Width of the targets' rows, if targets and neighbours have different vertex types;
-            None if they have the same type. If `d_target` is given, `forward` gets the neighbours'
-            rows, of width `d_in`, as `fixed`. It gets the targets' rows as x, multiplied by
-            `target_map` unless that is None. The caller adds the product of the targets' rows and
-            `own_map`.
+        d_in, d_out: Number of columns of the input, and of the output.
+        last: Whether this is the last layer of the network.
+        d_target: Number of columns of the targets' rows, if targets and neighbours have different
+            vertex types; None if they have the same type. If `d_target` is given, `forward` gets
+            the neighbours' rows, of width `d_in`, as its argument `fixed`. As x, it gets the
+            product of the targets' rows and `target_map` or, if `target_map` is None, the targets'
+            rows themselves. The caller adds the product of the targets' rows and `own_map` to the
+            output.
         random: Generator of the initial weights, or its seed. Weights are drawn in float64, so that
             the initial weights are the same on all ranks and for all dtypes. By default the seed is
-            drawn from torch's generator. Its state must be the same on all ranks: do not call
-            `torch.manual_seed` with different seeds.
+            drawn from torch's generator. The state of torch's generator must be the same on all
+            ranks: do not call `torch.manual_seed` with different seeds.
         dtype (torch.dtype, optional): Type of the weights; by default torch's default type.
-        choices: Fields of `Options`, by name; values may be strings.
+        choices: Values for fields of `Options`, by name of the field; strings are converted.
 
     Raises:
         InputError: If an option does not exist, has an unknown value, or does not fit the widths.
@@ -79,12 +86,13 @@ class Conv(nn.Module, ABC):
         whole_rows: Whether a rank must have all nonzeros of its rows; the layer then does not
             support edge plans.
         by_relation: Whether the layer needs a graph with types (`nn.relations`).
-        rectifies: Whether the layer itself can apply the activation relu, and add its output to
-            other rows. The output is then read and written fewer times.
-        draws: Whether the layer draws random numbers in training; `forward` and `halves` then have
-            a parameter `key`.
+        rectifies: Whether `forward` has the parameters `rectified` and `onto`: it can apply the
+            activation relu, and add the output to other rows. This saves memory traffic.
+        draws: Whether the layer draws random numbers in training. If so, `forward` and `halves`
+            have a parameter `key`.
         takes_bfloat16: Whether x may be of bfloat16 while the parameters are of float32.
-        reads_values: Whether the layer reads the plan's values of A, beside its pattern.
+        reads_values: Whether the layer reads the plan's values of A, not only the positions of the
+            nonzeros.
         reads_edges: Whether the layer reads `graph.edge_features`.
     """
 
@@ -127,9 +135,9 @@ class Conv(nn.Module, ABC):
 
     @abstractmethod
     def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
-        """Return the fixed part of the layer: what it computes from x and the graph alone.
+        """Return the fixed part of the layer, which depends on x and the graph, but on no weights.
 
-        The result has no gradient. Collective.
+        The fixed part has no gradient. Collective.
         """
 
     @abstractmethod
@@ -138,16 +146,16 @@ class Conv(nn.Module, ABC):
     ) -> Tensor:
         """Return the output rows. If `fixed` is given, no rows are sent, and x gets no gradient.
 
-        Collective. If `draws` is true, there is another parameter `key`: a uint64, which must be
-        different in every layer and update.
+        Collective. If `draws` is true, the method has one more parameter, `key`: a uint64 that
+        must be different for every layer and for every update.
 
         Parameters:
             x (Tensor[num_inputs, d_in]): Input rows.
             fixed: Result of the method `fixed` for the same graph and x.
             rectified: Whether to return max(output, 0); requires `rectifies`.
-            onto (Tensor[num_outputs, d_out], optional): Rows to which the output is added in place.
-                This requires `rectifies`, and that `fixed` is given. No earlier operation may have
-                saved these rows for its backward pass.
+            onto (Tensor[num_outputs, d_out], optional): Rows to which the output is added in place;
+                requires `rectifies` and the argument `fixed`. The backward pass of an earlier
+                operation must not need these rows.
 
         Returns:
             Tensor[num_outputs, d_out]
@@ -155,34 +163,39 @@ class Conv(nn.Module, ABC):
 
     @property
     def own_map(self) -> Tensor | None:
-        """Weight by which a row itself is multiplied, Tensor[d, d_out]; None if there is none."""
+        """The weight by which a vertex's own row is multiplied: Tensor[width of the row, d_out].
+
+        None if the layer has no such weight.
+        """
         return None
 
     @property
     def target_map(self) -> Tensor | None:
-        """Matrix by which the caller multiplies x if there is a `d_target`: Tensor[d_target, m].
+        """The matrix that maps the targets' rows to the argument x of `forward`.
 
-        None if `forward` needs x itself.
+        The caller multiplies by this matrix, Tensor[d_target, m], if `d_target` is given. None if
+        `forward` needs the targets' rows themselves.
         """
         return None
 
     def halves(self, graph: LocalGraph, fixed: bool, first: bool) -> Halves:
-        """Return the halves of the layer, with which `nn.recompute` computes rows again.
+        """Return the layer as three functions, which `nn.recompute` calls to compute rows again.
 
         Not collective.
 
         Parameters:
-            fixed: Whether `before` gets the result of the method `fixed` instead of x. If
-                `reads_input` is true, `before` gets x too. `across` then moves no rows.
+            fixed: Whether `before` gets the result of the method `fixed` instead of x. If so,
+                `across` moves no rows. If `reads_input` is true, `before` also gets the rows of x
+                that belong to output vertices.
             first: Whether this is the first layer, whose input needs no gradient.
 
         Raises:
-            InputError: If this kind of layer cannot be divided.
+            InputError: If layers of this class cannot be split into such functions.
         """
-        raise InputError(f"`recompute`: {type(self).__name__} cannot compute single rows again")
+        raise InputError(f"`recompute`: not supported by {type(self).__name__}; leave it out")
 
     def both_ways(self, first: bool, fixed: bool = False) -> BothWays:
-        """Return the steps of the layer in an epoch. See `ConvOptions.both_ways`."""
+        """Return the layer's steps forward and backward. See `ConvOptions.both_ways`."""
         return self.options.both_ways((self.d_in, self.d_out), self.last, first, fixed)
 
     @property
@@ -195,7 +208,7 @@ class Conv(nn.Module, ABC):
 
     @property
     def fixes_product(self) -> bool:
-        """Whether a product with the matrix is part of what `fixed` computes."""
+        """Whether the method `fixed` computes a product with the matrix A."""
         steps = self.both_ways(True, fixed=True).forward
         return any(each.at_hand and isinstance(each, Aggregate) for each in steps)
 
@@ -224,10 +237,10 @@ class Conv(nn.Module, ABC):
     def _new_linear(
         self, random: np.random.Generator, d_in: int, d_out: int | None = None
     ) -> tuple[nn.Parameter, nn.Parameter | None]:
-        """Return weight and bias of a linear map.
+        """Return new parameters of a linear map: its weight, and its bias.
 
-        With `parametrization` "pyg" they are drawn as in torch.nn.Linear; else the weight is a
-        Glorot matrix, and the bias is 0.
+        With `parametrization` "pyg", both are drawn as in torch.nn.Linear. Otherwise the weight is
+        a Glorot matrix, and the bias is 0. The bias is None if the layer has no bias.
 
         Parameters:
             d_out: Width of the result; by default the layer's `d_out`.
@@ -259,12 +272,12 @@ def uniform(random: np.random.Generator, shape: tuple[int, ...], fan_in: int) ->
 
 
 class LinearAggregation:
-    """The product A H W in a chosen order.
+    """Computes the product A H W in one of several orders, such as (A H) W or A (H W).
 
     Parameters:
-        order: Order of the products, as in `ProductOptions`.
+        order: Name of the order, as in `ProductOptions`.
         d_in, d_out: Shape of W.
-        coefficients: Values of A: a name in `plancc.plan.layers.COEFFICIENTS`.
+        coefficients: Which values A has: a name in `plancc.plan.layers.COEFFICIENTS`.
     """
 
     def __init__(self, order: str, d_in: int, d_out: int, coefficients: str) -> None:
@@ -281,9 +294,10 @@ class LinearAggregation:
     def projects_first(self, first: bool) -> bool:
         """Return whether `nn.recompute` should multiply rows by W before the rows are sent.
 
-        Then the layer keeps only one sum for the backward pass. The result is false if more columns
-        would be sent. With order "auto", the result is also false for the first layer: the input of
-        the first layer needs no gradient, so rows are sent only in the forward pass.
+        If so, the layer keeps one tensor of sums for the backward pass. The result is true with
+        order "project-first". With "auto", it is true if d_out < d_in or, in all layers but the
+        first, if d_out = d_in. In the first layer, rows that are sent before the product are sent
+        in the forward pass only, because the layer's input needs no gradient.
 
         Parameters:
             first: Whether this is the first layer.
@@ -307,7 +321,7 @@ class LinearAggregation:
         """Return A x weight + bias: Tensor[num_outputs, d_out]. Collective.
 
         Parameters:
-            fixed: A x if it is known, else None.
+            fixed: The product A x if it is already known, else None.
             rectified: Whether to return max(result, 0).
             onto: See `Conv.forward`.
         """
@@ -323,7 +337,7 @@ class LinearAggregation:
 
 
 class LinearConv(Conv):
-    """A convolution that exchanges rows only to compute one product A H W."""
+    """A convolution that exchanges rows for one product A H W, and for nothing else."""
 
     Options = ProductOptions
     _aggregate: LinearAggregation
@@ -332,7 +346,7 @@ class LinearConv(Conv):
         """Create the `LinearAggregation` of the layer.
 
         Parameters:
-            coefficients: Values of A.
+            coefficients: Which values A has: a name in `plancc.plan.layers.COEFFICIENTS`.
             width: Number of columns of W; by default d_out.
         """
         order, width = self.options.order, width or self.d_out
@@ -344,10 +358,10 @@ class LinearConv(Conv):
 
 
 class _PaperProduct(torch.autograd.Function):
-    """(A H) W, with the backward pass of Demirci et al. 2022 (Equations 3 and 4).
+    """Computes (A H) W, with the backward pass of Demirci et al. 2022 (Equations 3 and 4).
 
-    The backward pass computes S = A^T G, which has d_out columns. It exchanges G even if H needs no
-    gradient, since the gradient of W is H^T S.
+    The backward pass computes S = A^T G, where G is the gradient of the result, with d_out columns.
+    It exchanges rows of G even if H needs no gradient, since the gradient of W is H^T S.
     """
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Decoders of link prediction, which compute the score of a vertex pair from two outputs."""
+"""Decoders for link prediction. A decoder scores a pair of vertices from their two outputs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ class DistMult(Dot):
 
 
 class Perceptron(Dot):
-    """A perceptron with one hidden layer on the element-wise product of both outputs, as in OGB."""
+    """A perceptron with one hidden layer; its input is the element-wise product of two outputs.
+
+    The Open Graph Benchmark (OGB) uses the same decoder.
+    """
 
     def __init__(self, width: int, random: np.random.Generator) -> None:
         super().__init__(width, random)

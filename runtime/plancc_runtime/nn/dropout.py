@@ -1,4 +1,4 @@
-"""Dropout with a mask that is a function of (key, vertex, column): it is the same for any ranks.
+"""Dropout whose mask is a function of (key, vertex, column), so it does not depend on the ranks.
 
 The key is a hash of the seed, the update and the layer (`plancc.sampling.counter.key_of`). The
 backward pass draws the mask again, so no mask is stored.
@@ -29,7 +29,7 @@ def dropout(
     Parameters:
         x: Tensor[m, width].
         rate: Probability in [0, 1).
-        key (uint64): Key of the draws.
+        key (uint64): Number that determines the mask, together with vertices and columns.
         vertices (int32[m]): The vertex of every row.
         first_column: Number of the first column of x, if x has only a slice of the columns.
 
@@ -79,10 +79,10 @@ class _Mask(NamedTuple):
         return out
 
     def _put(self, x: Tensor, threshold: int, out: Tensor) -> None:
-        """Compute out = ``applied(x)`` by torch on any device, some rows at a time.
+        """Write the result of ``applied(x)`` to `out` with torch, on any device.
 
-        All rows at once would need too much memory: the random bits of a row take at least twice
-        the memory of the row.
+        The method handles some rows at a time, because all rows at once would need too much memory:
+        the random bits of a row take at least twice the memory of the row.
         """
         step = max(1, AT_ONCE // max(1, x.shape[1]))
         for first in range(0, len(x), step):
@@ -96,10 +96,11 @@ class _Mask(NamedTuple):
 def _mask_rows(
     x: Any, dropped: Any, scale: Any, key: Any, vertices: Any, first_column: Any, out: Any
 ) -> None:
-    """Compute out = x times the mask.
+    """Compute out = x times the dropout mask.
 
-    Columns 2 k and 2 k + 1 share one hash: the even column has its low 32 bits, the odd column its
-    high 32 bits.
+    Columns 2 k and 2 k + 1 share one 64-bit hash. The even column uses the low 32 bits of the hash,
+    and the odd column uses the high 32 bits. A number is dropped if its bits are less than
+    `dropped`.
     """
     width = x.shape[1]
     odd = first_column % 2
@@ -122,9 +123,9 @@ def _mask_rows(
 
 
 def drawn_bits(vertices: Tensor, width: int, key: np.uint64, first_column: int) -> Tensor:
-    """Return 32 random bits for every number of x, by torch on any device: int64[m, width].
+    """Return 32 random bits for every number of m rows: int64[m, width].
 
-    See `dropout` for the parameters.
+    The bits are computed by torch, on any device. See `dropout` for the parameters.
     """
     stream = mixed(mixed(vertices.to(torch.int64)) ^ signed(int(key)))
     odd = first_column % 2

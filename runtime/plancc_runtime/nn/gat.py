@@ -3,8 +3,9 @@
     score(v, u) = LeakyReLU(a_target . W h_v + a_source . W h_u),  u in N(v) and v itself   (Eq. 3)
     h'_v = sum of softmax_u(score(v, u)) W h_u                                       (Eq. 4 to 6)
 
-The rows W h travel, and a rank computes the scores of halo rows from them. N(v) is the set of the
-columns of row v, own and halo columns. The layer does not read the values of the plan.
+Ranks send the rows W h, and compute the scores of halo rows from the received rows. N(v) is the set
+of the columns of row v, own and halo columns. The layer reads the positions of the plan's nonzeros,
+but not their values.
 
 In training, dropout may apply to the normalised weights softmax_u (Section 3.3). Its mask is a
 function of (key, v, u, head), so it is the same on any number of ranks.
@@ -32,11 +33,11 @@ class GATConv(Conv):
     """A layer of several attention heads.
 
     Hidden layers concatenate heads of width d_out / heads; the last layer averages heads of width
-    d_out. As in PyTorch Geometric's GATConv, W of all heads is one Glorot matrix, a_source and
-    a_target are Glorot matrices [heads, width], and the bias starts at 0. Targets of another type
-    (`d_target`) have their own W, and do not attend to themselves. With `parametrization` "paper",
-    every head has separate Glorot matrices W and [a_source, a_target]; there is a bias only if the
-    option `bias` asks for it.
+    d_out. As in PyTorch Geometric's GATConv, one Glorot matrix holds the W of all heads, a_source
+    and a_target are Glorot matrices [heads, width], and the bias starts at 0. If targets have
+    another vertex type than their neighbours (`d_target`), they have a separate W, and do not
+    attend to themselves. With `parametrization` "paper", every head has separate Glorot matrices W
+    and [a_source, a_target], and the layer has a bias only if the option `bias` is set.
     """
 
     Options = GATOptions
@@ -89,7 +90,7 @@ class GATConv(Conv):
 
     @property
     def target_map(self) -> Tensor:
-        """Matrix that maps rows of targets to their scores: Tensor[d_target, heads]."""
+        """The matrix that maps a target's row to one score per head: Tensor[d_target, heads]."""
         score = self.score_target
         return (self.weight_target.unflatten(1, score.shape) * score).sum(2)
 
@@ -144,7 +145,9 @@ class GATConv(Conv):
         )
 
     def _combined(self, graph: LayerGraph, heads: Tensor) -> Tensor:
-        """Return the output rows.
+        """Return the layer's output: the heads side by side or, in the last layer, their mean.
+
+        The bias is added, and the activation is not applied.
 
         Parameters:
             heads (Tensor[num_outputs, heads width]): Outputs of the heads, side by side.

@@ -1,6 +1,7 @@
 """The graph convolution of Demirci et al. 2022 and of Kipf and Welling (2017): Z = A H W.
 
-A has the values of the plan, so A is normalised as the plan was compiled.
+A has the values that the plan stores. How A is normalised was chosen when the plan was compiled,
+by the option `normalize`.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from plancc_runtime.nn.conv import Halves, LinearConv, glorot, unchanged
 
 
 class GCNConv(LinearConv):
-    """Z = A H W + b.
+    """Computes Z = A H W + b.
 
     As in PyTorch Geometric's GCNConv, W is a Glorot matrix and b starts at 0. With
-    `parametrization` "paper", there is a b only if the option `bias` asks for it.
+    `parametrization` "paper", the layer has a bias b only if the option `bias` is set.
     """
 
     Options = GCNOptions

@@ -2,7 +2,8 @@
 
     h'_v = MLP((1 + eps) h_v + sum of h_u over u in N(v))                         (Equation 4.1)
 
-N(v) is the set of the columns of row v, without the diagonal if normalising added it.
+N(v) is the set of the columns of row v. It does not contain v itself if the matrix has its diagonal
+only because it was normalised.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ class GINConv(LinearConv):
     def _make(self, random: np.random.Generator) -> None:
         if self.d_target not in (None, self.d_in):
             raise InputError(
-                f"`model` gin: cannot add rows of {self.d_in} columns to rows of {self.d_target}; "
-                "give all types features of one width, or choose rgcn or sage"
+                f"`model` gin: cannot add rows of {self.d_in} and of {self.d_target} columns; give "
+                "all types features of one width, or choose rgcn or sage"
             )
         eps = torch.zeros((), dtype=torch.float64)
         if self.options.trains_eps:

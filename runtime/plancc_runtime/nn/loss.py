@@ -1,4 +1,7 @@
-"""Losses over the labelled vertices of a split. Every rank computes its share of the mean loss."""
+"""Losses over the labelled vertices of a split.
+
+Every rank computes its share of the mean loss; the shares of all ranks add up to the mean.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ OF_NUMBERS: dict[str, Callable[..., Tensor]] = {
     "mae": functional.l1_loss,
     "huber": functional.huber_loss,
 }
-"""Losses of real numbers: squared error, absolute error, Huber loss with delta 1 (Huber 1964)."""
+"""Losses for regression: squared error, absolute error, Huber loss with delta 1 (Huber 1964)."""
 
 
 def cross_entropy(
@@ -31,7 +34,7 @@ def cross_entropy(
         labels (int64[m]): Class of every vertex.
         total: Number of the split's vertices on all ranks or, if there are weights, the sum of the
             weights of these vertices.
-        weights (Tensor[classes], optional): Weight of a vertex of each class.
+        weights (Tensor[classes], optional): For each class, the weight of its vertices.
     """
     if outputs.requires_grad:
         return _CrossEntropy.apply(outputs, labels, total, weights)
@@ -47,8 +50,8 @@ def binary_cross_entropy(
         outputs (Tensor[m, classes]): Outputs of the split's vertices on this rank.
         labels (bool[m, classes]): Whether each vertex has each class.
         total: Number of the split's vertices on all ranks.
-        weights (Tensor[classes], optional): Weight, in the loss of each class, of the vertices that
-            have the class; other vertices have weight 1.
+        weights (Tensor[classes], optional): For each class, the weight of the vertices that have
+            the class. Vertices that lack the class have weight 1.
     """
     summed = functional.binary_cross_entropy_with_logits(
         outputs, labels.to(outputs.dtype), reduction="sum", pos_weight=weights
@@ -57,10 +60,10 @@ def binary_cross_entropy(
 
 
 def loss_of_numbers(outputs: Tensor, numbers: Tensor, total: float, name: str) -> Tensor:
-    """Return this rank's share of the mean loss of real numbers, over vertices and outputs.
+    """Return this rank's share of the mean regression loss, over vertices and outputs.
 
     Parameters:
-        outputs, numbers (Tensor[m, targets]): Predicted and true numbers.
+        outputs, numbers (Tensor[m, targets]): Predicted and true values.
         total: Number of the split's vertices on all ranks.
         name: Name in `OF_NUMBERS`.
     """
@@ -99,8 +102,8 @@ class _CrossEntropy(torch.autograd.Function):
 def _log_softmax(x: Tensor, out: Tensor) -> None:
     """Compute out = log_softmax of the rows of x.
 
-    If there are few columns, the rows are transposed first, which is quicker; the results have the
-    same bits.
+    If there are few columns, the rows are transposed first. This is faster and gives the same
+    results, bit for bit.
     """
     whole = len(x) // 16 * 16 if x.shape[1] < 16 and x.device.type == "cpu" else 0
     if whole:

@@ -1,6 +1,7 @@
 """A network of convolutions, with dropout, norms, activations and residuals between them.
 
-x -> [dropout -> convolution (-> norm -> activation -> + residual, except in the last)] per layer
+Every layer applies, in this order: dropout, convolution, norm, activation, residual. All but the
+convolution are optional. The last layer ends with its convolution.
 """
 
 from __future__ import annotations
@@ -33,23 +34,24 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 NORMS = ("none", "layer", "batch")
 _CONVOLUTION_STREAM = 1
-"""Last number that is hashed to a key for draws inside a layer, which so differs from the key of
+"""Last number that is hashed to a key for draws inside a layer. So the key differs from that of
 `Network.dropped`."""
 
 
 @dataclass(frozen=True)
 class NetworkOptions:
-    """Options of a network: the fields of `TrainOptions` that describe it.
+    """Options of a network: the fields of `TrainOptions` that describe the network.
 
     Attributes:
         model: Name in `plancc_runtime.nn.MODELS`.
         conv: Options of the convolutions, by name.
-        activation: Name in `ACTIVATIONS` of the function between layers.
-        norm: Norm between layers: "none", "layer" or "batch" (over all rows of all ranks).
+        activation: Name in `ACTIVATIONS` of the function to apply after every layer but the last.
+        norm: Norm to apply after every layer but the last: "none", "layer" or "batch" (over the
+            rows of all ranks).
         residual: Whether the input of every layer except the last is added to its output. If the
             widths differ, the input is first multiplied by a trained matrix.
-        dropout: Rate in [0, 1) of dropout in the inputs of all layers but the first.
-        input_dropout: Rate in [0, 1) of dropout in the input of the first layer.
+        dropout: Dropout rate, in [0, 1), at the input of every layer but the first.
+        input_dropout: Dropout rate, in [0, 1), at the input of the first layer.
         standardize_features: Whether features are standardised before they enter the network
             (`Standardization`).
         types: Fields of `nn.relations.TypesOfNetwork` for a plan with types, else empty.
@@ -81,8 +83,8 @@ class Network(nn.Module):
             standardised features.
         decoder (Module or None): Module that computes the score of a vertex pair from the outputs
             of both vertices, for link prediction.
-        entered: Function that is called when training enters a stage, with the name of the stage:
-            "layer 1 forward", "layer 1 back" and so on.
+        entered: Function to call when a stage of training begins. Its argument is the name of the
+            stage: "layer 1 forward", "layer 1 back" and so on.
     """
 
     entered: Callable[[str], None] | None = None
@@ -122,18 +124,19 @@ class Network(nn.Module):
         self.activate = ACTIVATIONS[options.activation]
 
     def standardized(self, x: Tensor, where: int | Tensor = 0) -> Tensor:
-        """Return the features as `forward` expects them: standardised if the option asks for it.
+        """Return the features as `forward` expects them: standardised if the options say so.
 
         Not collective.
 
         Parameters:
-            where: Number of the first column of x. For a graph with types: the number of the type
-                of every row, int64[m].
+            x (Tensor[m, width]): Features of m vertices; some or all columns.
+            where: For a graph with types, the number of every row's type, int64[m]. For other
+                graphs, the number of the first column of x.
         """
         return x if self.standardization is None else self.standardization(x, where)
 
     def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
-        """Return the result of the first layer's `fixed` for a constant input. Collective."""
+        """Return the fixed part of the first layer, for an x that never changes. Collective."""
         return self.convs[0].fixed(graph, x)
 
     def forward(
@@ -177,19 +180,21 @@ class Network(nn.Module):
         return graphs[-1].whole_rows(x, self.dims[-1]).to(dtype)
 
     def backward(self, loss: Tensor) -> None:
-        """Run the backward pass of this rank's share of the loss. Collective."""
+        """Run the backward pass, starting from this rank's share of the loss. Collective."""
         loss.backward()
 
     def enter(self, stage: str) -> None:
-        """Call `entered` with the name of a stage, if the network is training."""
+        """Call `entered` with the name of a stage that begins; do nothing in evaluation."""
         if self.entered is not None and self.training:
             self.entered(stage)
 
     def watch(self, x: Tensor, k: int) -> None:
-        """Call `enter` for the backward pass of layer k, from 0, when the gradient of x is known.
+        """Make autograd call `enter` when the backward pass of a layer begins.
 
         Parameters:
-            x: Output of the layer.
+            x: Output of the layer. The backward pass of the layer begins when the gradient of x is
+                known.
+            k: Number of the layer, counted from 0.
         """
         if self.entered is not None and x.requires_grad:
             x.register_hook(partial(self._enter_back, k))
@@ -200,9 +205,11 @@ class Network(nn.Module):
     def dropped(
         self, x: Tensor, k: int, step: int, vertices: Tensor, first_column: int = 0
     ) -> Tensor:
-        """Return input rows of layer k, from 0, after dropout; x itself if there is no dropout.
+        """Apply a layer's dropout to input rows; return x itself if the layer has no dropout.
 
         Parameters:
+            x (Tensor[m, width]): Input rows of the layer.
+            k: Number of the layer, counted from 0.
             step: Number of the update.
             vertices, first_column: See `nn.dropout.dropout`.
         """
@@ -210,20 +217,23 @@ class Network(nn.Module):
         return dropout(x, rate, key_of(self._seed, step, k), vertices, first_column) if rate else x
 
     def _rate(self, k: int) -> float:
-        """Return the rate of dropout in the input of layer k, from 0; 0 in evaluation."""
+        """Return the dropout rate at the input of layer k (counted from 0); 0 in evaluation."""
         if not self.training:
             return 0.0
         return self.options.dropout if k else self.options.input_dropout
 
     def key(self, k: int, step: int) -> dict[str, np.uint64]:
-        """Return the argument `key` of the convolution of layer k, from 0; {} if it has none."""
+        """Return a dict with the argument `key` for the convolution of layer k (counted from 0).
+
+        The dict is empty in evaluation, or if the convolution draws no random numbers.
+        """
         if not (self.training and self.convs[k].draws):
             return {}
         return {"key": key_of(self._seed, step, k, _CONVOLUTION_STREAM)}
 
     @property
     def draws(self) -> bool:
-        """Whether training drops numbers at random; then its outputs cannot be scored."""
+        """Whether training applies dropout, so that its outputs differ from those in evaluation."""
         options = self.options
         return (
             options.dropout > 0
@@ -232,9 +242,10 @@ class Network(nn.Module):
         )
 
     def both_ways(self, k: int, fixed: bool = False, plain: bool = False) -> BothWays:
-        """Return the steps of layer k, from 0, and of its residual, in an epoch.
+        """Return the forward and backward steps of a layer, with those of its residual.
 
         Parameters:
+            k: Number of the layer, counted from 0.
             fixed: Whether the result of the layer's method `fixed` is given.
             plain: Whether the pass "order" is off.
         """
@@ -252,16 +263,19 @@ class Network(nn.Module):
         return conv.rectifies and options.norm == "none" and options.activation == "relu"
 
     def normalised(self, z: Tensor, k: int, graph: LayerGraph) -> Tensor:
-        """Return z, the output of the convolution of layer k, from 0, after the layer's norm.
+        """Apply the norm of layer k (counted from 0) to z, the output of its convolution.
 
-        The norm computes in the type of the parameters; the result has the type of z.
+        The norm computes in the dtype of the parameters; the result has the dtype of z.
         """
         if self.options.norm == "none":
             return z
         return self.norms[k](z.to(next(self.parameters()).dtype), graph).to(z.dtype)
 
     def skipped(self, x: Tensor, k: int, graph: LayerGraph) -> Tensor:
-        """Return the residual of layer k, from 0: input rows x, as wide as the output."""
+        """Return what the residual of layer k (counted from 0) adds to the layer's output.
+
+        This is x, the layer's input rows, or x times a matrix if the widths differ.
+        """
         skip = self.skips[k]
         return x if isinstance(skip, nn.Identity) else skip(x, graph)
 
@@ -269,7 +283,7 @@ class Network(nn.Module):
 def standardization(
     width: int, options: NetworkOptions
 ) -> Standardization | StandardizationByType | None:
-    """Return the module that standardises features; None if the options do not ask for it."""
+    """Return the module that standardises features; None if `standardize_features` is false."""
     if not options.standardize_features:
         return None
     types = options.types.get("widths")

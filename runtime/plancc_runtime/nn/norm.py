@@ -1,4 +1,4 @@
-"""Normalisation between layers."""
+"""Normalisation between layers: batch norm over the rows of all ranks, and layer norm."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class BatchNorm(nn.Module):
 
 
 class _Normalise(torch.autograd.Function):
-    """weight (z - mean) / sqrt(variance + eps) + bias.
+    """Computes weight (z - mean) / sqrt(variance + eps) + bias.
 
     There are two all-reduces forward, and one backward. The squared deviations are summed after the
     mean is known: the difference "mean of squares - square of mean" would lose the digits of a

@@ -40,7 +40,7 @@ def aggregate(
     Parameters:
         pattern: Pattern with m rows, n columns and nnz nonzeros.
         x (Tensor[n, d]): Rows of all columns.
-        weight (Tensor[nnz] or Tensor[nnz, d], optional): Weights in CSR order; a maximum has none.
+        weight (Tensor[nnz] or Tensor[nnz, d], optional): Weights in CSR order; not for a maximum.
         reduce: Name in `REDUCTIONS`.
 
     Returns:
@@ -123,9 +123,9 @@ def attention(
     alpha is the attention of GAT (Equation 3): `edge_softmax` of LeakyReLU(source[j] + target[i]).
 
     Parameters:
-        source (Tensor[n, heads]): a_src . W h_j.
-        target (Tensor[m, heads]): a_dst . W h_i.
-        x (Tensor[n, heads, d]): W h_j.
+        source (Tensor[n, heads]): For every column j, the score a_source . W h_j.
+        target (Tensor[m, heads]): For every row i, the score a_target . W h_i.
+        x (Tensor[n, heads, d]): For every column j, the row W h_j.
         negative_slope: Slope of the LeakyReLU below 0; at least 0.
         scale (Tensor[nnz, heads], optional): Dropout mask of the attention (0 or 1 / (1 - p)) in
             CSR order, without gradient.
@@ -159,21 +159,23 @@ def graph_attention(
     scale: Tensor | None = None,
     target: Tensor | None = None,
 ) -> Tensor:
-    """Return `attention` with scores that are scalar products, plus the bias.
+    """Return the result of `attention` plus a bias. The scores are scalar products of rows of x.
 
-    For every head, the source scores are <x[j], vectors[0]>, and the target scores are
-    <x[places[i]], vectors[1]>. On a CPU, if the scores are within
-    `kernels.attention.LARGEST_SPREAD`, one loop over the nonzeros computes the output, and two
-    loops compute all gradients; these compute alpha again.
+    For every head, the source score of column j is <x[j], vectors[0]>, and the target score of row
+    i is <x[places[i]], vectors[1]>. On a CPU, a compiled kernel runs if the source scores of a head
+    differ by at most `kernels.attention.LARGEST_SPREAD`. One loop over the nonzeros computes the
+    output. In the backward pass, two loops compute alpha again, and all gradients.
 
     Parameters:
         x (Tensor[n, heads d]): Rows of all columns, with the heads side by side.
         vectors: Tensor[2, heads, d], or Tensor[1, heads, d] if `target` is given.
-        places (int64[m], optional): Column of every row's own vertex; by default row i is column i.
+        places (int64[m], optional): For every row, the column that belongs to the same vertex; by
+            default row i and column i belong to the same vertex.
         bias (Tensor[heads d], or Tensor[d] if `mean`; optional): Bias of the output.
         mean: Whether the heads are averaged instead of concatenated.
         scale: See `attention`.
-        target (Tensor[m, heads], optional): Target scores, if the rows are not among the columns.
+        target (Tensor[m, heads], optional): Target scores, if the vertices of the rows are not
+            among the vertices of the columns.
 
     Returns:
         Tensor[m, heads d], or Tensor[m, d] if `mean`. No backward pass reads the result, so the
@@ -218,13 +220,13 @@ def _factors(pattern: Pattern, source: Tensor, target: Tensor) -> tuple[Tensor, 
 
 
 def _head_matrix(vectors: Tensor) -> Tensor:
-    """Return a matrix whose product with rows has the scalar products of all heads and vectors.
+    """Return the matrix that maps a row to its scalar products with the vectors of all heads.
 
     Parameters:
-        vectors: Tensor[k, heads, d].
+        vectors (Tensor[k, heads, d]): For every head, k vectors.
 
     Returns:
-        Tensor[heads d, k heads]
+        Tensor[heads d, k heads]: Its columns are ordered by vector, then by head.
     """
     k, heads, d = vectors.shape
     number = torch.arange(heads, device=vectors.device)
@@ -239,7 +241,7 @@ def check_operand(name: str, value: Tensor, shape: tuple[int | None, ...], like:
     The kernels themselves do not check shapes.
 
     Parameters:
-        shape: Sizes of the axes; None stands for any positive size.
+        shape: Required size of each axis; None allows every size above 0.
         like: Tensor whose type the operand must have.
     """
     fits = value.dim() == len(shape) and all(
@@ -265,7 +267,7 @@ def _weighted(pattern: Pattern, weight: Tensor, x: Tensor) -> Tensor:
 
 
 def _maximum(pattern: Pattern, x: Tensor) -> Tensor:
-    """Return the maximum over each row's nonzeros. The first that attains it gets the gradient."""
+    """Return each row's maximum over its nonzeros. The first maximal nonzero gets the gradient."""
     with torch.no_grad():
         edge = edges.first_maximum(pattern, x.contiguous())
     return _Linear.apply(
@@ -299,7 +301,7 @@ class _Linear(Function):
 
 
 class _WeightedSum(Function):
-    """Weighted sum over the nonzeros of each row or, in its adjoint (`back`), of each column."""
+    """Weighted sum over the nonzeros of each row or, if `back` is true, of each column."""
 
     @staticmethod
     def forward(ctx: Any, alpha: Tensor, x: Tensor, pattern: Pattern, back: bool) -> Tensor:

@@ -1,7 +1,7 @@
-"""Networks of the user's own class: how the class is found, and which arguments it gets.
+"""Support for networks that the user wrote as a class: finds the class and the arguments for it.
 
-A name ``FILE:CLASS`` stands for the class CLASS of the Python file FILE. Names are checked without
-importing torch or the file.
+A name ``FILE:CLASS`` means the class CLASS in the Python file FILE. Checking such a name imports
+neither torch nor the file.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ BUILT_IN = "layers heads attention_dropout aggregator activation norm residual p
 BUILT_IN += "bias dropout input_dropout"
 """Options that describe networks of built-in models.
 
-`hidden` is missing, since link prediction uses it with own classes too."""
+`hidden` is missing, since link prediction uses it with classes of the user too."""
 NEED_LAYERS = "sampler batch_size fanouts sampler_options relation_fanouts "
 NEED_LAYERS += "embeddings fold pipeline aggregate_on kernel passes"
 """Options that need knowledge of the network's layers, or that only built-in layers read."""
@@ -71,7 +71,7 @@ _FILES: dict[tuple[str, bytes], ModuleType] = {}
 
 
 def check_training(options: TrainOptions) -> None:
-    """Raise InputError if training options do not fit a user's class, or its file is missing."""
+    """Raise InputError if options do not suit the user's class, or the class's file is missing."""
     check_name(options.model)
     _refuse_built_in(options, BUILT_IN)
     for name, value in options.chosen(NEED_LAYERS.split()).items():
@@ -94,16 +94,16 @@ def _refuse_built_in(options: TrainOptions, names: str) -> None:
     for name in options.chosen(names.split()):
         raise InputError(
             f"{options.setting(name)}: is only for built-in models; give it to a class of your own "
-            f"by `model_options` {name}={getattr(options, name)}"
+            f"as `model_options` {name}={getattr(options, name)}"
         )
 
 
 def check_plan(header: Header, options: TrainOptions, built_in: str) -> None:
-    """Raise InputError if a class of the user cannot train on this plan, or does not exist.
+    """Raise InputError if the user's class does not exist, or cannot be trained on this plan.
 
     Parameters:
-        built_in: Names of more options that, with this plan, only built-in models have; separated
-            by spaces.
+        built_in: Names, separated by spaces, of further options that only built-in models support
+            with this plan.
     """
     if header.layout != "row":
         raise InputError(
@@ -125,7 +125,7 @@ def name_of(model: object) -> str:
     if not isinstance(model, type):
         raise InputError(
             f"`model` of type {type(model).__name__}: give a class or the name of a model, and "
-            "the arguments of its constructor by `model_options`"
+            "the arguments of its constructor in `model_options`"
         )
     place = model.__module__
     if "." not in place:  # the module is in no package, so its file can be imported again
@@ -136,9 +136,9 @@ def name_of(model: object) -> str:
 
 
 def check_name(name: str) -> None:
-    """Raise InputError if a name stands for no class, as far as the source of its file shows.
+    """Raise InputError if the file in a name FILE:CLASS does not define the class.
 
-    The file is parsed but not run.
+    The file is parsed but not run. Names of modules, MODULE:CLASS, are not checked.
     """
     file, colon, wanted = name.rpartition(":")
     if not colon:
@@ -158,7 +158,7 @@ def check_name(name: str) -> None:
 
 
 def _it_has(wanted: str, names: Sequence[str]) -> str:
-    """Return the end of a message: the name that the user may have meant, and all names."""
+    """Return the end of a message: the most similar name, if any, then the list of all names."""
     near = nearest(wanted, names)
     return f"{f' (did you mean {near}?)' if near else ''}; it has {', '.join(names) or 'none'}"
 
@@ -184,7 +184,7 @@ def _parsed(file: str) -> ast.Module:
 
 
 def class_of(name: str) -> type[nn.Module]:
-    """Return the class that a name stands for. A file is imported again only if it has changed.
+    """Return the class that is named `name`. Import its file again only if the file has changed.
 
     Raises:
         InputError: If `check_name` raises it, if the import fails, or if the class is not derived
@@ -207,7 +207,7 @@ def class_of(name: str) -> type[nn.Module]:
 
 
 def _imported(file: str) -> ModuleType:
-    """Import a file, and return its module. Like a script, it can import modules of its folder."""
+    """Import a file and return its module. The file may import modules from its own folder."""
     path = os.path.abspath(file)
     with open(path, "rb") as stream:
         key = path, stream.read()
@@ -226,12 +226,15 @@ def _imported(file: str) -> ModuleType:
 
 @contextmanager
 def users_errors(sentence: str, file: str, mixed: bool = False) -> Iterator[None]:
-    """Context in which a user's code runs. Its errors become InputError, with a traceback.
+    """Context manager for running a user's code. An error of that code becomes an InputError.
+
+    The InputError shows the traceback of the user's code.
 
     Parameters:
         sentence: Beginning of the message.
         file: File of the user's class.
-        mixed: Whether this package's code runs in the context too; its errors are not changed.
+        mixed: Whether code of this package runs in the context too. If so, errors that this
+            package's own code raises are not changed.
     """
     from plancc_runtime.transport.base import is_lack_of_memory
 
@@ -247,7 +250,10 @@ def users_errors(sentence: str, file: str, mixed: bool = False) -> Iterator[None
 
 
 def _trace_from(error: Exception, file: str) -> str:
-    """Return the traceback of an error, from the first frame in `file`, without this package's."""
+    """Return an error's traceback from the first frame in `file` on.
+
+    Frames in this package are left out.
+    """
     trace, path = TracebackException.from_exception(error), os.path.abspath(file)
     frames = [each for each in trace.stack if not each.filename.startswith(PACKAGE)]
     files = [os.path.abspath(each.filename) for each in frames]
@@ -265,7 +271,7 @@ def file_of(model: type) -> str:
 
 
 def is_by_type(model: type[nn.Module]) -> bool:
-    """Return whether `forward` expects dicts: features by type, and edges by relation."""
+    """Return whether a class's `forward` expects dicts: features by type, edges by relation."""
     return any(name.endswith(BY_TYPE) for name in signature(model.forward).parameters)
 
 
@@ -276,14 +282,14 @@ def constructor_options(
     widths: Sequence[Any],
     plan_values: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the arguments of a class's constructor: the given options, and values of the plan.
+    """Return the arguments for a class's constructor: the user's options, and values of the plan.
 
     Parameters:
         name: Name of the class in messages.
-        given: Options by name: values, or strings that are Python literals.
+        given: The user's options, by name: values, or strings that are Python literals.
         widths: Two items: the width of the features (or a dict of widths by type), and the width of
             the outputs.
-        plan_values: Further values of the plan that the constructor may use, by name.
+        plan_values: Other values from the plan, by name of the argument that takes the value.
 
     Raises:
         InputError: If the constructor lacks a given option, or needs an option that is not given.
@@ -327,14 +333,16 @@ def _value(given: Any) -> Any:
 
 
 def forward_arguments(name: str, model: type[nn.Module], there: Collection[str]) -> list[str]:
-    """Return the names of the arguments that `forward` gets after its first, the features.
+    """Return the names of the arguments to pass to `forward` after the features.
+
+    The features are the first argument.
 
     Parameters:
         name: Name of the class in messages.
-        there: Names in `INPUTS` that the plan has.
+        there: Names of the arguments that the plan can give (see `INPUTS`).
 
     Raises:
-        InputError: If `forward` needs other arguments, or a data object instead of tensors.
+        InputError: If `forward` needs other arguments, or needs a data object instead of tensors.
     """
     _, *parameters = signature(model.forward).parameters.items()  # drops self
     if not parameters or parameters[0][1].kind not in (*_BY_NAME, Parameter.POSITIONAL_ONLY):
@@ -354,6 +362,6 @@ def forward_arguments(name: str, model: type[nn.Module], there: Collection[str])
         has = [f"{k} ({ways[k]})" if ways.get(k) else k for k in missing]
         raise InputError(
             f"`model` {name}: its forward needs {', '.join(has)}, which the plan lacks; give the "
-            "arguments defaults, or train in the library"
+            "arguments defaults, or write your own training loop"
         )
     return [k for k in others if k in there]

@@ -1,4 +1,6 @@
-"""A forward pass that keeps only results of exchanges; the backward pass computes the rest again.
+"""A forward pass that keeps only the results of exchanges.
+
+The backward pass computes all other values again.
 
 Between two exchanges, the layers handle every row independently: weights, bias, norm, activation,
 residual, dropout. The backward pass repeats this work for some rows at a time. Activations and
@@ -8,7 +10,7 @@ gradients of these rows fit in the cache, and never exist for all rows at once.
     A H of layer k   -->   W, bias, norm, activation, dropout   -->   A H of layer k + 1
 
 Sequential Aggregation and Rematerialization (Mostafa, MLSys 2022) computes a whole layer again from
-its input, and so communicates again. Here no row travels again.
+its input, and so communicates again. Here no row is sent again.
 """
 
 from __future__ import annotations
@@ -27,12 +29,12 @@ from plancc_runtime.nn.network import Network
 from plancc_runtime.workspace import empty
 
 AT_ONCE = 1 << 18
-"""Largest count of numbers in a matrix of a block of rows."""
+"""Largest count of numbers in a matrix that has one block of rows."""
 
 Rows = tuple[Tensor, ...]
 Work = Callable[[slice, Rows], Rows]
-"""Function that handles some rows. It maps the range of their places, and copies of these rows of
-all inputs, to these rows of all outputs."""
+"""Function that handles some rows. Its arguments are the range of these rows, and copies of these
+rows of all inputs. It returns these rows of all outputs."""
 
 
 def recomputed(
@@ -42,12 +44,13 @@ def recomputed(
     fixed: Tensor | None = None,
     step: int = 0,
 ) -> Tensor:
-    """Return the same as `Network.forward` in training, but keep little for the backward pass.
+    """Return what `Network.forward` returns in training, but keep little for the backward pass.
 
     Collective. See `Network.forward` for the parameters.
 
     Raises:
-        InputError: If ranks hold rows with only some of the columns, or a layer has no `halves`.
+        InputError: If a rank has only some of the columns of its rows, or if the class of a layer
+            does not define `halves`.
     """
     kept: Rows = (x,)
     works: list[Work] = []  # map the kept rows to the input of a layer
@@ -71,9 +74,10 @@ def recomputed(
 
 
 class _Layer:
-    """Layer k, from 0, as work on single rows before and after its exchange.
+    """Layer k of a network (counted from 0), as functions to call before and after its exchange.
 
-    If the layer has a residual, every method also returns the layer's input rows, as last item.
+    If the layer has a residual, every method but `finish` returns one more item at the end: the
+    layer's input rows.
     """
 
     def __init__(
@@ -85,9 +89,11 @@ class _Layer:
         self._skips = network.options.residual and self.is_hidden
 
     def across_fixed(self, fixed: Tensor, x: Tensor) -> Rows:
-        """Return the arguments of `after` for all rows of the first layer.
+        """Return the arguments of the method `after` for all rows of the first layer.
 
-        `fixed`: result of the first layer's `fixed`.
+        Parameters:
+            fixed: Fixed part of the first layer: the result of its method `fixed`.
+            x: Input of the first layer.
         """
         reads = self._network.convs[0].reads_input
         own = (self._graph.targets(x),) if reads or self._skips else ()
@@ -104,7 +110,10 @@ class _Layer:
         return (*self._halves.before(x), *((x,) if self._skips else ()))
 
     def across(self, given: Rows) -> Rows:
-        """Return the arguments of `after` for all rows, from results of `before`. Collective."""
+        """Exchange the results of `before` for all rows; return the arguments of `after`.
+
+        Collective.
+        """
         moved, own = self._parted(given)
         return (*self._halves.across(*moved), *(self._graph.targets(each) for each in own))
 
@@ -114,7 +123,10 @@ class _Layer:
         return (self._halves.after(*given), *own)
 
     def finish(self, place: slice, rows: Rows) -> Rows:
-        """Return a hidden layer's output, from the output of its convolution or batch norm."""
+        """Return some rows of a hidden layer's output: apply layer norm, activation and residual.
+
+        A batch norm is not applied here, since it needs all rows.
+        """
         (z,), own = self._parted(rows)
         if self._network.options.norm == "layer":
             z = self._network.normalised(z, self._k, self._graph)
@@ -129,11 +141,11 @@ class _Layer:
 
 
 def apply_all(network: Network, works: Sequence[Work], rows: Rows) -> Rows:
-    """Apply functions one after another to all rows, block by block. Not collective.
+    """Apply functions one after another to all rows, some rows at a time. Not collective.
 
     Parameters:
-        network: Network; the functions read only the parameters of this network.
-        works: The functions.
+        network: The network whose parameters the functions read; they read no other parameters.
+        works: The functions, in the order in which they are applied.
         rows (tuple of Tensor[m, ...]): Inputs of the first function.
 
     Returns:
@@ -208,7 +220,10 @@ def _done(works: Sequence[Work], place: slice, rows: Rows) -> Rows:
 
 
 def _leaves(rows: Rows, place: slice, needed: Sequence[bool]) -> Rows:
-    """Return the rows at `place` as leaves of a new autograd graph."""
+    """Return the rows in the range `place` as leaves of a new autograd graph.
+
+    `needed` says for each tensor whether it needs a gradient.
+    """
     return tuple(
         each[place].detach().requires_grad_(needs)
         for each, needs in zip(rows, needed, strict=False)
@@ -216,6 +231,9 @@ def _leaves(rows: Rows, place: slice, needed: Sequence[bool]) -> Rows:
 
 
 def _blocks(size: int, step: int) -> Iterator[slice]:
-    """Yield the blocks of `size` rows; one empty block if there are no rows."""
+    """Divide `size` rows into blocks of `step` rows, and yield the range of each block.
+
+    If there are no rows, yield one empty range.
+    """
     for first in range(0, max(size, 1), step):
         yield slice(first, min(first + step, size))

@@ -1,7 +1,8 @@
-"""Convolutions of graphs with types: sums over the relations that lead to a vertex.
+"""Convolutions for graphs with types: sums over the relations whose destination is a vertex's type.
 
     h'_v = sum over relations r to the type of v of f_r(h_v, {h_u : u in N_r(v)})
 
+f_r is a function with weights of relation r, and N_r(v) is the set of v's neighbours in relation r.
 A layer's input and output have the rows of all types, one type after another (`layouts.stack`). If
 a type has fewer columns than the layer's input, its rows are padded; no layer reads the padding.
 """
@@ -45,9 +46,10 @@ class TypesOfLayer:
     """The types and relations that a layer reads.
 
     Attributes:
-        widths: Number of columns of every type in the layer's input.
+        widths: For every type, the number of columns that its rows have in the layer's input.
         relations: Relations whose destination is one of `wanted`.
-        wanted: Types whose output rows are read later; output rows of other types are 0.
+        wanted: Types whose output rows the next layer or the loss reads. Output rows of other
+            types are 0.
     """
 
     widths: Mapping[str, int]
@@ -56,11 +58,11 @@ class TypesOfLayer:
 
     @property
     def wanted_widths(self) -> dict[str, int]:
-        """Number of columns of every wanted type in the layer's input."""
+        """For every type in `wanted`, the number of columns in the layer's input."""
         return {name: self.widths[name] for name in self.wanted}
 
     def into(self, name: str) -> list[int]:
-        """Return the places, in `relations`, of the relations whose destination is type `name`."""
+        """Return the indices of the relations in `relations` whose destination is type `name`."""
         return [k for k, each in enumerate(self.relations) if each[2] == name]
 
 
@@ -80,7 +82,7 @@ class TypesOfNetwork:
 
     @classmethod
     def parse(cls, found: Mapping[str, Any]) -> Self:
-        """Return the object that `dataclasses.asdict` turned into `found`.
+        """Return the object with the fields `found`: the inverse of `dataclasses.asdict`.
 
         Raises:
             InputError: If `found` does not describe types and relations.
@@ -98,12 +100,12 @@ class TypesOfNetwork:
         return made
 
     def is_like(self, other: Self) -> bool:
-        """Return whether types, relations and target are the same; their order may differ."""
+        """Return whether types, relations and target are the same, in any order."""
         ours, theirs = ((n.widths, {*n.relations}, n.target) for n in (self, other))
         return ours == theirs
 
     def types_of_layers(self, dims: list[int]) -> list[TypesOfLayer]:
-        """Return the types of every layer, first layer first.
+        """Return the types and relations that each layer reads, from the first layer to the last.
 
         Parameters:
             dims: Widths of the features and of every layer's output.
@@ -147,10 +149,10 @@ class ByType(nn.Module):
     """Applies a separate module to the rows of each wanted type; rows of other types become 0.
 
     Parameters:
-        widths: Number of columns of every wanted type in the input.
+        widths: For every wanted type, the number of columns in the input.
         d_out: Number of columns in the output.
-        make: Function that makes a module from its input width and output width. The module is
-            `nn.Identity`, or is called with rows and the graph.
+        make: Function that takes an input width and an output width, and returns a module. Unless
+            the module is an `nn.Identity`, it is called with rows and the graph.
     """
 
     def __init__(
@@ -161,12 +163,12 @@ class ByType(nn.Module):
         self.of_types = nn.ModuleList(make(width, d_out) for width in widths.values())
 
     def forward(self, x: Tensor, graph: LayerGraph) -> Tensor:
-        """Return the mapped output rows of a layer: Tensor[num_outputs, d_out].
+        """Apply to each row the module of the row's type: Tensor[num_outputs, d_out].
 
         Collective if the modules are collective.
 
         Parameters:
-            x: Tensor[num_outputs, ...].
+            x (Tensor[num_outputs, ...]): Rows of the output vertices of a layer, of all types.
         """
         stack, found = stack_graph(graph), dict[str, Tensor]()
         typed_rows = stack.outputs_by_type(x)
@@ -177,11 +179,11 @@ class ByType(nn.Module):
 
 
 class RelationConv(Conv):
-    """A layer of a graph with types. Its first step moves the rows of all relations.
+    """A layer for graphs with types. Its first step moves rows between ranks, for all relations.
 
     Parameters:
         types: Types and relations that the layer reads.
-        others: See `Conv`.
+        others: Keyword arguments of `Conv`.
     """
 
     by_relation = True
@@ -200,8 +202,9 @@ class RelationConv(Conv):
     def _moved(self, stack: StackGraph, x: Tensor) -> Tensor:
         """Return the result of the layer's first step. Collective.
 
-        It has the products of all relations, Tensor[rows of the stack, d_in], or own and halo rows
-        of all types, Tensor[num_columns, d_in].
+        If the step is an `Aggregate`, the result has the sums over neighbours in all relations:
+        Tensor[rows of the stack, d_in]. Else it has the own and halo rows of all types:
+        Tensor[num_columns, d_in].
         """
         step = self._moving
         if isinstance(step, Aggregate):
@@ -231,17 +234,20 @@ class RelationConv(Conv):
         """Return the output rows of type `name`, or None if they are 0.
 
         Parameters:
-            own: Output rows of x of this type, from `_rows`.
-            moved: Moved rows of every relation, from `_rows`.
+            own: This type's rows from the second result of `_rows`.
+            moved: First result of `_rows`.
         """
 
     def _rows(
         self, stack: StackGraph, x: Tensor, fixed: Tensor | None
     ) -> tuple[list[Tensor], dict[str, Tensor]]:
-        """Return the moved rows of every relation, and the output rows of x by type. Collective.
+        """Return the rows that the layer's outputs are computed from. Collective.
 
-        Rows have the width of their type. The second result is empty if the layer does not read x
-        itself.
+        Returns:
+            For every relation, the result of the layer's first step: sums over neighbours, or own
+                and halo rows of the source type; with as many columns as the source type.
+            For every type, the rows of x that belong to output vertices, with as many columns as
+                the type. The dict may be empty if the layer does not read x itself.
         """
         widths, relations = self.types.widths, self.types.relations
         if isinstance(self._moving, Aggregate):
@@ -262,8 +268,8 @@ class RGCNConv(RelationConv):
 
     h'_v = h_v W + b + the sum of z_r W_r over the relations r, where z_r is the mean or sum over
     the neighbours in r. All types share W and b. W_r is a weighted sum of `bases` matrices, or a
-    separate matrix. The layer computes the same as PyTorch Geometric's RGCNConv on a graph without
-    types that has the vertices and edges of all types.
+    separate matrix. PyTorch Geometric's RGCNConv computes the same result on one graph without
+    types, which has the vertices and edges of all types.
     """
 
     Options = RGCNOptions
@@ -305,7 +311,7 @@ class RGCNConv(RelationConv):
 class OptionsPerRelation(ConvOptions):
     """Options of a layer with a convolution for each relation.
 
-    Rows travel before they are multiplied by weights, so each row travels once for all relations.
+    Rows are sent before they are multiplied by weights, so each row is sent once for all relations.
     """
 
     def steps(self, d_in: int, d_out: int, last: bool) -> Steps:
@@ -322,11 +328,11 @@ class OptionsPerRelation(ConvOptions):
 class PerRelation(RelationConv):
     """The sum of one convolution for each relation, as in PyTorch Geometric's HeteroConv.
 
-    Rows travel once for all relations. A convolution gets the moved rows as its `fixed`, and rows
-    of the destination as its input. The destination's rows are multiplied once by the sum of all
-    `own_map`, and once by all `target_map` side by side. If no relation leads to a type and the
-    convolutions read own rows, the output of the type is a separate linear map of its rows. If they
-    do not, the output is 0.
+    Rows are sent once for all relations. A convolution gets the moved rows as its argument `fixed`,
+    and rows of the relation's destination type as x. The rows of a destination type are multiplied
+    once by the sum of the convolutions' `own_map`, and once by a matrix that has their `target_map`
+    side by side. If a type is the destination of no relation, its output is a separate linear map
+    of its own rows, or 0 if the convolutions do not read own rows.
 
     Attributes:
         kind: Class of the convolutions; `per_relation` makes a subclass for every such class.
@@ -340,7 +346,7 @@ class PerRelation(RelationConv):
         closed = isinstance(steps[0], Aggregate) and steps[0].coefficients == "closed-mean"
         if closed or any(isinstance(each, Maximum) for each in steps):
             raise InputError(
-                f"`model` {name}: only adds or averages neighbours; choose another `aggregator`"
+                f"`model` {name}: can only add or average neighbours; set another `aggregator`"
             )
         alone = [each for each in types.wanted if self.reads_input and not types.into(each)]
         if not (types.relations or alone):
@@ -387,7 +393,10 @@ class PerRelation(RelationConv):
 
 @cache
 def per_relation(kind: type[Conv]) -> type[PerRelation]:
-    """Return the subclass of `PerRelation` for convolutions of class `kind`; made once."""
+    """Return the subclass of `PerRelation` for convolutions of class `kind`.
+
+    Calls with the same class return the same subclass.
+    """
     name = f"PerRelation({kind.__name__})"
     options = type(kind.Options.__name__, (OptionsPerRelation, kind.Options), {})
     of_kind = {each: getattr(kind, each) for each in ("reads_values", "reads_edges")}
@@ -398,7 +407,7 @@ def stack_graph(graph: LayerGraph) -> StackGraph:
     """Return the graph if it has types; else raise InputError."""
     if isinstance(graph, StackGraph):
         return graph
-    raise InputError("a layer by relation needs a graph with types")
+    raise InputError("a layer with a term for each relation needs a graph with types")
 
 
 def narrow(x: Tensor, width: int) -> Tensor:

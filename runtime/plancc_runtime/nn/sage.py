@@ -3,8 +3,9 @@
     z_v = AGGREGATE {h_u : u in N(v)}                                   (Wan et al. 2022, Eq. 1)
     h'_v = W . CONCAT(z_v, h_v)                                         (Wan et al. 2022, Eq. 2)
 
-N(v) is the set of the columns of row v, without the diagonal if normalising added it. The update is
-computed as z W_n + h W_s, so the concatenation is never stored.
+N(v) is the set of the columns of row v. It does not contain v itself if the matrix has its diagonal
+only because it was normalised. The update is computed as z W_n + h W_s, so the concatenation is
+never stored.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from plancc_runtime.nn.conv import Conv, Halves, LinearAggregation, glorot, unch
 
 
 class SAGEConv(Conv):
-    """z W_n + h W_s + b; z is the mean, sum or element-wise maximum over N(v), 0 if N(v) is empty.
+    """Computes z W_n + h W_s + b; z is the mean, sum or element-wise maximum of h over N(v).
 
-    With the aggregator "gcn", the output is z W_n + b, and z is the mean over N(v) and v itself
-    (Hamilton et al., Equation 2). As in PyTorch Geometric's SAGEConv, W_n and b are drawn like
-    weight and bias of a torch.nn.Linear, and W_s like the weight of another. With `parametrization`
-    "paper", W_n and W_s are the two halves of one Glorot matrix, and there is a b only if the
-    option `bias` asks for it.
+    If N(v) is empty, z is 0. With the aggregator "gcn", the output is z W_n + b, and z is the mean
+    over N(v) and v itself (Hamilton et al., Equation 2). As in PyTorch Geometric's SAGEConv, W_n
+    and b are drawn like the weight and bias of a torch.nn.Linear, and W_s like the weight of a
+    second torch.nn.Linear. With `parametrization` "paper", W_n and W_s are the two halves of one
+    Glorot matrix, and the layer has a bias b only if the option `bias` is set.
     """
 
     Options = SAGEOptions

@@ -14,10 +14,10 @@ from plancc_runtime.transport.base import Transport
 
 
 class Standardization(nn.Module):
-    """(x - mean) scale, column by column: the first module of a network.
+    """Standardises features before the first layer: maps every column x to (x - mean) * scale.
 
     Mean and variance are computed over all vertices, not only over training vertices. A network
-    that trains on a graph reads the features of all vertices anyway; and on the few training
+    that trains on a graph reads the features of all vertices anyway. Among the few training
     vertices of a public split, many columns would be constant. The sum of squares is divided by the
     number of vertices, as in scikit-learn's StandardScaler. Constant columns become 0.
 
@@ -46,8 +46,8 @@ class Standardization(nn.Module):
 
         Parameters:
             x (Tensor[m, d]): Features of this rank. Several ranks may have the same row if every
-                row is on equally many ranks.
-            first_column: Number of the first column of x, if ranks have slices of the columns.
+                row is on the same number of ranks.
+            first_column: Number of the first column of x, if a rank has only some of the columns.
         """
         width, own = len(self.mean), slice(first_column, first_column + x.shape[1])
         sums, bounds = np.zeros((2, width)), np.full((2, width), -np.inf)
@@ -95,7 +95,7 @@ class StandardizationByType(nn.Module):
         )
 
     def fit(self, x: Tensor, transport: Transport, row_type: Tensor) -> None:
-        """Fit the standardisation of every type to the rows of the type. Collective.
+        """Set, for every type, mean and scale from the rows of that type. Collective.
 
         Parameters:
             row_type (int64[m]): Number of the type of every row.

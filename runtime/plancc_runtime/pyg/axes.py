@@ -1,8 +1,8 @@
-"""Finds which axis of a function's result has the graph's rows, by trial runs on shapes only.
+"""Finds which axis of a function's result has the graph's rows.
 
-A function of `calls.ROW_BY_ROW` handles each row independently if the row axes of all its arguments
-become one axis of its result. The trial runs show this: the function works if these axes have the
-same number of rows, and fails if their numbers of rows differ.
+A function in `calls.ROW_BY_ROW` handles each row independently if the row axes of all its arguments
+become one axis of its result. Trial runs on tensors without data show this. The function must
+succeed if all row axes have the same number of rows, and fail if their numbers of rows differ.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from plancc_runtime.pyg.marks import Count, Mark, Spread
 from plancc_runtime.pyg.trees import all_in
 
 MANY = 1_000_003
-"""Number of rows in trial runs. It is a large prime, so no other axis has a multiple of it."""
+"""Number of rows in trial runs: a large prime, so that no other axis has a multiple as its size."""
 KEPT = 10_000
 """Largest number of calls whose results are kept."""
 
@@ -28,18 +28,25 @@ _found: dict[tuple[Any, ...], list[RowAxis] | None] = {}
 
 
 class RowAxis(NamedTuple):
-    """An axis with `each` consecutive entries for every row; rows follow one another."""
+    """An axis of a tensor that has entries for the rows of a graph, in the order of the rows.
+
+    Attributes:
+        axis: Number of the axis, counted from 0.
+        each: Number of consecutive entries for every row.
+    """
 
     axis: int
     each: int
 
 
 def places_of_rows(call: Call) -> list[RowAxis] | None:
-    """Return the row axis of every tensor that a function returns; the same on all ranks.
+    """Return the row axis of every tensor that a function returns.
+
+    All ranks return the same.
 
     Returns:
-        An empty list if the result has no row axis. None if the function mixes rows, or pairs a
-        row axis with an axis that has the same size only by chance.
+        An empty list if the function's result has no row axis. None if the function mixes rows, or
+        pairs a row axis with another axis that has the same size on this rank by chance.
     """
     key = call.name, *_shapes((*call.args, *call.kwargs.items()))
     with suppress(KeyError):  # if ranks are threads, another rank may clear the dictionary
@@ -51,7 +58,7 @@ def places_of_rows(call: Call) -> list[RowAxis] | None:
 
 
 def _shapes(values: Iterable[Any]) -> Iterator[Any]:
-    """Yield hashable values that determine the result of `places_of_rows`."""
+    """Yield, for a call's arguments, hashable values that determine the call's row axes."""
     for x in values:
         if isinstance(x, Spread):
             of = x.of and x.of.name  # the key keeps no graph alive
@@ -90,14 +97,14 @@ def _places(call: Call) -> list[RowAxis] | None:
 
 
 def _on_shapes(call: Call, first: Spread, more: Iterable[int]) -> tuple[Any, Tensor]:
-    """Run the function on tensors without data, which have about `MANY` rows.
+    """Run the function of a call on tensors without data, which have about `MANY` rows.
 
     Parameters:
-        first: The first argument with a row axis.
-        more: For each argument with a row axis: how many rows more than `MANY` it has.
+        first: The first argument of the call that has a row axis.
+        more: For each argument with a row axis, a number of rows to add to `MANY`.
 
     Returns:
-        The function's result, and the tensor that took the place of `first`.
+        The function's result, and the tensor without data that replaced `first`.
     """
     left, given = iter(more), []
 
@@ -120,13 +127,13 @@ def _on_shapes(call: Call, first: Spread, more: Iterable[int]) -> tuple[Any, Ten
 
 
 def _place(x: Tensor, given: Tensor, first: Spread) -> RowAxis:
-    """Return the row axis of x.
+    """Return the row axis of x, the result of a trial run.
 
     Raise ValueError if the entries of a row are not next to each other on this axis.
 
     Parameters:
-        x: Result of a trial run.
-        given, first: The first argument with a row axis, in the trial run and in the call.
+        given: The trial run's first argument with a row axis.
+        first: The call's argument that `given` replaced.
     """
     [place] = [
         RowAxis(k, size // MANY) for k, size in enumerate(x.shape) if size and size % MANY == 0

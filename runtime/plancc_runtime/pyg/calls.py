@@ -1,4 +1,4 @@
-"""Calls of torch's functions, and tables of functions that are handled by the same rule."""
+"""Calls of torch's functions, and tables that list the functions to which a rule applies."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ ALONG: dict[str, tuple[int, Any]] = {
     **dict.fromkeys(names("linalg_norm linalg_vector_norm layer_norm rms_norm"), (2, None)),
     **dict.fromkeys(names("roll repeat_interleave norm"), (2, None)),
 }  # fmt: skip
-"""Functions that work along an axis: the place of `dim` in their arguments, and its default."""
+"""Functions that work along an axis: the position of the argument `dim`, and its default."""
 ROW_BY_ROW = PRODUCTS | names("repeat stack linear one_hot gru_cell lstm_cell addmm baddbmm")
 """Functions that handle each row independently, if `axes.places_of_rows` finds the row axes.
 
@@ -76,7 +76,7 @@ SAME_AS = {"concat": "cat", "concatenate": "cat", "multiply": "mul", "rmul": "mu
 SAME_AS |= {"not_equal": "ne", "linalg_matmul": "matmul"}
 """Other names of functions, and the name that the tables above and the rules use instead."""
 ALIASES = {"dim": ("dim", "axis", "dims"), "keepdim": ("keepdim", "keepdims")}
-"""Other names of arguments."""
+"""Names that torch accepts for an argument, by the name that this module uses."""
 KEPT = names("view reshape unsqueeze repeat expand expand_as view_as")
 """Functions whose result has row numbers if their argument has."""
 FAILS = (RuntimeError, TypeError, ValueError, IndexError)
@@ -91,7 +91,12 @@ SPECIAL = names("squeeze embedding nonzero unique lstm gru batch_norm instance_n
 
 
 class Call(NamedTuple):
-    """A call of a function of torch. `name` is its name in the tables of this module."""
+    """A call of one of torch's functions.
+
+    Attributes:
+        name: Name of the function in the tables of this module.
+        func, args, kwargs: The function, its positional arguments and its keyword arguments.
+    """
 
     name: str
     func: Callable[..., Any]
@@ -99,18 +104,27 @@ class Call(NamedTuple):
     kwargs: dict[str, Any]
 
     def run(self) -> Any:
-        """Run the function. Its result has no marks, unless it is an argument changed in place."""
+        """Run the function and return its result.
+
+        The result has a mark only if it is a marked argument that the function changed in place.
+        """
         return self.func(*self.args, **self.kwargs)
 
     def get(self, place: int, name: str, default: Any = None) -> Any:
-        """Return an argument by its place or name; `default` if it is missing."""
+        """Return the argument with this position or name; `default` if the call lacks it."""
         if place < len(self.args):
             return self.args[place]
         named = [k for k in ALIASES.get(name, (name,)) if k in self.kwargs]
         return self.kwargs[named[0]] if named else default
 
     def dims(self, place: int, default: Any, ndim: int) -> set[int]:
-        """Return the axes, from 0, that the argument `dim` names; None names all axes."""
+        """Return the axes, counted from 0, along which the function works.
+
+        Parameters:
+            place: Position of the argument `dim`, which names one or several axes; None names all.
+            default: Value of `dim` if the call lacks it.
+            ndim: Number of axes of the tensor.
+        """
         found = self.get(place, "dim", default)
         if self.name == "flip" and isinstance(found, int):
             found = self.args[1:]
@@ -142,7 +156,7 @@ def name_of(func: Any) -> str:
 
 
 class _Operations(TorchDispatchMode):
-    """Records the operations of torch that functions run."""
+    """Context manager that records which of torch's low-level operations run in the context."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -156,9 +170,10 @@ class _Operations(TorchDispatchMode):
 
 
 def _is_pointwise(operation: Any) -> bool:
-    """Return whether torch tags an operation, or another overload of its name, as pointwise.
+    """Return whether torch tags an operation as pointwise.
 
-    For names in `SUMS`, other overloads are ignored.
+    A tag of another operation of the same name (an overload) counts too, except for names in
+    `SUMS`.
     """
     name = operation.overloadpacket.__name__.rstrip("_")
     if name == "scalar_tensor":  # makes a tensor of a number
@@ -172,11 +187,11 @@ _beyond_pointwise: dict[tuple[Any, ...], frozenset[str]] = {}
 
 
 MOST_AXES = 16
-"""A whole number below this may be an axis; then the operations of a function depend on it."""
+"""A whole number below this bound may be an axis, on which a function's operations depend."""
 
 
 def _decides(value: Any) -> Any:
-    """Return the properties of an argument on which the operations of a function may depend."""
+    """Return the properties of an argument that may decide which operations a function runs."""
     if isinstance(value, Tensor):
         return Tensor, value.ndim, value.dtype
     if isinstance(value, list | tuple):
@@ -188,8 +203,9 @@ def _decides(value: Any) -> Any:
 def beyond_pointwise(call: Call) -> frozenset[str]:
     """Return the names of the operations that a function runs, except pointwise operations.
 
-    The function is run on tensors without data, once for every kind of arguments. The result is
-    {""} if the function fails, or if it runs no operation and returns none of its arguments.
+    To find them, the function runs on tensors without data, once for each combination of properties
+    of its arguments (`_decides`). The result is {""} if the function fails. If the function runs no
+    operation, the result is {"identity"} if it returns one of its arguments, else {""}.
     """
     given = (*call.args, *chain.from_iterable(sorted(call.kwargs.items())))
     key = (call.name, *map(_decides, given))

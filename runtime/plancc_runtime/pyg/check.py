@@ -1,8 +1,8 @@
-"""Check that a network gives the same results on all ranks as on one rank.
+"""Checks that a network gives the same results on all ranks as on one rank.
 
 The check computes on a small subgraph, which has vertices of every rank. It runs the forward and
 the backward pass in float64, twice: once on all ranks together, by `Distributed`, and once on each
-rank alone, by plain torch. Dropout is off in both runs, since torch would draw other masks.
+rank alone, by plain torch. Dropout is off, because the two runs would draw different masks.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ Entry = tuple[str, Key]
 VERTICES = 512
 CLOSE = 1e-9
 ROUNDING = 1e-3
-"""The difference of a gradient is divided by its largest value, but at least by this share of the
-largest value of all gradients."""
+"""The difference of a gradient is divided by the gradient's largest value, but at least by this
+share of the largest value of all gradients."""
 ROUNDS = 64
 """Largest number of times that the chosen vertices are extended by their neighbours."""
 
@@ -45,13 +45,14 @@ ROUNDS = 64
 class Agreement:
     """Differences between a network's results on all ranks and on one rank.
 
-    Each difference is the largest difference of an entry, divided by the largest value on one rank.
+    A difference of two tensors is the largest absolute difference of their entries, divided by the
+    largest absolute value that one rank computed.
 
     Attributes:
-        vertices, edges (int): Number of vertices and of edges in the subgraph that was computed.
+        vertices, edges (int): Number of vertices and of edges in the subgraph of the check.
         outputs (float): Difference of the network's outputs.
-        gradients: Difference of the gradient of every parameter, by name, and of every argument, by
-            name or place.
+        gradients: Differences of gradients: of parameters, by name, and of the network's arguments,
+            by name or position.
         first_layer: Name of the first layer, in the order of the forward pass, with outputs that
             differ by more than 1e-9; "" if there is none.
     """
@@ -104,10 +105,10 @@ def check(model: nn.Module, graph: Graph | TypedGraph, *args: Any, **kwargs: Any
 def _entries_of(
     graph: Graph | TypedGraph, small: Graph, rows: Tensor, edges: Tensor
 ) -> dict[Entry, _Entries]:
-    """Return the rows and edges of the subgraph. Collective.
+    """Return the rows and edges of the subgraph, by kind. Collective.
 
-    The key of all rows and of all edges is "". In a graph with types, there are also the rows of
-    each type and the edges of each relation.
+    The kinds ("rows", "") and ("edges", "") are all rows and all edges. In a graph with types,
+    there is also a kind for the rows of each type and for the edges of each relation.
 
     Parameters:
         small: The subgraph.
@@ -159,7 +160,13 @@ def _chosen(graph: Graph) -> tuple[Tensor, Tensor]:
 
 
 def _at_columns(chosen: Tensor, graph: Graph) -> Tensor:
-    """Return whether each own and halo row is chosen: bool[num_columns]. Collective."""
+    """Return for each column, own or halo, whether its row is chosen: bool[num_columns].
+
+    Collective.
+
+    Parameters:
+        chosen (bool[num_rows]): Whether each own row is chosen.
+    """
     return graph.columns(chosen[:, None].to(graph.dtype))[:, 0] > 0
 
 
@@ -189,14 +196,16 @@ def _small_graph(graph: Graph, chosen: Tensor) -> Graph:
 
 
 class _Entries(NamedTuple):
-    """Rows or edges of the subgraph, called entries.
+    """The rows of the subgraph on all ranks, or its edges; both are called entries.
 
     Attributes:
-        chosen (bool[entries of this rank]): Whether each entry of the graph is in the subgraph.
-        keys (int64[1, n] or int64[3, n]): Vertex of every row on all ranks; or relation, source and
-            target of every edge. Entries are sorted by the last key, then by the previous keys.
-        order (int64[n]): Place of every sorted entry, if entries are ordered by rank instead.
-        mine (int64[...]): Places of this rank's entries among the sorted entries.
+        chosen (bool[...]): For each of this rank's rows (or edges) in the whole graph, whether it
+            is in the subgraph.
+        keys (int64[1, n] or int64[3, n]): Vertex of each row; or relation, source and target of
+            each edge. Entries are sorted by the last of these numbers, then by those before it.
+        order (int64[n]): For each sorted entry, its position in the list that has the entries of
+            rank 0 first, then those of rank 1, and so on.
+        mine (int64[...]): For each entry of this rank, its position among the sorted entries.
     """
 
     chosen: Tensor
@@ -210,7 +219,7 @@ class _Entries(NamedTuple):
 
         Parameters:
             chosen: Whether each entry of this rank is in the subgraph.
-            keys: Keys of this rank's chosen entries, in the order of the entries.
+            keys (int64[1, m] or int64[3, m]): For every entry that `chosen` selects, its key.
         """
         of_ranks = transport.gather(keys.numpy())
         whole = np.concatenate(of_ranks, axis=1)
@@ -225,8 +234,8 @@ class _Output(NamedTuple):
 
     Attributes:
         layer: Name of the layer; "" for the network itself.
-        of: Kind of the entries of one axis; None if the tensor is the same on all ranks.
-        axis: Number of this axis.
+        of: Kind of the rows that the tensor has; None if the tensor is the same on all ranks.
+        axis: Number of the axis of these rows.
         x: The tensor.
     """
 
@@ -237,11 +246,11 @@ class _Output(NamedTuple):
 
 
 class _Side(NamedTuple):
-    """One side of the comparison: all ranks together, or this rank alone.
+    """Data of one of the two compared runs: on all ranks together, or on this rank alone.
 
     Attributes:
-        entries: Rows and edges of the subgraph.
-        graph: The subgraph on all ranks; None for this rank alone.
+        entries: Rows and edges of the subgraph, by kind.
+        graph: The subgraph, for the run on all ranks; None for the run on this rank alone.
     """
 
     entries: Mapping[Entry, _Entries]
@@ -249,7 +258,14 @@ class _Side(NamedTuple):
     graph: Graph | TypedGraph | None
 
     def taken(self, x: Tensor, entry: Entry) -> Tensor:
-        """Return the entries of x that are in the subgraph. Collective."""
+        """Return the entries of x that are in the subgraph and belong to this run. Collective.
+
+        The run on all ranks has entries of this rank; the run on one rank has those of all ranks.
+
+        Parameters:
+            x: Tensor whose first axis has this rank's rows or edges in the whole graph.
+            entry: Kind of these rows or edges.
+        """
         here = x[self.entries[entry].chosen.to(x.device)].cpu()
         if self.graph is not None:
             return here
@@ -257,7 +273,10 @@ class _Side(NamedTuple):
         return torch.from_numpy(np.concatenate(found))[self.entries[entry].order]
 
     def ends(self, key: Key) -> Tensor:
-        """Return sources and targets of the subgraph's edges: int64[2, edges]. Collective."""
+        """Return sources and targets of the subgraph's edges in this run: int64[2, edges].
+
+        Collective.
+        """
         if self.graph is not None:
             return spaces_of(self.graph)[1][key].index
         types = (key[0], key[2]) if isinstance(key, tuple) else ("", "")
@@ -284,7 +303,8 @@ class _Passes(NamedTuple):
 
     Attributes:
         outputs: Outputs of all layers.
-        gradients: Gradient of every argument, with the kind of its entries or None.
+        gradients: Gradient of every argument, with the kind of the argument's entries (None if the
+            argument is the same on all ranks).
         parameters: Gradient of every parameter.
     """
 
@@ -316,10 +336,10 @@ def _run(
     """Run a forward and a backward pass in float64. The loss is a weighted sum of all outputs.
 
     Parameters:
-        named: Arguments of the network for the whole graph, by name or place.
+        named: Arguments of the network for the whole graph, by name or position.
         kinds: Kind of every tensor in the arguments.
-        known: Outputs of the run on all ranks, which have the kinds of the entries. The outputs of
-            a run on one rank get their kinds from these outputs.
+        known: For a run on one rank: outputs of the run on all ranks. They show which kind of rows
+            each output has.
     """
     inner = _without_caches(model).double().train()
     outputs: list[_Output] = []
@@ -384,12 +404,13 @@ def _compared(
     def apart(
         found: Tensor, expected: Tensor, of: Entry | None = None, least: float = 1e-30
     ) -> float:
-        """Return the largest difference on any rank, relative to the largest expected value.
+        """Return the largest difference on any rank, divided by the largest expected value.
 
         Parameters:
-            expected: Values that one rank computed, with the entries of all ranks.
+            found: Values that all ranks computed together, with the entries of this rank.
+            expected: Values that one rank computed alone, with the entries of all ranks.
             of: Kind of the entries; None if the tensor is the same on all ranks.
-            least: Least value by which the difference is divided.
+            least: Lower bound of the divisor.
         """
         expected = expected if of is None else expected[entries[of].mine]
         if found.shape != expected.shape:

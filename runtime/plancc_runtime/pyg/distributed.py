@@ -1,8 +1,9 @@
 """Runs an unchanged network on this rank's rows of a plan.
 
-Only the rows that edges read at their sources travel. Hooks of PyTorch Geometric's `propagate` and
-`edge_updater` show which tensors are read, so one exchange moves the rows of all these tensors. If
-plain code indexes a tensor by sources, an exchange moves the rows of this tensor.
+Ranks send only rows of vertices that are sources of edges. Hooks of PyTorch Geometric's `propagate`
+and `edge_updater` show which tensors a layer reads at sources, so one exchange moves the rows of
+all these tensors. If the network itself indexes a tensor by sources, a separate exchange moves the
+rows of this tensor.
 """
 
 from __future__ import annotations
@@ -68,9 +69,9 @@ class ArgumentKind(NamedTuple):
     """Kind of a tensor in the arguments of a network.
 
     Attributes:
-        what: "rows" (the first axis has this rank's rows), "inner rows" (the last axis but one has
-            them), "edges" (the first axis has an entry for each edge), "ends" (an edge index), or
-            "" (other tensors).
+        what: "rows" (the first axis has this rank's rows), "inner rows" (the second to last axis
+            has this rank's rows), "edges" (the first axis has an entry for each edge), "ends" (the
+            tensor is an edge index), or "" (none of these).
         key: Vertex type or relation; "" for a graph without types.
     """
 
@@ -84,13 +85,13 @@ def distributed(model: nn.Module, graph: EdgeGraph | TypedGraph, seed: int = 1) 
         net = distributed(Net(...), graph)
         out = net(graph.features, graph.edge_index)
 
-    The result is called like the model; both share their parameters. It recognises arguments by
-    their shapes:
+    Call the result like the model; both have the same parameters. The result recognises its
+    arguments by their shapes:
 
-    - A tensor has this rank's rows if its first axis has the right size; so has a tensor of three
-      or more axes if its last axis but one has the right size.
-    - A tensor int64[2, edges] is an edge index, numbered as in `graph.edge_index`. A tensor with an
-      entry per edge must have the order of these edges.
+    - A tensor has this rank's rows if the size of its first axis is this rank's number of rows. In
+      a tensor of three or more axes, the second to last axis may have the rows instead.
+    - A tensor int64[2, edges] is an edge index, which must number rows as `graph.edge_index` does.
+      A tensor with one entry for each edge must list the edges in the order of that edge index.
 
     Outputs have this rank's rows. Forward and backward pass are collective.
 
@@ -118,15 +119,15 @@ def distributed(model: nn.Module, graph: EdgeGraph | TypedGraph, seed: int = 1) 
 
 
 class Distributed(nn.Module):
-    """A network on this rank's rows, as `distributed` returns it.
+    """A network on this rank's rows; `distributed` returns an object of this class.
 
     Parameters:
-        is_alike: Whether all parameters and constants of the network are known to be equal on all
-            ranks.
+        is_alike: Whether the caller knows that the network's parameters and constants (its other
+            tensors, arrays and floats) are equal on all ranks. If false, the ranks compare them.
 
     Attributes:
         model: The wrapped network.
-        step (int): Number of calls in training so far; every call has other dropout masks.
+        step (int): Number of calls in training so far; dropout masks depend on this number.
         recompute (bool): Whether the backward pass computes message-passing layers again.
     """
 
@@ -173,7 +174,7 @@ class Distributed(nn.Module):
 
     @contextmanager
     def _running(self, layer: nn.Module, rules: TorchRules) -> Iterator[None]:
-        """Context in which the rules apply to a layer and to the layers inside it."""
+        """Context manager: in the context, the rules apply to a layer and the layers inside it."""
         with ExitStack() as after:
             for inner in layer.modules():
                 for hook in self._hooked(inner, rules):
@@ -198,7 +199,7 @@ class Distributed(nn.Module):
         def again() -> Iterator[None]:
             if versions != [version(x) for x in given]:
                 raise InputError(
-                    f"`recompute`: an argument of a {type(layer).__name__} of the network changes "
+                    f"`recompute`: the network changes an argument of its {type(layer).__name__} "
                     "in place before the backward pass; change a copy"
                 )
             with ExitStack() as after, self._running(layer, then):
@@ -236,7 +237,7 @@ class Distributed(nn.Module):
         self._passed.add(self.model.training)
 
     def _named(self, error: InputError) -> InputError:
-        """Return the error, with the layer and the line of the user's code that raised it."""
+        """Return the error with a message that also names the layer and the user's line of code."""
         names = {id(module): name for name, module in self.model.named_modules()}
         layer = line = ""
         for frame, number in walk_tb(error.__traceback__):
@@ -249,15 +250,15 @@ class Distributed(nn.Module):
         return InputError(f"{line}{layer}{error}")
 
     def _check_alike(self, numbers: Mapping[str, Any]) -> None:
-        """Raise InputError if numbers of the network differ between ranks. Collective.
+        """Raise InputError if the network has different values on different ranks. Collective.
 
         Parameters:
-            numbers: Tensors, arrays and floats of the network, by name.
+            numbers: Values to compare: tensors, arrays and floats of the network, by name.
         """
         of_rank = {}
         for name, x in numbers.items():
             if is_lazy(x):
-                raise InputError(f"'{name}' of the network has no size yet; give all widths")
+                raise InputError(f"'{name}' has no size yet; give each layer its input width")
             flat = torch.as_tensor(x).detach().cpu().double().numpy()
             of_rank[name] = sha256(flat.tobytes()).hexdigest()
         found = self._graph.transport.gather(of_rank)
@@ -267,13 +268,13 @@ class Distributed(nn.Module):
                 raise InputError(
                     f"rank {rank} has other values in the network's '{name}' than rank 0; set the "
                     "same torch seed on all ranks before making the network, or call "
-                    "`graph.sync_parameters(model)`; give tensors of rows as arguments"
+                    "`graph.sync_parameters(model)`; pass tensors of rows as arguments"
                 )
 
     # Kinds of arguments
 
     def _marked(self, named: Mapping[Any, Any]) -> dict[Any, Any]:
-        """Return the arguments, in which tensors of rows, edges and ends have marks. Collective."""
+        """Return the arguments; tensors of rows, edges or edge ends get marks. Collective."""
         found = tensors_in(named)
         shapes = tuple((path, *x.shape, x.dtype) for path, x in found)
         held = _constants_of(self.model)
@@ -290,13 +291,14 @@ class Distributed(nn.Module):
         return made
 
     def kinds_of(self, named: Mapping[Any, Any]) -> list[ArgumentKind]:
-        """Return the kind of each tensor in the arguments; the same on all ranks. Collective.
+        """Return the kind of each tensor in the arguments. Collective; all ranks return the same.
 
-        On one rank, a shape may fit a kind by chance. So a kind must fit on all ranks.
+        On one rank, the shape of a tensor may fit a kind by chance. So a tensor gets a kind only if
+        its shape fits the kind on all ranks.
 
         Raises:
             InputError: If a tensor has neither rows nor edges, but its shape differs between ranks;
-                if an edge index has numbers beyond this rank's rows; or if no tensor has rows.
+                if an edge index has a number that is not a local row; or if no tensor has rows.
         """
         names = {k: f"argument {k}" for k in named if isinstance(k, int)}
         names |= enumerate(self._arguments)
@@ -308,7 +310,7 @@ class Distributed(nn.Module):
         ]
         whole = self._graph.transport.gather(found)
         if len({len(each) for each in whole}) > 1:
-            raise InputError("the ranks give the network different numbers of tensors")
+            raise InputError("the ranks pass different numbers of tensors to the network")
         kinds: list[ArgumentKind] = []
         for (name, key, x), of_ranks in zip(tensors, zip(*whole, strict=True), strict=True):
             shapes, fits = zip(*of_ranks, strict=True)
@@ -320,22 +322,22 @@ class Distributed(nn.Module):
             if not what and any(shape != shapes[0] for shape in shapes):
                 raise InputError(
                     f"`{name}` has shapes {', '.join(map(str, shapes[:3]))} on ranks 0, 1, ...: an "
-                    f"argument has an entry for each own row or each edge{self._in_dicts}, or is "
-                    "the same on all ranks"
+                    f"argument needs an entry for each own row or each edge{self._in_dicts}, or "
+                    "the same shape on all ranks"
                 )
             if what == "ends" and any("beyond" in each for each in fits):
                 raise InputError(
-                    f"`{name}` has ids of vertices beyond this rank's; give "
+                    f"`{name}` has numbers that are not local rows; give "
                     f"`graph.edge_index{'_dict' * bool(self._in_dicts)}`, or part of it"
                 )
         if not any(kind.what.endswith("rows") for kind in kinds):
             raise InputError(
-                f"no argument of the network has this rank's rows as first axis{self._in_dicts}"
+                f"no argument of the network has an entry for each own row{self._in_dicts}"
             )
         return kinds
 
     def _key_of(self, path: Path) -> Key:
-        """Return the vertex type or relation of a tensor: the innermost such key in its path."""
+        """Return the last key in a tensor's path that is a vertex type or a relation, else ""."""
         return next((k for k in reversed(path) if k in self._rows or k in self._edges), "")
 
     def _mark_kind(self, x: Tensor, kind: ArgumentKind) -> Tensor:
@@ -353,8 +355,8 @@ class Distributed(nn.Module):
         is_script = isinstance(layer, torch.jit.ScriptModule)
         if is_script or layer._backward_hooks or layer._backward_pre_hooks:
             raise InputError(
-                f"a {type(layer).__name__} of the network is a script or has backward hooks, in "
-                "which sums over rows would cover this rank only; leave these out"
+                f"a {type(layer).__name__} of the network is a TorchScript module or has backward "
+                "hooks, so its sums over rows would cover this rank only; use neither"
             )
         if type(layer).__name__ == "HeteroLinear":  # sorts rows, but handles each independently
             return _around(layer, _enter_unmarked)
@@ -375,14 +377,14 @@ class Distributed(nn.Module):
         """Return hooks of HGTConv, which concatenates the rows of all types.
 
         Inside the layer, tensors have no marks, and have halo rows after own rows. The owners send
-        keys and values of halo rows, once for all relations. Other entries of halo rows are 0, or
-        are dropped.
+        the keys and values of attention for halo rows, once for all relations. All other numbers in
+        halo rows are 0, and the layer's output has own rows only.
         """
 
         def enter(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
             x_dict, edges = (*inputs, *given.values())
             if not all(isinstance(x, Spread) for x in x_dict.values()):
-                raise InputError("the first argument has tensors that are not of this rank's rows")
+                raise InputError("the first argument has a tensor that lacks this rank's rows")
             rows = {name: x.of for name, x in x_dict.items()}
             rules.inside = rows, edges
             whole = {k: with_zeros(plain(x), len(x.of.vertices)) for k, x in x_dict.items()}
@@ -411,10 +413,10 @@ class Distributed(nn.Module):
         return [*_around(layer, enter), layer.kqv_lin.register_forward_hook(bring)]
 
     def _with_colours(self, layer: Any, rules: TorchRules) -> list[Any]:
-        """Return hooks of WLConv, which give new colours the same numbers on any ranks.
+        """Return hooks of WLConv, so that its colours do not depend on the number of ranks.
 
-        WLConv numbers the distinct hashes of neighbourhoods. The hooks number new hashes in the
-        order of their first vertices in the whole graph.
+        A colour is the number that WLConv gives to a hash of a neighbourhood. The hooks give
+        numbers to new hashes in the order of the vertices of the whole graph.
         """
 
         def enter(inputs: tuple[Spread, EdgeEnds], given: dict[str, Any]) -> Any:
@@ -437,10 +439,11 @@ class Distributed(nn.Module):
         return _around(layer, enter)
 
     def _on_own_rows(self, layer: Any) -> list[Any]:
-        """Return hooks of an aggregation over the edges of own rows, which are all on this rank.
+        """Return hooks of one of PyTorch Geometric's aggregations.
 
-        Inside an aggregation that handles each row independently, tensors have no marks. Inside
-        other aggregations, the rules apply.
+        An aggregation reduces the edges of own rows, and all these edges are on this rank. If the
+        aggregation is known to handle each row independently, tensors have no marks inside it.
+        Inside any other aggregation, the rules apply.
         """
         pads = _pads(layer.__class__)
         is_sum = type(layer).__name__ in ("SumAggregation", "MeanAggregation")  # take messages
@@ -470,12 +473,12 @@ class Distributed(nn.Module):
     def _dropped(
         self, key: tuple[int, int], x: Tensor, rate: float, number: Tensor | None, draw: int
     ) -> Tensor:
-        """Return x after dropout, whose mask is a function of (key, draw, entry, column).
+        """Return x after dropout. The mask is a function of (key, draw, entry's number, column).
 
         Parameters:
-            key: Seed, and number of the call in training.
-            number: Number of every entry of x; None if its place is its number.
-            draw: Number of the dropout mask in the call.
+            key: The seed, and the number of this call of the network in training.
+            number (int64[entries], optional): Number of every entry of x; by default its position.
+            draw: Number of this dropout mask among the masks of the call.
         """
         axis = x.axis if isinstance(x, Spread) else 0
         moved = plain(x).movedim(axis, 0) if x.ndim else x
@@ -534,7 +537,10 @@ def _cloned(state: State) -> State:
 
 
 def _put(state: State) -> None:
-    """Set buffers and numbers of modules to those in `state`. Old buffers are not overwritten."""
+    """Set buffers and numbers of modules to those in `state`.
+
+    Old buffers are replaced by other tensors; their memory does not change.
+    """
     for module, buffers, numbers in state:
         module._buffers.update(buffers)
         vars(module).update(numbers)
@@ -557,7 +563,7 @@ def _is_array(x: Any) -> bool:
 
 
 def _stamps(constants: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
-    """Return a stamp of every constant, which changes if the constant is replaced or changed."""
+    """Return, for every constant, a value that changes if the constant is replaced or changed."""
     return {name: (id(x), version(x)) for name, x in constants.items()}
 
 
@@ -587,9 +593,10 @@ def _around(layer: nn.Module, enter: Enter) -> list[Any]:
 
 
 def _enter_unmarked(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
-    """Remove the marks of the arguments; the output gets the mark of the first. See `_around`.
+    """Remove the marks of a layer's arguments; its output gets the first argument's mark.
 
-    This is for a layer whose functions mix rows, although its result does not.
+    Use this function as `enter` of `_around`. It serves layers that handle each row independently,
+    although they call functions that mix rows.
     """
     x = next(iter(all_in(inputs, Mark)), None)
     return plain(inputs), given, lambda out: out if x is None else alike(out, x)
@@ -597,12 +604,12 @@ def _enter_unmarked(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
 
 @cache
 def _pads(kind: type[nn.Module]) -> bool:
-    """Return whether an aggregation pads every row to the largest number of edges of a row."""
+    """Return whether an aggregation pads its input, so that all rows have equally many edges."""
     return "max_num_elements" in signature(kind.forward).parameters
 
 
 def _is_alone(layer: Any) -> bool:
-    """Return whether a module of an aggregation is known to handle each row independently."""
+    """Return whether a module inside an aggregation surely handles each row independently."""
     kind = type(layer)
     *package, module = kind.__module__.split(".")
     is_own = package == ["torch_geometric", "nn", "aggr"] and module != "equilibrium"
@@ -621,8 +628,8 @@ def tensors_in(value: Any) -> list[tuple[Path, Tensor]]:
         members = () if isinstance(each, Tensor) else getattr(each, "__dict__", {}).values()
         if any(isinstance(x, Tensor) for x in (*members, getattr(each, "edge_index", None))):
             raise InputError(
-                f"an argument is a {type(each).__name__}, which has tensors; give the network "
-                "these, such as `data.x, data.edge_index`"
+                f"an argument is a {type(each).__name__}, which has tensors; pass the tensors "
+                "themselves, such as `data.x, data.edge_index`"
             )
     return [(path, each) for path, each in leaves if isinstance(each, Tensor)]
 
@@ -633,9 +640,10 @@ def _path_text(path: Path) -> str:
 
 
 def _fitting(x: Tensor, rows: TypeRows | None, edges: TypeEdges | None) -> list[str]:
-    """Return the values of `ArgumentKind.what` that the shape of a tensor fits.
+    """Return the values of `ArgumentKind.what` that fit the shape of a tensor.
 
-    If x may be an edge index, but has numbers beyond this rank's rows, "beyond" is added.
+    If x has the shape of an edge index, but has a number that is not a local row, the list has
+    "beyond" too.
     """
     found = []
     if x.ndim and edges is not None:

@@ -1,9 +1,11 @@
-"""Marks on tensors. A mark says that an axis has rows of the graph, or that values are row numbers.
+"""Marks on tensors.
 
-A mark refers to a `TypeRows`: the rows of all vertices, or the rows of one vertex type.
+A mark says that an axis of a tensor has the rows of a graph, or that a tensor's values are numbers
+of rows. The rows are a `TypeRows`: the rows of all vertices, or of one vertex type.
 
-A mark is a subclass of Tensor with attributes. It does not change what torch computes. Outside of
-`rules.TorchRules`, a marked tensor acts like any tensor, and results of functions have no marks.
+A marked tensor is an object of a subclass of Tensor, with attributes. A mark does not change what
+torch computes. Outside of `rules.TorchRules`, a marked tensor acts like any other tensor, and
+results of functions have no marks.
 """
 
 from __future__ import annotations
@@ -35,18 +37,18 @@ class Mark(Tensor):
         return alike(self, self)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Save the plain tensor: the mark is valid in this run only."""
+        """Pickle the tensor without its mark, because the mark is valid in this run only."""
         return plain(self).__reduce_ex__(protocol)
 
 
 class Spread(Mark):
-    """A tensor whose axis `axis` is spread over the ranks, each entry on one rank.
+    """A tensor with an axis that is spread over the ranks: each rank has some of its entries.
 
     Attributes:
-        axis: The spread axis, from 0.
+        axis: Number of the spread axis, counted from 0.
         of: Rows that the entries belong to; None if the entries do not belong to rows, for example
-            if there is one for each local edge.
-        each: Number of entries for each row; they follow one another.
+            if there is one entry for each local edge.
+        each: Number of consecutive entries that belong to the same row.
     """
 
     axis: int
@@ -55,11 +57,12 @@ class Spread(Mark):
 
 
 class RowNumbers(NamedTuple):
-    """Says to which rows the row numbers in a tensor refer.
+    """Meaning of the row numbers in a tensor.
 
     Attributes:
-        of: The numbered rows.
-        is_source: Whether columns are numbered, [own rows | halo rows]; else own rows are numbered.
+        of: The rows to which the numbers refer.
+        is_source: Whether the numbers count own rows and then halo rows, as for sources of edges;
+            if false, they count own rows only, as for targets.
     """
 
     of: TypeRows
@@ -70,8 +73,8 @@ class EdgeEnds(Mark):
     """A tensor of row numbers: int64[...] with one end of edges, or int64[2, edges] with both ends.
 
     Attributes:
-        ends: Numbered rows of each end: one item or two items.
-        relations: Numbers of the relations of the edges.
+        ends: Meaning of the numbers of each end: one item, or two items for both ends.
+        relations: Numbers of the relations to which the edges belong.
     """
 
     ends: tuple[RowNumbers, ...]
@@ -89,7 +92,7 @@ class EdgeEnds(Mark):
 
     @property
     def source_row(self) -> int:
-        """Index, 0 or 1 in the first axis, of the sources, if the tensor has both ends."""
+        """In a tensor with both ends, the index of the sources in the first axis: 0 or 1."""
         return int(self.ends[1].is_source)
 
     @property
@@ -99,17 +102,19 @@ class EdgeEnds(Mark):
 
 
 class Message(Spread):
-    """The message tensor of a GNN layer: rows[source], or rows[source] * factors, for every edge.
+    """A tensor that has, for every edge, the source's row, or the source's row times a factor.
 
-    Its values are only computed if a function reads them.
+    Such a tensor, rows[source] or rows[source] * factors, holds the messages of a GNN layer. Its
+    values are computed only if a function reads them.
 
     Attributes:
         rows (Tensor[columns, ...]): Own and halo rows.
-        source: Column of the source of every edge.
-        factors (Tensor[edges, ...] or None): Factors of edges, with as many axes as `rows`; None if
-            all factors are 1.
+        source: For every edge, the column of its source.
+        factors (Tensor[edges, ...] or None): Factors of the edges, in a tensor with as many axes as
+            `rows`; None if all factors are 1.
         made (Tensor or None): Values of the tensor; None until `formed` computes them.
-        versions: Versions of `rows` and `factors` when this object was made.
+        versions: How often `rows` and `factors` had been changed in place when this object was
+            made.
     """
 
     rows: Tensor
@@ -129,7 +134,10 @@ class Message(Spread):
         return marked(found, cls, **vars(found), **what, versions=[version(rows), version(factors)])
 
     def read(self) -> tuple[Tensor, Tensor | None]:
-        """Return rows and factors. Raise InputError if either was changed in place meanwhile."""
+        """Return `rows` and `factors`.
+
+        Raise InputError if either was changed in place after this object was made.
+        """
         if [version(self.rows), version(self.factors)] != self.versions:
             raise InputError(
                 "the network changes rows in place between reading and summing; change a copy"
@@ -147,23 +155,23 @@ class Message(Spread):
 
 
 def version(x: Any) -> int:
-    """Return how often a tensor was changed in place; 0 for inference tensors and other objects."""
+    """Return how often a tensor was changed in place; 0 for inference tensors and non-tensors."""
     return 0 if not isinstance(x, Tensor) or x.is_inference() else x._version
 
 
 class Unknown(Mark):
-    """A tensor int64[...] of places among the rows of all ranks, which no rank knows.
+    """A tensor int64[...] whose values no rank knows: positions of extremes among all ranks' rows.
 
-    Functions that read it raise InputError.
+    Functions that read such a tensor raise InputError.
     """
 
 
 class Count(int):
-    """The size of a spread axis. If a tensor is made with this size, its axis is spread too.
+    """The size of a spread axis. If a function makes a tensor of this size, its axis is spread too.
 
-    As the size of a tensor, it is the number of entries on this rank. In quotients, powers,
-    comparisons and strings, and as a float, it is the number of entries on all ranks, as a mean
-    needs.
+    As the size of a tensor, a `Count` is the number of entries on this rank. In quotients, powers,
+    comparisons, strings, and products with a float, it is the number of entries on all ranks. So a
+    sum divided by a `Count` is the mean over all ranks.
 
     Attributes:
         of: Rows that the entries belong to, or None, as in `Spread`.
@@ -218,19 +226,19 @@ def marked(x: Tensor, kind: type[M], **what: Any) -> M:
 
 
 def alike(x: Tensor, mark: M, **what: Any) -> M:
-    """Return an alias of x with the mark of another tensor, changed by the given attributes."""
+    """Return an alias of x with the mark of another tensor; `what` has attributes to replace."""
     return marked(x, type(mark), **{**vars(mark), **what})
 
 
 def spread(x: Tensor, axis: int, of: TypeRows | None, each: int = 1) -> Spread:
-    """Return an alias of x in which axis `axis`, from 0, is marked as spread; see `Spread`."""
+    """Return an alias of x whose axis `axis` (counted from 0) is marked as a spread axis."""
     return marked(x, Spread, axis=axis, of=of, each=each)
 
 
 def mark_in_place(x: Tensor, axis: int, of: TypeRows | None, each: int = 1) -> Tensor:
-    """Mark the object x itself, not an alias, and return it; see `Spread`.
+    """Mark the object x itself, not an alias, as a `Spread`, and return x.
 
-    This serves functions that change x in place.
+    Use this for the result of a function that changes x in place.
     """
     x.__class__ = Spread
     vars(x).update(axis=axis, of=of, each=each)
@@ -245,12 +253,12 @@ def counted(size: int, of: TypeRows | None, total: Callable[[], int]) -> Count:
 
 
 def totals(x: Any) -> Any:
-    """Return x, in which every `Count` is replaced by the number of entries on all ranks."""
+    """Replace every `Count` inside x by the number of entries on all ranks; return the result."""
     return changed(x, Count, lambda count: count.total())
 
 
 def is_rows(x: Any, axis: int | None = None) -> TypeGuard[Spread]:
-    """Return whether x has one entry for each own row, in axis `axis` or (if None) in any axis."""
+    """Return whether x has one entry for each own row along `axis` or, if None, along any axis."""
     if not isinstance(x, Spread):
         return False
     return x.of is not None and x.each == 1 and axis in (None, x.axis)
@@ -260,13 +268,16 @@ def is_end(x: Any, is_source: bool | None = None) -> TypeGuard[EdgeEnds]:
     """Return whether x has one end of edges.
 
     Parameters:
-        is_source: Whether it must have sources (True), targets (False), or either (None).
+        is_source: The end that is asked for: sources (True), targets (False), or either (None).
     """
     return isinstance(x, EdgeEnds) and len(x.ends) == 1 and is_source in (None, x.ends[0].is_source)
 
 
 def plain(x: Any) -> Any:
-    """Return x, in which tensors have no marks; a `Message` is replaced by its values."""
+    """Remove the marks of all tensors inside x, and return the result.
+
+    A `Message` is replaced by its values.
+    """
     return changed(
         x,
         Mark,

@@ -1,7 +1,7 @@
 """Differentiable exchanges with other ranks: halo rows, sums and maxima over rows.
 
-Every rank computes the loss of its rows, and the whole loss is the sum over ranks. So the gradient
-of a sum over ranks is the sum of the ranks' gradients.
+Every rank computes the loss of its rows, and the total loss is the sum over all ranks. So the
+gradient of a sum over the ranks is the sum of all ranks' gradients.
 """
 
 from __future__ import annotations
@@ -22,35 +22,37 @@ from plancc_runtime.transport.base import Transport
 
 
 class FetchedColumns:
-    """Own and halo rows of tensors. Each halo row is fetched only once.
+    """Keeps own and halo rows of tensors, so that each halo row is fetched only once.
 
-    For the edges of a relation, only the halo rows that they read are fetched. Other halo rows are
-    fetched when the edges of another relation need them. Methods that fetch are collective.
+    Rows are fetched for the edges of given relations: only the halo rows that these edges read. The
+    other halo rows are fetched when edges of other relations need them. Methods that fetch are
+    collective.
     """
 
     def __init__(self) -> None:
         self._kept: Any = WeakTensorKeyDictionary()  # tensor to its version, columns, relations
 
     def of(self, x: Spread, read: frozenset[int]) -> Tensor:
-        """Return own rows of x, and the halo rows of x that edges of some relations read.
+        """Return own rows of x, and the halo rows of x that the edges of some relations read.
 
         The result is Tensor[..., num_columns, ...], or has own rows only if nothing was fetched.
         Collective.
 
         Parameters:
-            read: Numbers of the relations.
+            read: Numbers of these relations.
         """
         self.fetch([x], read)
         return self._found(x)[0]
 
     def fetch(self, tensors: Sequence[Spread], read: frozenset[int]) -> None:
-        """Fetch the halo rows that edges of some relations read, unless they are here. Collective.
+        """Fetch the halo rows that the edges of some relations read. Collective.
 
-        One exchange moves the rows of all tensors that have the same dtype and lack the same rows.
+        Rows that were fetched before are not fetched again. One exchange moves the rows of all
+        tensors that have the same dtype and lack the same rows.
 
         Parameters:
-            tensors: Tensors that belong to the same `TypeRows`.
-            read: Numbers of the relations.
+            tensors: Tensors with rows of the same `TypeRows`.
+            read: Numbers of these relations.
         """
         new: dict[Any, dict[int, Spread]] = {}
         for x in tensors:
@@ -61,7 +63,7 @@ class FetchedColumns:
             self._fetch(list(tensors_of_kind.values()), read, here)
 
     def _found(self, x: Spread) -> tuple[Tensor, frozenset[int]]:
-        """Return the rows of x that are here, and the relations that halo rows were fetched for."""
+        """Return own and fetched rows of x, and the relations whose halo rows were fetched."""
         at, columns, read = self._kept.get(x, (None, x, ()))
         if at != version(x) or (
             torch.is_grad_enabled() and x.requires_grad > columns.requires_grad
@@ -99,10 +101,11 @@ class FetchedColumns:
 
 
 def _with_rows(x: Tensor, came: Tensor, places: Tensor | None, rows: TypeRows) -> Tensor:
-    """Return x with the fetched rows `came`.
+    """Return the rows of x together with the fetched halo rows `came`.
 
     Parameters:
-        places (int64[m] or None): Column of every fetched row; None if they follow own rows.
+        places (int64[m] or None): For every fetched row, its column; None if `came` has all halo
+            rows, in the order of the columns.
     """
     if places is None:  # x may have rows of zeros after own rows
         return torch.cat([x[: rows.num_rows], came])
@@ -110,7 +113,7 @@ def _with_rows(x: Tensor, came: Tensor, places: Tensor | None, rows: TypeRows) -
 
 
 def with_zeros(x: Tensor, size: int) -> Tensor:
-    """Return x, with rows of zeros appended up to `size` rows."""
+    """Append rows of zeros to x, so that the result has `size` rows."""
     return x if len(x) == size else torch.cat([x, x.new_zeros(size - len(x), *x.shape[1:])])
 
 
@@ -122,10 +125,11 @@ def _sendable(x: Tensor, graph: LocalGraph, sums: bool = False) -> Tensor:
     """Return x in the graph's dtype. Collective.
 
     Parameters:
-        sums: Whether sums of x must be exact too, if x has whole numbers.
+        sums: Whether the graph's dtype must also represent sums of x exactly, if x has whole
+            numbers.
 
     Raises:
-        InputError: If the dtype cannot hold the numbers, or their sums.
+        InputError: If the graph's dtype cannot represent the numbers, or their sums.
     """
     dtype = graph.resources.dtype
     if x.dtype.is_floating_point:
@@ -136,24 +140,26 @@ def _sendable(x: Tensor, graph: LocalGraph, sums: bool = False) -> Tensor:
             )
         return x.to(dtype)
     if x.is_complex():
-        raise InputError("complex numbers cannot travel; use `torch.view_as_real` of them")
+        raise InputError("complex numbers cannot be sent; convert them by `torch.view_as_real`")
     whole = x.long().abs()
     most = whole.sum() if sums else whole.max() if x.numel() else whole.new_zeros(())
     limit = 2**24 if dtype == torch.float32 else 2**53
     if (summed(most, graph.transport) if sums else largest(most, graph.transport)) > limit:
         raise InputError(
-            f"whole numbers above {limit} cannot travel as {dtype}; open the plan with "
+            f"whole numbers above {limit} cannot be sent as {dtype}; open the plan with "
             "dtype=torch.float64"
         )
     return x.to(dtype)
 
 
 def returned(y: Tensor, axis: int, index: EdgeEnds, largest: bool = False) -> Tensor:
-    """Return own rows of y, plus the copies of these rows in other ranks' y. Collective.
+    """Send halo rows of y to their owners. Return own rows, to which the received rows are added.
+
+    Collective.
 
     Parameters:
-        y (Tensor[..., num_columns, ...]): Axis `axis` has the columns of ``index.of``. Columns that
-            `index` does not contain are 0.
+        y (Tensor[..., num_columns, ...]): Axis `axis` has the own and halo rows of ``index.of``.
+            Rows whose numbers are not in `index` are 0.
         largest: Whether to return the elementwise maximum instead of the sum, without gradient.
 
     Returns:

@@ -30,12 +30,12 @@ from plancc_runtime.transport.base import Transport
 
 
 class OverRanks(TorchFunctionMode):
-    """Rules for functions that need the entries of all ranks.
+    """Rules for torch's functions that combine the entries of all ranks, such as sums.
 
     Parameters:
-        patterns: Patterns of the graph's edges.
-        mask (callable): Function that applies dropout. It maps a tensor, the rate, the numbers of
-            the entries (or None), and the number of the draw to the tensor after dropout.
+        patterns: Sparsity patterns of edges, from this and earlier forward passes.
+        mask (callable): Function that applies dropout and returns the result. Its arguments are a
+            tensor, the rate, the numbers of the entries (or None), and the number of the mask.
         num_vertices: Number of vertices of the graph.
     """
 
@@ -55,9 +55,9 @@ class OverRanks(TorchFunctionMode):
         self.edges: EdgeEnds | None = None  # the edge index that was last split into its ends
 
     def _reduce_by_index(self, call: Call, dim: int, index: Any, src: Any, reduce: str) -> Tensor:
-        """Reduce the entries of all ranks that have the same index.
+        """Reduce entries that have the same index, over all ranks.
 
-        The index has sources of edges, or numbers of groups such as the graphs of a batch.
+        The indices are sources of edges, or numbers of groups such as the graphs of a batch.
         """
         transport, is_source = self.transport, is_end(index, True)
         whole, at = plain(call.args[0]), plain(index)
@@ -92,7 +92,7 @@ class OverRanks(TorchFunctionMode):
         elif reduce in ("amax", "amin"):
             found = extreme(src, reduce, Bins(total, most, at_entries), None, whole, own)
         else:
-            return refuse(call, f"computes '{reduce}' over entries of all ranks")
+            return refuse(call, f"computes '{reduce}' over the entries of this rank only")
         return torch.where(count > 0, found, whole)
 
     def _reduce_axes(self, call: Call, x: Spread, dims: set[int]) -> Any:
@@ -127,9 +127,9 @@ class OverRanks(TorchFunctionMode):
         return found
 
     def _first(self, call: Call, x: Spread, bins: Bins, ties: Tensor) -> Tensor:
-        """Return which of several equal extremes would be the first in one process: bool[...].
+        """Return which of several equal extremes one process would find first: bool[...].
 
-        Only that entry gets the gradient.
+        Only this entry gets the gradient.
 
         Parameters:
             ties (bool[...]): Whether each entry equals the extreme of its bin.
@@ -140,14 +140,15 @@ class OverRanks(TorchFunctionMode):
         order = torch.where(ties, order, least(order))
         ties = ties & (order == bins.most(order))
         if (bins.total(ties) > 1).any():
-            refuse(call, "finds its extreme in several entries, and only the first gets a gradient")
+            refuse(call, "finds equal extremes, but only the first of them may get the gradient")
         return ties
 
     def _numbers(self, x: Spread) -> Tensor | None:
         """Return a number for every entry, int64[entries], that does not depend on the ranks.
 
-        In one process, the numbers ascend. The number of a row is its vertex; the number of an edge
-        is computed from its target and source. None if the entries are neither rows nor edges.
+        If one process had all entries, the numbers would ascend. The number of a row is its vertex.
+        The number of an edge is computed from its target and its source. Return None if the entries
+        are neither rows nor edges.
         """
         of, edges = x.of, self.edges
         if of is not None and is_rows(x):
@@ -159,7 +160,7 @@ class OverRanks(TorchFunctionMode):
         return edges.sources.vertices[ends[row]] + self.num_vertices * target
 
     def _bins(self, axes: tuple[int, ...]) -> Bins:
-        """Return bins, each of which has all entries along the axes `axes`."""
+        """Return bins for a reduction over `axes`: a bin has all entries along these axes."""
         transport = self.transport
 
         def most(x: Tensor) -> Tensor:
@@ -174,12 +175,12 @@ class OverRanks(TorchFunctionMode):
 
         Parameters:
             size: Number of entries on this rank.
-            of: Rows that the entries are, or None.
+            of: Rows of which each has one entry; None if the entries do not belong to rows.
         """
         return of.total if of is not None else int(summed(torch.tensor(size), self.transport))
 
     def _count(self, x: Spread, axes: Iterable[int]) -> int:
-        """Return the number of entries of all ranks along the axes `axes`, one of them spread."""
+        """Return the number of entries along `axes` on all ranks; one of these axes is spread."""
         size = self._total(x.shape[x.axis], x.of if is_rows(x) else None)
         return size * prod(x.shape[k] for k in axes if k != x.axis)
 
@@ -203,7 +204,7 @@ class OverRanks(TorchFunctionMode):
         ):
             return alike(call.run(), x)
         if x.axis < 2 or x.shape[0] != 1:
-            refuse(call, "computes statistics of this rank's entries")
+            refuse(call, "computes statistics over the entries of this rank only")
         return self._normalized(call, x, (0, *range(2, x.ndim)))
 
     def _normalized(self, call: Call, x: Spread, axes: tuple[int, ...]) -> Tensor:
@@ -227,7 +228,7 @@ class OverRanks(TorchFunctionMode):
 
 
 class Bins(NamedTuple):
-    """Bins that share the entries of all ranks, as functions between entries and bins.
+    """A division of the entries of all ranks into bins: functions that map entries to bins or back.
 
     Attributes:
         total (callable): Maps entries to the sum of every bin, with gradient.
@@ -255,9 +256,9 @@ def extreme(
     Parameters:
         pick: Function that selects the entries that get the gradient. It maps bool[entries], true
             for equal extremes, to bool[entries]. None: all equal extremes get it.
-        base: Value that each bin has before; None if it has none. As in torch, a `base` that equals
-            the extreme counts among the entries that share the gradient, even if `own` is false.
-        own: Whether `base` takes part in the extreme.
+        base: A start value for each bin; None if bins have none. As in torch, a start value that
+            equals the extreme shares the gradient, even if `own` is false.
+        own: Whether the extreme is taken over the entries and `base`, not over the entries alone.
     """
     sign = 1 if "max" in name else -1
     wide = x.detach() if x.is_floating_point() else x.long()  # int64 holds the negatives too

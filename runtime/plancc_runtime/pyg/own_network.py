@@ -1,4 +1,4 @@
-"""Networks of the user's own class, with the interface of `nn.network.Network`."""
+"""Networks that are objects of a user's class, with the interface of `nn.network.Network`."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class OwnNetwork(Network):
         Only the first graph is used.
 
         Raises:
-            InputError: If the class raises an error, which is added as a note; if it returns
-                outputs of another shape; or if `distributed` raises InputError.
+            InputError: If the user's code raises an error, whose traceback is added as a note; if
+                it returns outputs of a wrong shape; or if `Distributed` raises InputError.
         """
         union, name = graphs[0], self.options.model
         assert isinstance(union, EdgeGraph)
@@ -102,7 +102,7 @@ class OwnNetwork(Network):
             found = f"shape {[*out.shape]}" if isinstance(out, Tensor) else type(out).__name__
             raise InputError(
                 f"`model` {name}: its forward returns {found}, but must return a tensor of shape "
-                f"{[rows, width]}, a row of {width} for each vertex{of}"
+                f"{[rows, width]}: a row of {width} for each vertex{of}"
             )
         if not isinstance(graph, TypedGraph):
             return out
@@ -113,8 +113,8 @@ class OwnNetwork(Network):
         """Run the backward pass of this rank's share of the loss. Collective.
 
         Raises:
-            InputError: If code outside of this package raises an error; its traceback is added as a
-                note.
+            InputError: If code outside of this package raises an error. The traceback of that
+                error is added as a note.
         """
         file = file_of(type(self.model))
         with users_errors(f"`model` {self.options.model}: its backward pass fails", file, True):
@@ -124,7 +124,7 @@ class OwnNetwork(Network):
         """Return the graph as the class expects it: a `TypedGraph`, or `union` itself. Collective.
 
         Parameters:
-            union: Graph of all rows; of the vertices of all types if the plan has types.
+            union: Graph with the vertices of all types.
         """
         is_typed = union.types is not None and is_by_type(type(self.model))
         return TypedGraph(cast(Graph, union)) if is_typed else union
@@ -155,7 +155,7 @@ class OwnNetwork(Network):
 
     @property
     def draws(self) -> bool:
-        """True, since the class may have dropout: its outputs in training cannot be scored."""
+        """True: the class may apply dropout, so its outputs may differ from those in evaluation."""
         return True
 
     def both_ways(self, k: int, fixed: bool = False, plain: bool = False) -> BothWays:
@@ -187,8 +187,8 @@ def _made(options: NetworkOptions, dims: Sequence[int], seed: int) -> nn.Module:
     for parameter, value in model.named_parameters():
         if is_lazy(value):
             raise InputError(
-                f"`model` {name}: '{parameter}' has no size yet; let its constructor take "
-                "in_channels and out_channels, whose values the plan gives"
+                f"`model` {name}: '{parameter}' has no size yet; add in_channels and out_channels "
+                "to the constructor: plancc passes the widths by these names"
             )
     return model
 
@@ -217,9 +217,9 @@ def _give_sizes(
 
 
 def available(header: Header, block: Block, model: type[nn.Module]) -> list[str]:
-    """Return the arguments, beside the features, that a plan can give to a class's `forward`.
+    """Return the names of the arguments, beside the features, that `forward` can get from a plan.
 
-    They are names in `own_class.INPUTS`; `BY_TYPE` is appended if the class expects dicts.
+    The names are keys of `own_class.INPUTS`; `BY_TYPE` is appended if the class expects dicts.
     """
     by_type = is_by_type(model)
     there = {

@@ -1,8 +1,8 @@
-"""Sums of message tensors as sparse products, which need no memory for each edge and column.
+"""Sums of message tensors, computed as sparse products, which store no row for each edge.
 
 If a network indexes rows by sources with `index_select`, as PyTorch Geometric does, the result is a
-`marks.Message`. The product of such a message tensor and one factor per edge is a message tensor
-again. Its sum at the targets of edges is a sparse product.
+message tensor (`marks.Message`). The product of a message tensor and one factor for each edge is a
+message tensor too. The sum of a message tensor at the targets of edges is a sparse product.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from plancc_runtime.pyg.marks import EdgeEnds, Message, Spread, is_end, is_rows,
 
 
 def is_message(x: Any, dim: int, index: Any) -> TypeGuard[Spread]:
-    """Return whether ``x.index_select(dim, index)`` can be a `Message`, summed by a product."""
+    """Return whether a `Message` can represent the result of ``x.index_select(dim, index)``."""
     return (
         is_rows(x, 0)
         and dim == 0
@@ -39,9 +39,9 @@ def is_message(x: Any, dim: int, index: Any) -> TypeGuard[Spread]:
 def times_message(x: Any, y: Any) -> Message | None:
     """Return the product of a message tensor and factors of its edges, as a `Message`.
 
-    One of x and y is the message tensor; the other must have as many axes. Its first axes must have
-    the sizes of the message tensor, its other axes size 1. The result is None if no sparse product
-    can sum it.
+    One of x and y is the message tensor; the other has the factors, and must have the same number
+    of axes. The first axes of the factors must have the same sizes as those of the message tensor;
+    all other axes must have size 1. Return None if the arguments do not fit.
     """
     message, values = (x, y) if isinstance(x, Message) else (y, x)
     if (
@@ -62,7 +62,7 @@ def times_message(x: Any, y: Any) -> Message | None:
 
 
 def is_message_sum(call: Call) -> bool:
-    """Return whether a call adds a whole message tensor at the targets of its edges."""
+    """Return whether a call adds all rows of a message tensor at the targets of their edges."""
     out, index = call.args[0], call.get(2, "index")
     src = call.get(3, "source" if "index" in call.name else "src")
     return (
@@ -93,7 +93,7 @@ class _KeptPattern(NamedTuple):
 
 
 class Patterns:
-    """Patterns of edges in a forward pass. They are kept for the next forward pass."""
+    """Sparsity patterns of the edges in a forward pass, kept for the next forward pass."""
 
     def __init__(self) -> None:
         self._last: list[_KeptPattern] = []

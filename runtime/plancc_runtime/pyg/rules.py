@@ -1,6 +1,6 @@
 """Rules for torch's functions on tensors with rows of a graph that is spread over ranks.
 
-While a network runs, `TorchRules` intercepts every call of a function of torch:
+While a network runs, `TorchRules` intercepts every call of one of torch's functions:
 
 - A function that handles each row independently runs unchanged, and its result is marked.
 - If a tensor is indexed by sources of edges, the halo rows are fetched first.
@@ -49,7 +49,7 @@ from plancc_runtime.pyg.trees import all_in, changed
 
 
 class TorchRules(OverRanks):
-    """Context in which the rules apply. See `OverRanks` for the parameters."""
+    """Context manager: in the context, the rules apply. See `OverRanks` for the parameters."""
 
     def __torch_function__(
         self, func: Any, _: Any, args: Sequence[Any] = (), kwargs: Any = None
@@ -79,7 +79,7 @@ class TorchRules(OverRanks):
             elif not found and name in ("expand", "repeat", "broadcast_to"):
                 return self._made(call)
             elif not found or name not in calls.SIZED:
-                refuse(call, "computes row numbers of this rank alone")
+                refuse(call, "computes row numbers that hold on this rank only")
             if not found:
                 return call.run()
         if Unknown in kinds:
@@ -102,10 +102,11 @@ class TorchRules(OverRanks):
         return self._call_on_spread(call, found)
 
     def _call_on_messages(self, call: Call) -> Any:
-        """Run a function of message tensors.
+        """Run a function that has a message tensor as an argument.
 
-        A product with factors of edges, or a sum at targets, does not compute the tensor's values.
-        Other functions get the values; functions that only read type or device get the rows.
+        A product with factors of edges, or a sum at targets, needs no values of the message tensor.
+        Functions that only read properties, such as dtype or device, get the tensor's `rows`. All
+        other functions get its values.
         """
         if call.name in calls.SIZES:
             return self._sizes(call, call.args[0])
@@ -138,14 +139,17 @@ class TorchRules(OverRanks):
         if call.name == "numel":
             return counted(here * others, None, lambda: self._total(here, of) * others)
         if call.name == "__len__" and x.axis == 0:
-            refuse(call, "counts this rank's rows or edges (as a divisor, use `size(0)`)")
+            refuse(call, "counts this rank's rows or edges (to divide by them, use `size(0)`)")
         size = counted(here, of, lambda: self._total(here, of))
         sizes = [*x.shape[: x.axis], size, *x.shape[x.axis + 1 :]]
         dim = {"size": call.get(1, "dim"), "__len__": 0}.get(call.name)
         return torch.Size(sizes) if dim is None else sizes[dim]
 
     def _copied(self, call: Call, x: Tensor) -> Any:
-        """Return a copy of x with its mark. Its type may differ, unless x has ends of edges."""
+        """Return a copy of x with the mark of x.
+
+        The copy may have another dtype. If x has ends of edges, another dtype raises InputError.
+        """
         out = call.run()
         if isinstance(x, EdgeEnds) and out.dtype != x.dtype:
             refuse(call, calls.ENDS)
@@ -167,15 +171,15 @@ class TorchRules(OverRanks):
         if call.name == "arange":
             of, begins = counts[0].of, call.args[:-1] in ((), (0,)) and "step" not in call.kwargs
             if of is None or not begins or call.args[-1:] != (counts[0],):
-                refuse(call, "computes row numbers of this rank alone")
+                refuse(call, "computes row numbers that hold on this rank only")
             return marked(found, EdgeEnds, ends=(RowNumbers(of, False),))
         places = [k for k, each in enumerate(numbers[: found.ndim]) if isinstance(each, Count)]
         if len(counts) > 1 or not places:
-            refuse(call, "makes two axes of rows or edges, or row numbers of this rank")
+            refuse(call, "makes two axes of rows or edges, or stores this rank's number of rows")
         [place] = places
         old = place - len(numbers) + call.args[0].ndim if call.name == "repeat" else 0
         if call.name == "repeat" and old >= 0 and call.args[0].shape[old] != 1:
-            refuse(call, "repeats an axis of several entries for every row or edge")
+            refuse(call, "repeats an axis of several entries once for every row or edge")
         return mark_in_place(found, place, counts[0].of)
 
     def _dropout(self, call: Call) -> Any:
@@ -188,7 +192,7 @@ class TorchRules(OverRanks):
             refuse(call, "changes its argument in place")
         number = self._numbers(x) if isinstance(x, Spread) else None
         if isinstance(x, Spread) and number is None:
-            refuse(call, "drops entries that belong neither to rows nor to edges")
+            refuse(call, "applies dropout to entries that are neither rows nor edges")
         self.draws += 1
         found = self.mask(x, rate, number, self.draws - 1)
         return alike(found, x) if isinstance(x, Spread) else found
@@ -223,7 +227,8 @@ class TorchRules(OverRanks):
     def _joined_ends(self, call: Call, parts: Sequence[Any]) -> Tensor:
         """Run `stack` or `cat` of ends of edges.
 
-        An end of the result has sources if an argument has sources, since own rows can be sources.
+        If one of the joined ends has sources, the result is marked as sources: the number of an own
+        row is valid as a source too.
         """
         if not all(isinstance(each, EdgeEnds) for each in parts):
             refuse(call, calls.ENDS)
@@ -301,12 +306,12 @@ class TorchRules(OverRanks):
         if is_end(index, True):
             if not is_rows(x, dim) or x.of != index.of:
                 shape = [*x.shape]
-                refuse(call, f"selects sources of a tensor {shape} that has no axis of their rows")
+                refuse(call, f"selects rows of sources from a tensor {shape} that lacks them")
             x = self.columns.of(x, index.relations)
         elif along != is_end(index, False) or (along and not (is_rows(x) and x.of == index.of)):
             refuse(call, "selects entries by index")
         if isinstance(x, Spread) and isinstance(index, Spread):
-            refuse(call, "pairs every row or edge with all rows or edges")
+            refuse(call, "pairs every row or edge with every other row or edge")
         taken, at = plain(x), plain(index)
         found = taken[at] if dim == 0 and at.ndim != 1 else taken.index_select(dim, at)
         if isinstance(index, Spread):
@@ -316,7 +321,10 @@ class TorchRules(OverRanks):
         return alike(found, x)
 
     def _sliced(self, call: Call, x: Spread, key: Any) -> Tensor:
-        """Return ``x[key]`` if the key keeps the spread axis whole, or takes every n-th edge."""
+        """Return ``x[key]`` if the key selects all entries of the spread axis, or every n-th edge.
+
+        Raise InputError for any other key.
+        """
         keys = key if isinstance(key, tuple) else (key,)
         if any(isinstance(k, Mark) for k in keys):
             refuse(call, "selects entries by index")
@@ -337,9 +345,10 @@ class TorchRules(OverRanks):
         return self._row_by_row(taken, [x])
 
     def _check_stride(self, call: Call, x: Spread, at: Any) -> None:
-        """Raise InputError unless every row has a multiple of ``at.step`` edges, all contiguous.
+        """Raise InputError unless the slice `at` selects the same edges on any number of ranks.
 
-        Otherwise the chosen edges would depend on the number of ranks.
+        The edges of each row must be contiguous, and their number must be a multiple of
+        ``at.step``.
         """
         edges = self.edges
         if (
@@ -357,7 +366,10 @@ class TorchRules(OverRanks):
             refuse(call, "selects only some of the entries")
 
     def _set(self, call: Call) -> None:
-        """Run ``x[key] = value``. The key may be a mask, own rows, or a key of `_sliced`."""
+        """Run ``x[key] = value``.
+
+        The key may be a mask, numbers of own rows, or a key that `_sliced` accepts.
+        """
         x, key, value = call.args
         keys = key if isinstance(key, tuple) else (key,)
         first = keys[0]
@@ -377,7 +389,10 @@ class TorchRules(OverRanks):
         call.func(x, tuple(map(plain, keys)), totals(plain(value)))
 
     def _scattered(self, call: Call) -> Any:
-        """Run a sum, mean or extreme by index: of edges at one of their ends, or of groups."""
+        """Run a function that reduces entries with the same index, to a sum, mean or extreme.
+
+        The indices are ends of edges, or numbers of groups.
+        """
         out, dim, index = call.args[0], call.get(1, "dim"), call.get(2, "index")
         base, in_place = call.name.rstrip("_"), call.name.endswith("_")
         src = call.get(3, "source" if base.startswith("index") else "src")
@@ -387,7 +402,7 @@ class TorchRules(OverRanks):
         if is_end(index) and (
             out.shape[dim] != index.of.num_rows or getattr(out, "of", index.of) != index.of
         ):
-            refuse(call, "scatters edges to entries that are not rows of their ends")
+            refuse(call, "adds values of edges to a tensor that has no entry for each own row")
         if isinstance(src, Message):
             found = plain(out) + self.patterns.total(src, index)
         elif is_end(index, False):
@@ -437,7 +452,7 @@ class TorchRules(OverRanks):
         if places == [] and call.name in calls.PRODUCTS:
             return summed(call.run(), self.transport)
         if not places:
-            refuse(call, "mixes rows or edges, or reads tensors that may have other entries")
+            refuse(call, "mixes rows or edges, or combines tensors with possibly different rows")
         out = call.run()
         if out is call.args[0]:
             self.columns.forget(out)
@@ -450,7 +465,7 @@ class TorchRules(OverRanks):
         """Concatenate tensors along their axis of rows or edges."""
         x, parts = found[0], call.args[0]
         if len(found) < len(parts):
-            refuse(call, "appends entries to rows or edges")
+            refuse(call, "appends other entries to the rows or edges of a tensor")
         if len(parts) > 1 and all(is_rows(each) for each in parts):
             refuse(call, "appends rows to rows")
         if any(each.axis != x.axis for each in found):
@@ -467,7 +482,7 @@ class TorchRules(OverRanks):
 
     def _embedding(self, call: Call, x: Spread) -> Tensor:
         if call.get(3, "max_norm") is not None or call.get(5, "scale_grad_by_freq", False):
-            refuse(call, "changes rows of its weights, or counts how often this rank reads them")
+            refuse(call, "changes rows of its weights, or counts how often each row is read here")
         return self._row_by_row(call, [x])
 
     def _nonzero(self, call: Call, x: Spread) -> Tensor:
@@ -478,7 +493,7 @@ class TorchRules(OverRanks):
     def _unique(self, call: Call, x: Spread) -> Tensor:
         asked = [*call.args[2:], *(v for k, v in call.kwargs.items() if k != "sorted")]
         if x.is_floating_point() or any(each not in (False, None) for each in asked):
-            refuse(call, "computes more than the distinct values of whole numbers")
+            refuse(call, "returns more than distinct values, or has a floating-point argument")
         lists = self.transport.gather(plain(x).unique().tolist())
         return plain(x).new_tensor(sorted({each for of_rank in lists for each in of_rank}))
 
@@ -495,17 +510,20 @@ class TorchRules(OverRanks):
 
 
 def _only(call: Call, rows: Iterable[TypeRows | None]) -> TypeRows | None:
-    """Return the `TypeRows` that all arguments have; None if an argument has none.
+    """Return the `TypeRows` that all arguments of a call have; None if an argument has none.
+
+    Parameters:
+        rows: For every argument, its `TypeRows` or None.
 
     Raises:
-        InputError: If they differ.
+        InputError: If two arguments have different `TypeRows`.
     """
     first, *others = rows
     if all(each is first for each in others):
         return first
     of = {first, *others}
     if len(of - {None}) > 1:
-        refuse(call, "joins rows of several types, or of two graphs (a layer may cache one)")
+        refuse(call, "joins rows of several types, or of two graphs (a layer may cache a graph)")
     return of.pop() if len(of) == 1 else None
 
 
@@ -517,10 +535,10 @@ def _joined_end(call: Call, ends: Sequence[RowNumbers]) -> RowNumbers:
 def _with_ends(
     call: Call, x: Tensor, ends: Sequence[RowNumbers], relations: frozenset[int]
 ) -> Tensor:
-    """Return x, marked as one end or as both ends of edges.
+    """Return x with the mark of one end, or of both ends, of edges.
 
-    If x has both ends, one of them must refer to own rows: these are the targets. The other end has
-    the sources, which may be own rows too.
+    If x has both ends, one of them must refer to own rows: this end has the targets. The other end
+    has the sources, which may be own rows too.
     """
     if len(ends) != 1:
         row = int(ends[1].is_source)

@@ -1,4 +1,4 @@
-"""Rows of a graph or of one vertex type, and edges between rows, for networks of PyTorch."""
+"""The rows and edges that tensors of a network refer to, by vertex type and by relation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ Key = str | tuple[str, ...]
 
 @dataclass(frozen=True)
 class TypeRows:
-    """This rank's rows of all vertices, or of one vertex type. Columns are [own rows | halo rows].
+    """This rank's rows: those of all vertices, or those of one vertex type.
+
+    Columns number the own rows first, then the halo rows.
 
     Attributes:
         graph: The graph of the rows.
@@ -36,9 +38,10 @@ class TypeRows:
     def halo(
         self, read: frozenset[int], here: frozenset[int] = frozenset()
     ) -> tuple[LocalGraph, Tensor | None]:
-        """Return the graph that exchanges halo rows of this type, and their places or None.
+        """Return a graph that exchanges halo rows of this type, and the columns of these rows.
 
-        See `TypedGraph.halo_of`.
+        The columns are None if the graph exchanges all halo rows. See `TypedGraph.halo_of` for the
+        parameters.
         """
         if isinstance(self.graph, TypedGraph):
             return self.graph.halo_of(self.name, read, here)

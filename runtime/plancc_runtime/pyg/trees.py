@@ -32,7 +32,10 @@ def _parts(value: Any) -> list[tuple[Any, Any]] | None:
 
 
 def leaves_of(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Yield the path and the object of all objects in a value except lists, dicts and the like."""
+    """Yield every object inside nested lists, tuples, dicts and dataclasses, with its path.
+
+    The lists, tuples, dicts and dataclasses themselves are left out.
+    """
     parts = _parts(value)
     if parts is None:
         yield path, value

@@ -1,6 +1,6 @@
-"""Tests for authors of new transports and layouts, to inherit or to call on every rank.
+"""Tests for authors of new transports and layouts.
 
-They need pytest."""
+Inherit the test classes, and call the functions on every rank. All need pytest."""
 
 from plancc_runtime.testing.layouts import Layout, LayoutTests
 from plancc_runtime.testing.transports import TransportTests, check_transport

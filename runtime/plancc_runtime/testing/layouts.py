@@ -29,7 +29,7 @@ COUNTED = {
     **{"messages_sent": 0, "words_sent": 1, "messages_received": 3, "words_received": 4},
     **{"reductions": 6, "words_reduced": 7},
 }
-"""Counters that a graph predicts, and their places among a transport's counters."""
+"""Counters that a graph predicts, and their positions among a transport's counters."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,11 @@ class Layout:
         make: Collective function that returns a rank's graph in this layout.
         dense (mapping of str to float64[n, n]): The dense matrix for each kind of values in
             `plancc.plan.layers.COEFFICIENTS`; rows and columns are vertices.
-        share: Factor of a rank's gradients: 1 / number of ranks that compute the same loss.
+        share: Factor by which a rank multiplies the gradient of the product: 1 / number of ranks
+            that compute the same loss.
         options: Fields of `Resources` that are not at their defaults, by name.
-        width, columns: Shape of the weight that rows are multiplied by. If a grid splits columns,
-            both must be at least the number of its process columns.
+        width, columns: Shape of the weight matrix that rows are multiplied by. If a process grid
+            divides the columns of rows, both must be at least its number of process columns.
     """
 
     num_ranks: int
@@ -62,8 +63,9 @@ class _Answer(NamedTuple):
 
     Attributes:
         rows: Vertices of the rank's rows.
-        columns: Numbers of the rank's columns of the operand, and of the product with a weight.
-        product, adjoint: The rank's rows of the product, and of its gradient.
+        columns: Two arrays with numbers of columns: those that the rank has of the operand, and
+            those that it has of the product with a weight.
+        product, adjoint: The rank's rows of the product, and of the operand's gradient.
         weight: The rank's share of the weight's gradient; zeros if the product has no weight.
         counted: Counters of the transport, forward and backward.
         told: Counters that the graph predicts, forward and backward.
@@ -115,7 +117,7 @@ class LayoutTests:
         _close(np.sum([answer.weight for answer in answers], axis=0), of_weight, of_weight)
 
     def test_the_adjoint_is_the_transpose(self, layout: Layout) -> None:
-        """Check that <A h, g> = <h, A^T g>; entries that several ranks have count once."""
+        """Check that <A h, g> = <h, A^T g>. An entry that several ranks have is counted once."""
         h, _, g = _operands(layout)
         sums, seen = np.zeros(2), np.zeros(h.shape, np.bool_)
         for answer in _answers(layout, next(iter(layout.dense))):
@@ -166,7 +168,10 @@ def _answers(
     dtype: torch.dtype = torch.float64,
     overlap: bool = True,
 ) -> list[_Answer]:
-    """Return all ranks' results of the second of two products, which reuses the exchanges."""
+    """Compute a product twice on all ranks; return every rank's results of the second time.
+
+    The second product reuses the exchanges of the first.
+    """
     asked = (name, how, dtype, overlap)
     if asked in layout._known:
         return layout._known[asked]

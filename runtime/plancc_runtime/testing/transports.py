@@ -1,4 +1,4 @@
-"""Checks of transports; the tests of a new transport inherit them, or call them on every rank.
+"""Checks for a new transport: inherit `TransportTests`, or call the functions on every rank.
 
 All ranks draw the same messages from a seed, so that each rank knows what it must receive.
 """
@@ -57,7 +57,7 @@ def check_exchanges(
 ) -> None:
     """Check several exchanges in flight at once, over several rounds.
 
-    In half of them the ranks call `arrivals`, and in the other half only `finish`.
+    In half of an exchange's rounds, ranks call `arrivals`; in the others, they call only `finish`.
     """
     make, rank, size = make or transport.exchange, transport.rank, transport.size
     random = np.random.default_rng(seed)
@@ -108,7 +108,7 @@ def check_exchanges(
 def check_reductions(
     transport: Transport, lengths: tuple[int, ...] = (0, 1, 1000), device: str = "cpu"
 ) -> None:
-    """Check sums and maxima over ranks of arrays and tensors, and the counters of reductions."""
+    """Check sums and maxima over the ranks, for arrays and tensors, and what `traffic` counts."""
     rank, size = transport.rank, transport.size
     for dtype in (np.float32, np.float64, np.int64, np.int8):
         for words in lengths:
@@ -202,10 +202,13 @@ def check_pieces(transport: Transport, device: str = "cpu") -> None:
 
 
 class TransportTests:
-    """Tests of a transport. A subclass defines the method `run`, which starts ranks."""
+    """Tests that every transport must pass. A subclass defines `run`, which starts the ranks."""
 
     def run(self, ranks: int, work: Callable[[Transport], None]) -> None:
-        """Call ``work(transport)`` on this number of ranks; raise the exception of a rank."""
+        """Start `ranks` ranks, and call ``work(transport)`` on each.
+
+        If a rank raises an exception, raise it here.
+        """
         raise NotImplementedError
 
     @pytest.mark.parametrize("ranks", [1, 2, 3])

@@ -17,7 +17,7 @@ order of arrival does not matter, `arrivals` need not be called.
 
 A *group* is made once by all of its members (`Transport.subgroup`), and used any number of times.
 All methods of a group are collective: its members call the same methods in the same order. Buffers
-are contiguous. Buffers that are copied to each other, or added, have the same size. A method
+are contiguous. A buffer and its copy have the same size, and so do buffers that are added. A method
 `start_...` begins an operation, and `wait` ends it. A member may have several operations in flight,
 and must end them in the order in which it began them. If two ranks have several groups in common,
 or have messages of an exchange in flight, both must begin all of this work in the same order.
@@ -30,8 +30,8 @@ them. With g members:
     allgather                 every member sends its own words to each other member
     reduce_scatter_sum        every member receives the words of its own piece from each other
                               member
-    alltoall                  counts like an exchange of messages
-    allreduce_sum(m words)    one reduction of m words at every member (as in `Transport`)
+    alltoall                  every member sends one buffer to each other member
+    allreduce_sum(m words)    every member counts one reduction of m words, and no message
 
 A message is one buffer from one rank to another; a buffer of more than `Transport.max_words` words
 is several messages. Empty buffers do not count. No message goes from a member to itself.
@@ -70,14 +70,14 @@ from plancc_runtime.transport.values import packed, unpacked
 
 TIMEOUT = 600.0  # seconds
 MOST_DIFFERENCES = 3
-"""Most options that one sentence names when the ranks have different values."""
+"""Largest number of options that a message names when the ranks have different values."""
 MOST_VALUES = 4
-"""Most values that the sentence names for such an option."""
+"""Largest number of values that the message names for each of these options."""
 MAX_WORDS_PER_MESSAGE = 2**31 - 1  # counts of MPI and NCCL are C ints
 
 
 class TransportError(PlanccError):
-    """Error: a rank did not answer in time, or has ended."""
+    """Raised if another rank did not answer in time, or has ended."""
 
 
 class Channel(ABC):
@@ -93,7 +93,7 @@ class Channel(ABC):
 
     @abstractmethod
     def arrivals(self) -> Iterator[int]:
-        """Yield the number of every receive, each as soon as the receive is complete."""
+        """Yield the number k of each receive, as soon as receive k is complete."""
 
     @abstractmethod
     def finish(self) -> None:
@@ -107,36 +107,36 @@ class Pending:
         self._finish = finish
 
     def wait(self) -> None:
-        """Return when this member's buffers may be used again."""
+        """Wait until this member may use its buffers again."""
         finish, self._finish = self._finish, None
         if finish is not None:
             finish()
 
 
 class Group(ABC):
-    """Some ranks of a transport.
+    """A group: some ranks of a transport, called members, and their collectives.
 
     A method raises ValueError, on one member alone, if a buffer is not contiguous, if the number of
     buffers is not the number of members, or if there is no member `root`.
 
-    Subclasses define the methods with an underscore. These get flat buffers, and need not count
-    traffic. They are called only if this member sends or receives words; single buffers may be
-    empty.
+    Subclasses define the abstract methods, whose names begin with an underscore. These methods get
+    flat buffers, and need not count traffic. They are called only if this member sends or receives
+    words; single buffers may be empty.
 
     Attributes:
         ranks: The members' ranks in the transport, ascending and distinct.
-        rank (int): This member's place among the members.
+        rank (int): This member's position among the members.
         size (int): Number of members.
     """
 
     def __init__(self, transport: Transport, ranks: Sequence[int]) -> None:
         self.transport, self.ranks = transport, tuple(ranks)
         if self.ranks != tuple(sorted(set(ranks))) or transport.rank not in self.ranks:
-            raise ValueError(f"ranks {self.ranks}: not ascending, or without {transport.rank}")
+            raise ValueError(f"ranks {self.ranks}: must ascend, and contain {transport.rank}")
         self.rank, self.size = self.ranks.index(transport.rank), len(self.ranks)
 
     def start_broadcast(self, buffer: Buffer, root: int) -> Pending:
-        """Copy the root's `buffer` to every member. `root` is a place among the members."""
+        """Copy the root's `buffer` to every member. `root` is a position among the members."""
         [data] = self._checked([buffer], 1, root)
         to_others = [(k, data) for k in self._others()]
         sends, receives = (to_others, []) if self.rank == root else ([], [(root, data)])
@@ -160,31 +160,33 @@ class Group(ABC):
             self._allreduce_sum(data)
 
     def start_allgather(self, pieces: Sequence[Buffer]) -> Pending:
-        """Copy ``pieces[k]`` of member k to all members.
+        """Copy every member's own piece to all other members.
 
-        The pieces may differ in size; ``pieces[k]`` has the same size at all members.
+        Member k sends its own piece, ``pieces[k]``; all members receive it as their ``pieces[k]``.
+        The pieces may differ in size, but ``pieces[k]`` has the same size at all members.
         """
         data, others = self._checked(pieces, self.size), self._others()
         sends, receives = [(k, data[self.rank]) for k in others], [(k, data[k]) for k in others]
         return self._allgather(data) if self._counted(sends, receives) else Pending()
 
     def reduce_scatter_sum(self, pieces: Sequence[Buffer]) -> None:
-        """Replace ``pieces[k]`` of member k by the sum over all members' ``pieces[k]``.
+        """Add up ``pieces[k]`` of all members, for every k; member k gets the sum.
 
-        The content of the other pieces is undefined afterwards.
+        The sum replaces ``pieces[k]`` at member k. There, the content of all other pieces is
+        undefined afterwards.
         """
         data, others = self._checked(pieces, self.size), self._others()
         if self._counted([(k, data[k]) for k in others], [(k, data[self.rank]) for k in others]):
             self._reduce_scatter_sum(data)
 
     def start_alltoall(self, sends: Sequence[Buffer], receives: Sequence[Buffer]) -> Pending:
-        """Copy ``sends[k]`` of this member to ``receives[this member]`` of member k, for every k.
+        """Send ``sends[k]`` to member k, and receive ``receives[k]`` from member k, for every k.
 
-        The copy from this member to itself is no message.
+        What a member sends to itself is copied, and is not a message.
         """
         out, back = self._checked(sends, self.size), self._checked(receives, self.size)
         if len(out[self.rank]) != len(back[self.rank]):
-            raise ValueError("a member's piece for itself has two sizes")
+            raise ValueError("a member's send to itself and its receive differ in size")
         back[self.rank][...] = out[self.rank]
         others = self._others()
         counted = self._counted([(k, out[k]) for k in others], [(k, back[k]) for k in others])
@@ -224,19 +226,19 @@ class Group(ABC):
         return [k for k in range(self.size) if k != self.rank]
 
     def _others_to_join(self) -> str:
-        """Return the phrase that names the ranks that a member waits for in a collective call."""
+        """Return a phrase that says what a member waits for in a collective call."""
         return f"{name_ranks(self.ranks[k] for k in self._others())} to join a collective call"
 
     def _checked(self, buffers: Sequence[Buffer], number: int, root: int = 0) -> list[Buffer]:
         """Return the flat buffers; raise ValueError if their number or the root is wrong."""
         if len(buffers) != number or not 0 <= root < self.size:
             raise ValueError(
-                f"{len(buffers)} buffers and root {root} for a group of {self.size} members"
+                f"cannot use {len(buffers)} buffers and root {root} for a group of {self.size}"
             )
         return [flat(buffer) for buffer in buffers]
 
     def _counted(self, sends: Addressed, receives: Addressed) -> bool:
-        """Add the messages of this member to the traffic. Return whether it has any message."""
+        """Add this member's messages to the traffic. Return whether there is any message."""
         traffic = traffic_of(sends, receives, self.transport.max_words)
         self.transport.traffic.add(traffic)
         return traffic.messages_sent + traffic.messages_received > 0
@@ -247,7 +249,7 @@ class Transport(ABC):
 
     Attributes:
         rank, size: This rank's number, and the number of ranks.
-        traffic: Counters of messages. A round counts its messages when it starts.
+        traffic: Counters of this rank's messages. A round counts its messages when it starts.
         timeout: Longest wait in seconds; infinity for no limit.
         max_words: Longest message in words; a longer buffer is sent as several messages.
         say: Function that prints the last sentence of a rank before it ends the job.
@@ -283,8 +285,8 @@ class Transport(ABC):
         """Return a channel for these (peer, buffer) pairs. Not collective, and nothing moves yet.
 
         A round of the channel is collective among the ranks that exchange. Every send needs a
-        receive of the same size. If rank a sends several buffers to rank b, the k-th of them in
-        `sends` of rank a is received by the k-th from rank a in `receives` of rank b.
+        receive of the same size. If rank a sends several buffers to rank b, order matches them: the
+        k-th buffer for b in a's `sends` arrives in the k-th buffer from a in b's `receives`.
         """
 
     def swap(self, sends: Addressed, receives: Addressed) -> None:
@@ -300,8 +302,8 @@ class Transport(ABC):
         """Return a group that consists of the given ranks. Collective over *all* ranks.
 
         Every rank of the transport calls this method, each with the ranks of its own group. The
-        groups of one call are disjoint. A transport without collectives of its library returns a
-        `group.MessageGroup`.
+        groups of one call are disjoint. If a transport's library has no collectives for groups, the
+        transport returns a `group.MessageGroup`.
 
         Parameters:
             ranks: The ranks of the group, ascending; this rank is one of them.
@@ -316,33 +318,48 @@ class Transport(ABC):
 
     @abstractmethod
     def allreduce_max(self, array: Buffer) -> None:
-        """Replace `array` on every rank by the maximum over all ranks. Collective; not counted."""
+        """Replace `array` on every rank by the maximum over all ranks.
+
+        Collective. The call is not counted in `traffic`.
+        """
 
     def largest(self, *numbers: int) -> list[int]:
-        """Return, for every number, the maximum over all ranks. Collective; not counted."""
+        """Return, for every number, the maximum over all ranks.
+
+        Collective. The call is not counted in `traffic`.
+        """
         found = np.array(numbers, np.int64)
         self.allreduce_max(found)
         return list(found.tolist())
 
     def any(self, holds: bool) -> bool:
-        """Return whether `holds` is true on any rank. Collective; not counted."""
+        """Return whether `holds` is true on any rank.
+
+        Collective. The call is not counted in `traffic`.
+        """
         return self.largest(holds) == [1]
 
     @abstractmethod
     def alltoall(self, array: np.ndarray) -> np.ndarray:
-        """Send ``array[k]`` to rank k. Return an array whose entry k is rank k's. Collective."""
+        """Send ``array[k]`` to rank k. Return an array with one entry from each rank. Collective.
+
+        Entry k of the result is the entry that rank k sent to this rank.
+        """
 
     @abstractmethod
     def gather_bytes(self, data: bytes) -> list[bytes]:
-        """Return all ranks' `data`, on every rank; lengths may differ. Collective; not counted."""
+        """Return all ranks' `data`, on every rank; their lengths may differ.
+
+        Collective. The call is not counted in `traffic`.
+        """
 
     def gather(self, value: Any) -> list[Any]:
         """Return every rank's `value`, on every rank. Collective; for small values only.
 
         Parameters:
-            value (plain value, array of numbers, or a list, tuple or dict of such): A value that
-                `values.packed` accepts. Nothing is pickled, so that no rank executes code that
-                another rank sends.
+            value: A value that `values.packed` accepts: a plain value, an array of numbers, or a
+                list, tuple or dict of these. Nothing is pickled, so that no rank executes code
+                that another rank sends.
         """
         return [unpacked(each) for each in self.gather_bytes(packed(value))]
 
@@ -351,7 +368,10 @@ class Transport(ABC):
         return Clock()
 
     def cores_per_rank(self) -> int:
-        """Return this rank's equal share, in cores, of the cores of its machine. Collective."""
+        """Return the number of cores for each rank on this rank's machine, at least 1.
+
+        Collective.
+        """
         # a launcher may bind every rank to its own cores, or bind no rank: so the union is taken
         here, own = platform.node(), usable_cores()
         node = [cores for host, cores in self.gather((here, sorted(own))) if host == here]
@@ -363,7 +383,7 @@ class Transport(ABC):
         return self.gather(here).count(here)
 
     def nodes_of_ranks(self) -> list[str]:
-        """Return a name of every rank's machine. Collective."""
+        """Return, for every rank, a name of its machine. Collective."""
         return self.gather(platform.node())
 
     def close(self) -> None:  # noqa: B027  most have nothing to do
@@ -375,13 +395,13 @@ class Transport(ABC):
 
     @abstractmethod
     def abort(self, code: int) -> None:
-        """End all ranks now with exit status `code`; for a fault that only one rank knows of."""
+        """End all ranks now, with exit status `code`, after a fault that only this rank knows."""
 
     def agree(self, error: PlanccError | None) -> None:
         """Raise an error on all ranks if any rank passes an error. Collective.
 
-        The ranks first reduce one bit. Only if the bit is set, they exchange their errors. All
-        ranks then raise an error with the same sentence, which names the ranks at fault.
+        The ranks first reduce one bit. If the bit is set, they exchange their errors. Then all
+        ranks raise an error with the same message, which names the ranks at fault.
 
         Raises:
             PlanccError: The error has the class of the error on the first rank at fault.
@@ -419,7 +439,7 @@ class Transport(ABC):
     def ranks_by_value(self, value: str) -> dict[str, list[int]]:
         """Return every value that a rank passes, with the ranks that pass it. Collective.
 
-        The ranks first compare digests. Only if the digests differ, they exchange the values.
+        The ranks first compare digests. They exchange the values only if the digests differ.
         """
         if self.all_equal(value.encode(errors="backslashreplace")):
             return {value: list(self.numbers)}
@@ -429,10 +449,12 @@ class Transport(ABC):
         return found
 
     def check_alike(self, asked: Mapping[str, Any]) -> None:
-        """Check that all ranks have the same values of options, given by name. Collective.
+        """Raise InputError unless the options `asked` have the same values on all ranks.
+
+        Collective.
 
         Raises:
-            InputError: On all ranks; the error says which ranks have which values.
+            InputError: On all ranks. The message says which ranks have which values.
         """
         texts = {name: _option_text(value) for name, value in asked.items()}
         found = self.ranks_by_value(json.dumps(texts))
@@ -457,9 +479,9 @@ class Transport(ABC):
     def agreement(self) -> Iterator[None]:
         """Context manager: if its statements raise an error on any rank, all ranks raise an error.
 
-        At the end, all ranks call `agree`. Collective; the statements themselves must not call
-        anything collective. Lack of memory counts as an error. Any other exception that is no
-        `PlanccError` is a defect and is raised at once; the caller then ends the job with `abort`.
+        At the end, all ranks call `agree`, so the context is collective; its statements must not
+        call anything collective. Lack of memory counts as an error. Any other exception that is not
+        a `PlanccError` is a defect: it is raised at once, and the caller ends the job by `abort`.
         """
         error: PlanccError | None = None
         try:

@@ -19,7 +19,7 @@ from plancc_runtime.transport.messages import Addressed, Buffer, Traffic, flat, 
 class MessageGroup(Group):
     """A group whose collectives consist of messages.
 
-    It serves transports whose library has no collectives of groups. Members' numbers are added in
+    Transports use this class if their library has no collectives for groups. Sums are computed in
     the order of the members, so that the same inputs give the same bits.
     """
 
@@ -83,7 +83,7 @@ class MessageGroup(Group):
 
 
 class LibraryGroup(MessageGroup):
-    """A group whose broadcasts and reductions are done by a library.
+    """A group that uses collectives of a library, such as MPI, for broadcasts and reductions.
 
     The library chooses the order of summation. All other operations consist of messages.
     """
@@ -102,17 +102,17 @@ class LibraryGroup(MessageGroup):
 
     @abstractmethod
     def _start_broadcast(self, words: Buffer, root: int) -> Any:
-        """Start one message. Return the library's request; `root` is a place among the members."""
+        """Start a broadcast of `words` from member `root`. Return the library's request."""
 
     @abstractmethod
     def _start_reduce_sum(self, words: Buffer, root: int) -> Any:
-        """Start one message. Return the library's request; `root` is a place among the members."""
+        """Start a sum of all members' `words` at member `root`. Return the library's request."""
 
     @abstractmethod
     def _waiting(self, what: Callable[[], str]) -> AbstractContextManager[None]:
         """Context manager for statements in which the library may wait.
 
-        ``what()`` returns the phrase that names what it waits for.
+        ``what()`` returns a phrase that says what this member then waits for.
         """
 
     @abstractmethod
@@ -126,14 +126,15 @@ class LibraryGroup(MessageGroup):
         what: Callable[[], str] | None = None,
         changed: bool = False,
     ) -> Pending:
-        """Start an operation of the library on `data`, copied to host memory if necessary.
+        """Start an operation of the library on `data`, or on a copy of `data` in host memory.
 
         Parameters:
-            start: Function that starts the operation on one message's words, and returns the
+            start: Function that starts the operation on the words of one message, and returns the
                 library's request.
-            what: Function that returns the phrase that names what a member waits for; by default
-                the other members.
-            changed: Whether the operation changes `data`, so that a device needs a copy back.
+            what: Function that returns a phrase that says what this member waits for; by default,
+                it waits for the other members.
+            changed: Whether the operation changes `data`. If so, the result is copied back to the
+                device of `data`.
         """
         what, host = what or self._others_to_join, HostBuffers([(0, data)])
         host.fetch(0)
@@ -155,11 +156,12 @@ class LibraryGroup(MessageGroup):
 
 
 class GroupTransport(Transport):
-    """A transport whose ranks are the members of a group, for layouts that do not use groups.
+    """A transport whose ranks are the members of a group.
 
-    Ranks and peers are places among the members. Traffic, timeout and the longest message are the
-    values of the group's transport. `cores_per_rank` is collective over all ranks of the group's
-    transport; all other methods only over the group.
+    With such a transport, a layout can run on a group. Ranks and peers are positions among the
+    members. Traffic, timeout and the longest message are those of the group's transport. The method
+    `cores_per_rank` is collective over all ranks of the group's transport; all other collective
+    methods are collective over the group only.
     """
 
     def __init__(self, group: Group) -> None:
@@ -222,7 +224,7 @@ class GroupTransport(Transport):
 
 @contextmanager
 def uncounted(traffic: Traffic) -> Iterator[None]:
-    """Context manager: `traffic` does not count the messages of its statements."""
+    """Context manager: `traffic` does not count the messages of statements in the context."""
     before = vars(traffic).copy()
     try:
         yield

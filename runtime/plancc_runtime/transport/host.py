@@ -1,4 +1,4 @@
-"""Host copies of buffers on devices."""
+"""Copies in host memory of buffers on devices, for libraries that send from host memory only."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def host_array(buffer: Buffer) -> np.ndarray:
 
 @contextmanager
 def host_memory(array: Buffer) -> Iterator[np.ndarray]:
-    """Yield the numbers of `array` in host memory; copy them to its device at the end."""
+    """Yield the numbers of `array` in host memory; at the end, copy them back to its device."""
     if on_device(array):
         host = array.cpu()
         yield host.numpy()
@@ -45,7 +45,7 @@ def host_memory(array: Buffer) -> Iterator[np.ndarray]:
 
 
 class HostBuffers:
-    """Buffers of an exchange in host memory: the given ones, or copies of buffers on a device.
+    """The buffers of an exchange, in host memory: a buffer on a device is replaced by a host copy.
 
     Attributes:
         buffers (list of (peer, array)): Each buffer as a numpy array, with its peer.

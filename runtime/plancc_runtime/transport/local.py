@@ -42,11 +42,11 @@ def run_ranks(
 ) -> list[T]:
     """Call ``work(transport)`` for every rank, each in a separate thread.
 
-    Settings of torch that belong to a thread (`torch.set_num_threads`, `torch.no_grad`) must be
-    made in `work`.
+    torch keeps some settings for each thread, such as those of `torch.set_num_threads` and
+    `torch.no_grad`. Make such settings inside `work`.
 
     Parameters:
-        work: Collective function.
+        work: Function that every rank calls. It may call collective methods of the transport.
         timeout: Longest wait in seconds; None or 0 for no limit.
 
     Returns:
@@ -65,9 +65,10 @@ def run_ranks(
 
 
 def run_threads(group: Threads, end: Callable[[int], E], work: Callable[[E], T]) -> list[T]:
-    """Do what `run_ranks` does, with the transport ``end(rank)`` for each rank.
+    """Run ranks as `run_ranks` does, but with transports that the caller makes.
 
-    `end` is called in the rank's thread.
+    Parameters:
+        end: Function that makes the transport of a rank; it is called in the rank's thread.
     """
     import torch
 
@@ -159,7 +160,7 @@ class LocalTransport(Transport):
     def wait(self, done: Callable[[], bool], what: Callable[[], str]) -> None:
         """Wait until ``done()`` is true. The caller holds the lock.
 
-        ``what()`` returns the phrase that names what the rank waits for.
+        ``what()`` returns a phrase that says what the rank waits for.
 
         Raises:
             TransportError: If the wait lasts longer than the timeout, or another rank has failed.
@@ -269,7 +270,7 @@ class _End(NamedTuple):
 
 
 class LocalChannel(Channel):
-    """A channel between threads. The later thread, sender or receiver, copies the message."""
+    """A channel between threads. Of sender and receiver, the later thread copies the message."""
 
     def __init__(self, transport: LocalTransport, sends: Addressed, receives: Addressed) -> None:
         self._transport, self._group = transport, transport._group
@@ -321,7 +322,12 @@ class LocalChannel(Channel):
             )
 
     def _meet(self, mine: _End, place: _Place) -> _End | None:
-        """Return the message's other end if `place` has it; else leave this end at `place`."""
+        """Return the other end of a message if it came first; else register this end for it.
+
+        Parameters:
+            mine: This end of the message.
+            place: Key of the message, under which an end is registered.
+        """
         with self._group.lock:
             ends = self._group.ends[place]
             if ends and ends[0].outgoing != mine.outgoing:

@@ -1,4 +1,4 @@
-"""Splitting of buffers into messages, counters of traffic, and phrases that name waits."""
+"""Splits buffers into messages, counts traffic, and says in words what a rank waits for."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class MessagePiece(NamedTuple):
     """One message: a buffer, or a piece of a buffer that is too long for one message.
 
     Attributes:
-        number: Place of the buffer in the list of sends or receives.
+        number: Position of the buffer in the list of sends or receives.
         peer: The rank at the message's other end.
         tag: Number of the piece among all pieces between the two ranks in this direction; the same
             at both ends.
@@ -124,7 +124,7 @@ def name_ranks(ranks: Iterable[int]) -> str:
 
 
 def unfinished(receiving: Iterable[int], sending: Iterable[int]) -> str:
-    """Return a phrase that names what an exchange waits for.
+    """Return a phrase that says what an exchange waits for.
 
     For instance "a message from rank 1 and rank 2 to accept a message".
     """
@@ -138,10 +138,10 @@ def unfinished(receiving: Iterable[int], sending: Iterable[int]) -> str:
 
 
 def another_rank() -> str:
-    """Return the phrase that names what a collective call of all ranks waits for."""
+    """Return the phrase that says what a collective call of all ranks waits for."""
     return "another rank to reach the collective call that this one is in"
 
 
 def overdue(what: str, timeout: float) -> str:
-    """Return the error of a rank that waited for `what` longer than the timeout."""
+    """Return the error message of a rank that waited for `what` longer than the timeout."""
     return f"timeout of {timeout:g} s: still waiting for {what}"

@@ -43,7 +43,7 @@ TESTS = 100  # number of tests for a complete round before the rank waits for si
 
 
 def load_mpi(watchdog: Watchdog | None = None) -> Any:
-    """Import mpi4py, and start MPI if it is not running. Collective if MPI is started.
+    """Import mpi4py, and start MPI if it is not running. Collective if this call starts MPI.
 
     MPI ends when Python ends.
 
@@ -94,7 +94,7 @@ def _end(mpi: Any, library: Any) -> None:
 
 
 class MpiTransport(Transport):
-    """The transport of ranks that mpirun, mpiexec or srun started. Making it is collective.
+    """The transport of ranks that mpirun, mpiexec or srun started. The constructor is collective.
 
     Parameters:
         comm (mpi4py.MPI.Intracomm, optional): Communicator of the transport's ranks; by default all
@@ -174,7 +174,11 @@ class MpiTransport(Transport):
 
 
 def _wait(request: Any, requests: list[Any], late: set[int]) -> None:
-    """Wait for all requests; `late` has the numbers of requests not known to be complete."""
+    """Wait for all requests.
+
+    `late` has the numbers of all requests. In a long wait, the function removes the numbers of
+    complete requests, so that the watchdog can name the ranks that are late.
+    """
     # most often all requests complete soon; else the watchdog must know which ranks are late
     if not any(request.Testall(requests) for _ in range(TESTS)):
         while late:
@@ -182,9 +186,9 @@ def _wait(request: Any, requests: list[Any], late: set[int]) -> None:
 
 
 def _unfinished(late: set[int], sources: list[int], targets: list[int]) -> str:
-    """Return the phrase that names what the requests `late` wait for.
+    """Return a phrase that says what the requests with the numbers `late` wait for.
 
-    Requests are numbered: first the receives from `sources`, then the sends to `targets`.
+    The numbers count the receives from `sources` first, then the sends to `targets`.
     """
     late, num = late.copy(), len(sources)  # the watchdog calls this during the wait
     return unfinished(

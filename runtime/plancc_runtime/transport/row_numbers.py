@@ -1,4 +1,4 @@
-"""Sending of numbers, lists or bits for the rows of an exchange, from senders to receivers.
+"""Sends numbers, lists or bits for the rows of an exchange, from senders to receivers.
 
 Some functions work in *rounds*: they are generators that pause while messages are in flight, and
 return a result. A rank may do other work during a pause. All ranks must begin such work in the same
@@ -44,7 +44,7 @@ def played(channel: Channel, sends: int) -> Rounds[None]:
 def swapped(
     pieces: Sequence[npt.NDArray[Any]], transport: Transport, in_bytes: bool = False
 ) -> list[npt.NDArray[Any]]:
-    """Send piece k to rank k. Return the pieces that all ranks sent to this rank, by rank.
+    """Send ``pieces[k]`` to rank k. Return a list of received pieces; item k is from rank k.
 
     Collective.
 
@@ -97,7 +97,7 @@ def send_lists(
     Parameters:
         exchange, transport: See `send_numbers`.
         ptr (int64[rows sent + 1]): The list of sent row k is ``numbers[ptr[k]:ptr[k + 1]]``.
-        numbers: array[ptr[-1], ...].
+        numbers (array[ptr[-1], ...]): The lists, one after another.
 
     Returns:
         int64[rows received + 1], array[...]: The same two arrays for the received rows.
@@ -118,9 +118,10 @@ def sending_lists(
 
 
 class RowLists:
-    """Sends one number for each of some rows of an exchange, any number of times.
+    """Sends one number for every row in a subset of an exchange's rows; may be used repeatedly.
 
-    First each message's count of numbers is sent, then two words for each number: row and number.
+    First, the count of numbers in each message is sent. Then two words are sent for each number:
+    the row's position in the message, and the number.
 
     Parameters:
         exchange: The exchange of this rank.
@@ -139,11 +140,11 @@ class RowLists:
         """Send `numbers` for `rows`. Return the received rows and their numbers. Collective.
 
         Parameters:
-            rows (int[m]): Places among the rows that this rank sends in the exchange.
+            rows (int[m]): Positions among the rows that this rank sends in the exchange.
             numbers (int[m]): A number below 2^31 for each row.
 
         Returns:
-            int[k]: Places among the rows that this rank receives in the exchange.
+            int[k]: Positions among the rows that this rank receives in the exchange.
             int32[k]: The received number for each of these rows.
         """
         order = np.argsort(rows, kind="stable")
@@ -157,10 +158,10 @@ class RowLists:
 
 
 class RowBits:
-    """Sends subsets of an exchange's rows as bits, any number of times.
+    """Sends a subset of an exchange's rows as bits; may be used repeatedly.
 
-    Every row has a bit. A word of 32 bits is sent only if one of its bits is set. A summary word
-    for every 32 words says which of them are sent; all summary words are sent.
+    Every row has a bit, and 32 bits make a word. A word is sent only if one of its bits is set. For
+    every 32 words, a summary word says which of these words are sent. All summary words are sent.
 
     Parameters:
         exchange: The exchange of this rank.
@@ -178,13 +179,17 @@ class RowBits:
         )
 
     def tell(self, rows: Int64Array) -> Rounds[Int64Array]:
-        """Send a subset of the sent rows. Return the subset of the received rows. Collective.
+        """Tell receivers a subset of the sent rows. Return the subset that senders told this rank.
+
+        Collective.
 
         Parameters:
-            rows (int64[m]): Places among the rows that this rank sends in the exchange, ascending.
+            rows (int64[m]): The subset of the rows that this rank sends in the exchange: positions
+                among these rows, ascending.
 
         Returns:
-            int64[k]: Places among the rows that this rank receives in the exchange, ascending.
+            int64[k]: The subset of the rows that this rank receives in the exchange: positions
+                among these rows, ascending.
         """
         if self._transport.size == 1:
             return rows
@@ -205,7 +210,7 @@ class RowBits:
 
 
 def _word_messages(exchange: Exchange) -> Exchange:
-    """Return the exchange of the words that hold a bit per row of `exchange`, 32 bits a word.
+    """Return the exchange that sends one bit for each row of `exchange`, in words of 32 bits.
 
     The last word of a message may have fewer bits.
     """
@@ -219,7 +224,11 @@ def _word_messages(exchange: Exchange) -> Exchange:
 
 @njit(cache=True, nogil=True)
 def _packed(rows: Any, row_ptr: Any, word_ptr: Any) -> Any:
-    """Return the words in which bits of `rows` are set: places, int64[m], and values, int32[m]."""
+    """Return the words in which the bits of `rows` are set; all other words would be 0.
+
+    Returns:
+        int64[m], int32[m]: The positions of the words, and their values.
+    """
     places = np.empty(len(rows), dtype=np.int64)
     words = np.empty(len(rows), dtype=np.int32)
     size, message = 0, 0
@@ -237,7 +246,11 @@ def _packed(rows: Any, row_ptr: Any, word_ptr: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _unpacked(places: Any, words: Any, row_ptr: Any, word_ptr: Any) -> Any:
-    """Return the rows whose bits are set in the words at `places`: int64[m]."""
+    """Return the rows whose bits are set: int64[m].
+
+    Parameters:
+        places, words: Positions and values of the words that are not 0.
+    """
     found = np.empty(32 * len(places), dtype=np.int64)
     size, message = 0, 0
     for k in range(len(places)):

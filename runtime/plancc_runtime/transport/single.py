@@ -13,7 +13,7 @@ from plancc_runtime.transport.messages import Addressed, Buffer
 
 
 class SingleTransport(Transport):
-    """The transport of a run with one rank."""
+    """The transport of a run with one rank. Each attempt to send raises ValueError."""
 
     def __init__(self) -> None:
         super().__init__(0, 1)

@@ -2,10 +2,10 @@
 
 Importing this module imports torch, but does not start torch.distributed.
 
-NCCL matches messages only by their order, and runs the messages of one NCCL group at once. So all
-ranks launch the messages of a round in the same order: by distance from sender to receiver. The
-messages are cut into NCCL groups at the same distances on all ranks, so that a message is in the
-same group at both ends.
+NCCL matches messages only by their order, and runs a batch of messages, an *NCCL group*, at once.
+So all ranks launch the messages of a round in the same order: by distance from sender to receiver.
+The messages are divided into NCCL groups at the same distances on all ranks, so that a message is
+in the same group at both ends.
 
 Groups of ranks (`Transport.subgroup`) use the library's collectives for broadcasts and reductions.
 All other operations consist of messages, because gloo's collectives need pieces of one size. On a
@@ -118,10 +118,10 @@ def join(
 
 
 class TorchTransport(Transport):
-    """The transport of the ranks of torch.distributed, which is running. Making it is collective.
+    """The transport over torch.distributed, which must be running. The constructor is collective.
 
     Parameters:
-        backend: "gloo", or "nccl": CUDA tensors are sent by NCCL, and all other buffers by gloo.
+        backend: "gloo" or "nccl". With "nccl", NCCL sends CUDA tensors, and gloo all other buffers.
         timeout: Longest wait in seconds; None or 0 for no limit.
     """
 
@@ -207,7 +207,7 @@ class TorchTransport(Transport):
     def waiting(self, what: Callable[[], str]) -> Iterator[None]:
         """Context manager for statements that wait for other ranks.
 
-        ``what()`` returns the phrase that names what the rank waits for.
+        ``what()`` returns a phrase that says what the rank waits for.
 
         Raises:
             TransportError: If the connection breaks.
@@ -222,11 +222,13 @@ class TorchTransport(Transport):
 
     @contextmanager
     def queued(self) -> Iterator[Callable[[], None]]:
-        """Context manager: its statements queue work on the device, after all earlier work.
+        """Context manager for statements that queue work on the device, in a separate stream.
+
+        This work begins after all work that was queued before the statements.
 
         Yields:
-            A function to call after the statements: work that is queued after the call waits for
-            the statements' work.
+            A function to call after the context. All work that is queued after the call waits for
+            the work of the statements.
         """
         if self._stream is None:
             self._stream = torch.cuda.Stream()
@@ -244,7 +246,7 @@ class TorchTransport(Transport):
 
 
 class _HostChannel(Channel):
-    """A channel over gloo. Messages are sent at once; receives are waited for in order."""
+    """A channel over gloo. Messages are sent at once; the rank waits for receives in order."""
 
     def __init__(self, transport: TorchTransport, sends: Addressed, receives: Addressed) -> None:
         self._transport = transport
@@ -298,7 +300,7 @@ class _HostChannel(Channel):
 class _DeviceChannel(Channel):
     """A channel over NCCL. The last send launches all messages, in a few NCCL groups.
 
-    The device waits for messages, and the rank does not.
+    Only the device waits for messages; the rank's own code continues.
     """
 
     def __init__(self, transport: TorchTransport, sends: Addressed, receives: Addressed) -> None:
@@ -447,10 +449,10 @@ def _holding(buffers: Any, wait: Callable[[], None]) -> Pending:
 def nccl_groups(
     rank: int, size: int, sends: Sequence[MessagePiece], receives: Sequence[MessagePiece]
 ) -> list[list[tuple[bool, MessagePiece]]]:
-    """Return the messages of a round in NCCL groups (see the module's docstring).
+    """Divide the messages of a round into NCCL groups (see the module's docstring).
 
-    A message is (outgoing, piece). A group has at most 2 * `DISTANCES` * `TAGS` messages. Not
-    collective.
+    Return a list of groups, each a list of messages. A message is a pair: whether this rank sends
+    it, and its piece. A group has at most 2 * `DISTANCES` * `TAGS` messages. Not collective.
     """
 
     def distance(outgoing: bool, piece: MessagePiece) -> int:
@@ -471,7 +473,10 @@ def _tensors(buffers: Addressed) -> Addressed:
 
 
 def _later(timeout: float | None) -> float | None:
-    """Return the library's timeout. The watchdog's is shorter, since its message says more."""
+    """Return the timeout of the library, for a rank that waits at most `timeout` seconds.
+
+    It is longer, so that the watchdog ends the rank first: the watchdog's message says more.
+    """
     return timeout + 10 * GRACE if timeout else None
 
 
@@ -480,9 +485,9 @@ def _timedelta(seconds: float | None) -> timedelta:
 
 
 def _in_order(what: str, messages: Sequence[Sequence[MessagePiece]]) -> str:
-    """Return a phrase that names the first missing message, and the peers of later messages.
+    """Return a phrase that names the peer of the first missing message, and later peers.
 
-    gloo does not say which of the later messages are missing.
+    gloo does not say which of the later messages are missing too.
     """
     peers = [group[0].peer for group in messages if group]
     later = sorted(set(peers) - {peers[0]})

@@ -6,8 +6,8 @@ The bytes have a fixed layout, and reading them executes no code:
     header    JSON: {"value": a tree of plain values, "arrays": [[dtype, shape], ...]}
     the rest  the bytes of the arrays, in C order, one after the other
 
-In the tree a tuple is {"tuple": [...]}, a dictionary is {"dict": {...}}, and an array is
-{"array": number}, the array's number in "arrays".
+In the tree, a tuple is {"tuple": [...]}, a dictionary is {"dict": {...}}, and an array is
+{"array": k}, where k is the position of its dtype and shape in "arrays".
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def packed(value: Any) -> bytes:
     """Return the value as bytes.
 
     Parameters:
-        value (None, bool, int, float, str, array of numbers, or a list, tuple or dict of such): The
-            value; the keys of a dict must be strings.
+        value: None, a bool, int, float or str, an array of numbers, or a list, tuple or dict of
+            these. The keys of a dict must be strings.
 
     Raises:
         TypeError: If the value is of another type.
@@ -66,7 +66,7 @@ def unpacked(data: bytes) -> Any:
     end = LENGTH + int.from_bytes(data[:LENGTH], "little")
     try:
         if not LENGTH <= end <= len(data):
-            raise ValueError("its header is longer than the bytes")
+            raise ValueError("the header does not fit into the bytes")
         header = json.loads(data[LENGTH:end])
         arrays = []
         for text, shape in header["arrays"]:
@@ -76,7 +76,7 @@ def unpacked(data: bytes) -> Any:
                 raise ValueError(f"no array of {text}")
             size = count * dtype.itemsize
             if size > len(data) - end:
-                raise ValueError("an array is longer than its bytes")
+                raise ValueError("an array needs more bytes than there are")
             values = np.frombuffer(data, dtype, count, end)
             arrays.append(values.reshape(shape).copy())
             end += size
@@ -84,7 +84,7 @@ def unpacked(data: bytes) -> Any:
             raise ValueError("more bytes than arrays")
         return _value(header["value"], arrays)
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        raise ValueError(f"these bytes are not a value of a rank: {error}") from error
+        raise ValueError(f"these bytes were not made by `packed`: {error}") from error
 
 
 def _value(tree: Any, arrays: list[np.ndarray]) -> Any:

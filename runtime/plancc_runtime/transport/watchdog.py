@@ -31,7 +31,10 @@ def _stop_all() -> None:
 
 
 class Waiter(Protocol):
-    """What a watchdog needs of a rank: a transport, or an object before there is a transport."""
+    """What a watchdog must know of a rank. A transport has these attributes.
+
+    Before there is a transport, another object may have them.
+    """
 
     rank: int
     timeout: float
@@ -41,7 +44,7 @@ class Waiter(Protocol):
 class Watchdog:
     """Watches the waits of one rank: ``with watchdog(what): wait()``.
 
-    ``what()`` returns the phrase that names what the rank waits for. When the wait has lasted
+    ``what()`` returns a phrase that says what the rank waits for. When the wait has lasted
     `Waiter.timeout` seconds, the rank prints a sentence with this phrase (`Waiter.say`). A moment
     later the process ends with status 1, and the launcher ends the other ranks. Waits must not be
     nested.
@@ -75,7 +78,7 @@ class Watchdog:
 
         Parameters:
             done: Function that returns whether the work is done.
-            what: Function that returns the phrase that names what the work waits for.
+            what: Function that returns a phrase that says what the work waits for.
         """
         if self._device is None or self._device[0]():
             self._device = done, what, time.monotonic() + self._waiter.timeout
