@@ -59,7 +59,7 @@ TABLE = {
         "-p 4 --capacities none.txt": "none.txt: no such file",
         "-p 4 --capacities speeds.txt": "speeds.txt, line 2: the capacity is not a number: 'fast'",
         "-p 4 --model mop --capacities 1,3,1,2":
-            "--capacities: the parts of model 'mop' are all of one size",
+            "--capacities: the parts of model 'mop' must have equal sizes",
         "-p 2 --memory 400": "reading it takes about|plancc convert",
         "-p 2 --memory lots": "--memory|'lots'|above 0, such as 512M or 2G",
         # mistyped names
@@ -307,7 +307,7 @@ TABLE = {
         "data.h5 --split 0.9,0.9,0.1": "--split 0.9,0.9,0.1|at most 1 together",
         "data.h5 --device gpu": "--device gpu: choose cpu, cuda or cuda:NUMBER",
         "data.h5 --predict x-{part}.csv": "x-{part}.csv: rows of all ranks go to one file",
-        "data.h5 --sampler neighbour --fanouts 5": "--fanouts 5 has 1 number, the model 2 layers",
+        "data.h5 --sampler neighbour --fanouts 5": "5 has 1 number, but the model has 2 layers",
         "data.h5 --init w.npz --predict w.npz": "w.npz is used twice",
         "data.h5 --save new.npz --predict new.npz": "new.npz is used twice",
         "data.h5 --predict data.h5": "data.h5",

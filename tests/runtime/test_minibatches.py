@@ -607,7 +607,7 @@ def test_batches_of_a_loop_of_ones_own(p, k, draw, plans):
 def test_batches_that_cannot_be(plans, tmp_path):
     graph = plancc_runtime.open(plans["directed"], SingleTransport())
     for words, says in (
-        ({"sampler": "neighbour", "fanouts": (3,)}, "has 1 number, the model 2 layers"),
+        ({"sampler": "neighbour", "fanouts": (3,)}, "has 1 number, but the model has 2 layers"),
         ({"draw": "owners"}, "`draw` owners: only samplers neighbour, walk let"),
     ):
         with pytest.raises(InputError, match=says):
