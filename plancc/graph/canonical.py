@@ -161,7 +161,7 @@ def graph_of_rows(
 
 
 def with_weight_range(source: Source, values: Array | None, repeated: int = 0) -> Source:
-    """Return the source, which now states the range of `values` and the number of repeated entries.
+    """Return `source` with the range of `values` and the number of repeated entries.
 
     If `values` is None, the returned source has no weights.
     """
@@ -257,7 +257,7 @@ def detect_direction(graph: Graph) -> Graph:
 
 
 def check_edge_index(pair: Array, where: str) -> IntArray:
-    """Return `pair` unchanged; InputError unless it is an ``edge_index``, int[2, edges]."""
+    """Return `pair` unchanged; raise InputError unless it is an ``edge_index``, int[2, edges]."""
     if pair.ndim != 2 or pair.shape[0] != 2:
         rule = f"(2, edges), not {pair.shape}{': transpose it' * (pair.shape[1:] == (2,))}"
         raise InputError(f"{where}: the shape of 'edge_index' must be {rule}")

@@ -206,9 +206,9 @@ def warn_of_counts(
 def warn_of_numbers(where: str, u: IntArray, v: IntArray, weights: npt.NDArray[Any]) -> None:
     """Warn if the first of three columns seems to hold line numbers or times.
 
-    The column seems to hold line numbers if it counts the lines, and the two other columns have
-    most of their numbers in common. It seems to hold times if all its numbers are as large as
-    times, while all numbers of the second column are smaller.
+    The column seems to hold line numbers if it rises by 1 from each line to the next, and the two
+    other columns have most of their numbers in common. It seems to hold times if all its numbers
+    are as large as times, but all numbers of the second column are smaller.
     """
     what, rises = "", len(u) >= _LEAST and u[0] in (0, 1) and u[-1] - u[0] == len(u) - 1
     if rises and (np.diff(u) == 1).all():

@@ -30,7 +30,7 @@ _ATTRIBUTES = re.compile(r"\b(attr|attribute|feat|feature)s?\b")
 
 
 class WeightRange:
-    """The smallest and the largest of some edge weights, and whether all are whole numbers.
+    """Range of edge weights: the smallest, the largest, and whether all are whole numbers.
 
     Parameters:
         name: Name that the source gives the weights.

@@ -277,7 +277,10 @@ class EdgeListEntries(PiecewiseEdges):
         self.weighted = bool(table.weights)
 
     def _check_whole(self, table: _Table, by_number: bool) -> None:
-        """Raise InputError for lists that must be read whole: separate ids, or a line of sizes."""
+        """Raise InputError for a list that must be read whole.
+
+        These are lists whose u and v have separate ids, and lists with a line of sizes.
+        """
         where = self.where
         if table.claims.sides is not None and not by_number:
             cure = "compile it on one rank, without `memory`"
@@ -605,7 +608,7 @@ def _separator(text: bytes, tabs: bool) -> bytes:
 def _refuse_others(
     path: StrPath, line: int, text: bytes, data: bytes, wanted: Sequence[str]
 ) -> None:
-    """Raise InputError if the first line shows another way to write edges, or another format."""
+    """Raise InputError if the first line shows another format, or another way to write edges."""
     words = text.split()
     mark = words[1] if len(words) == 3 else b"|" if len(words) == 1 else b""
     if mark in _MARKS and mark in text and not wanted:
@@ -665,7 +668,7 @@ def check_ends(path: StrPath, data: bytes, ends: Sequence[End], what: str) -> No
     Parameters:
         data: The text, without a line of column names.
         ends: Both ends of all edges.
-        what: Phrase for the relation, for the message.
+        what: Phrase that names the relation in the message.
     """
     wrong = np.stack([end.ids >= end.num_vertices for end in ends])
     if (k := first_true(wrong.any(axis=0))) is not None:

@@ -131,8 +131,8 @@ def read_links(source: Any, graph: Graph) -> SplitLinks:
 
     Raises:
         InputError: For other sources, names or shapes, a vertex out of range, validation or test
-            links without negatives, no training links, an array that has a link in every row, not
-            in every column, or pairs with ``edge_label`` 0 that are edges.
+            links without negatives, no training links, an array whose rows, and not its columns,
+            are the links, or pairs with ``edge_label`` 0 that are edges.
 
     Warns:
         PlanccWarning: If links are in two splits, are repeated, or are no edges; if negatives are
@@ -177,7 +177,7 @@ def _read(path: StrPath) -> Mapping[str, Any]:
     name = os.fspath(path)
     if not os.path.isdir(name):
         if not name.lower().endswith(".npz"):
-            raise InputError(f"{name}: links are only read from .npz, or a folder of format ogb")
+            raise InputError(f"{name}: links are read only from .npz, or a folder of format ogb")
         with Archive(name) as held:
             if left := ", ".join(show(key) for key in held if key not in NAMES):
                 warn(f"{name}: ignored: {left}; links are called {', '.join(NAMES)}")
@@ -280,8 +280,8 @@ def _doubtful(
         labelled: Whether RandomLinkSplit made the links, which removes their edges from the graph.
 
     Raises:
-        InputError: For an array that has a link in every row, not in every column: its rows are
-            edges, its columns are not.
+        InputError: For an array whose rows, and not its columns, are the links: the rows are edges
+            of the graph, and the columns are not.
     """
     keys = {split: np.sort(link_keys(links.pairs[split], graph)) for split in SPLITS}
     train, val, test = keys.values()

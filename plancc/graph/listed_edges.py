@@ -52,7 +52,7 @@ _listed: ContextVar[list[ListedEdges] | None] = ContextVar("edges of what is rea
 def listing() -> Iterator[list[ListedEdges]]:
     """Yield a list, to which readers append the edges of every graph that they make in the context.
 
-    A context within another context yields the same list.
+    A context inside another context yields the list of the outer context.
     """
     found = _listed.get()
     found = [] if found is None else found

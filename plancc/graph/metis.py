@@ -46,8 +46,8 @@ def read_metis(
     Raises:
         InputError: For a wrong header, a wrong number of lines or edges, a neighbour that is out of
             range, listed twice, or the vertex itself, an edge weight < 1, a negative vertex weight,
-            and an edge that is not stored in both directions with one weight; the message names
-            file, line and value.
+            and an edge that is not stored in both directions with the same weight; the message
+            names file, line and value.
     """
     data = read_bytes(path)
     try:

@@ -113,7 +113,7 @@ def sorted_names(texts: npt.NDArray[Any], where: str) -> tuple[Names, npt.NDArra
 
     Parameters:
         texts: object[n], strings.
-        where: Phrase for the source, for messages.
+        where: Phrase that names the source in messages.
 
     Returns:
         names (bytes[distinct names]), index (int64[n])

@@ -187,11 +187,11 @@ def read_npz(
 ) -> Graph:
     """Read a sparse matrix from .npz.
 
-    The file is one of ``scipy.sparse.save_npz`` (csr, csc or coo; boolean matrices have no values),
-    or an archive without values: ``indptr``, ``indices`` and ``num_nodes``, or ``edge_index``
-    int[2, edges] and perhaps ``num_nodes``. Other keys are ignored. The graph is undirected if its
-    pattern is symmetric, else directed. A rectangular matrix is a graph of two vertex types
-    (`plancc.graph.union.rectangular`).
+    The file was written by ``scipy.sparse.save_npz`` (csr, csc or coo; boolean matrices have no
+    values), or is an archive without values. Such an archive has ``indptr``, ``indices`` and
+    ``num_nodes``, or it has ``edge_index``, int[2, edges], and perhaps ``num_nodes``. Other keys
+    are ignored. The graph is undirected if its pattern is symmetric, else directed. A rectangular
+    matrix is a graph of two vertex types (`plancc.graph.union.rectangular`).
 
     Parameters:
         path, pattern, symmetrize, transpose: See `plancc.graph.formats.read_graph`.
@@ -308,7 +308,7 @@ def _num_nodes(archive: Archive) -> int:
 
 
 def _compressed(archive: Archive, major: int, bound: int) -> tuple[Array, Array]:
-    """Return the offsets and the indices of `major` compressed rows, or columns.
+    """Return the offsets and the indices of `major` compressed rows (or compressed columns).
 
     InputError if an index is not below `bound`.
     """

@@ -44,7 +44,7 @@ def rows_by_id(ids: npt.NDArray[Any], graph: Graph, what: str) -> npt.NDArray[np
     Parameters:
         ids (int or bytes[rows]): Vertex of every row, in any order: an id of the source, or a
             vertex number if the graph has no ids (`like_ids_of`).
-        what: Phrase for `ids`, for messages.
+        what: Phrase that names `ids` in messages.
 
     Raises:
         InputError: For an array that is not a list of ids, a repeated id, and a vertex without a
@@ -93,7 +93,8 @@ def one_column(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def _shift(ascending: npt.NDArray[Any], vertices: npt.NDArray[Any]) -> int:
     """Return 1 or -1 if ids are larger or smaller by 1 than the graph's ids, else 0.
 
-    In the first two cases, both are consecutive numbers, one from 0 and the other from 1.
+    The result is 1 or -1 only if both lists of ids are consecutive numbers, one list from 0 and the
+    other from 1.
     """
     if are_names(vertices):
         return 0
@@ -124,7 +125,7 @@ def id_column(
     Parameters:
         columns: Columns of the table by name; None for a column that was not read.
         taken: Names of columns that hold something else.
-        where: Phrase for the table, for messages.
+        where: Phrase that names the table in messages.
 
     Raises:
         InputError: For a column that holds the id of every vertex once, but neither has a usual

@@ -18,7 +18,7 @@ class Kind(NamedTuple):
     """A kind of file, recognised by its first bytes.
 
     Attributes:
-        what: Phrase for the kind, for messages.
+        what: Phrase that names the kind in messages.
         begins: Pattern of the first bytes.
         formats: Names of plancc's formats for such files.
         advice: Advice for the user of such a file, if no format reads it.

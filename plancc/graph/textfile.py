@@ -84,7 +84,7 @@ def show(value: object) -> str:
 
 
 def check_readable(path: StrPath) -> None:
-    """Raise InputError for a file that is missing, a folder, unreadable, or empty.
+    """Raise InputError for a file that is missing, unreadable or empty, and for a folder.
 
     Also raise it for a pointer file of Git LFS, which stands in place of the real file.
     """
@@ -174,8 +174,9 @@ def check_encoding(path: StrPath, data: bytes) -> None:
 def data_lines(
     path: StrPath, stream: Iterable[bytes], skipped: int = 0, comments: tuple[bytes, ...] = ()
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield number and text of every line after the first `skipped`, without blank lines and
-    comments.
+    """Yield the number and the text of every line that is neither blank nor a comment.
+
+    The first `skipped` lines are left out too.
 
     Raises:
         InputError: For a line with a vertical tab, a form feed, or a carriage return before its

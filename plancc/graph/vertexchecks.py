@@ -282,7 +282,7 @@ def dense(matrix: Any, path: StrPath, what: str) -> npt.NDArray[np.float32]:
     Parameters:
         matrix: csr_array or csc_array.
         path: The file of the matrix.
-        what: Phrase for the matrix, for messages.
+        what: Phrase that names the matrix in messages.
 
     Raises:
         InputError: For numbers that are not finite, and if the dense matrix is too wide or larger

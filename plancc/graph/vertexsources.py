@@ -478,7 +478,7 @@ def _boolean_mask(mask: Array, rows: int, what: str, key: str) -> Array:
 
 
 def _split_column(mask: Array, split: str | None, what: str) -> Array:
-    """Return the column that `split` numbers, if the mask has a column for every split.
+    """Return column `split` of the mask, if the mask has a column for every split.
 
     Return other masks as an array of one axis.
     """
