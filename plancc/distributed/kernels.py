@@ -97,6 +97,7 @@ def parts_of_nets(
         base: Vertex of the first net.
         net_ptr, pins (int64[m + 1], int32): Offsets and pins of the nets.
         owner (int32[n]): Part of every vertex.
+
     Returns:
         ptr (int64[m + 1]): Offsets of the entries of each net.
         entry (uint16 or uint32[entries]): One entry for each part that has pins of the net: twice

@@ -80,6 +80,7 @@ class ConvOptions:
         Parameters:
             choices: Value of each option, by the name of the option.
             of: Name of the convolution, for messages.
+
         Raises:
             InputError: If an option does not exist, or if its value has the wrong type or is not
                 allowed.
@@ -152,9 +153,9 @@ class ConvOptions:
         return found
 
     def _transposed(self, forward: Steps) -> Steps:
-        """Return the forward steps in the order whose reverse is the backward pass.
+        """Return the forward steps, in the order that the backward pass reverses.
 
-        A subclass may return an order other than that of the forward pass.
+        The base class returns the order of the forward pass. A subclass may return another order.
         """
         return forward
 

@@ -291,7 +291,7 @@ def claims_of(parts: PartRange, held: RankParts) -> Claims:
 
 @njit(cache=True, nogil=True, plain=True)
 def _unbalanced(numbers, first, last):  # type: ignore[no-untyped-def]
-    """Return the sum of `mix` over `numbers`, minus the sum of `mix` over ``first..last-1``.
+    """Return the sum of the hash `mix` over `numbers`, minus its sum over ``first..last-1``.
 
     The result is computed modulo 2^64, and returned as int64.
     """
@@ -307,8 +307,8 @@ def _unbalanced(numbers, first, last):  # type: ignore[no-untyped-def]
 def _digest_messages(table, part_ptr, first, of_part, rank_of_part, digest):  # type: ignore[no-untyped-def]
     """Add the hash of every message to ``digest[r]``, where rank r runs the part at the other end.
 
-    The hash of a message is the sum of the hashes of its rows. `mix` hashes each row's place in
-    plan order, together with the part that reads the row. `of_part`: whether the part owns the rows
+    The hash of a message is the sum of the hashes of its rows. The hash of a row (`mix`) covers the
+    row's place in plan order and the part that reads it. `of_part`: whether the part owns the rows
     of its messages; otherwise the peer owns them.
     """
     ptr, peer, row_ptr, row = table

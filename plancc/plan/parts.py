@@ -34,9 +34,9 @@ class Claims:
             this rank sends to rank r in step s. ``expected[s, r]`` is the digest of those that it
             expects from rank r. The steps are the expand, the fold of an edge plan, and the hops of
             a node-aware exchange. Messages between parts of the same rank count too.
-        vertices: Sum of `mix` over the ids of this rank's vertices, minus the sum of `mix` over
-            this rank's share of the numbers 0..n-1, modulo 2^64. Added up over all ranks, this is 0
-            if every vertex occurs once.
+        vertices: Sum of the hash `mix` over this rank's vertices, minus the sum of `mix` over this
+            rank's share of the numbers 0..n-1, modulo 2^64. Added up over all ranks, this is 0 if
+            every vertex occurs once.
         nonzeros: Number of nonzeros of this rank, minus an even share of the number in the header.
             Added up over all ranks, this is 0.
         folds: Whether the second step is the fold.
@@ -262,9 +262,9 @@ class PartRange(WithColumns):
         )
 
     def with_distinct_columns(self) -> PartRange:
-        """Return these parts with parallel nonzeros (same row and column) joined to one.
+        """Return these parts with parallel nonzeros (same row and column) merged into one.
 
-        Only `row_ptr` and `column` of the result are meaningful; `value` is not joined.
+        Only `row_ptr` and `column` of the result are meaningful; the values are not merged.
         """
         if self.relation is None:
             return self

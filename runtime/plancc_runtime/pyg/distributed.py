@@ -609,7 +609,7 @@ def _pads(kind: type[nn.Module]) -> bool:
 
 
 def _is_alone(layer: Any) -> bool:
-    """Return whether a module inside an aggregation surely handles each row independently."""
+    """Return whether a module inside an aggregation is known to handle each row independently."""
     kind = type(layer)
     *package, module = kind.__module__.split(".")
     is_own = package == ["torch_geometric", "nn", "aggr"] and module != "equilibrium"
