@@ -194,7 +194,7 @@ def warn_of_counts(
             read.insert(0, f"{vertices:,}")
         if largest < claims.vertices and not short and not are_names(ids):
             first = "subtract 1 from the ids, and " * (least == 1)
-            cure = f": {first}`num_vertices` {claims.vertices} keeps those without an edge"
+            cure = f": {first}`num_vertices` {claims.vertices} keeps vertices without an edge"
     if said:
         counts = f"{' and '.join(said)}, and {' and '.join(read)} are read{cure}"
         warn(f"{where}: {claims.place} {counts}")
@@ -213,11 +213,11 @@ def warn_of_numbers(where: str, u: IntArray, v: IntArray, weights: npt.NDArray[A
     what, rises = "", len(u) >= _LEAST and u[0] in (0, 1) and u[-1] - u[0] == len(u) - 1
     if rises and (np.diff(u) == 1).all():
         alike = 2 * len(np.intersect1d(v, weights)) >= len(np.union1d(v, weights))
-        what = "counts the lines, and the others have most numbers in common" * alike
+        what = "numbers the lines, and columns 2 and 3 have most numbers in common" * alike
     elif u.min() >= OF_TIMES > v.max():
         what = "alone has numbers as large as times"
     if what:
-        warn(f"{where}: column 1 {what}: if it holds no ids, leave it out with `columns` 2,3")
+        warn(f"{where}: column 1 {what}: if column 1 has no ids, leave it out with `columns` 2,3")
 
 
 def warn_of_direction(claims: Said, where: str, directed: bool) -> None:

@@ -211,7 +211,7 @@ def _bipartite_graph(path: StrPath, claims: Said, entries: Entries, flags: dict[
     """Return the graph of an edge list of KONECT whose u and v have separate ids, both from 1."""
     where, (u, v, weights) = os.fspath(path), entries
     if not (u.all() and v.all()):
-        rule = "'bip', whose ids count from 1 on both sides"
+        rule = "'bip', where ids count from 1 on both sides; a smaller id occurs"
         raise InputError(f"{where}: {claims.place} {rule}: '0'")
     assert claims.sides is not None
     shape = (max(int(u.max()), claims.sides[0]), max(int(v.max()), claims.sides[1]))
@@ -289,7 +289,7 @@ class EdgeListEntries(PiecewiseEdges):
         named = table.ends or self._columns or not len(below)
         if not named and first_line(self._first, self.most - 1, [below], is_table=False)[0]:
             told = "the first line may be the numbers of vertices and edges"
-            cure = "put # before it, or name the `columns` of edges, as 1,2, to read it as one"
+            cure = "put # before it, or name the `columns` of edges, as 1,2, to read it as an edge"
             raise InputError(f"{where}: {told}; {cure}")
 
     def pieces(self) -> Iterator[Entries]:
@@ -740,8 +740,8 @@ def _advice(word: bytes) -> str:
         return f"write it without leading zeros or sign, {other}"
     if word.removeprefix(b"-").isdigit():
         return "number the ids anew, for example with pandas.factorize"
-    names = "or names, if the first line has one: move one there (put # before a line of sizes)"
-    return f"ids are whole numbers, as in the first line, {names}"
+    names = "move a line with a name to the top (and put # before a line of sizes)"
+    return f"ids are whole numbers, as in the first line; to use names, {names}"
 
 
 FORMAT = Format(

@@ -303,7 +303,7 @@ def _doubtful(
             yield np.any([there, *are_links], axis=0), f"{kind} pairs are links or edges"
             continue
         if pair.shape == (2, 2) and not there.all() and are_edges(known, pair.T, graph).all():
-            told = f"has a link in every row, since {pair.tolist()} are then edges"
+            told = f"has its links in the rows, not in the columns: {pair.tolist()} are edges"
             cure = "give the sources in one row, and the targets in another"
             raise InputError(f"{where}{kind} {told}; {cure}")
         if kind == SPLITS[0] and not labelled:

@@ -299,8 +299,8 @@ class MtxEntries:
             mirror = col.astype(np.int64) * self.num_vertices + row
             wrong = above & np.isin(mirror, keys[row > col])
             if wrong.any():
-                also = f"a {self._header.symmetry} matrix has one entry of a pair, but the mirror"
-                way = "is also given: write 'general' in line 1, or leave out one of them:"
+                also = f"a {self._header.symmetry} file lists either (i, j) or (j, i), but"
+                way = "both are given: write 'general' in line 1, or leave out one of the two:"
                 self._fail_entry(wrong, f"{also} {way}")
 
     def _fail_entry(self, wrong: Any, message: str) -> NoReturn:

@@ -181,7 +181,7 @@ def steps_problem(steps: object, d_in: int) -> str:
         elif type(step) is Linear:
             columns = step.inner
         if columns != width:
-            return f"{step!r} reads {columns} columns, and its input has {width}"
+            return f"{step!r} reads {columns} columns, but its input has {width}"
         if isinstance(step, Linear):
             width = step.columns
         before = step

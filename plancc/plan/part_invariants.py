@@ -108,7 +108,7 @@ def data_invariants(data: VertexData, num_vertices: int) -> Iterator[tuple[str, 
         yield vertex_data_problem(name, array[:0] if fine else array, num_vertices)
     for each in (data, *data.of_type.values()):
         if each.targets is not None:
-            yield "labels or targets", "both are there" if each.labels is not None else ""
+            yield "labels or targets", "both are present" if each.labels is not None else ""
 
 
 def _messages(parts: PartRange, table: Side, rows: Int64Array, of_part: bool) -> str:
