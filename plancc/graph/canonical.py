@@ -4,7 +4,8 @@ Rules for all sources:
 
 - Entry (i, j) is ``A[i, j]``: row i needs row j.
 - Repeated entries are summed if the source has values; otherwise they are one nonzero.
-- Zeros, given or the result of a sum, are dropped: ``A[i, j] = 0`` means that i does not need j.
+- Zeros are dropped, whether the source has them or a sum is zero: ``A[i, j] = 0`` means that i does
+  not need j.
 - Self loops are kept as given.
 """
 

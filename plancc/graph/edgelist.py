@@ -233,7 +233,7 @@ def read_edges(path: StrPath) -> tuple[bytes, Any]:
 
 
 def _read(path: StrPath, columns: Sequence[str] = ()) -> tuple[bytes, _Table]:
-    """Return the result of `_sniff` for a file; InputError if the file holds no edge."""
+    """Return the result of `_sniff` for a file; raise InputError if the file holds no edge."""
     data, table = _sniff(path, read_bytes(path), tuple(columns))
     if table is None:
         raise InputError(f"{os.fspath(path)}: the file holds no edge")
@@ -637,7 +637,10 @@ def _is_like_a_number(word: bytes) -> bool:
 def read_integer_columns(
     path: StrPath, data: bytes, separator: bytes
 ) -> tuple[Int64Array, Int64Array]:
-    """Return ids u and v, int64[lines], of a text of two columns; InputError for a wrong line."""
+    """Return ids u and v, int64[lines], of a text of two columns.
+
+    Raise InputError for a wrong line.
+    """
     return _integers(path, _taken(path, data, separator, 2, (0, 1)), 2)[:2]
 
 

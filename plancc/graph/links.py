@@ -258,7 +258,7 @@ def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
 
 
 def _numbers_of_names(array: Array, graph: Graph, what: str) -> Array:
-    """Return vertex numbers in place of names; InputError for a name that no vertex has."""
+    """Return vertex numbers in place of names; raise InputError for an unknown name."""
     ids = graph.original_ids
     if ids is None or array.dtype.kind in "iu" or not are_names(ids):
         return array

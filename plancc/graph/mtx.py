@@ -170,7 +170,7 @@ def _lines(path: StrPath, header: _Header) -> Iterator[bytes]:
 
 
 def _checked(header: _Header, text: bytes) -> int:
-    """Return the number of entries in `text`; ValueError for a line that is no entry."""
+    """Return the number of entries in `text`; raise ValueError for a line that is no entry."""
     field = _ANYTHING if header.without_values else _FIELDS.get(header.field, 0)
     count = int(kernels.check_entries(np.frombuffer(text, np.uint8), field))
     if count < 0:
@@ -179,7 +179,10 @@ def _checked(header: _Header, text: bytes) -> int:
 
 
 def _parsed(header: _Header, count: int, text: bytes) -> Entries:
-    """Return the entries that `text` lists; ValueError or OverflowError for wrong lines."""
+    """Return the entries that `text` lists.
+
+    Raise ValueError or OverflowError for a wrong line.
+    """
     from scipy.io import mmread
 
     matrix = mmread(io.BytesIO(header.text(count) + text), spmatrix=False)

@@ -61,7 +61,7 @@ def claimed_bytes(stream: IO[bytes]) -> int:
 
 
 def check_integers(array: Array, where: str) -> npt.NDArray[np.integer]:
-    """Return the array; InputError unless it has one axis, and holds integers."""
+    """Return the array; raise InputError unless it has one axis, and holds integers."""
     if array.ndim != 1 or array.dtype.kind not in "iu":
         what = f"'{array.dtype}' of shape {array.shape}"
         raise InputError(f"{where} must be a list of integers, not {what}")
@@ -136,7 +136,7 @@ class Archive(Mapping[str, Array]):
         return self[key]
 
     def integers(self, key: str, length: int | None = None) -> npt.NDArray[np.integer]:
-        """Return the array `key`; InputError unless it is a list of `length` integers.
+        """Return the array `key`; raise InputError unless it is a list of `length` integers.
 
         If `length` is None, the list may have any length.
         """
@@ -149,12 +149,15 @@ class Archive(Mapping[str, Array]):
     def offsets(self, key: str, count: int, end: int) -> npt.NDArray[np.int64]:
         """Return the array `key`, int64[count + 1]: the offsets of `count` compressed rows.
 
-        InputError unless the offsets ascend from 0 to `end`.
+        Raise InputError unless the offsets ascend from 0 to `end`.
         """
         return as_offsets(self.integers(key, count + 1), end, f"{self.name}: key '{key}'")
 
     def indices(self, key: str, bound: int) -> npt.NDArray[np.integer]:
-        """Return the array `key` of integers; InputError if a number is outside 0..bound-1."""
+        """Return the array `key` of integers.
+
+        Raise InputError if a number is outside 0..bound-1.
+        """
         value = self.integers(key)
         check_range(value, bound, f"{self.name}: key '{key}'", HOLDS)
         return value
@@ -310,7 +313,7 @@ def _num_nodes(archive: Archive) -> int:
 def _compressed(archive: Archive, major: int, bound: int) -> tuple[Array, Array]:
     """Return the offsets and the indices of `major` compressed rows (or compressed columns).
 
-    InputError if an index is not below `bound`.
+    Raise InputError if an index is not below `bound`.
     """
     minor = archive.indices("indices", bound)
     return archive.offsets("indptr", major, len(minor)), minor

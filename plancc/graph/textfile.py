@@ -115,8 +115,10 @@ def is_gzip(path: StrPath) -> bool:
 
 
 class _Unpacked(io.RawIOBase):
-    """The decompressed bytes of a .gz file; InputError if they are more than `plancc.graph.bounds`
-    allows."""
+    """The decompressed bytes of a .gz file.
+
+    Reading raises InputError if there are more bytes than `plancc.graph.bounds` allows.
+    """
 
     def __init__(self, path: StrPath) -> None:
         self._path, self._most, self._read = path, largest(path), 0
@@ -192,7 +194,7 @@ def data_lines(
 
 
 def read_number(path: StrPath, line: int, what: str, word: bytes, kind: type[Number]) -> Number:
-    """Return the number that a word spells; InputError unless it is a finite number."""
+    """Return the number that a word spells; raise InputError unless it is a finite number."""
     without = f" (`pattern` reads without {what}s)" * (what in ("weight", "value"))
     try:
         if b"_" in word or word.startswith(b"+"):  # Python accepts 1_000 and +1, other readers not

@@ -181,8 +181,10 @@ class Types:
 
     @classmethod
     def parse(cls, types: str, relations: str) -> Types:
-        """Return the types from the two strings that `texts` returns; InputError for other
-        strings."""
+        """Return the types that two strings made by `texts` describe.
+
+        Raise InputError for other strings.
+        """
         try:
             pairs, triples = json.loads(types), json.loads(relations)
             found = cls(dict(pairs), tuple(map(tuple, triples)))

@@ -142,7 +142,9 @@ def _features(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
 
 
 def finite(array: npt.NDArray[Any], what: str, first: int = 0) -> npt.NDArray[Any]:
-    """Return features converted to their `feature_type`; InputError if a number is not finite.
+    """Return features converted to their `feature_type`.
+
+    Raise InputError if a number is not finite.
 
     Parameters:
         what: Beginning of all error messages.

@@ -465,7 +465,10 @@ def _mask_of_ids(value: Any, ids: Array, what: str) -> npt.NDArray[np.bool_]:
 
 
 def _boolean_mask(mask: Array, rows: int, what: str, key: str) -> Array:
-    """Return a mask of integers 0 and 1 as booleans; InputError if it may be a list of vertices."""
+    """Return a mask of integers 0 and 1 as booleans.
+
+    Raise InputError if the array may be a list of vertices.
+    """
     if mask.dtype.kind not in "iu" or not mask.ndim:
         return mask
     if len(mask) == rows and np.isin(mask, (0, 1)).all():

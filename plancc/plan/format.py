@@ -205,7 +205,9 @@ GROUPS = tuple(dict.fromkeys(name.partition("/")[0] for name in DATASETS))
 
 
 def dataset_of(name: str) -> FileDataset:
-    """Return the description of a dataset by its name in the file; KeyError for an unknown name.
+    """Return the description of a dataset by its name in the file.
+
+    Raise KeyError for an unknown name.
 
     For vertices of type number k, the name of vertex data ends in "_of_k".
     """

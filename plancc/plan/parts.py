@@ -59,8 +59,8 @@ class GridShare:
         row_ptr, place, value (int64[rows of the block + 1], int32[m], float[m]): The block of A
             that this rank multiplies with or broadcasts, as CSR. Its rows are the rows of the
             process row, which are more than the rank's own rows in "3d". Its columns are the
-            columns of the process column, as places in plan order. The block has no nonzeros if
-            `block` is given.
+            columns of the process column, as places in plan order. If `block` is given, `place` and
+            `value` are empty, and `row_ptr` is [0].
         block: This rank's part of the row plan, with its messages but without vertex data. Only for
             scheme "feature" and for sparse grids; otherwise None.
     """

@@ -270,7 +270,10 @@ class _End(NamedTuple):
 
 
 class LocalChannel(Channel):
-    """A channel between threads. Of sender and receiver, the later thread copies the message."""
+    """A channel between threads.
+
+    The thread that comes last, sender or receiver, copies the message.
+    """
 
     def __init__(self, transport: LocalTransport, sends: Addressed, receives: Addressed) -> None:
         self._transport, self._group = transport, transport._group
