@@ -18,9 +18,9 @@ from plancc.errors import InputError
 
 StrPath = str | os.PathLike[str]
 VERTICES = 1 << 20
-"""Vertices that a source of any size may have."""
+"""Number of vertices that a source of any size may have."""
 VERTICES_PER_BYTE = 8
-"""Vertices that every byte of a source adds."""
+"""Number of vertices that every byte of a source adds to `VERTICES`."""
 UNPACKED = 64 << 20
 """Bytes that the data of any file may take."""
 UNPACKED_PER_BYTE = 200

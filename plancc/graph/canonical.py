@@ -28,7 +28,7 @@ MANY = 1 << 22
 """A pattern with more nonzeros is tested for symmetry without a transpose, which would take more
 memory than the graph."""
 BLOCK = 1 << 22
-"""Entries that are checked at a time."""
+"""Number of entries that are checked at a time."""
 MERGED, ZEROS = "repeated entries merged", "entries of value 0 left out (`pattern` keeps them)"
 BOTH_WAYS = "entries listed both ways, whose values `symmetrize` adds"
 """Phrases that name the counts in `Source.counts`."""

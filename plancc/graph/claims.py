@@ -244,8 +244,9 @@ mentioned retweeted quoted
 """
 """Words of column names that name an end of an edge, not a kind of thing."""
 _ALIKE = 4
-"""Two words whose first letters agree up to this number name one kind of thing: caller and
-callee."""
+"""Two words with this many equal first letters name one kind of thing, such as caller and
+callee.
+"""
 
 
 def are_two_things(first: str, second: str) -> bool:

@@ -16,8 +16,9 @@ import numpy.typing as npt
 
 Columns = Mapping[str, npt.NDArray[Any]]
 COLUMNS = {"relation": "relations", "edge_features": "features of edges"}
-"""Phrase for messages, by the name of the column. Datasets of the columns in the group "matrix" of
-a plan file have the same names."""
+"""Phrases that name columns in messages, by the name of the column. Datasets of the columns in the
+group "matrix" of a plan file have the same names.
+"""
 RELATION, EDGE_FEATURES = COLUMNS
 
 

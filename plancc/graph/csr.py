@@ -57,7 +57,7 @@ OTHERS = ("values.npy", "original_ids.npy", "relation.npy")
 HEAD = "graph.json"
 VERSION = 1
 BLOCK = 1 << 22
-"""Entries that are checked at a time."""
+"""Number of entries that are checked at a time."""
 
 
 def graph_files(folder: str) -> list[str]:

@@ -21,7 +21,7 @@ LARGE = 10**6
 OF_TIMES = 10**9
 """Any numbers from this number on are often times, such as seconds since 1970."""
 BLOCK = 1 << 14
-"""Values that are checked at a time, so that they stay in the cache."""
+"""Number of values that are checked at a time, so that they stay in the cache."""
 UNNAMED = "the values"
 SUMMED = "repeated entries summed"
 _NO_WEIGHTS = re.compile(r"\b(time|timestamp|datetime|date|year|label|type|id|distance|dist)s?\b")

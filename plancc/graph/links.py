@@ -47,9 +47,9 @@ OF_LINKS = ("val_target_negative", "test_target_negative")
 """Names of arrays that hold separate negatives for each link."""
 NAMES = (*KINDS, *OF_LINKS)
 MOST_LINKS = 2**31 - 1
-"""Most links of a plan, negatives included."""
+"""Largest number of links of a plan, including negatives."""
 LOOKED_AT = 1 << 16
-"""Most pairs of a kind that are compared with edges; if there are more pairs, every n-th is."""
+"""About how many pairs of a kind are compared with edges; if there are more, every n-th is."""
 TOLD = 0.02
 """A warning appears if more than this share of the links can be guessed from their reverse edges.
 The share of negatives that have a reverse edge is subtracted first. A smaller share changes the

@@ -25,9 +25,9 @@ from plancc.graph.listed_edges import ListedEdges, nonzeros_of_edges
 from plancc.graph.textfile import Integers, StrPath, fail, fail_first, read_bytes, read_integers
 
 MOST_BYTES = 80
-"""Most bytes, for every vertex and edge, of a text that `is_metis` recognises."""
+"""Largest number of bytes, for every vertex and edge, of a text that `is_metis` recognises."""
 MOST_COMMENTS = 1000
-"""Most lines of comments of a text that `is_metis` recognises."""
+"""Largest number of lines of comments in a text that `is_metis` recognises."""
 _FORMATS = (0, 1, 10, 11, 100, 101, 110, 111)
 
 

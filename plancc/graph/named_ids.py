@@ -24,7 +24,7 @@ from plancc.memory import check_memory
 Names = npt.NDArray[np.bytes_]
 NAMED = "ids are names"
 LONGEST = 1024
-"""Most bytes of a name."""
+"""Largest length of a name in bytes."""
 _EMPTY = [b"nan", b"NaN", b"None", b"null", b"NULL", b"NA", b"<NA>"]
 _WHOLE = re.compile("0|-?[1-9][0-9]{0,18}")
 _ROWS = 1 << 14

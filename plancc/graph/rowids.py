@@ -28,8 +28,9 @@ USUAL_IDS = (
 )
 """Other usual names of ids, in lower case; such a column must hold the ids of most vertices."""
 _MOST = 0.9
-"""A column with a usual name holds ids, some perhaps wrong, if it has this share of the
-vertices."""
+"""A column with a usual name holds ids, some perhaps wrong, if it has the ids of this share of the
+vertices.
+"""
 FEW = 2
 """Up to this number of vertices, a column of 0 and 1 may hold every vertex by chance."""
 SAMPLE = 200

@@ -11,7 +11,7 @@ from plancc.errors import InputError
 from plancc.graph.textfile import StrPath, input_errors, open_input
 
 LOOKED_AT = 4096
-"""Number of bytes that are compared."""
+"""Number of bytes, from the beginning of a file, that are compared with patterns."""
 
 
 class Kind(NamedTuple):

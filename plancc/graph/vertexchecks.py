@@ -23,11 +23,11 @@ from plancc.memory import check_memory
 from plancc.text import shown
 
 BLOCK = 1 << 22
-"""Count of numbers that are checked at a time."""
+"""Number of values that are checked at a time."""
 EXACT = 1 << 24
 """All whole numbers up to this one are exact in float32."""
 MOST_COLUMNS = 2**31 - 1
-"""Most columns of features."""
+"""Largest number of columns of features."""
 
 
 def check_vertex_data(

@@ -65,7 +65,7 @@ OF_GRAPHS = frozenset(
 _OF_EDGES = frozenset(("edge_index", "adj_t", "indptr"))
 """Names of arrays of edges; vertex data in the same source are in the order of the vertices."""
 MOST_LISTED = 5
-"""Most names that a warning lists."""
+"""Largest number of names that a warning lists."""
 NO_GRAPH = (".npy", ".csv", ".tsv")
 """Extensions of files that are read as vertex data, not as a graph, if a user gives them as `data`.
 So are tables (`plancc.graph.formats.format_of_table`)."""

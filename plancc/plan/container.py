@@ -21,7 +21,9 @@ FILTERS = {h5py.h5z.FILTER_DEFLATE: "deflate", h5py.h5z.FILTER_SHUFFLE: "shuffle
 HDF5_ERROR = re.compile(r"^['\"]?(Can't|Unable to|Error iterating|Couldn't|Invalid location)")
 """How h5py's messages begin if the error comes from HDF5."""
 MAX_DEFLATION = 1100
-"""Above deflate's highest ratio, 1032. A dataset that claims more is not stored completely."""
+"""Bound on a compression ratio, above deflate's highest ratio of 1032. A dataset with a higher
+ratio is not stored completely.
+"""
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 WITH_CHECKSUMS = 3

@@ -72,9 +72,9 @@ ROOT_ATTRIBUTES = (
 
 PART_PTR = "rows/part_ptr"
 TYPE_PTR = "rows/type_ptr"
-"""Offsets of the parts' rows for every type, in plans with vertex data by type."""
+"""Dataset of the offsets of the parts' rows for every type, in plans with vertex data by type."""
 FOLDED = "fold/send_row_ptr"
-"""Offsets of the rows that each part folds, in edge plans."""
+"""Dataset of the offsets of the rows that each part folds, in edge plans."""
 LOCAL_ROWS = "local rows"
 """Value of `FileDataset.cut` for data with an entry per local row: own rows, then folded rows."""
 OF_TYPE = " of type "
