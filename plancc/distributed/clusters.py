@@ -38,7 +38,7 @@ class ClusterLevel:
     """A graph whose links are divided among ranks, as one rank sees it.
 
     Attributes:
-        links: Links of this rank's vertices, which have consecutive numbers.
+        links: Links of this rank's vertices; these vertices have consecutive numbers.
         first: Number of the first of these vertices.
         weight (int64[n, c]): Weights of all vertices of the graph.
         total: Number of links of the whole graph.

@@ -23,13 +23,13 @@ RELATION, EDGE_FEATURES = COLUMNS
 
 
 def columns_of(**given: npt.NDArray[Any] | None) -> Columns:
-    """Return the given columns by their names; a column that is None is left out."""
+    """Return the given arrays by name; an array that is None is left out."""
     return {name: each for name, each in given.items() if each is not None}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WithColumns:
-    """A matrix whose nonzeros have columns besides their values.
+    """A matrix with columns: arrays, besides its values, that have an entry for every nonzero.
 
     Attributes:
         columns: Arrays by name. The first axis of each is the nonzeros, in the matrix's order:
@@ -56,20 +56,20 @@ class WithColumns:
 
     @property
     def read_columns(self) -> list[str]:
-        """Names of the columns that layers read: all columns but "relation"."""
+        """Names of the arrays in `columns` that layers read: all but "relation"."""
         return [name for name in self.columns if name != RELATION]
 
     def columns_at(self, places: Any) -> Columns:
-        """Return the entries of every column for some nonzeros.
+        """Return, for some nonzeros, the entries of all arrays in `columns`.
 
         `places` says which nonzeros: a slice, a mask or positions.
         """
         return {name: each[places] for name, each in self.columns.items()}
 
     def without_read_columns(self) -> Self:
-        """Return the matrix without the columns that layers read."""
+        """Return the matrix without the arrays in `columns` that layers read."""
         return self.with_columns(**dict.fromkeys(self.read_columns))
 
     def with_columns(self, **columns: Any) -> Self:
-        """Return the matrix with these columns replaced; a column that is None is removed."""
+        """Return the matrix with these arrays in `columns` replaced; None removes an array."""
         return replace(self, columns=columns_of(**{**self.columns, **columns}))

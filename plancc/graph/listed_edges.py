@@ -1,4 +1,4 @@
-"""Edges in the order of their source, and edge features, which become a column of the nonzeros."""
+"""Edges in the order of their source, and edge features (a column of `plancc.graph.columns`)."""
 
 from __future__ import annotations
 
@@ -164,9 +164,9 @@ def for_every_edge(graph: Graph, edges: ListedEdges, given: Array, where: str, w
 
 
 def with_columns_of(made: Graph, graph: Graph) -> Graph:
-    """Return the graph `made`, which was derived from `graph`, with the columns of `graph`.
+    """Return the graph `made`, derived from `graph`, with the arrays in `graph.columns`.
 
-    A nonzero that `graph` does not have gets zeros. Both graphs have one vertex type.
+    The entries of a nonzero that `graph` does not have are 0. Both graphs have one vertex type.
     """
     if not graph.columns:
         return made

@@ -89,8 +89,8 @@ class Container:
         """Return whether the file has a group or dataset (`kind`) called `name`.
 
         Raises:
-            PlanError: If a part of the path is a soft or external link, since such a link may lead
-                out of the file. Also if the object is not a `kind`.
+            PlanError: If an element of the path is a soft or external link, since such a link may
+                lead out of the file. Also if `name` is an object of another kind.
         """
         steps = name.split("/")
         for depth in range(1, len(steps) + 1):
