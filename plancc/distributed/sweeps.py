@@ -68,9 +68,9 @@ def sweep(
 
 
 class _Work:
-    """The state that sweeps change: the owner of every row, and the parts that a net touches.
+    """The state that sweeps change: the owner of every row, and the parts that each net touches.
 
-    The owners are the same on all ranks. Every rank has the parts of its own rows' nets only.
+    The owners are the same on all ranks. Each rank lists the parts for the nets of its own rows.
     """
 
     def __init__(

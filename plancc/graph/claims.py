@@ -56,8 +56,8 @@ class Said(NamedTuple):
         place: Phrase that says where the claims are, for messages: "the comments say".
         vertices, edges: Claimed numbers of vertices and of edges; None if there is no claim.
         undirected: Whether the file says that edges are undirected.
-        sides: None if rows and columns share their ids. If the file says that rows have other ids
-            than columns, the claimed number of row ids and the claimed number of column ids; 0 for
+        sides: None if rows and columns share their ids. If the file says that rows and columns have
+            separate ids, the claimed number of row ids and the claimed number of column ids; 0 for
             a number that the file does not give.
     """
 
@@ -176,7 +176,7 @@ def warn_of_counts(
     Warns:
         PlanccWarning: If a claimed number differs from the number that was read. A claimed number
             of edges may count every edge once or in both directions. Also if the file says that
-            rows have other ids than columns, but `by_number` is true.
+            rows and columns have separate ids, but `by_number` is true.
     """
     (lines, loops), said, read, short = edges, list[str](), list[str](), False
     if claims.edges is not None:

@@ -39,7 +39,7 @@ class WithColumns:
                 several nonzeros in one column of the matrix, one for each relation; such nonzeros
                 are adjacent, with ascending relations.
             edge_features (float32[num_nonzeros, width]): Features of the edges; zeros for a nonzero
-                that is no edge, such as an added self loop.
+                that is not an edge, such as an added self loop.
     """
 
     columns: Columns = field(default_factory=dict)

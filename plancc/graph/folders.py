@@ -87,7 +87,7 @@ def to_folder(
             said = choices.get("num_vertices", 0) // VERTICES_PER_BYTE
             size = max(size_of_source(os.fspath(path), entry), said)
             with bounded(size, allow_large=allow_large):
-                # with `pattern`, values are not read, and wrong values are no error
+                # with `pattern`, values are not read, so wrong values are accepted
                 without: Any = {"pattern": True} if flags["pattern"] else {}
                 source = entry.entries(path, **without, **choices)
                 source.source = source_of(path, name, flags | choices, source.source)

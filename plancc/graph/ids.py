@@ -218,7 +218,7 @@ def number(
 
     Warns:
         PlanccWarning: If some ids between the smallest and the largest do not occur, and therefore
-            are no vertices; if vertex numbers seem to begin at 1.
+            are not vertices; if vertex numbers seem to begin at 1.
     """
     if names is not None:
         check_no_numbers(where, num_vertices, keep_ids)

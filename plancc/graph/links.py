@@ -1,7 +1,7 @@
 """Pairs for link prediction, by split: training, validation and test links, and negatives.
 
 A link goes from a source to a target, as an edge of ``edge_index``. A negative is a pair of
-vertices that is not a link. Negatives for training are drawn anew in every epoch; negatives for
+vertices that is not a link. New negatives for training are drawn in every epoch; negatives for
 validation and test are fixed.
 
 If edges have times, the latest edges are test links, and the edges before are validation links. An
@@ -135,7 +135,7 @@ def read_links(source: Any, graph: Graph) -> SplitLinks:
             are the links, or pairs with ``edge_label`` 0 that are edges.
 
     Warns:
-        PlanccWarning: If links are in two splits, are repeated, or are no edges; if negatives are
+        PlanccWarning: If links are in two splits, are repeated, or are not edges; if negatives are
             links or edges; if a pair joins a vertex to itself; if all links are for training.
     """
     check_no_types(graph)
@@ -330,7 +330,7 @@ def random_links(
 ) -> SplitLinks:
     """Split the edges of a graph into links, as RandomLinkSplit of PyTorch Geometric does.
 
-    Self loops are no links. An edge of an undirected graph is one link. A validation or test split
+    Self loops are not links. An edge of an undirected graph is one link. A validation or test split
     has as many negatives as links, and all links of the split share these negatives. Negatives are
     distinct pairs of vertices without an edge, drawn uniformly.
 
@@ -543,7 +543,7 @@ def with_times(
         if edges.values is None:
             raise InputError(f"{where} {given}: the edges have no values; give a file of times")
         where, given = f"{where} {given}", edges.values
-        if listed:  # sums of times are no times, and an edge with time 0 is no zero
+        if listed:  # sums of times are not times, and the graph drops zeros
             flags: Any = {"symmetrize": symmetrize, "directed": graph.directed or symmetrize}
             made = build_graph(graph.num_vertices, row, column, **flags)
             graph = replace(graph, indptr=made.indptr, indices=made.indices)

@@ -108,7 +108,7 @@ def with_features(
 
     Raises:
         InputError: For more or fewer features than edges, repeated edges, and edges whose value is
-            not 0 but which are no nonzeros of the graph.
+            not 0 but which are not nonzeros of the graph.
     """
     edges, features = found
     row, column = edges.row, edges.column

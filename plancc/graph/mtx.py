@@ -170,7 +170,7 @@ def _lines(path: StrPath, header: _Header) -> Iterator[bytes]:
 
 
 def _checked(header: _Header, text: bytes) -> int:
-    """Return the number of entries in `text`; raise ValueError for a line that is no entry."""
+    """Return the number of entries in `text`; raise ValueError for a line that is not an entry."""
     field = _ANYTHING if header.without_values else _FIELDS.get(header.field, 0)
     count = int(kernels.check_entries(np.frombuffer(text, np.uint8), field))
     if count < 0:

@@ -251,7 +251,7 @@ def natural_order(name: str) -> list[Any]:
 
 
 def warn_of_parts(folder: str, names: Sequence[str], what: str) -> None:
-    """Warn if files of a folder are read in another order than the alphabetical order.
+    """Warn if files of a folder are read in an order that is not alphabetical.
 
     They are read in the order of the numbers in their names: part.2 before part.10. `what` is a
     phrase that says why the order matters.

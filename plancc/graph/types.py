@@ -217,7 +217,9 @@ def first_of_columns(row_ptr: Int64Array, column: IntArray) -> Mask:
 
 
 def distinct_columns(row_ptr: Int64Array, column: IntArray) -> tuple[Mask, Int64Array]:
-    """Return `first_of_columns`, and offsets of the rows if only these first nonzeros are kept.
+    """Return which nonzeros to keep so that columns are distinct, and the offsets of the new rows.
+
+    The first of several nonzeros with the same row and column is kept (`first_of_columns`).
 
     Returns:
         first (bool[nonzeros]), offsets (int64[rows + 1])

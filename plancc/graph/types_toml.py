@@ -251,7 +251,7 @@ def _read_file(
             if turned := lists_ids and is_source_first(names, source, destination):
                 warnings.simplefilter("ignore")  # the first reading has warned
                 graph = reader.read(path, transpose=True, **options)
-        for heard in said:  # `columns` is no option of a relation: drop this advice
+        for heard in said:  # `columns` is not an option of a relation: drop this advice
             if heard.category is PlanccWarning:
                 warn(re.sub(r" \(`columns`[^)]*\)", "", str(heard.message)))
         return graph, turned

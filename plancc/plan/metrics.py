@@ -66,7 +66,7 @@ class Traffic:
         messages_sent, messages_received: Messages that the part sends and receives in both
             exchanges.
         fold: The rows and messages of the fold alone; None if the plan has no fold.
-        copies (int64[num_parts] or None): Number of vertices of which the part has an own row, a
+        copies (int64[num_parts] or None): Number of vertices for which the part has an own row, a
             received row or a partial sum. None if the plan has no fold; then the number is `rows` +
             `received`.
     """

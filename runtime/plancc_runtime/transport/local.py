@@ -133,7 +133,10 @@ class LocalTransport(Transport):
         self._allreduce(array, lambda x, y: torch.maximum(x, y, out=x))
 
     def _allreduce(self, array: Buffer, combine: Callable[[Any, Any], Any]) -> int:
-        """Combine the words of all ranks, in the order of the ranks. Return the number of words."""
+        """Replace `array` on all ranks by the combined arrays, and return the number of its words.
+
+        The arrays are combined in the order of the ranks.
+        """
         mine = _tensor(array)
         bounds = [len(mine) * r // self.size for r in range(self.size + 1)]
         share = slice(bounds[self.rank], bounds[self.rank + 1])
