@@ -69,7 +69,7 @@ def find_clusters(ranks: Ranks, level: ClusterLevel, limits: Limits, seed: int) 
     Returns:
         The clusters. Rank 0 has the graph between them, other ranks have an empty graph. If the
         graph has few links, every vertex is a cluster. None is returned if the graph has many
-        links, and clusters would not make the links much fewer.
+        links, and clusters would not reduce the number of links by much.
     """
     share = limits.total * limits.relative.min() / limits.num_parts
     heaviest = np.maximum(1, share // PROPAGATION.per_part).astype(np.int64)

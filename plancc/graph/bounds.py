@@ -41,11 +41,9 @@ _large: ContextVar[bool] = ContextVar("whether sources may be large", default=Fa
 
 @contextmanager
 def bounded(size: int, *, allow_large: bool = False) -> Iterator[None]:
-    """Context manager: inside it, `check_vertices` bounds graphs by `size`.
+    """Context manager: inside it, `check_vertices` refuses graphs too large for their source.
 
-    `size` is the size of the source in bytes.
-
-    If `allow_large` is true, there are no bounds.
+    `size` is the size of the source in bytes. If `allow_large` is true, this module sets no bounds.
     """
     before = _source.set(size)
     try:

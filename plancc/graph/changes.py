@@ -216,7 +216,7 @@ def _with_new(ids: Ids, lists: Sequence[tuple[EdgeChanges, Ids]], numbered: bool
 
     Parameters:
         ids (int64 or bytes[n]): Ids of the graph, ascending.
-        lists: Pairs of added edges and the ids of one of their ends, u or v.
+        lists: Pairs: added edges, and the ids of one end (u or v) of every edge in them.
         numbered: Whether ids are vertex numbers. If they are, the new ids must be n, n + 1, ...
             without gaps.
     """

@@ -213,7 +213,7 @@ def warn_of_numbers(where: str, u: IntArray, v: IntArray, weights: npt.NDArray[A
     what, rises = "", len(u) >= _LEAST and u[0] in (0, 1) and u[-1] - u[0] == len(u) - 1
     if rises and (np.diff(u) == 1).all():
         alike = 2 * len(np.intersect1d(v, weights)) >= len(np.union1d(v, weights))
-        what = "numbers the lines, and columns 2 and 3 have most numbers in common" * alike
+        what = "holds line numbers, and columns 2 and 3 have most numbers in common" * alike
     elif u.min() >= OF_TIMES > v.max():
         what = "alone has numbers as large as times"
     if what:

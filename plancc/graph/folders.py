@@ -80,7 +80,7 @@ def to_folder(
             assert entry.entries is not None
             flags = {flag: bool(reading.pop(flag, False)) for flag in FLAGS}
             if keys and "graph" in keys:
-                raise InputError(f"{os.fspath(path)}: `keys` names a graph, but a text holds one")
+                raise InputError(f"{os.fspath(path)}: `keys` cannot choose a graph in a text file")
             choices = {key: value for key, value in reading.items() if value}
             for choice in choices.keys() - set(entry.options):
                 raise InputError(f"{os.fspath(path)}: `{choice}` is not for format '{name}'")

@@ -208,8 +208,8 @@ def number(
         where: Phrase that names the source in messages.
         num_vertices: Number of vertices, if ids are vertex numbers.
         keep_ids: Whether ids are vertex numbers, up to the largest id.
-        place: Function that takes the number of an edge and returns a phrase for the source and the
-            line of the edge, for messages.
+        place: Function that takes the number of an edge and returns a phrase that names the source
+            and the line of the edge in messages.
         names: Array of names, if an id is an index of this array; None if ids are the source's own
             numbers.
 

@@ -467,7 +467,7 @@ def _mask_of_ids(value: Any, ids: Array, what: str) -> npt.NDArray[np.bool_]:
 def _boolean_mask(mask: Array, rows: int, what: str, key: str) -> Array:
     """Return a mask of integers 0 and 1 as booleans.
 
-    Raise InputError if the array may be a list of vertices.
+    Raise InputError if the mask may be a list of vertices.
     """
     if mask.dtype.kind not in "iu" or not mask.ndim:
         return mask

@@ -4,8 +4,8 @@ An exchange is a 0/1 matrix for every pair of ranks. A 1 at (i, j) says that row
 is row j of the sender. Every method is an operation on these matrices:
 
     reversed      transpose them: an expand becomes a fold, or the adjoint of the expand
-    keep set some 1s to 0: keep used rows, a sample of the boundary, or a mini-batch renumbered
-    permute or drop rows and columns: use a new row order, or some rows only
+    keep          set some 1s to 0: keep used rows, a sample of the boundary, or a mini-batch
+    renumbered    permute or drop rows and columns: use a new row order, or some rows only
     merged        join parts that run on one rank: a row that several parts need is sent once
     of_parts      take only the messages of consecutive parts
 """
@@ -39,7 +39,7 @@ class Side:
         row (int32[volume], or int64 for places in plan order): Number of every row, in the order of
             the messages. At the end of the owner these are local row numbers, which ascend within
             every message of a plan; in the expand they are the send mask X_mn (Demirci et al. 2022,
-            Eq. 8). At the other end, a *plan* has the same local row numbers of the owner (the
+            Eq. 8). At the other end, a *plan* has these local row numbers of the owner, too (the
             receive set), but a *rank* numbers the rows 0, 1, 2, ... in the order of arrival.
     """
 

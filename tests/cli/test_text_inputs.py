@@ -132,7 +132,7 @@ CASES = [
          refused="line 1|# before a line that is not an edge|not '4'"),
     # columns of edges
     Case("numbers of edges before their ends", {"g.csv": "0,10,11\n1,11,12\n2,12,10\n"},
-         says=("g.csv: column 1 numbers the lines, and columns 2 and 3 have most|--columns 2,3",)),
+         says=("g.csv: column 1 holds line numbers, and columns 2 and 3 have most|--columns 2,3",)),
     Case("a path with weights", {"g.txt": "0 1 1\n1 2 1\n2 3 1\n"}, silent=("warning",)),
     Case("times before ends", {"g.txt": "1082040961 1 2\n1082155839 3 4\n"},
          says=("column 1 alone has numbers as large as times|--columns 2,3",)),

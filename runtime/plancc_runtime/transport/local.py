@@ -133,9 +133,9 @@ class LocalTransport(Transport):
         self._allreduce(array, lambda x, y: torch.maximum(x, y, out=x))
 
     def _allreduce(self, array: Buffer, combine: Callable[[Any, Any], Any]) -> int:
-        """Replace `array` on all ranks by the combined arrays, and return the number of its words.
+        """Replace `array` by the combined values of all ranks; return its number of words.
 
-        The arrays are combined in the order of the ranks.
+        The values are combined in the order of the ranks.
         """
         mine = _tensor(array)
         bounds = [len(mine) * r // self.size for r in range(self.size + 1)]

@@ -224,7 +224,7 @@ def _word_messages(exchange: Exchange) -> Exchange:
 
 @njit(cache=True, nogil=True)
 def _packed(rows: Any, row_ptr: Any, word_ptr: Any) -> Any:
-    """Return the words that have the bits of `rows`; all words that are not returned are 0.
+    """Return the words in which bits of `rows` are set; all other words are 0.
 
     Returns:
         int64[m], int32[m]: The positions of the words, and their values.
