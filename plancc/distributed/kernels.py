@@ -197,7 +197,7 @@ def wanted_parts(
     rows: Any, base: int, indptr: Any, indices: Any, place: Any, ptr: Any, entry: Any, owner: Any,
     weight: Any, load: Any, bounds: Bounds,
 ) -> Any:  # fmt: skip
-    """Return the best part for each of some rows: the part with the largest gain.
+    """Return the best part for each of the given rows: the part with the largest gain.
 
     The gain is the number of rows that need no longer be sent, plus the decrease of the penalty for
     overweight parts.

@@ -125,5 +125,5 @@ def check_classes(largest_class: int, occurring: int, what: str) -> None:
 
 
 def max_clusters(num_vertices: int) -> int:
-    """Return the bound below which all cluster numbers of `num_vertices` vertices must stay."""
+    """Return the bound on cluster numbers for `num_vertices` vertices; all must be below it."""
     return max(num_vertices, CLUSTERS)

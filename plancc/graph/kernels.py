@@ -109,8 +109,8 @@ def take_columns(text, separator, columns, chosen, out):  # type: ignore[no-unty
     Lines have `columns` columns. `separator` stands between columns; 0 is for blanks and tabs. A
     separator in double quotes separates nothing. Lines that begin with # or % become blank. `text`
     ends with a newline, and `out` is as long as `text`. Returns the number of bytes written, and
-    the offset of the first wrong line: it has another number of columns, or an empty chosen column;
-    -1 if all lines are right.
+    the offset of the first line that has a wrong number of columns or an empty chosen column; -1 if
+    there is no such line.
     """
     first, last = np.zeros(columns, np.int64), np.zeros(columns, np.int64)
     k = end = 0
@@ -319,7 +319,7 @@ def format_lines(ptr: npt.NDArray[np.int64], values: npt.NDArray[np.int64]):  # 
 def is_mirrored(indptr: Any, indices: Any) -> bool:
     """Whether (j, i) is a nonzero of a CSR pattern for every nonzero (i, j).
 
-    Columns ascend in every row.
+    Columns must ascend in every row.
 
     The loop over the rows meets the nonzeros (i, j) of any column j in ascending order of i. So if
     the pattern is symmetric, (j, i) is the first nonzero of row j that no earlier step has met.

@@ -137,7 +137,7 @@ class Types:
         return np.searchsorted(self.first, vertices, side="right") - 1
 
     def rows_before(self, vertices: IntArray, part_ptr: Int64Array) -> Int64Array:
-        """Return how many rows of each type come before each part: int64[types, num_parts + 1].
+        """Return how many rows of each type come before every part: int64[types, num_parts + 1].
 
         Parameters:
             vertices (int[rows]): Vertex of every row.

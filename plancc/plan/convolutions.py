@@ -220,7 +220,7 @@ class SAGEOptions(ProductOptions):
 
     @property
     def coefficients(self) -> str:
-        """The name, in `COEFFICIENTS`, of the values of A. Aggregator "max" ignores the values."""
+        """Which values A has: a name in `COEFFICIENTS`. Aggregator "max" ignores the values."""
         return "closed-mean" if self.aggregator == "gcn" else self.aggregator
 
     def steps(self, d_in: int, d_out: int, last: bool) -> Steps:

@@ -179,7 +179,8 @@ class RowBits:
         )
 
     def tell(self, rows: Int64Array) -> Rounds[Int64Array]:
-        """Tell receivers a subset of the sent rows. Return the subset that senders told this rank.
+        """Tell the receivers a subset of the rows to send. Return the subset of the rows to
+        receive.
 
         Collective.
 
