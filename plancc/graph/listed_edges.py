@@ -140,7 +140,7 @@ def for_every_edge(graph: Graph, edges: ListedEdges, given: Array, where: str, w
     entries.
 
     Parameters:
-        edges: All edges; the edges of the other half of a symmetric matrix stand at the end.
+        edges: All edges; the edges of the other half of a symmetric matrix are at the end.
         given: Entries in the order of the source's edges.
         where: Beginning of error messages.
         what: Noun for the entries in error messages.

@@ -166,7 +166,7 @@ class Archive(Mapping[str, Array]):
 def map_array(path: StrPath) -> Array:
     """Map the array of an .npy file; the system reads a page when it is used.
 
-    Changes of the array are not written to the file.
+    Changes to the array are not written to the file.
 
     Raises:
         InputError: If the file holds no array; the message names the file.
