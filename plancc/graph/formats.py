@@ -414,7 +414,7 @@ def join_names(names: Sequence[str]) -> str:
 
 
 def split_names(line: str) -> tuple[str, ...]:
-    """Return the names in a line that `join_names` made; InputError for a wrong line."""
+    """Return the names in a line that `join_names` made; raise InputError for a wrong line."""
     try:
         return tuple(next(csv.reader([line]), ()))
     except csv.Error as error:
