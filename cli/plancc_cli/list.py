@@ -61,7 +61,10 @@ def _of_class(
 
 
 def _each(registry: Registry, describe: Callable[[Any], dict[str, Any]]) -> Entries:
-    """Return facts about every entry; for an entry that cannot be loaded, the reason."""
+    """Return facts about every entry, by name.
+
+    For an entry that cannot be loaded, "what" is the reason.
+    """
     found = {}
     for name in registry:
         try:

@@ -295,7 +295,7 @@ def _check(transport: Transport, plan: str, settings: dict[str, Any]) -> None:
         _write_out(show)
     if not found.exact:
         where = f", first in layer '{found.first_layer}'" * bool(found.first_layer)
-        transport.agree(PlanccError(f"`model` {name}: {ranks} and one rank differ{where}"))
+        transport.agree(PlanccError(f"`model` {name}: results on {ranks} and on one differ{where}"))
 
 
 def _write_json(path: str, plan: str, result: TrainResult) -> None:
@@ -402,7 +402,7 @@ def _execution(outline: RunOutline) -> str:
 
 
 def _notes(outline: RunOutline) -> Iterator[str]:
-    """Yield a sentence about everything in the run that is unusual or was left out."""
+    """Yield sentences about what is unusual in the run, and about what was left out."""
     topology, sizes = outline.header.topology, outline.split_sizes
     travel = outline.exchange, outline.options.exchange
     if topology is not None and travel == ("flat", "auto"):

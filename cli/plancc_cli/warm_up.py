@@ -76,7 +76,7 @@ def command(portable: str | None, level: str | None, first: bool) -> None:
     first use.
 
     Portable kernels, such as those in wheels, are used if there are no kernels for this processor.
-    Put them into the folder of kernels that `plancc doctor` shows.
+    Put portable kernels into the folder of kernels that `plancc doctor` shows.
     """
     from plancc import jit
 

@@ -24,7 +24,7 @@ _FEATURES = ("feat", "edge_attr", "edge_feat")
 
 
 def is_dgl(obj: Any) -> bool:
-    """Whether an object looks like a DGLGraph."""
+    """Return whether an object looks like a DGLGraph."""
     names = ("ndata", "edata", "ntypes", "etypes")
     return all(hasattr(obj, name) for name in names) and callable(getattr(obj, "edges", None))
 

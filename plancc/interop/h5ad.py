@@ -252,7 +252,8 @@ def leave(path: str, request: dict[str, Any]) -> dict[str, Any]:
 
     Parameters:
         path: The .h5ad file.
-        request: {"what": key of `READS`, "keys": mapping, "large": bool, "folder": str}.
+        request: {"what": key of `READS`, "keys": mapping, "large": whether any size is allowed,
+            "folder": where to write the files}.
 
     Returns:
         {"files": dict from the name of an array to its file, or to None if it is not read}

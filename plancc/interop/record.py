@@ -208,7 +208,7 @@ def _weights(
         and not str(name).endswith("index")
     ]
     if others:
-        warn(f"{where}: ignored: {', '.join(others)} of edges; 'edge_weight' is their weight")
+        warn(f"{where}: ignored: {', '.join(others)} of edges; 'edge_weight' holds the weights")
     return taken
 
 
@@ -252,7 +252,7 @@ def _sparse_entries(matrix: Any, where: str) -> tuple[int, IntArray, IntArray, A
 
 
 def is_typed(record: Mapping[Any, Any]) -> bool:
-    """Whether a record has relations, that is, describes a graph of several vertex types."""
+    """Return whether a record has relations, that is, describes a graph of several vertex types."""
     return any(isinstance(name, tuple) for name in record)
 
 

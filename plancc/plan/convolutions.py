@@ -61,9 +61,7 @@ class ConvOptions:
         more="See `plancc.plan.convolutions.ConvOptions`.",
         choices=PARAMETRIZATIONS,
     )
-    bias: bool | None = of_model(
-        None, "bias of the layers", otherwise="as `parametrization` has it"
-    )
+    bias: bool | None = of_model(None, "bias of the layers", otherwise="as `parametrization` says")
 
     paper_bias: ClassVar[bool] = False
     printed: ClassVar[tuple[str, ...]] = ()

@@ -89,7 +89,7 @@ TABLE = {
         "--data nobody.npz --sampler train": "the training mask holds no vertex",
     },
     "compile e.el -p 2": {
-        "--columns= -o q.h5": "--columns '': give names with commas between them",
+        "--columns= -o q.h5": "--columns '': give names, separated by commas",
         "--model block --time-limit 5 -o q.h5": "--time-limit only limits partitioners",
         "--timeout 60 -o q.h5": "--timeout is only for several ranks",
         "-o plan.txt": "plan.txt: a plan is an HDF5 file; choose a name that ends in .h5",
