@@ -63,7 +63,7 @@ READERS: dict[str, dict[str, Any]] = {
     "resume": {
         **{"metavar": "[always|if-any]", "callback": _parse_resume, "default": None},
         **{"is_flag": False, "flag_value": "always"},
-        "help": "Resume from the last checkpoint, with its options; if-any: start anew without one.",
+        "help": "Resume from the last checkpoint and its options; if-any: start anew without one.",
     },
 }
 """For some parameters, settings of their options, such as the function that parses the value."""
