@@ -122,7 +122,7 @@ def _check(
 
 
 def sections_of(options: Iterable[Field[Any]]) -> dict[str, tuple[str, ...]]:
-    """Return a dict: for the title of every section of the help, the names of its options."""
+    """Return the names of the options in each section of the help, by the section's title."""
     found: dict[str, tuple[str, ...]] = {}
     for each in options:
         title = each.metadata["section"]
@@ -628,7 +628,7 @@ def _parse_columns(text: str) -> tuple[str, ...]:
 
 
 def parse_share(name: str, text: str) -> float:
-    """Return the share in a string such as 3% or 0.03."""
+    """Convert a string such as "3%" or "0.03" to a share, such as 0.03."""
     found = re.fullmatch(r"([0-9]*\.?[0-9]+)(%?)", text.strip(), re.ASCII)
     if not found:
         raise InputError(f"`{name}` '{text}': give a share such as 3% or 0.03")

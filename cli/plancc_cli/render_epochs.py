@@ -74,7 +74,7 @@ def _limits(seconds: float, bound: float, exchange: float) -> str:
 
 
 def payoff_words(payoff: Payoff) -> str:
-    """Return the number of epochs after which a search pays off, in three digits.
+    """Return the number of epochs after which a search pays off, with three significant digits.
 
     Return "never" if it does not pay off, and "-" if the number is not known.
     """

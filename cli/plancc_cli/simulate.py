@@ -75,7 +75,8 @@ def prepared(plan: str, given: dict[str, Any], *, epoch: bool = True) -> tuple[B
     Parameters:
         plan: Path of the plan.
         given: Values of the options of `command`.
-        epoch: Whether whole epochs are predicted. Only these can predict links or drop dead rows.
+        epoch: Whether whole epochs are predicted, not steps on mini-batches. Only an epoch can
+            have the task of link prediction, or the pass that drops dead rows.
     """
     from plancc.plan.reader import PlanFile
     from plancc.predict.schedules import read_tables

@@ -257,7 +257,7 @@ def is_typed(record: Mapping[Any, Any]) -> bool:
 
 
 def held_record(record: Record, name: str, format: str) -> Held:
-    """Return the `Held` of a graph in memory, from its record.
+    """Return a `Held`, which makes a graph in memory from its record.
 
     Parameters:
         name: Name of the object, for messages.

@@ -104,7 +104,7 @@ def _show_step(plan: str, given: dict[str, Any], drawn: dict[str, Any]) -> None:
 
 
 def _of_batches(prediction: BatchPrediction) -> str:
-    """Return a line on the seconds and words of a step, with 95% intervals."""
+    """Return a line about the seconds and words of a step, with 95% intervals."""
     from plancc_cli.tables import duration, number
 
     said, expected = [], prediction.expected_words

@@ -90,7 +90,7 @@ class Row:
         """Return the row that was kept in a file; None if somebody has edited its line.
 
         Parameters:
-            values: What the line has for the row.
+            values: Values that the line has for the row, as `kept` returned them.
             key: Key of the row.
         """
         if isinstance(values, dict) and values.get("check") == _check_of(values, key):
