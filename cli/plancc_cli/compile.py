@@ -183,7 +183,7 @@ def _checked(model: str, parts: int, settings: dict[str, Any]) -> Task:
 
     task = Request.of(model, parts, settings).task
     if task.model.problem is None and task.model.layout != "any":
-        options.refuse_given(["time_limit"], f"only limits partitioners; '{task.name}' has none")
+        options.refuse_given(["time_limit"], f"only limits partitioners; '{task.name}' uses none")
     return task
 
 

@@ -135,7 +135,7 @@ def _print_machine(name: str, _: dict[str, Any]) -> None:
 def _objectives() -> Entries:
     found = {name: {"what": OBJECTIVES[name].what} for name in OBJECTIVES}
     for name, model in MODELS.loaded().items():
-        found |= {own: {"what": f"only of model {name}"} for own in model.own_objectives}
+        found |= {own: {"what": f"only for model {name}"} for own in model.own_objectives}
     return found
 
 

@@ -108,7 +108,7 @@ def _numbers(
     try:
         numbers = parsed(field, text)
     except InputError:
-        needed = "give whole numbers with commas, such as 10,5"
+        needed = "give whole numbers, such as 10,5"
         raise InputError(f"`{field.name}` '{text}': {needed}") from None
     if max(numbers) > MOST:
         raise InputError(f"`{field.name}` '{text}': give numbers of at most {MOST}")

@@ -260,10 +260,10 @@ def how_read(header: Header, provenance: Mapping[str, Any]) -> str:
     if header.directed and (names := split_names(str(provenance.get("source_columns", "")))):
         turned = "transpose" in reading_of(str(provenance.get("source_reading", "")))
         row, column = map(shown, names[::-1] if turned else names)
-        needs = "a row needs its columns; --transpose turns it"
+        needs = "a row needs its columns; --transpose swaps them"
         words.append(f"row = {row}, column = {column} ({needs})")
     if header.directed and header.types is None:
-        meaning = "" if names else "entry i j means that row i needs row j, --transpose turns it; "
+        meaning = "" if names else "entry i j means row i needs row j, --transpose swaps i, j; "
         words.append(f"the graph is directed: {meaning}--symmetrize adds the reverse edges")
     return "; ".join(words)
 

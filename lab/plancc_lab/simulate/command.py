@@ -30,7 +30,7 @@ OF_ONE_PLAN = (
     *("batches", *OF_BATCHES),
 )
 """Parameters that cannot be combined with a sweep."""
-FIGURES = {"seconds": "step", "words": "words", "words_drawn": "of them by which owners draw"}
+FIGURES = {"seconds": "step", "words": "words", "words_drawn": "words for drawing"}
 """Figures of a mini-batch, with words for each."""
 
 
