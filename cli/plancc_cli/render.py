@@ -55,7 +55,7 @@ ratios to zero, such as the ratios of a plan with one part."""
 
 
 def print_summary(plan: Plan, output: str, digest: str, seconds: float, quiet: bool) -> None:
-    """Print what `compile` has made, in a few lines; if `quiet`, print its content hash only.
+    """Print a few lines about a new plan; if `quiet`, print only the content hash of the plan.
 
     Parameters:
         output: Path of the plan.

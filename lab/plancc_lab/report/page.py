@@ -222,7 +222,7 @@ def _volume(letter: str, plan: Planned, span: tuple[float, float]) -> Chart:
     """Return a chart of the rows that parts send each other.
 
     Parameters:
-        span: Numbers of rows of the lightest and of the darkest colour.
+        span: Numbers of rows that the lightest and the darkest colour stand for.
     """
     density, report = plan.volume, plan.report
     parts, metrics = report.parts, report.metrics
