@@ -15,7 +15,7 @@ from plancc.models.weights import Balance, check_num_parts, vertex_weights
 
 @dataclass(frozen=True)
 class HypergraphModel(Model):
-    """The column-net hypergraph, whose connectivity-1 cut is the number of rows moved.
+    """The column-net hypergraph, whose connectivity-1 cut is the number of rows that parts send.
 
     ``pins(n_j) = {i : A[i, j] != 0} + {j}`` (equation 10). The paper's matrix always has its
     diagonal. Here j is added if the diagonal is missing, since the owner of row j sends the row. A

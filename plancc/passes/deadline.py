@@ -10,17 +10,17 @@ import numpy as np
 from plancc.clock import wall_seconds
 
 Stop = Callable[[], object]
-"""A function that returns whether to stop with the present result. It is called often, in any
-thread."""
+"""A function that returns whether the search must stop and keep its result so far. It is called
+often, in any thread."""
 
 
 @dataclass
 class Deadline:
-    """A moment after which no further sweep starts. Code that shares the deadline may move it.
+    """A moment after which no further sweep starts. Code that shares the deadline may change it.
 
     Attributes:
         at: The moment, in seconds on the clock of `plancc.clock`.
-        stop: Function that returns whether to stop before this moment; None: never.
+        stop: Function that returns whether to stop earlier; None: the search never stops earlier.
     """
 
     at: float = np.inf
@@ -28,7 +28,7 @@ class Deadline:
 
     @classmethod
     def after(cls, seconds: float | None, stop: Stop | None = None) -> Deadline:
-        """Return the deadline in `seconds` from now; None for no deadline."""
+        """Return a deadline that is `seconds` from now. If `seconds` is None, it never passes."""
         return cls(np.inf if seconds is None else wall_seconds() + seconds, stop)
 
     def earlier(self, seconds: float) -> Deadline:
@@ -39,7 +39,7 @@ class Deadline:
         return -np.inf if self.stopped() else self.at - wall_seconds()
 
     def stopped(self) -> bool:
-        """Whether everything must stop at once, including native partitioners."""
+        """Whether all work must stop at once; native partitioners must then be ended too."""
         return self.at == -np.inf or (self.stop is not None and bool(self.stop()))
 
     def passed(self) -> bool:

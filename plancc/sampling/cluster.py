@@ -14,10 +14,11 @@ from plancc.sampling.sampler import SHOWN, SizedSampler
 
 @dataclass(frozen=True)
 class ClusterSampler(SizedSampler):
-    """Random clusters, at least one, with `batch_size` vertices on average.
+    """A batch has about `batch_size` vertices on average: those of random clusters.
 
-    Every set of this many clusters is equally likely (Chiang et al., Cluster-GCN, KDD 2019, section
-    3.2, "stochastic multiple partitions"). Cluster numbers without vertices are ignored.
+    Every batch has the same number of clusters, at least one. Every set of clusters of this size is
+    equally likely (Chiang et al., Cluster-GCN, KDD 2019, section 3.2, "stochastic multiple
+    partitions"). Clusters without vertices are never drawn.
     """
 
     name: ClassVar[str] = "cluster"

@@ -59,7 +59,7 @@ TABLE = {
         "-p 4 --capacities none.txt": "none.txt: no such file",
         "-p 4 --capacities speeds.txt": "speeds.txt, line 2: the capacity is not a number: 'fast'",
         "-p 4 --model mop --capacities 1,3,1,2":
-            "--capacities: the parts of model 'mop' are all of one size",
+            "--capacities: the parts of model 'mop' must have equal sizes",
         "-p 2 --memory 400": "reading it takes about|plancc convert",
         "-p 2 --memory lots": "--memory|'lots'|above 0, such as 512M or 2G",
         # mistyped names
@@ -170,8 +170,8 @@ TABLE = {
         "edge.h5 --batches 3": "needs a row plan",
         "edge.h5 --dims 7,5 --boundary-sampling 0.5": "needs a row plan",
         "2d.h5 --batches 3": "2d.h5 is a plan of grid '2d 2x3', but the cost of mini-batches",
-        "2d.h5 --topology 2x3": "2d.h5: ranks of grid '2d 2x3' do not exchange the rows of a row "
-                                "plan; a topology is only for row and edge plans, and cagnet",
+        "2d.h5 --topology 2x3": "2d.h5: a topology needs ranks that send each other single rows, "
+                                "not grid '2d 2x3'; use a row plan, an edge plan, or cagnet",
         **{f"2d.h5 --ranks {k}": f"2d.h5: {k} ranks for a plan of grid '2d 2x3', which runs on "
            "exactly 6 ranks" for k in (0, 2, 5)},
         "2d.h5 --dims 5,2,4": "2d.h5: grid '2d 2x3' splits columns over 3 ranks",
@@ -296,18 +296,18 @@ TABLE = {
         "edge.h5 --fold delayed --delay 0": "--delay 0: must be at least 1",
         "typed.h5": "typed.h5: has no labels; compile the graph with some, or give --target",
         "typed.h5 --model sage --boundary-sampling 0.5":
-            "--boundary-sampling 0.5: is only for plans of one vertex type",
+            "--boundary-sampling 0.5 is only for plans of one vertex type",
         "typed.h5 --model rgcn --batches 2": "--batches 2: the plan has vertex types",
         "links.h5 --task vertices --seed 1": "--seed 1: nothing is random without links or --split",
         "links.h5 --passes order,constant,dead-rows --split 0.6,0.2,0.2":
-            "--split: is only for the task of vertices",
+            "--split is only for the task 'vertices'",
     },
     "run": {
         "data.h5 --model gat --heads 3 --hidden 16": "--heads 3|the width 16|set --hidden to 48",
         "data.h5 --split 0.9,0.9,0.1": "--split 0.9,0.9,0.1|at most 1 together",
         "data.h5 --device gpu": "--device gpu: choose cpu, cuda or cuda:NUMBER",
         "data.h5 --predict x-{part}.csv": "x-{part}.csv: rows of all ranks go to one file",
-        "data.h5 --sampler neighbour --fanouts 5": "--fanouts 5 has 1 number, the model 2 layers",
+        "data.h5 --sampler neighbour --fanouts 5": "5 has 1 number, but the model has 2 layers",
         "data.h5 --init w.npz --predict w.npz": "w.npz is used twice",
         "data.h5 --save new.npz --predict new.npz": "new.npz is used twice",
         "data.h5 --predict data.h5": "data.h5",
@@ -323,7 +323,7 @@ TABLE = {
         "typed.h5": "typed.h5: has no labels; compile the graph with some, or give --target",
         "p.h5 --model rgcn": "--model rgcn: needs a plan with types",
         "typed.h5 --model sage --boundary-sampling 0.5":
-            "--boundary-sampling 0.5: is only for plans of one vertex type",
+            "--boundary-sampling 0.5 is only for plans of one vertex type",
     },
     "predict": {
         "links.h5 --weights w.npz -o x.npz --ids 1": "links.h5",

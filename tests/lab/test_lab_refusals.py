@@ -21,7 +21,7 @@ TABLE = {
         "bare.h5 --epochs 1 --classes 9223372036854775808": "--classes",
         "bare.h5 --epochs 0": "0 is not in the range",
         "bare.h5 --hiden 8 --checkpoint x": "--hiden|--hidden",
-        "bare.h5 --fold delayed": "--fold delayed: needs an edge plan",
+        "bare.h5 --fold delayed": "--fold delayed needs an edge plan",
         "bare.h5 --trace bare.h5": "is used twice",
         "bare.h5 --trace none/t.json": "none",
         "bare.h5 --lr 1e30 --epochs 4": "try a smaller --lr",
@@ -29,7 +29,7 @@ TABLE = {
     "simulate": {
         "p.h5 --batch-size 20": "--batch-size is only for mini-batches; give their number",
         "p.h5 --draw owners": "--draw is only for mini-batches",
-        "p.h5 --batches 6 --draw owners": "is only for samplers neighbour, walk",
+        "p.h5 --batches 6 --draw owners": "only samplers neighbour, walk let",
         "p.h5 --batches 6 --boundary-sampling 0.5": "predicted with --boundary-sampling",
         "p.h5 --batches 0": "--batches 0: give 1 to 100,000",
         "bare.h5 --batches 2 --sampler cluster": "needs clusters",

@@ -149,7 +149,7 @@ def test_split_stands_in_place_of_masks(tmp_path):
     assert found["without"].replaced_masks == []
     done = alone(tmp_path / "with.h5", "--split", "0.6,0.2,0.2", "--batch-size", 10)
     assert done.returncode == 2
-    assert "mini-batches are drawn by the plan's own masks" in done.stderr
+    assert "mini-batches are drawn from the plan's own train mask" in done.stderr
 
 
 def test_a_mask_of_nothing_names_the_plan(tmp_path):

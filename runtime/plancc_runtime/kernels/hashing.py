@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 AT_ONCE = 1 << 24
-"""Largest count of random numbers of a mask that are drawn at once; each takes 64 bits."""
+"""Largest number of random numbers of a mask that are drawn at once. Each takes 64 bits."""
 
 
 def signed(number: int) -> int:

@@ -30,13 +30,13 @@ NOTHING = np.zeros(0, np.int32)
 
 
 def rows_of_process_row(share: GridShare) -> tuple[int, int]:
-    """Return the range ``first, last`` of the rows of A, in plan order, in the rank's block."""
+    """Return the bounds ``first, last`` of the rows of A in a rank's block, in plan order."""
     first, last = share.grid.parts_of_block(share.rank)
     return int(share.part_ptr[first]), int(share.part_ptr[last])
 
 
 def held_pieces(share: GridShare) -> list[Piece]:
-    """Return the pieces whose columns of A this rank has, ascending."""
+    """Return the pieces of A that this rank has, in the order of their columns."""
     _, column, layer = share.grid.position(share.rank)
     return [p for p in share.grid.pieces(share.part_ptr, layer) if p.column == column]
 
@@ -46,7 +46,7 @@ def block_of_share(share: GridShare, self_loops: bool) -> Block:
 
     Parameters:
         share: The rank's share of the grid; its `block` is None.
-        self_loops: Whether normalising added nonzeros of the diagonal.
+        self_loops: Whether normalising added nonzeros on the diagonal.
 
     Returns:
         A block. Its output rows are the rows of the process row; `outputs` has the column of every
@@ -68,16 +68,16 @@ def block_of_share(share: GridShare, self_loops: bool) -> Block:
 
 
 def block_of_chunk(share: GridShare, self_loops: bool) -> Block:
-    """Return the block of a rank of "1.5d" that receives only the rows that it needs.
+    """Return the block of a rank of a "1.5d" grid that receives only the rows that it needs.
 
-    The block has the columns of the rank's part that are in the chunk of its process column. These
-    columns are halo rows from other ranks of the process column. If the rank's own part is in the
-    chunk, the block also has own columns. The peers in messages are numbers of parts, since part k
-    is on rank k of a process column.
+    Of the columns in which the part has nonzeros, the block has those in the chunk of the rank's
+    process column. They are halo rows, received from other ranks of the process column. If the
+    rank's own part is in the chunk, the block also has own columns. In its messages, peer k is rank
+    k of the process column, which has part k.
 
     Parameters:
         share: The rank's share of the grid; it has a `block`.
-        self_loops: Whether normalising added nonzeros of the diagonal.
+        self_loops: Whether normalising added nonzeros on the diagonal.
 
     Returns:
         A block. Its output rows are the rows of the part. It has no inputs if the part is in
