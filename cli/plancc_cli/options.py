@@ -404,7 +404,7 @@ def size(text: str | int) -> int:
     found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)([KMGT]?)", str(text).strip().upper())
     number = int(float(found[1]) * 1024 ** " KMGT".index(found[2] or " ")) if found else 0
     if not number:
-        raise click.BadParameter(f"'{text}': give a number of bytes, such as 512M or 2G")
+        raise click.BadParameter(f"'{text}': give a size above 0, such as 512M or 2G")
     return number
 
 

@@ -349,7 +349,7 @@ CASES = [
     Case("M4: DIMACS without its head", {"g.txt": "a 1 2 3\na 2 1 4\n"}, "--columns 2,3,4",
          entries={(1, 2): 3.0, (2, 1): 4.0}),
     *(Case(f"M4: Git LFS in .{kind}", {f"g.{kind}": LFS},
-         refused=f"g.{kind}: a Git LFS pointer, not the file|git lfs pull")
+         refused=f"g.{kind}: this is a Git LFS pointer, not the file|git lfs pull")
       for kind in ("txt", "csv", "mtx", "npz", "pt", "parquet", "h5ad", "graph", "gml", "net")),
     *(Case(f"M4: Git LFS as data in .{kind}", {"g.txt": RING, f"x.{kind}": LFS}, f"--data x.{kind}",
          refused="a Git LFS pointer|git lfs pull")
