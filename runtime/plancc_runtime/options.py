@@ -137,7 +137,7 @@ class TrainOptions:
     )
     split: tuple[float, ...] | None = of_data(
         None,
-        "random split, by shares of training, validation and test vertices: 0.6,0.2,0.2",
+        "shares of a random training, validation and test split: 0.6,0.2,0.2",
         otherwise="the plan's masks",
         metavar="P,P,P",
     )
