@@ -125,7 +125,7 @@ def test_runs_speak_of_links(tmp_path, monkeypatch):
         plan = plancc.compile((N, EDGES.T), "rp", 1, links={"train": EDGES.T})
     plan.save("p.h5")
     refused = plancc_run("p.h5", "--patience", 3).err
-    assert "--patience 3: there are no validation links" in refused
+    assert "--patience 3 needs a validation loss, but there are no validation links" in refused
     said = plancc_run("p.h5", "--epochs", 1).err
     assert "the plan has links but no features" in said
     assert "6% of all pairs of vertices are edges" in said
