@@ -95,7 +95,7 @@ class ReadOptions:
     )
     keys: Mapping[str, str] | None = of_file(
         None,
-        "name in the source of the graph, the features, the labels ... (.h5ad, .npz, .pt)",
+        "name that the source has for WHAT: graph, features, labels ... (.h5ad, .npz, .pt)",
         more='As in ``{"graph": "distances", "features": "X_pca"}``: of the matrix where a source '
         "has several, and of vertex data (`plancc.graph.vertexsources.read_vertex_data`).",
         metavar="WHAT=NAME",

@@ -68,7 +68,7 @@ class ProcessGridModel(Model):
 
     blocks: str = option(
         "rp",
-        "row model that assigns rows to blocks; it also takes the options of the search",
+        "row model that assigns rows to blocks; options of the search apply to this model",
         metavar="MODEL",
     )
     part: str | os.PathLike[str] | npt.ArrayLike | None = option(
@@ -162,7 +162,7 @@ class Cagnet15DModel(ProcessGridModel):
 
     scheme: ClassVar[str] = "1.5d"
 
-    replication: int = option(2, "ranks that share a block of rows", metavar="C")
+    replication: int = option(2, "number of ranks that share a block of rows", metavar="C")
     sparse: bool = option(False, "send needed rows only, in messages")
 
     @classmethod
@@ -275,7 +275,7 @@ class MopModel(ProcessGridModel):
     scheme: ClassVar[str] = "feature"
     layout: ClassVar[str] = "feature"
 
-    groups: int = option(1, "groups of ranks, which share the rows of the matrix", metavar="NUMBER")
+    groups: int = option(1, "number of groups of ranks; each has some rows", metavar="NUMBER")
 
     @classmethod
     def forms(cls, num_ranks: int) -> list[dict[str, Any]]:

@@ -87,11 +87,11 @@ class StochasticModel(Model):
     assigns_blocks: ClassVar[bool] = False
 
     sampler: str = option("uniform", "how batches are drawn", metavar="NAME")
-    theta: float = option(0.1, "error of the expected connectivity")
-    delta: float = option(0.5, "probability of a larger error")
+    theta: float = option(0.1, "allowed error of the expected connectivity")
+    delta: float = option(0.5, "allowed probability of a larger error")
     batches: str | int = option(
         AUTO,
-        "number of sampled batches; auto: exact probabilities if known, else enough batches",
+        "sampled batches; auto: exact probabilities if known, else enough for `theta`, `delta`",
         metavar="auto|NUMBER",
     )
     sampler_options: Mapping[str, Any] = field(default_factory=dict, metadata={"internal": True})

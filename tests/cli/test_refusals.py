@@ -89,7 +89,7 @@ TABLE = {
         "--data nobody.npz --sampler train": "the training mask holds no vertex",
     },
     "compile e.el -p 2": {
-        "--columns= -o q.h5": "--columns '': give names with commas between them",
+        "--columns= -o q.h5": "--columns '': give names, separated by commas",
         "--model block --time-limit 5 -o q.h5": "--time-limit only limits partitioners",
         "--timeout 60 -o q.h5": "--timeout is only for several ranks",
         "-o plan.txt": "plan.txt: a plan is an HDF5 file; choose a name that ends in .h5",
@@ -149,7 +149,7 @@ TABLE = {
         "--batch-size 5": "--batch-size",
         "--fanouts 5": "--fanouts",
         "--sampler-option keep=0.5": "--sampler-option is only for mini-batches",
-        "--seed 5": "--seed is only for mini-batches; give their number",
+        "--seed 5": "--seed is only for mini-batches; give --batches",
         "--threads 2": "--threads",
         "--topology ''": TOPOLOGY,
         "--topology 6": TOPOLOGY,
@@ -187,7 +187,7 @@ TABLE = {
         "p.h5 p.h5 --json --batches 0": "--batches 0: choose from 1",
         "p.h5 p.h5 --json --batches 5 --sampler-option keep=1": "'uniform' has no --sampler-op",
         "p.h5 p.h5 --json --batches 5 --fanouts 3,x": "--fanouts '3,x'",
-        "p.h5 p.h5 --json --seed 5": "--seed is only for mini-batches; give their number",
+        "p.h5 p.h5 --json --seed 5": "--seed is only for mini-batches; give --batches",
     },
     "verify": {
         "missing.h5": "no such file",
@@ -208,7 +208,7 @@ TABLE = {
         "g.mtx --balance work -o x.hgr": "--dims",
         "g.mtx --balance train -o x.hgr": "--data",
         "g.mtx --balance nnz,rows -o x.hgr": "one weight",
-        "g.mtx --balance nnz:0.1 -o x.hgr": "no limits",
+        "g.mtx --balance nnz:0.1 -o x.hgr": "limits cannot be exported",
         "g.mtx --balance batch -o x.hgr": "needs the mini-batches of model stochastic-hp",
         "g.mtx -o x.graph": "x.graph",  # it is directed
         "g.mtx -o x.part.7": "g.mtx",
@@ -297,7 +297,7 @@ TABLE = {
         "typed.h5": "typed.h5: has no labels; compile the graph with some, or give --target",
         "typed.h5 --model sage --boundary-sampling 0.5":
             "--boundary-sampling 0.5 is only for plans of one vertex type",
-        "typed.h5 --model rgcn --batches 2": "--batches 2: the plan has vertex types",
+        "typed.h5 --model rgcn --batches 2": "--batches 2: not for plans with types",
         "links.h5 --task vertices --seed 1": "--seed 1: nothing is random without links or --split",
         "links.h5 --passes order,constant,dead-rows --split 0.6,0.2,0.2":
             "--split is only for the task 'vertices'",
@@ -312,7 +312,7 @@ TABLE = {
         "data.h5 --save new.npz --predict new.npz": "new.npz is used twice",
         "data.h5 --predict data.h5": "data.h5",
         "data.h5 --predict no/out.csv": "no/out.csv",
-        "data.h5 --embeddings 1": "--embeddings 1: give --predict",
+        "data.h5 --embeddings 1": "--embeddings 1: also give the file --predict",
         "data.h5 --init d.npz": "d.npz: has no array convs.0.weight",
         "p.h5 --ranks 999999": "p.h5: 999999 ranks for a plan of 7 parts; start at most 7 ranks",
         "p.h5 --epochs x": "'--epochs': 'x' is not a whole number",

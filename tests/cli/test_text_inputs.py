@@ -372,7 +372,7 @@ CASES = [
          says=("row = FromNodeId, column = ToNodeId (a row needs its columns; --transpose",)),
     # the direction
     Case("the direction is said", {"g.txt": "0 1\n1 2\n"},
-         says=("row i needs row j, --transpose turns it; --symmetrize adds the reverse edges",)),
+         says=("row i needs row j, --transpose swaps i, j; --symmetrize adds the reverse edges",)),
 ]  # fmt: skip
 
 
