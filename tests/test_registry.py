@@ -281,7 +281,7 @@ def test_what_a_model_builds_is_its_own_fault():
 def test_what_others_raise_is_not_ours(tmp_path):
     with pytest.raises(AttributeError) as caught:
         plancc.compile(RING, "broken", 3)
-    line = f"others.py, line {line_of('# line @')}; PLANCC_TRACEBACK=1 shows how it came there"
+    line = f"others.py, line {line_of('# line @')}; PLANCC_TRACEBACK=1 shows the traceback"
     said = unexpected(caught.value)
     assert said.startswith("unexpected AttributeError: 'Graph' object has no attribute 'num_rows'")
     assert f"{line}; please report it)" in said

@@ -64,7 +64,7 @@ def make_model(name: str, options: Mapping[str, Any]) -> Model:
             if not known:
                 loaded = MODELS.loaded().items()
                 others = [other for other, model in loaded if option in model.option_fields()]
-                has = ", which is " * bool(others) + ", ".join(f"{other}'s" for other in others)
+                has = "; it is for " * bool(others) + ", ".join(f"'{other}'" for other in others)
             raise InputError(f"model '{name}' has no option `{option}`{has}")
     for field in options_of(model_class):
         missing = field.default is MISSING and field.default_factory is MISSING
@@ -91,8 +91,8 @@ def build_problem(
 
     Raises:
         InputError: If the model cannot use the matrix or the parameters.
-        BackendError: If the problem has another type. The message names the model, and the
-            package, file and line that define it.
+        BackendError: If the problem is of none of these types. The message names the model, and
+            the package, file and line that define it.
     """
     problem = model.build(matrix, num_parts, balance=balance, seed=seed)
     if not isinstance(problem, takes):

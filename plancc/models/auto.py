@@ -39,7 +39,7 @@ class AutoModel(Model):
     candidates: tuple[str, ...] | str | None = option(
         None,
         "models that compete",
-        otherwise=f"{','.join(CANDIDATES)}, the most promising",
+        otherwise=f"the most promising of {','.join(CANDIDATES)}",
         metavar="MODEL,...",
     )
 

@@ -42,7 +42,8 @@ class Model(ABC):
         of_batches: Whether the objective is the expected volume of mini-batches. Only
             `StochasticModel` and classes derived from it may set this.
         competes: Whether model auto may compare the model with others.
-        swept: Whether `plancc simulate` can predict the model for a list of numbers of ranks.
+        swept: Whether `plancc simulate` can predict epochs of the model's plans for a list of
+            numbers of ranks.
         assigns_blocks: Whether a row model can also assign rows to the blocks of a process grid.
         even_random: Whether owners are random and parts have equal numbers of rows. The number of
             halo rows can then be estimated from the sizes of the graph.

@@ -50,8 +50,8 @@ class FineGrainModel(EdgeModel):
     def unfit(self, matrix: Graph, num_parts: int) -> str:
         """Say why the matrix does not suit the model; "" if it suits.
 
-        The matrix does not suit if most nonzeros are in rows and columns that are nearly full: a
-        partitioner then reduces the volume by little (`FullRows`).
+        The matrix does not suit if most nonzeros are in rows and columns that are more than half
+        full: a partitioner then reduces the volume only slightly (`FullRows`).
         """
         full = FullRows.of(matrix, num_parts)
         if full is None:
@@ -63,9 +63,9 @@ class FineGrainModel(EdgeModel):
     ) -> EdgeProblem:
         """Build the problem; `seed` is not used.
 
-        Vertex k is nonzero k of the CSR matrix. Then follow the vertices for entries of the
-        diagonal that are zero. Nets of columns come before nets of rows. Nets of one pin are left
-        out. The source of a net of i is the vertex of the entry (i, i).
+        Vertex k is nonzero k of the CSR matrix. The vertices for zero entries of the diagonal
+        come last. Nets of columns come before nets of rows. Nets of one pin are left out. The
+        source of the net of column i, and of the net of row i, is the vertex of the entry (i, i).
 
         Raises:
             InputError: If `num_parts` is not in 1..num_vertices, if `balance` is not "nnz", or if
@@ -79,7 +79,7 @@ class FineGrainModel(EdgeModel):
         missing = np.setdiff1d(np.arange(n, dtype=np.int32), row[diagonal], assume_unique=True)
         num_vertices = num_nonzeros + len(missing)
         if num_vertices > MAX_NUM_VERTICES:
-            what = f"{num_vertices:,} nonzeros and missing diagonals of {matrix.source.name}"
+            what = f"{num_vertices:,} nonzeros and zeros on the diagonal of {matrix.source.name}"
             told = f"are more than {MAX_NUM_VERTICES:,}; use 'medium-grain'"
             raise InputError(f"model 'fine-grain': {what} {told}")
         row_vertex = np.empty(n, dtype=np.int32)

@@ -16,7 +16,7 @@ MAX_GAINS = 2**29
 
 @dataclass(frozen=True)
 class FullRows:
-    """Figures of a matrix that has most of its nonzeros in rows and columns over half full.
+    """Figures of a matrix whose nonzeros are mostly in rows and columns that are over half full.
 
     Whatever the owners are, nearly every part has a nonzero in each of these rows and columns. So
     no owners are much better than others. But a search is slow, since all parts must be considered

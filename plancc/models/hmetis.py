@@ -24,9 +24,9 @@ from plancc.models.problem import Hypergraph
 def write_hmetis(hypergraph: Hypergraph, path: StrPath) -> None:
     """Write a hypergraph to a file that hMETIS, KaHyPar and Mt-KaHyPar read.
 
-    PaToH reads it after a conversion. Vertex weights are always written, net costs only if the
-    hypergraph has costs. Nets without a pin are left out: the format cannot hold such nets, and
-    they never cost anything.
+    PaToH needs the file converted to its own format. Vertex weights are always written, net costs
+    only if the hypergraph has costs. Nets without a pin are left out: the format cannot hold such
+    nets, and they never cost anything.
 
     Raises:
         InputError: If no net has a pin, or if vertices have several weights, which the format
@@ -35,8 +35,8 @@ def write_hmetis(hypergraph: Hypergraph, path: StrPath) -> None:
     """
     weights = hypergraph.vertex_weights.astype(np.int64, copy=False)
     if weights.ndim > 1:
-        told = f"the format only holds one weight per vertex, not {weights.shape[1]}"
-        raise InputError(f"{os.fspath(path)}: {told}; choose one balance")
+        told = f"the format holds only one weight per vertex, not {weights.shape[1]}"
+        raise InputError(f"{os.fspath(path)}: {told}; choose a balance with one constraint")
     size = np.diff(hypergraph.net_ptr)
     kept = size > 0
     num_nets = int(kept.sum())

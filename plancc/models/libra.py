@@ -59,10 +59,10 @@ class LibraModel(EdgeModel):
         whether the part holds the vertex.
 
         Returns:
-            The owners, with two notes as in table 4 of Md et al. 2021. ``replication_factor`` is
-            the mean number of parts that hold a vertex, over all vertices with an edge.
-            ``edge_imbalance`` is max / mean - 1 of the number of nonzeros off the diagonal, over
-            the parts. If there is no edge, there are no notes.
+            The owners, with the two figures of table 4 of Md et al. 2021 in `Assignment.notes`.
+            ``replication_factor`` is the mean number of parts that hold a vertex, over all
+            vertices with an edge. ``edge_imbalance`` is max / mean - 1 of the parts' numbers of
+            nonzeros off the diagonal. If there is no edge, the notes are empty.
         """
         check_num_parts(matrix.num_vertices, num_parts)
         check_nonzeros_balanced("libra", balance)

@@ -12,14 +12,14 @@ import numpy as np
 from plancc.kernel import njit
 
 _LOAD = 2**26
-"""Packs load and number of a part into one key, ``load * _LOAD + part``. The least key belongs to
-the first of the least loaded parts. `_LOAD` is larger than any number of parts."""
+"""The *key* of a part, ``load * _LOAD + part``, contains both its load and its number. The least
+key belongs to the first of the least loaded parts. `_LOAD` is larger than any number of parts."""
 _NONE = np.iinfo(np.int64).max
 
 
 @njit(cache=True, nogil=True)
 def degrees(indptr: Any, indices: Any) -> Any:
-    """Count nonzeros off the diagonal, and find stored diagonals.
+    """Count nonzeros off the diagonal, and find which entries of the diagonal are stored.
 
     Parameters:
         indptr (int64[n + 1]), indices (int32[nnz]): CSR pattern.
@@ -244,9 +244,11 @@ def choose_owners(order: Any, held: Any, load: Any) -> Any:
 def _least(key: Any, low: int, place: int) -> Any:
     """Return the least load, and the number of the first part with this load.
 
-    `low` and `place` are the result of the previous call. Loads only grow between calls. So no part
-    has a load below `low`, and no part before `place` has the load `low`: the loop can continue
-    from there.
+    Parameters:
+        key (int64[num_parts]): Key of every part, which contains the part's load (`_LOAD`).
+        low, place: The result of the previous call. Loads only grow between calls. So no part has
+            a load below `low`, and no part before `place` has the load `low`: the loop can
+            continue from there.
     """
     while key[place] >= (low + 1) * _LOAD:
         place += 1
@@ -259,7 +261,8 @@ def _least(key: Any, low: int, place: int) -> Any:
 def _least_of(held: Any, r: int, s: int, key: Any) -> Any:
     """Return the least key of the parts that hold both vertices; `_NONE` if there is no such part.
 
-    The vertices are those with ranks r and s. For keys, see `_LOAD`.
+    The two vertices are those with the ranks r and s. `key`, int64[num_parts], is the key of every
+    part, which contains the part's load (`_LOAD`).
     """
     best = np.int64(_NONE)
     for w in range(held.shape[1]):

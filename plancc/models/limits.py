@@ -193,8 +193,8 @@ class Limits:
     def overload(self, loads: npt.NDArray[np.int64]) -> float:
         """Return by how much the parts exceed their limits, summed over parts and constraints.
 
-        The excess weight of a part is divided by its even share. 0 if every part is within its
-        limit.
+        The excess weight of a part is divided by its even share. The result is 0 if every part is
+        within its limit.
 
         `loads`: weights of the parts, int64[num_parts, c], or int64[num_parts] for one constraint.
         """

@@ -20,7 +20,7 @@ from plancc.models.full_rows import FullRows
 from plancc.models.problem import EdgeProblem, Hypergraph
 from plancc.models.weights import Balance, check_num_parts
 
-INSTEAD_OF_SEARCH = "use a process grid if many rows are alike, or these owners (libra)"
+INSTEAD_OF_SEARCH = "use a process grid if many rows are alike, or keep the owners of model libra"
 """Advice for a matrix that does not suit a model of edge plans (`FullRows`)."""
 
 
@@ -56,7 +56,8 @@ class MediumGrainModel(EdgeModel):
     def unfit(self, matrix: Graph, num_parts: int) -> str:
         """Say why a matrix with many full rows does not suit the model; "" if the matrix suits.
 
-        Many full rows come from cliques. Their nets have pins in nearly every part for any owners.
+        Many full rows come from cliques. Whatever the owners are, the nets of such rows have pins
+        in nearly every part.
         """
         full = FullRows.of(matrix, num_parts)
         if full is None or full.hubs:

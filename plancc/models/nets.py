@@ -15,7 +15,7 @@ from plancc.sampling.counter import GAMMA, mix
 def column_nets(indptr: Any, indices: Any) -> Any:
     """Build a net for each column: its pins are the rows with a nonzero, and the column's own row.
 
-    Nets of one pin are left out. The pins of a net ascend, including the own row.
+    Nets of one pin are left out. The pins of a net, including the column's own row, ascend.
 
     Parameters:
         indptr (int64[n + 1]), indices (int32[num_nonzeros]): CSR pattern, columns unique in a row.
@@ -92,15 +92,16 @@ def merge_equal_nets(net_ptr: Any, pins: Any, size: Any, cost: Any, source: Any)
 
 @njit(cache=True, nogil=True)
 def _mixed(x: int) -> Any:
-    """Return a 64-bit hash of a small number x, by the generator splitmix64."""
+    """Return a 64-bit hash of a small number x, computed as the generator splitmix64 does."""
     return mix(np.uint64(x) * GAMMA)
 
 
 @njit(cache=True, nogil=True)
 def _marks(net_ptr: Any, pins: Any, size: Any, source: Any) -> Any:
-    """Return a hash of every net, uint64[num_nets], of its pins, their sizes and its source.
+    """Return a hash for every net: uint64[num_nets].
 
-    The hash does not depend on the order of the pins.
+    The hash is computed from the net's pins, their sizes and the net's source. It does not depend
+    on the order of the pins.
     """
     mark = np.empty(len(net_ptr) - 1, dtype=np.uint64)
     for e in range(len(mark)):
@@ -164,11 +165,11 @@ MAX_WAITING = 1024
 class NetUnion:
     """The column nets of many blocks of mini-batches.
 
-    Equal nets are merged to one; its cost is the number of merged nets.
+    Equal nets are merged into one net, whose cost is the number of merged nets.
 
     Parameters:
-        indptr (int64[n + 1]), indices (int32[num_nonzeros]): CSR pattern of the whole matrix, by
-            which the vertices and nonzeros that occur in blocks are counted.
+        indptr (int64[n + 1]), indices (int32[num_nonzeros]): CSR pattern of the whole matrix. It
+            serves to count the vertices and nonzeros of the matrix that occur in blocks.
 
     Attributes:
         num_nets (int): Number of nets of all blocks before merging, including nets of one pin.

@@ -51,7 +51,8 @@ def row_models() -> list[str]:
 class ProcessGridModel(Model):
     """Base class of the models for process grids. Another model assigns rows to blocks.
 
-    There is a block of rows for every process row of every layer. Its ranks own these rows.
+    There is a block of rows for every process row of every layer. The ranks of this process row
+    own the rows of the block.
 
     Attributes:
         blocks: Name of the row model that assigns rows to blocks. "rp" is the random permutation of
@@ -67,7 +68,7 @@ class ProcessGridModel(Model):
 
     blocks: str = option(
         "rp",
-        "row model that assigns rows to blocks; it also takes the options of the search",
+        "row model that assigns rows to blocks; options of the search apply to this model",
         metavar="MODEL",
     )
     part: str | os.PathLike[str] | npt.ArrayLike | None = option(
@@ -82,7 +83,7 @@ class ProcessGridModel(Model):
         if unknown_option(self.block_options, MODELS[self.blocks]):
             takers = _or(name for name in names if not unknown_option(["part"], MODELS[name]))
             told = f"a part vector is only for blocks '{takers}', not for '{self.blocks}'"
-            raise InputError(f"{told}; name that model (`blocks`), or drop `part`")
+            raise InputError(f"{told}; choose another `blocks`, or drop `part`")
         for name in ("replication", "groups"):
             value = getattr(self, name, 1)
             if not is_count(value):
@@ -104,7 +105,7 @@ class ProcessGridModel(Model):
 
     @property
     def sends_needed_rows(self) -> bool:
-        """Whether ranks send only needed rows, in messages, instead of broadcasts."""
+        """Whether ranks send only needed rows in messages, instead of broadcasting all rows."""
         return getattr(self, "sparse", False)
 
     @property
@@ -135,7 +136,7 @@ class Cagnet1DModel(ProcessGridModel):
     This is Algorithm 1 of Tripathy et al. 2020.
 
     Attributes:
-        sparse: Whether ranks send only needed rows, in messages, instead of broadcasts.
+        sparse: Whether ranks send only needed rows in messages, instead of broadcasting all rows.
     """
 
     scheme: ClassVar[str] = "1d"
@@ -149,19 +150,19 @@ class Cagnet1DModel(ProcessGridModel):
 
 @dataclass(frozen=True, eq=False)
 class Cagnet15DModel(ProcessGridModel):
-    """Every block of rows is on c ranks. Each of the c ranks multiplies it with 1 / c of the rows
-    of H, and the ranks add up their products (Tripathy et al. 2020, Algorithm 2).
+    """Every block of rows of A is on c ranks. Each of the c ranks multiplies the block with 1 / c
+    of the rows of H, and the c ranks add up their products (Tripathy et al. 2020, Algorithm 2).
 
     Attributes:
         replication: The number c, which must divide the number of ranks. If c squared does not
-            divide the number of ranks, some of the c ranks multiply with one block of H more than
-            others.
-        sparse: Whether ranks send only needed rows, in messages, instead of broadcasts.
+            divide the number of ranks, some of the c ranks multiply with one more block of H than
+            the others.
+        sparse: Whether ranks send only needed rows in messages, instead of broadcasting all rows.
     """
 
     scheme: ClassVar[str] = "1.5d"
 
-    replication: int = option(2, "ranks that share a block of rows", metavar="C")
+    replication: int = option(2, "number of ranks that share a block of rows", metavar="C")
     sparse: bool = option(False, "send needed rows only, in messages")
 
     @classmethod
@@ -274,7 +275,7 @@ class MopModel(ProcessGridModel):
     scheme: ClassVar[str] = "feature"
     layout: ClassVar[str] = "feature"
 
-    groups: int = option(1, "groups of ranks, which share the rows of the matrix", metavar="NUMBER")
+    groups: int = option(1, "number of groups of ranks; each has some rows", metavar="NUMBER")
 
     @classmethod
     def forms(cls, num_ranks: int) -> list[dict[str, Any]]:

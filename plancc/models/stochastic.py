@@ -87,11 +87,11 @@ class StochasticModel(Model):
     assigns_blocks: ClassVar[bool] = False
 
     sampler: str = option("uniform", "how batches are drawn", metavar="NAME")
-    theta: float = option(0.1, "error of the expected connectivity")
-    delta: float = option(0.5, "probability of a larger error")
+    theta: float = option(0.1, "allowed error of the expected connectivity")
+    delta: float = option(0.5, "allowed probability of a larger error")
     batches: str | int = option(
         AUTO,
-        "number of sampled batches; auto: exact probabilities if known, else enough batches",
+        "sampled batches; auto: exact probabilities if known, else enough for `theta`, `delta`",
         metavar="auto|NUMBER",
     )
     sampler_options: Mapping[str, Any] = field(default_factory=dict, metadata={"internal": True})
@@ -378,11 +378,12 @@ def fitted(hypergraph: Hypergraph, inclusion: Inclusion) -> Hypergraph:
 
     Any partitioner of hypergraphs can minimise the result. Let c be the number of a net's pins in a
     part, without the net's source. The row of the net is sent to the part with probability
-    reach[c], a concave function of c. It is approximated by ``alpha * (c > 0) + beta * c``. So each
-    net is replaced by a net with the same pins and cost alpha, and by a net of two pins and cost
-    beta for every pin other than the source: that pin and the source. The approximation is exact
-    for c = 1, and for c = half the number of pins. If every batch includes all vertices, beta is 0.
-    If batches are very small, alpha is nearly 0, and the cost is the edge cut.
+    reach[c], a concave function of c. The function ``alpha * (c > 0) + beta * c`` approximates this
+    probability. So each net is replaced by several nets: one with the same pins and the cost alpha,
+    and for every pin other than the source, one with the cost beta that contains only this pin and
+    the source. The approximation is exact for c = 1, and for c = half the number of pins. If every
+    batch includes all vertices, beta is 0. If batches are very small, alpha is nearly 0, and the
+    cost is the edge cut.
 
     Parameters:
         hypergraph: Column nets with sources.

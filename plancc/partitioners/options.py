@@ -65,7 +65,7 @@ class PartitionOptions:
     threads: int = of_search(1, "threads of the search", at_least=1, at_most=MOST_THREADS)
     time_limit: float | None = of_partitioner(
         None,
-        "seconds after which a partitioner is killed; `budget` ends a search, with the best so far",
+        "seconds after which a partitioner is killed; `budget` ends a search with its best result",
         otherwise="6 hours",
         metavar="SECONDS",
         above=0,

@@ -2,8 +2,9 @@
 
 Three numbers are required: the latency and the bandwidth of messages, and a rate of multiply-adds.
 A message of b bytes takes ``latency + b / bandwidth`` seconds (the postal model). The other numbers
-are optional. They say what the ranks of a node share, how fast products of other shapes and other
-work are, and by which algorithms collectives run. `plancc.predict.simulation` uses all of them.
+are optional. They say what the ranks of a node share, how fast products of different shapes and
+other kinds of work run, and by which algorithms collectives run. `plancc.predict.simulation` uses
+all of them.
 """
 
 from __future__ import annotations
@@ -78,8 +79,11 @@ RULES = {
 def _check(part: Any, prefix: str = "") -> None:
     """Raise InputError if an attribute of `part` breaks its rule (`RULES`).
 
-    None is allowed where it is the default. `prefix`: name of the table in a machine file, and a
-    dot.
+    None is allowed where it is the default.
+
+    Parameters:
+        part: A `Machine`, or the object of one of its tables, such as a `Node`.
+        prefix: Name of the table in a machine file, followed by a dot; "" for a `Machine`.
     """
     for each in fields(part):
         value, rule = getattr(part, each.name), RULES.get(each.name, POSITIVE)
@@ -124,8 +128,8 @@ class Compute:
         stream: Bytes per second that elementwise work reads and writes. Dense products read and
             write their matrices at this rate too. None: reading and writing take no time.
         overhead: Seconds that every operation takes in addition, whatever its size.
-        drawn_block, drawn_row, drawn_nonzero: Seconds for each block, row and nonzero of a
-            mini-batch to draw it and to build its blocks; None: the numbers in `DRAWN`.
+        drawn_block, drawn_row, drawn_nonzero: Drawing a mini-batch and building its blocks takes
+            this many seconds per block, per row and per nonzero. None: the numbers in `DRAWN`.
     """
 
     dense: float | None = None
@@ -214,7 +218,7 @@ def _place(points: Sequence[float], values: npt.ArrayLike) -> tuple[npt.NDArray[
     """Return for every value the index of the last point that is not above the value.
 
     Also return where the value's logarithm lies between the logarithms of this point (0) and of the
-    next point (1). Values outside the points are moved to the nearest point.
+    next point (1). A value below the first point or above the last is replaced by that point.
     """
     axis = np.log(np.array(points, np.float64))
     at = np.clip(np.log(np.maximum(np.asarray(values, np.float64), 1e-300)), axis[0], axis[-1])
@@ -228,8 +232,9 @@ class Overlap:
     """How much of the time of messages is hidden, because products are computed meanwhile.
 
     Attributes:
-        communication: Share, 0..1, of the time that could be hidden. This is the time of the
-            messages, or the time of the product of own rows if that is shorter.
+        communication: The hidden time, divided by the time that could be hidden at best: 0..1. At
+            best, the time of the messages is hidden, or the time of the product of own rows if that
+            is shorter.
     """
 
     communication: float = 0.0
@@ -240,15 +245,16 @@ class Overlap:
 
 @dataclass(frozen=True)
 class CollectiveShapes:
-    """The algorithms by which collectives run: "ring", "tree", or "auto" for the faster of both.
+    """The algorithms by which collectives run: "ring", "tree", or "auto" for the faster one.
 
     Let g be the number of ranks in a group, and let *time of the words* be the time in which one
     rank sends all words of the collective once.
 
     Attributes:
-        broadcast: "ring" takes g - 1 latencies and once the time of the words, since it sends the
-            words in pieces. "tree" takes ceil(log2 g) times a latency and the time of the words.
-        allreduce: "ring" takes 2 (g - 1) latencies and 2 (g - 1) / g times the time of the words.
+        broadcast: "ring" takes g - 1 latencies plus the time of the words, since it sends the words
+            in pieces. "tree" takes ceil(log2 g) rounds, each of one latency plus the time of the
+            words.
+        allreduce: "ring" takes 2 (g - 1) latencies plus 2 (g - 1) / g times the time of the words.
             "tree" takes twice as long as a broadcast by "tree".
     """
 
@@ -311,9 +317,10 @@ class Machine:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Return the machine that a dict describes, as a machine file or `as_dict` has it.
+        """Return the machine that a dict describes.
 
-        Keys are attributes; the values of keys in `TABLES` are dicts.
+        The dict has the form of a machine file, and of the result of `as_dict`: its keys are
+        attributes, and the values of keys in `TABLES` are dicts.
 
         Raises:
             InputError: If a key is missing or unknown, or a value is not allowed.
@@ -337,7 +344,7 @@ class Machine:
         except (TypeError, ValueError, RecursionError):
             values = None
         if not isinstance(values, dict):
-            raise InputError("machine: not the JSON of one")
+            raise InputError("machine: the string is not a machine in JSON")
         return cls.from_dict(values)
 
     def to_json(self) -> str:
@@ -452,7 +459,7 @@ def _meant(prefix: str, key: str, known: Sequence[str]) -> str:
 def _check_keys(prefix: str, values: Mapping[str, Any], kind: type) -> None:
     """Raise InputError if `values` has a key that is no attribute of `kind`, or lacks a needed one.
 
-    `prefix`: name of the table in a machine file, and a dot; "" outside of tables.
+    `prefix`: name of the table in a machine file, followed by a dot; "" outside of tables.
     """
     known = [each.name for each in fields(kind)]
     for key in values:

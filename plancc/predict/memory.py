@@ -36,9 +36,9 @@ class Memory:
         halo: Buffers for the rows that are sent and received, for every matrix and width. In
             process grids and feature plans: the pieces that are received, and products before they
             are reduced or reordered.
-        features: The product A H^0, which replaces the features, and the live rows of the product.
-            While the product is computed, the features H^0 are in memory too; `activations`
-            includes them.
+        features: The product A H^0, which replaces the features, and a copy of the live rows of
+            the product if other rows are dead. While the product is computed, the features H^0 are
+            in memory too; `activations` includes them.
         activations: Products, activations and gradients that are in memory at the same time, at the
             moment of a training step or an evaluation when they take the most memory.
     """
@@ -127,7 +127,7 @@ def _matrix(
 
 
 def _masks(parts: Traffic) -> Int64Array:
-    """Return the length of every part's lists of own rows: int64[num_parts].
+    """Return how many entries every part's lists of own rows have in total: int64[num_parts].
 
     The lists have the own rows that the part sends, and those for which it receives partial sums.
     """
@@ -190,11 +190,12 @@ def _training(
 def _recomputing(rows: Sequence[Int64Array], dims: Sequence[int]) -> Int64Array:
     """Return what `_training` returns, if the backward pass computes activations again.
 
-    Then only the products A (H W) or A H are kept. When the most words are held, these are the
-    products so far and two more matrices. In the forward pass the two are the rows that are
-    exchanged and their product with A. In the backward pass they are the gradients of these, or of
-    the products of two neighbouring layers. The product of the first layer is not counted here: it
-    is part of `Memory.features`. Nor are the blocks of rows that are computed again.
+    Then only the products A (H W) or A H are kept. At the moment when the most words are held,
+    autograd holds the products so far and two more matrices. In the forward pass, the two are the
+    exchanged rows and the product of A with these rows. In the backward pass, they are the
+    gradients of the exchanged rows and of that product, or of the products of two neighbouring
+    layers. Two things are not counted: the product of the first layer, which is part of
+    `Memory.features`, and the blocks of rows that are computed again.
     """
     moved = [min(d_in, d_out) for d_in, d_out in pairwise(dims)]
     last = len(dims) - 2
@@ -247,8 +248,8 @@ def grid_memory(
             holds between products.
         buffers (int64[num_ranks]): Number of words that the rank receives for a product, and of
             results that are not yet reduced or reordered.
-        laid_out: Number of copies of the rank's block in memory, its transpose and the copies that
-            are sent included.
+        laid_out: Number of copies of the rank's block in memory, including its transpose and the
+            copies that are sent.
 
     Returns:
         Memory, with arrays int64[num_ranks].

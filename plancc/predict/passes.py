@@ -1,4 +1,4 @@
-"""Passes that make an epoch send fewer words, and the steps that layers have with these passes.
+"""Passes that make an epoch send fewer words, and the steps of layers when these passes are on.
 
 The passes have the same names as in `plancc_runtime.options.PASSES`. The pass "overlap" is not
 listed, since it does not change the number of words.

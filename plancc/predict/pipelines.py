@@ -75,8 +75,8 @@ class Pipeline:
         Parameters:
             moved (float64[num_ranks]): Seconds of all messages. Half of them bring input rows, the
                 other half send results back.
-            product, update (float64[num_ranks]): Seconds that a rank multiplies, and seconds that
-                it updates rows.
+            product, update (float64[num_ranks]): Seconds that a rank takes to multiply, and to
+                update rows.
         """
         s = self.stages
         message, multiply, rest = moved / (2 * s), product / s, update / s

@@ -1,7 +1,8 @@
-"""The class that predicts the time of an epoch, to make plans, to compare them and to show times.
+"""The class that predicts the time of an epoch.
 
-All times come from `plancc.predict.simulation`; no other code adds up seconds. A prediction needs
-only *tables*, the sizes of a plan's parts and messages (`plancc.predict.schedules.tables`).
+Predictions serve to make plans, to compare plans, and to show times to the user. All times come
+from `plancc.predict.simulation`; no other code adds up seconds. A prediction needs only *tables*,
+the sizes of a plan's parts and messages (`plancc.predict.schedules.tables`).
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ class Predictor:
         dims: Widths d_0..d_L.
         machine: The machine.
         passes: Names of the passes that are on (`plancc.predict.passes.PASSES`). With "dead-rows",
-            only tables that have `Tables.live` can be predicted.
-        approximation: The approximation, if epochs are not exact, such as boundary sampling; None
-            for exact epochs.
+            epochs can be predicted only from tables that have `Tables.live`.
+        approximation: The approximation that epochs make, such as boundary sampling; None for exact
+            epochs.
         convolution: The graph convolution of the network; by default that of a GCN.
         pipeline: Pipeline for feature plans with one group; None if products are not pipelined.
     """
@@ -159,8 +160,9 @@ class Predictor:
     def links(self, num_parts: int) -> LinkRates:
         """Return what a message and a row cost in an epoch, inside a node and between nodes.
 
-        By these costs, plancc decides which part gets which number, and so which node. The costs
-        are those of `plancc.predict.simulation`, summed over all exchanges of an epoch.
+        From these costs, plancc decides how to number the parts. The number of a part decides on
+        which node it runs. The costs are those of `plancc.predict.simulation`, summed over all
+        exchanges of an epoch.
         """
         machine = self.machine
         widths = np.array(moved_widths(self.dims, self.passes))
@@ -183,10 +185,11 @@ class Predictor:
     def rates(self, num_vertices: int, num_nonzeros: int, num_parts: int) -> EpochRates:
         """Return seconds per message, per row sent, per nonzero and per own row of a part.
 
-        By these rates a search estimates quickly how a move changes the time of an epoch. They are
-        finite differences between predictions for an example, in which one of the four quantities
-        is larger on all ranks. In the example all parts are alike, each receives `HALO` rows per
-        own row from up to `PEERS` other parts, and all ranks have speed 1.
+        With these rates, a search estimates quickly how a move changes the time of an epoch. Each
+        rate is a finite difference: in an example, one of the four quantities grows on all ranks,
+        and the change of the predicted time is divided by this growth. In the example all parts are
+        alike, each receives `HALO` rows per own row from up to `PEERS` other parts, and all ranks
+        have speed 1.
 
         Parameters:
             num_vertices, num_nonzeros, num_parts: See `bound`.

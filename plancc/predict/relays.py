@@ -13,8 +13,8 @@ from plancc.predict.predictor import Predictor
 from plancc.predict.schedules import tables_of
 
 SIZES = (0.25, 0.5, 1, 2)
-"""Sizes of groups to try, as multiples of the square root of the number of parts, where messages
-are few."""
+"""Sizes of groups to try, as multiples of the square root of the number of parts. With groups of
+about this size, parts send few messages."""
 
 
 def best_relays(plan: Plan, predictor: Predictor, most: int) -> tuple[Plan, float, str]:
@@ -41,7 +41,8 @@ def best_relays(plan: Plan, predictor: Predictor, most: int) -> tuple[Plan, floa
 def _groups(num_parts: int, ranks_per_node: int) -> Iterator[Topology]:
     """Yield divisions of the parts into groups of equal size; the last group may be smaller.
 
-    The sizes are near the square root of the number of parts, and the number of ranks per node.
+    The sizes are a few numbers near the square root of the number of parts (`SIZES`), and the
+    number of ranks per node.
     """
     root = 2 ** round(np.log2(num_parts) / 2)
     sizes = {int(root * share) for share in SIZES} | {ranks_per_node}

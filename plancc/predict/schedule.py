@@ -61,9 +61,10 @@ class Pairs:
         return Pairs(self.num_ranks, self.target, self.source, self.rows, self.hops)
 
     def by_step(self, name: str) -> dict[str, Pairs]:
-        """Return the exchanges by which the rows travel, each by the name of its step.
+        """Return the exchanges by which the rows travel; keys are the names of their steps.
 
-        They are the hops. If there are none, the result has only this exchange, by the name `name`.
+        The exchanges are the hops. If there are no hops, the only exchange is this one, and its
+        key is `name`.
         """
         return dict(zip(HOPS, self.hops, strict=True)) if self.hops else {name: self}
 
@@ -136,8 +137,8 @@ class SparseProduct:
         rows (int64[num_ranks]): Number of rows of the sparse matrix.
         nonzeros (int64[num_ranks]): Number of its nonzeros, summed over all calls.
         width (int or int64[num_ranks]): Number of columns of the dense matrix.
-        calls (int or int64[num_ranks]): Number of products into which the columns of the sparse
-            matrix are divided.
+        calls (int or int64[num_ranks]): Number of calls. If there are several, each multiplies some
+            columns of the sparse matrix.
         own (int64[num_ranks] or None): Number of nonzeros in own rows, which can be multiplied
             while messages travel; None: all nonzeros.
     """

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 Float64Array = npt.NDArray[np.float64]
 
 WORDS = (4, 8)
-"""Allowed numbers of bytes of a number."""
+"""Allowed sizes of a number, in bytes."""
 _LATE = Place(0, "update", "fold")
 """Place where ranks wait for late messages."""
 _DRAW = Place(0, "batch", DRAW)
@@ -297,10 +297,10 @@ def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES)
 
 
 def slowness(machine: Machine, num_ranks: int) -> Float64Array:
-    """Return how many times slower every rank is than a core of its own with speed 1.
+    """Return how many times slower every rank is than a rank with its own core and speed 1.
 
     The result is float64[num_ranks]. Ranks are slower if several share a core, or if their speed is
-    below 1.
+    below 1. They are faster if their speed is above 1.
 
     Raises:
         InputError: If the machine has speeds for another number of ranks.
@@ -541,7 +541,8 @@ class WorkTimes:
 
         A tree connects the nodes of a group; then a tree connects the ranks in each node.
 
-        `rounds`: number of messages in a row along each link. `once`: bytes sent along each link.
+        `rounds`: number of messages that are sent one after another along each link. `once`: bytes
+        that all these messages have together, on each link.
         """
         machine = self._machine
         node = self._node[of.ranks]

@@ -94,8 +94,8 @@ class Boundary:
 def _power_law(parts: Sequence[int], values: Sequence[float], at: int) -> float:
     """Return the value of a function at `at` from its values at the points `parts`.
 
-    Its logarithm is linear in the logarithm of the argument. If one of the two nearest values is 0,
-    the value itself is linear in it.
+    The logarithm of the value is linear in the logarithm of the argument. If one of the two nearest
+    values is 0, the value itself is linear in the logarithm of the argument.
     """
     if len(parts) == 1:
         return values[0]
@@ -114,7 +114,7 @@ def _measured(path: str) -> tuple[int, float, float | None]:
         check_tables(file)
         metrics = file.metrics()
         if metrics is None or file.header.layout == "edge":
-            raise InputError(f"{path}: does not say how many halo rows parts have; give a row plan")
+            raise InputError(f"{path}: the file has no numbers of halo rows; give a row plan")
         return file.header.num_parts, metrics.boundary_ratio, metrics.average_messages
 
 
@@ -125,9 +125,10 @@ class Sizes:
     Attributes:
         vertices: Number of vertices.
         nonzeros: Number of nonzeros of the matrix, its diagonal included.
-        boundary: For models by their label, how many halo rows parts have. The key "" stands for
-            all models that exchange rows and have no entry, except rp. Without an entry, rp has the
-            halo rows of a random matrix whose columns all have the same number of nonzeros.
+        boundary: For every model in the dict, by its label: how many halo rows parts have. The key
+            "" stands for all other models that exchange rows, except rp. If rp has no entry, its
+            halo rows are those of a random matrix whose columns all have the same number of
+            nonzeros.
 
     Raises:
         InputError: If there are no vertices, or fewer nonzeros than vertices.

@@ -37,7 +37,7 @@ class BatchReport:
 
     Attributes:
         path: Path of the plan file.
-        sampler: The sampler and its options, as a string of the form that the provenance has.
+        sampler: The sampler and its options, as a string in the form that the provenance uses.
         seed: Seed of the batches.
         num_blocks: Number of blocks of a batch. Volume and messages are sums over one exchange for
             each block.
@@ -103,8 +103,8 @@ def batch_reports(
         paths: Plan files. Batches are drawn from the first plan's population, using its training
             mask and clusters.
         number: Number of batches, at least 1.
-        num_ranks: Number of ranks to which the parts of each plan are merged first; None: one rank
-            per part.
+        num_ranks: Number of ranks. If it is smaller than a plan's number of parts, several parts
+            are merged on a rank before anything is counted. None: one rank per part.
         sampler: Name of a sampler. By default it is the sampler in the provenance of the first plan
             that has one, or else "uniform".
         seed: See `plancc.cost.batches.batch_figures`.
@@ -134,8 +134,8 @@ def batch_reports(
     chosen = chosen_sampler(next(filter(None, recorded), ""), *sizes[0], sampler, **options)
     if have_types and chosen.of_training:
         raise InputError(
-            f"sampler '{chosen.name}': draws batches of a plan with vertex types only in training; "
-            "train, and see what every step of the run sends"
+            f"sampler '{chosen.name}': for a plan with vertex types, batches are drawn only during "
+            "training; train to see what every step sends"
         )
     first: tuple[str, Population] | None = None
     owners, names = [], []
@@ -147,7 +147,7 @@ def batch_reports(
         if first is None:
             first = file.path, population
         elif not all(np.array_equal(population.pattern[k], first[1].pattern[k]) for k in (0, 1)):
-            raise InputError(f"{file.path}: has another matrix than {first[0]}; leave it out")
+            raise InputError(f"{file.path}: its matrix is not that of {first[0]}; leave it out")
         owners.append((rank_of_parts(plan.num_parts, ranks)[plan.owner()], ranks))
         names.append(file.path)
     assert first is not None

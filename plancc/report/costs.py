@@ -145,10 +145,10 @@ def read_product(file: PlanFile) -> ProductTraffic | None:
 
 
 def grid_pass_costs(path: str, dims: Sequence[int]) -> list[PassCost]:
-    """Return costs of an epoch on a plan's process grid: with no pass on, then with one pass more
+    """Return costs of an epoch on a plan's process grid: with no pass on, then with one more pass
     each time.
 
-    All-reduces are not counted. They add up gradients, and in scheme "1.5d" the products of the
+    All-reduces are not counted. They add up gradients and, in scheme "1.5d", the products of the
     ranks that share a block of rows.
 
     Raises:

@@ -163,8 +163,8 @@ class EpochTimes:
             (`Predictor.bound`).
         random: Seconds of an epoch of a random row partition over the same number of ranks
             (`Predictor.of_random`). None if unknown, because the matrix was not read.
-        exchange: Seconds of the epoch in which rows are sent: the sum over the steps of the slowest
-            rank's seconds.
+        exchange: Seconds that the epoch spends on sending, without the all-reduce of gradients.
+            They are the slowest rank's seconds in each step that sends, summed over these steps.
         why: Why there is no prediction; empty if there is one.
     """
 
@@ -187,7 +187,7 @@ class EpochTimes:
         Raises:
             InputError: If the user gave machine or widths, and a width is too small for the grid,
                 or the machine has speeds for another number of ranks. If the user gave neither, no
-                error is raised, and `why` has the message.
+                error is raised, and `why` holds the message.
         """
         sizes = int(tables.rows.sum()), int(tables.nonzeros.sum()), tables.num_ranks
         try:

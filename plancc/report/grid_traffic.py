@@ -32,9 +32,10 @@ class ProductTraffic:
         rows: Words of rows of H, which are broadcast within process columns, or sent in messages if
             only needed rows are sent.
         sums: Words of partial sums, which the layers of a 3D grid add up.
-        swapped: Words of the all-to-alls of feature plans. Before the product, ranks exchange whole
-            rows for slices of the columns; after the product, they exchange slices for rows.
-        reduced: Words of all-reductions, in which the ranks that share a block of rows add up their
+        swapped: Words of the all-to-alls of feature plans. Before the product, they turn some whole
+            rows on every rank into some columns of all rows; after the product, they do the
+            reverse.
+        reduced: Words of all-reduces, in which the ranks that share a block of rows add up their
             products (scheme "1.5d").
         matrix: Words of blocks of A, which are broadcast within process rows (schemes "2d" and
             "3d"). A block has a word for every value, every column number and every row, and one

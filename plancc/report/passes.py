@@ -1,6 +1,6 @@
 """Words and messages of one epoch of a GCN, depending on its passes and on boundary sampling.
 
-Costs are given with no pass on, and with one pass more each time. What is sent before training, in
+Costs are given with no pass on, then with one more pass each time. What is sent before training, in
 evaluations and in all-reduces is not counted.
 """
 
@@ -58,7 +58,7 @@ class PassCost:
 
 
 def added_passes(passes: Sequence[str], epoch: Callable[[Sequence[str]], Counts]) -> list[PassCost]:
-    """Return costs of an epoch with no pass on, then with one pass more each time.
+    """Return costs of an epoch with no pass on, then with one more pass each time.
 
     `epoch`: function that takes the names of the passes that are on, and returns the words and
     messages of every rank.

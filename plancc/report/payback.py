@@ -9,7 +9,7 @@ from typing import Any
 
 NEVER = "never"
 Payoff = float | str | None
-"""A number of epochs, or `NEVER` if the search never pays; None: unknown."""
+"""A number of epochs, or `NEVER` if the search never pays off; None: unknown."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 The plan is checked first, some parts at a time. The whole plan is read if it is an edge plan, or if
 its process grid divides columns. It is also read for figures for fewer ranks, for training costs,
 for the epoch time of a random partition, and for the traffic of a random partition if the plan file
-does not have it.
+does not contain that traffic.
 """
 
 from __future__ import annotations
@@ -192,8 +192,9 @@ def report(
         dims: Widths d_0..d_L of the layers. If they are given, the report has costs of training:
             words, messages and memory, or for a grid plan words and messages only. None: the report
             has no such costs, and `Basis` chooses widths for the predicted epoch time.
-        num_ranks: Number of ranks to which the parts are merged first; None: one rank per part.
-            Parts of a grid plan cannot be merged.
+        num_ranks: Number of ranks. If it is smaller than the number of parts, several parts are
+            merged on a rank before anything is counted. None: one rank per part. Parts of a grid
+            plan cannot be merged.
         machine: Machine of the predicted epoch; by default `Basis` chooses it.
         topology: A topology of `num_ranks` ranks; by default the topology in the plan's provenance,
             if it has this many ranks.
@@ -249,14 +250,15 @@ def report(
 
 
 def other_graph(first: Report, other: Report, first_file: str, other_file: str) -> str:
-    """Say in what the matrices of two plans differ, so that the plans cannot be compared.
+    """Say how the matrices of two plans differ, so that the plans cannot be compared.
 
     Return "" if the matrices have the same nonzeros. Matrices are read only if their sizes agree
     and the hashes of the graph files differ or are unknown.
 
     Parameters:
         first, other: Reports of the two plans.
-        first_file, other_file: Paths of the plan files; the paths in the reports may be other ones.
+        first_file, other_file: Paths from which the plan files are read. They may differ from the
+            paths in the reports, which the result names.
     """
     for kind in ("vertices", "nonzeros"):
         one, two = (getattr(each.header, f"num_{kind}") for each in (first, other))

@@ -83,8 +83,8 @@ def _read_list(
 ) -> list[dict[str, Any]]:
     """Decode an entry of the provenance that is a JSON list of dicts.
 
-    Return [] if the entry is missing, or if a dict does not have all strings named in `texts`, or
-    has something other than a number at a name in `figures`.
+    Return [] if the entry is missing, or if it is not a list of dicts with these values: a string
+    for every name in `texts`; a finite number or None for every name in `figures`.
     """
     try:
         found = json.loads(provenance.get(name, ""))
@@ -100,7 +100,10 @@ def _read_list(
 
 
 def reached(tried: Sequence[Mapping[str, Any]]) -> int | float | None:
-    """Return the value of the best step, which is the plan's value."""
+    """Return the objective's value for the best step of a search; it is the plan's value too.
+
+    `tried`: the steps, as `read_tried` returns them.
+    """
     return next((each.get("value") for each in reversed(tried) if each.get("best")), None)
 
 

@@ -97,8 +97,8 @@ def _sum(each: Iterable[ByNode]) -> ByNode:
 def read_topology_cost(file: PlanFile, topology: Topology) -> TopologyCost:
     """Return the traffic of the plan in an open file on a topology.
 
-    The topology has as many ranks as the plan has parts. If the plan has no hops for it, the hops
-    that the plan could have are computed here. For this the rows of all messages are read.
+    The topology has as many ranks as the plan has parts. If the plan has no hops for this topology,
+    the hops that it could have are computed here. In this case the rows of all messages are read.
     """
     tables, part_ptr = read_tables(file.path, blocks=False), file.read("rows/part_ptr")
     if tables.topology == topology:

@@ -145,7 +145,7 @@ class SizedSampler(Sampler):
     """
 
     batch_size: int = option(
-        help="vertices of a batch",
+        help="number of vertices of a batch",
         otherwise=f"{DEFAULT_SHARE:.0%} of the vertices that may be drawn",
         at_least=1,
     )

@@ -1,1 +1,1 @@
-"""The search for owners, which runs partitioners and passes; the effort says how many of them."""
+"""The search for owners. It runs partitioners and passes; the effort says how many of these."""

@@ -5,8 +5,8 @@ Each effort has its own steps:
 ========  ========================================================================================
 fast      find owners of rows, split the nonzeros, refine, and split again for the new owners; then
           move single nonzeros if the volume falls
-balanced  do the same with more splits; single nonzeros may also move to parts that become
-          too heavy for a while
+balanced  do the same with more splits; single nonzeros may also move to parts that then exceed
+          their limits for a while
 best      make a population of partitions from several starts, one of them by the best partitioner
           of hypergraphs; combine its members on the fine-grain hypergraph until the budget ends
 ========  ========================================================================================
@@ -285,9 +285,9 @@ class EdgeJob(RefiningJob):
         return EFFORTS[: EFFORTS.index(self.effort)]
 
     def _end_of(self, effort: str, best: Member) -> None:
-        """Run the last step of the lower effort `effort`: move single nonzeros from `best`.
+        """Run the last step of the lower effort `effort`: move single nonzeros to other parts.
 
-        The result is kept in `below`.
+        The step begins with the owners of the member `best`. Its result is kept in `below`.
         """
         if effort not in self.below:
             rounds, self.record.effort = EDGE_EFFORTS[effort].rounds, effort
@@ -365,7 +365,8 @@ class EdgeJob(RefiningJob):
 
         The V-cycle merges only vertices that are in the same part in both members.
 
-        `number`: number of the combination, which gives its random numbers.
+        `number`: number of the combination; with the search's seed, it determines the random
+        numbers of the V-cycle.
         """
         begin = wall_seconds()
         nets, rng = self.fine_nets, np.random.default_rng([self.options.seed, number])

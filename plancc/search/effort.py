@@ -149,9 +149,9 @@ def _refine(job: RowJob, owners: list[Owners]) -> None:
 
 
 def _best_first(job: RowJob, owners: list[Owners]) -> list[Owners]:
-    """Return the owners, with those of the best objective so far in front.
+    """Return the owners with the best objective of the search so far, then the other `owners`.
 
-    They may be other owners than those of the smallest volume.
+    The best owners need not be those of the smallest volume.
     """
     best = job.record.found().owners
     return [best, *(each for each in owners if each.rows is not best.rows)]
@@ -212,7 +212,7 @@ def rows_inside(job: Job, effort: str, seed: int, budget: float | None) -> Owner
 
 
 def _nonzeros(matrix: Graph, num_parts: int, options: SearchOptions) -> Limits:
-    """Return limits, by `epsilon` of the options, of the number of nonzeros in a part's rows."""
+    """Return limits of the number of nonzeros in a part's rows, given by the option `epsilon`."""
     nonzeros = matrix.row_nonzeros().astype(np.int64, copy=False)
     return Limits(nonzeros, num_parts, options.epsilon, options.capacities, ("nnz",))
 
@@ -274,7 +274,7 @@ def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
 def _cuts(job: RowJob) -> Cuts | None:
     """Return the presets of the minimum cuts in V-cycles; None if V-cycles run no minimum cuts.
 
-    They run none if parts are few, or if minimum cuts follow at the end (`_is_mesh`).
+    V-cycles run none if there are few parts, or if minimum cuts follow at the end (`_is_mesh`).
     """
     return None if _is_mesh(job) or job.few else CUTS
 
@@ -397,9 +397,9 @@ def _seeds_of_first(job: RowJob, effort: str) -> int:
 
 
 def _onward(job: RowJob, found: Sequence[Member]) -> list[Member]:
-    """Improve the best members by V-cycles, for few parts; return all members.
+    """Improve the best members by V-cycles, and return all members; for few parts only.
 
-    The presets say how many members are improved. The others are returned as they are.
+    The presets say how many members are improved. The others are returned unchanged.
     """
     members = sorted(found)
     seed, cycles, kept = job.options.seed, job.kind_numbers.scout_cycles, _combined(job).kept
@@ -410,7 +410,7 @@ def _onward(job: RowJob, found: Sequence[Member]) -> list[Member]:
 def _strong(job: RowJob) -> list[Member]:
     """Run every installed partitioner with its highest preset, then V-cycles; return the members.
 
-    Starts that were made before, or for which no time is left, have no member.
+    Leave out starts that the search has already made, that fail, or for which no time is left.
     """
     seed = job.options.seed
 

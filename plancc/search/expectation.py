@@ -75,7 +75,8 @@ class Expectation(Protocol):
         Parameters:
             owner (int32[n]): Owners that refinement found on `problem`.
             num_parts: Number of parts.
-            best: Value of the best owners so far, which include the start of the refinement.
+            best: Value of the best owners so far, including those with which this refinement
+                started.
         """
 
     def about(self, owner: Owner, num_parts: int) -> tuple[dict[str, Any], list[str]]:
@@ -263,15 +264,15 @@ class SampledExpectation:
         if few or gap > Samples.gap_to_tell:
             number, shares = sample.num_batches, (sample.vertices_seen, sample.nonzeros_seen)
             seen = "{:.1%} of the vertices and {:.1%} of the nonzeros".format(*shares)
-            moves = f"on fresh batches the plan moves {volumes.mean():.1f} rows each"
-            cure = "; `batches` 'auto' continues until the two agree" * self._fixed
-            who = f"{number} batch{'es have' if number > 1 else ' has'} seen"
-            notes.append(f"{who} {seen}: {moves}, on the sample {on_sample:.1f}{cure}")
+            moves = f"in other batches, the plan sends {volumes.mean():.1f} rows per batch"
+            cure = "; `batches` 'auto' enlarges the sample until the two agree" * self._fixed
+            who = f"the sample of {number} batch{'es contains' if number > 1 else ' contains'}"
+            notes.append(f"{who} {seen}: {moves}, in the sample {on_sample:.1f}{cure}")
         bound = self._recipe["hoeffding_batches"]
         if not self._fixed and sample.num_batches < bound:
             why = " and has reached the memory limit" if sample.full else ""
             has = f"the sample has {sample.num_batches:,}{why}"
-            notes.append(f"theta and delta ask for {bound:,} batches; {has}")
+            notes.append(f"theta and delta require {bound:,} batches; {has}")
         elif self._fixed and sample.num_batches < self._wanted:
             why = "whose nets reached the memory limit" if sample.full else "when time was up"
             notes.append(f"the sample ends after {sample.num_batches} batches, {why}")

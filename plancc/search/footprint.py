@@ -112,8 +112,8 @@ def metis(rows: int, links: int, uneven: bool) -> int:
 def clustering(sizes: ProblemSizes) -> int:
     """Return the bytes of a start that partitions clusters of vertices.
 
-    They hold the cluster of every vertex, the weights of clusters, the graph between clusters, and
-    METIS on this graph.
+    The bytes are those of the cluster of every vertex, the weights of clusters, the graph between
+    clusters, and METIS on this graph.
     """
     labels = (32 + 8 * sizes.constraints) * sizes.rows
     most = 8 * PROPAGATION.many_links  # if there are more links, clusters are joined
@@ -123,20 +123,24 @@ def clustering(sizes: ProblemSizes) -> int:
 def starting(sizes: ProblemSizes) -> int:
     """Return the bytes of a start that runs METIS on all rows.
 
-    They hold METIS, which runs in a child process, and the undirected graph in this process.
+    The bytes are those of METIS, which runs in a child process, and of the undirected graph in
+    this process.
     """
     return 4 * sizes.links + 8 * sizes.rows + metis(sizes.rows, sizes.links, sizes.uneven)
 
 
 def cycling(sizes: ProblemSizes) -> int:
-    """Return the bytes of the levels of a V-cycle, without what `nets` and `state` count."""
+    """Return the bytes of the levels of a V-cycle, without the arrays that `nets` and `state`
+    count.
+    """
     return 90 * sizes.nonzeros if sizes.uneven else 4 * sizes.nonzeros + 30 * sizes.rows
 
 
 def lowering(sizes: ProblemSizes) -> int:
     """Return the bytes of matrix and plan while owners are turned into a plan.
 
-    They include the tables of messages, and the random partition with which plans are compared.
+    The bytes include the tables of messages, and the random partition with which plans are
+    compared.
     """
     return matrix(sizes) + 16 * sizes.nonzeros + 40 * sizes.rows + sizes.data
 

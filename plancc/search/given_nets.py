@@ -36,9 +36,9 @@ def check_fixed(fixed: Owner, limits: Limits) -> None:
     load = replace(limits, weights=limits.weights[held]).load(fixed[held])
     if (load > most).any():
         part, which = np.argwhere(load > most)[0]
-        have = f"of part {part} have {load[part, which]:,} of '{limits.names[which]}'"
-        may = f"a part may have {int(most[part, which]):,}; fix fewer there, or raise `epsilon`"
-        raise InputError(f"fixed vertices {have}, and {may}")
+        have = f"of part {part} weigh {load[part, which]:,} ('{limits.names[which]}')"
+        may = f"the limit is {int(most[part, which]):,}; fix fewer there, or raise `epsilon`"
+        raise InputError(f"fixed vertices {have}, but {may}")
 
 
 def fixed_around(fixed: Owner, hypergraph: Hypergraph, limits: Limits) -> Around | None:

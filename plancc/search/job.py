@@ -47,7 +47,7 @@ class Job:
         deadline: Deadline of the current steps. It is earlier than `whole` while time is kept for
             an objective other than the volume.
         warnings: Warnings of the steps so far.
-        alone: Whether one step at a time runs, which may then use all threads.
+        alone: Whether steps run one at a time. Each step may then use all threads.
 
     Raises:
         InputError: If a name is unknown or a number is out of range.

@@ -32,7 +32,7 @@ class Members:
     Attributes:
         cost (int64[num_nets]): Costs of the nets.
         size: Largest number of members.
-        members: The members, in no order.
+        members: The members, in no particular order.
     """
 
     cost: npt.NDArray[np.int64]
@@ -193,10 +193,11 @@ def _grown(
     """Return more members from different starts, as many as the budget allows.
 
     If the first slow start is clearly better than a quick start and the founders, the next members
-    also come from slow starts, and get twice the time. Children of such a good member and of much
-    worse members would hardly be better.
+    also come from slow starts, and get twice the time. The reason: children of such a good member
+    and a much worse one would hardly be better than the good member.
 
-    `first_seconds`: time of the search's first start, by which the time of others is estimated.
+    `first_seconds`: time of the search's first start, from which the time of other starts is
+    estimated.
     """
     seed, begin = job.options.seed, wall_seconds()
     share = EVOLUTION.growing_share * job.deadline.seconds_left()
@@ -278,7 +279,8 @@ def _child(
     If the child is better than `one`, it is improved further by minimum cuts, on kinds of graphs
     for which these are worth their time.
 
-    `number`: number of the child, which gives its random numbers. `prices`: see `RowJob.cycle`.
+    `number`: number of the child; with the search's seed, it determines the random numbers of the
+    V-cycle. `prices`: see `RowJob.cycle`.
     """
     rng = np.random.default_rng([job.options.seed, 1, number])
     step = f"{'combined' if two is not None else 'mutated'} {number + 1}"

@@ -118,15 +118,15 @@ FEW_PARTS = Combined(tightened=True, kept=2)
 FOUR_PARTS = replace(FEW_PARTS, kept=1)
 TWO_PARTS = Combined(members=1, scouts=2, improved=True)
 """Between two parts of a graph with hubs, sweeps end early. A library's unconstrained moves with
-rollback (Maas et al. 2024) find more, in the time of the V-cycles that they replace. Loss without
-the library's V-cycle: 1.015 of the volume, with one constraint."""
+rollback (Maas et al. 2024) lower the volume further, and take as long as the V-cycles that they
+replace. Loss without the library's V-cycle: 1.015 of the volume, with one constraint."""
 IMPROVED = 100_000, 1_000_000
-"""Smallest and largest number of nonzeros for which a library's V-cycle is run: below, it is not
-worth a process; above, it is slow."""
+"""Smallest and largest number of nonzeros for which a library's V-cycle is run. With fewer
+nonzeros, the V-cycle is not worth starting a process; with more nonzeros, it is slow."""
 
 QUICK_CUTS = replace(CUTS, reach=0.03, least_gain=1.0, least_yield=0.003)
-"""Minimum cuts of effort fast, and after a start into few parts: a third of the time of `CUTS`, for
-half of the saving."""
+"""Minimum cuts of effort fast, and after a start into few parts. They take a third of the time of
+`CUTS`, and save half as much."""
 SINGLE_CUTS = replace(QUICK_CUTS, reach=CUTS.reach)
 """One minimum cut between each pair of neighbouring parts."""
 LAST_CUTS = replace(QUICK_CUTS, reach=3 * CUTS.reach, least_gain=CUTS.least_gain)

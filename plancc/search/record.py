@@ -160,8 +160,8 @@ class Record:
     def add(self, step: str, seconds: float, member: Member) -> Member:
         """Add a step to the record; keep its member if it is the best so far; return the member.
 
-        Of two equally good members, the record keeps the one whose array of owners comes first in
-        the order of bytes. So the result does not depend on which thread ends first.
+        Of two equally good members, the record keeps the one whose array of owners is smaller if
+        arrays are compared byte by byte. So the result does not depend on which thread ends first.
         """
         with self._lock:
             best = self.best
@@ -179,7 +179,7 @@ class Record:
 
     @property
     def least_volume(self) -> int:
-        """Smallest volume that a step found, also if parts exceeded the limits."""
+        """Smallest volume that a step found, even if its parts exceeded the limits."""
         return min(trial.volume for trial in self.trials)
 
     @property

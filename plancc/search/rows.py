@@ -436,9 +436,11 @@ class RowJob(RefiningJob):
         return Sweeps(self.limits, rng, self.deadline, threads=threads, numbers=numbers)
 
     def refined(self, step: str, owner: Owner, sweeps: Sweeps, *refiners: Refiner) -> Member:
-        """Improve owners by functions of a state, one after another; add the result to the record.
+        """Improve owners by the functions `refiners`, one after another; add the result to the
+        record.
 
-        The functions work on all vertices, without coarser levels. `step`: name of the step.
+        Each function improves a state (see `note_state`) in place. It works on all vertices,
+        without coarser levels. `step`: name of the step.
         """
         begin, state = wall_seconds(), self.state(owner)
         for refine in refiners:
@@ -491,7 +493,7 @@ class RowJob(RefiningJob):
 
     @cached_property
     def improvable(self) -> bool:
-        """Whether `improve` can run on this problem, and can gain more than its process costs."""
+        """Whether `improve` can run on this problem, and is worth the time to start a process."""
         least, most = IMPROVED
         one = self.nets.weight.shape[1] == 1 and least <= self.size <= most
         able = self.model.problem is Hypergraph and improver(self.hypergraph) is not None
@@ -599,8 +601,8 @@ class RowJob(RefiningJob):
     ) -> Member:
         """Refine owners for the objective, or combine them with the owners `other`.
 
-        Only the expected volume has such combinations. `cycles`: number of V-cycles; None: the
-        default of the pass.
+        Owners can be combined only if the objective is the expected volume. `cycles`: number of
+        V-cycles; None: the default of the pass.
         """
         begin = wall_seconds()
         if self.expectation is None:

@@ -8,18 +8,19 @@ distinguishes three more kinds:
 
 =====  ===========================================================================================
 hubs   some vertices have many neighbours, as in collaboration and dense social networks
-wide   as hubs, but nearly every row is a boundary row: the result depends on the sweeps more than
-       on the start
+wide   like hubs, but nearly every row is a boundary row: the result depends on the sweeps more
+       than on the start
 even   no vertex has many neighbours, as in meshes
-dense  as even, but nearly every row is a boundary row, as in small matrices with long rows
-thin   as even, but few rows are boundary rows, as in road networks: the result depends on the
+dense  like even, but nearly every row is a boundary row, as in small matrices with long rows
+thin   like even, but few rows are boundary rows, as in road networks: the result depends on the
        minimum cuts, and sweeps make the start worse
 =====  ===========================================================================================
 
 If vertices have several weights, the start of a partitioner has more boundary rows than with one
-weight. If one limit is tighter than the others, as the limit of rows in ``nnz:0.1,rows``, even
-graphs first get a start that balances only this constraint (`tightest`). The start is kept if it
-respects the other limits too; on a thin graph it may exceed the limits slightly.
+weight. If one limit is tighter than the others, graphs of kind even first get a start that balances
+only this constraint (`tightest`). For example, in the balance ``nnz:0.1,rows`` the limit of the
+rows is tighter. The start is kept if it respects the other limits too; on a thin graph it may
+exceed the limits slightly.
 """
 
 from __future__ import annotations
@@ -98,8 +99,8 @@ def kind_of(degree: npt.NDArray[np.int64], boundary: float | None = None) -> str
 
     Parameters:
         degree (int64[n]): Number of neighbours of every vertex in the undirected graph.
-        boundary: Share of the rows that are boundary rows of a quick start. None: unknown; the kind
-            is then "hubs" or "even".
+        boundary: Share of the rows that are boundary rows in the partition of a quick start. None:
+            unknown; the kind is then "hubs" or "even".
     """
     kind = "hubs" if has_hubs(degree) else "even"
     if boundary is not None and boundary > KINDS.wide:
@@ -112,8 +113,9 @@ def tightest(degree: npt.NDArray[np.int64], limits: Limits) -> Limits | None:
 
     The tightest constraint is the one with the smallest allowed imbalance. None says that no such
     start is worth making. This is so if there is only one constraint, if another constraint is as
-    tight, or if the graph has hubs, since its weights differ too much. It is also so if the weight
-    by which a part may exceed its share is less than that of `Starts.least_slack` average vertices.
+    tight, or if the graph has hubs, since the weights of its vertices differ too much. It is also
+    so if a part may exceed its even share by less than the weight of `Starts.least_slack` average
+    vertices.
     """
     first, *others = sorted(limits.apart(), key=lambda each: float(each.epsilon[0]))
     slack = first.epsilon[0] * len(degree) / limits.num_parts
@@ -133,9 +135,9 @@ def beginnings(
     """Yield the starts that installed partitioners declare for a kind of graph, the best first.
 
     If the best installed partitioner of graphs declares no starts, yield nothing; the caller then
-    chooses partitioners by `auto_rank`. Some partitioners balance one weight only. If vertices have
-    several weights, and the kind has many boundary rows, their starts are only for effort best: it
-    then takes long to bring the other weights within their limits.
+    chooses partitioners by `auto_rank`. Some partitioners balance only one weight. If vertices have
+    several weights, and the graph is not of kind even or thin, the starts of these partitioners are
+    only for effort best: it takes long to bring the other weights within their limits.
 
     Parameters:
         kind: A key of `KIND_NUMBERS`.
@@ -143,8 +145,8 @@ def beginnings(
         weights (int64[n] or int64[n, num_constraints]): Vertex weights.
         num_nonzeros, num_parts: Number of nonzeros and of parts. Some starts are only for a range
             of these numbers.
-        beside: Whether to add starts that are worth making only if parts are few, and only in
-            addition to other starts.
+        beside: Whether to add starts that are worth making only if there are few parts, and only
+            in addition to other starts.
         mild: The result of `is_mild` for the degrees.
     """
     ranked = by_rank_of_kind(WeightedGraph, "cut", lambda adapter: adapter.auto_rank)

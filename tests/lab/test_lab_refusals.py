@@ -27,7 +27,7 @@ TABLE = {
         "bare.h5 --lr 1e30 --epochs 4": "try a smaller --lr",
     },
     "simulate": {
-        "p.h5 --batch-size 20": "--batch-size is only for mini-batches; give their number",
+        "p.h5 --batch-size 20": "--batch-size is only for mini-batches; give --batches",
         "p.h5 --draw owners": "--draw is only for mini-batches",
         "p.h5 --batches 6 --draw owners": "only samplers neighbour, walk let",
         "p.h5 --batches 6 --boundary-sampling 0.5": "predicted with --boundary-sampling",

@@ -262,7 +262,7 @@ BATCHES = {"batch_size": 25, "fanouts": (3, 2)}
         ({"task": "vertices", "negatives": 2}, "`negatives` 2 is only for link prediction"),
         ({"sampler": "uniform"}, "`sampler` uniform: link prediction draws mini-batches only"),
         ({"batch_size": 4}, "sampler 'neighbour' needs `fanouts`"),
-        ({**BATCHES, "draw": "everywhere"}, "only owners draw ends of links"),
+        ({**BATCHES, "draw": "everywhere"}, "only row owners draw ends of links"),
         ({"exclude_links": True}, "`exclude_links`: is only for mini-batches; give `sampler` or"),
         ({"exclude_links": True, "task": "vertices", **BATCHES}, "is only for link prediction"),
     ],

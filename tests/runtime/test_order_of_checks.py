@@ -87,7 +87,7 @@ REFUSED = {
         {"checkpoint": "run", "resume": True, "hidden": 5},
         "was made with hidden 16",
     ),
-    "plateau": ("no_val.h5", {"schedule": "plateau"}, "`schedule` plateau: no validation vertex"),
+    "plateau": ("no_val.h5", {"schedule": "plateau"}, "plateau needs a validation loss, but"),
     "relays": ("plan.h5", {"exchange": "relays"}, "the plan has no relays"),
     "delay": ("plan.h5", {"fold": "delayed"}, "`fold` delayed needs an edge plan"),
     "aggregate": (

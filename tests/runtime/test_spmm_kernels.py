@@ -239,7 +239,7 @@ def test_numba_refuses_what_would_leave_its_arrays():
     x = torch.ones(3, 2)
     for bad in (-1, 5):
         out = torch.zeros(5, 2)
-        with pytest.raises(InputError, match="none of the 5 rows of out"):
+        with pytest.raises(InputError, match="outside of the 5 rows of out"):
             matrix.multiply(x, out, rows=torch.tensor([0, bad, 2]))
     broken = csr_matrix(np.eye(3, dtype=np.float32))
     broken.indices[1] = 3
@@ -300,7 +300,7 @@ def test_pack_and_add_rows(device, dtype):
 def test_a_row_outside_of_out_is_refused():
     x = torch.ones(3, 2)
     for bad in (-1, 3):
-        with pytest.raises(InputError, match="not a row of out, 0 to 2"):
+        with pytest.raises(InputError, match="not between 0 and 2"):
             add_rows(x, torch.tensor([0, bad]), torch.ones(2, 2))
     assert (x == 1).all()
 

@@ -111,7 +111,7 @@ def schedule_of(
         if tables.live is None or len(tables.live.layers) != len(dims) - 1:
             raise InputError(
                 f"pass '{DEAD_ROWS}' needs a row plan with live rows of {len(dims) - 1} layers; "
-                f"{tables.name} has those of {len(tables.live.layers) if tables.live else 0} layers"
+                f"{tables.name} has live rows of {len(tables.live.layers) if tables.live else 0}"
             )
     else:
         tables = replace(tables, live=None)
@@ -166,8 +166,8 @@ def check_pipelined(tables: Tables) -> None:
     Only its products can be pipelined.
     """
     if tables.grid is None or tables.grid.scheme != "feature" or tables.grid.rows > 1:
-        what = tables.layout if tables.grid is None else f"{tables.layout} {tables.grid}"
-        raise InputError(f"`pipeline` needs a feature plan with one group; {tables.name} is {what}")
+        has = f"layout '{tables.layout}'" if tables.grid is None else f"grid '{tables.grid}'"
+        raise InputError(f"`pipeline` needs a feature plan with one group; {tables.name} has {has}")
 
 
 def scheduler_of(tables: Tables) -> Scheduler:

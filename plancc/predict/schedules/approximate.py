@@ -59,11 +59,11 @@ class Approximation:
 
     def check(self, tables: Tables) -> None:
         """Raise InputError unless the plan with these tables can make this approximation."""
-        what = tables.layout if tables.grid is None else str(tables.grid)
+        has = f"layout '{tables.layout}'" if tables.grid is None else f"grid '{tables.grid}'"
         if self.boundary_sampling < 1 and (tables.layout != "row" or tables.grid is not None):
-            raise InputError(f"`boundary_sampling` needs a row plan; {tables.name} is {what}")
+            raise InputError(f"`boundary_sampling` needs a row plan; {tables.name} has {has}")
         if self.fold != "sync" and (tables.layout != "edge" or tables.leaves is None):
-            raise InputError(f"`fold` {self.fold} needs an edge plan; {tables.name} is {what}")
+            raise InputError(f"`fold` {self.fold} needs an edge plan; {tables.name} has {has}")
 
     def passes(self, passes: Sequence[str]) -> list[str]:
         """Return those names in `passes` that the approximation allows.
@@ -76,11 +76,11 @@ class Approximation:
     def note(self) -> str:
         """Return a sentence about the approximation, for the notes of a prediction."""
         if self.boundary_sampling < 1:
-            return f"an epoch that keeps {self.boundary_sampling:g} of the halo rows: one draw"
+            return f"each halo row is kept with probability {self.boundary_sampling:g}: one draw"
         if self.fold == "delayed":
             return (
-                f"partial sums {self.delay} epochs late: a late epoch, whose messages are waited "
-                "for only where they take longer than all else"
+                f"partial sums arrive {self.delay} epochs late; ranks wait for late messages only "
+                "where these take longer than the rest of the epoch"
             )
         return "no fold: every rank computes with copies of its vertices"
 

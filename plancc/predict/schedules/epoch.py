@@ -38,7 +38,7 @@ Works = Mapping[str, Sequence[Work]]
 PRODUCTS = "products"
 """Name of all local products together, and of the work that prepares their matrices."""
 COLLECTIVES = "collectives"
-"""Step of an epoch that has the operations of groups."""
+"""Step of an epoch that has the collectives: operations of a group of ranks, such as broadcasts."""
 PACK_WORDS = 2
 """Words read and written per word that is copied to be sent."""
 ADD_WORDS = 3
@@ -281,7 +281,7 @@ def _copied(messages: PointToPoint) -> Elementwise:
     """Return the work of copying rows to be sent, and of adding partial sums that arrive.
 
     Owners copy the rows that they send. In the reverse direction, owners add the sums that they
-    receive. For late messages, the other end has work too.
+    receive. For late messages, the ranks that exchange rows with the owners have the other work.
     """
     rows, (owners, others) = messages.pairs.step, (PACK_WORDS, ADD_WORDS)
     if messages.reverse:

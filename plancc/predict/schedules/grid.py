@@ -315,8 +315,8 @@ def pairs_in(column: IntArray, pairs: Pairs, columns: int) -> Pairs:
     """Turn messages between parts into messages between the ranks that send and receive them.
 
     Parameters:
-        column (int[num_messages or 1, k]): For every message, the k process columns in which it is
-            sent, or one row for all messages.
+        column (int[num_messages, k] or int[1, k]): For every message, the k process columns in
+            which it is sent. An array of one row holds for all messages.
         pairs: The messages between parts.
         columns: Number of process columns.
     """

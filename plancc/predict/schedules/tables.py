@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Live:
     """The tables of every layer of a row plan if dead rows are left out.
 
-    A derived class may set `scheduler`, if its steps are not those of an epoch of a row plan.
+    A derived class sets `scheduler` if its epochs have other steps than those of a row plan.
 
     Attributes:
         inputs (int64[num_parts]): Number of rows of H^0 that the first layer reads.
@@ -46,7 +46,7 @@ class Tables:
     owners. Tables can also be made from measured or assumed sizes, without a graph.
 
     Attributes:
-        name: Name of the plan, for messages and tables of output.
+        name: Name of the plan, for messages and printed tables.
         layout: "row", "edge", "grid" or "feature".
         rows, nonzeros (int64[num_parts]): Number of rows that a part owns, and of nonzeros that it
             holds.

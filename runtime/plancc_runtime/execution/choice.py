@@ -156,7 +156,7 @@ def _check_feature(grid: Grid, options: TrainOptions) -> None:
             "has only a slice of their columns; use a row plan"
         )
     if options.aggregator == "max":
-        raise InputError("`aggregator` max: a feature plan computes sums and means; choose one")
+        raise InputError("`aggregator` max does not work on a feature plan; use mean, sum or gcn")
     if options.wire != "fp32" and grid.rows == 1:
         raise InputError(
             f"`wire` {options.wire} has no effect: it rounds halo rows between groups, but grid "

@@ -1,4 +1,7 @@
-"""Sampler and population of mini-batches. The plan has the defaults of the sampler's options."""
+"""Sampler and population of mini-batches.
+
+If the user leaves out an option of the sampler, the value for which the plan was compiled is used.
+"""
 
 from __future__ import annotations
 

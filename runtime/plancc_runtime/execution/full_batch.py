@@ -1,6 +1,6 @@
 """Full-batch epochs of row and edge plans, with boundary sampling and these passes:
 
-    order       every layer sends the narrower of H and H W, whichever it is (`nn.conv`)
+    order       every layer sends H or H W, whichever has fewer columns (`nn.conv`)
     constant    the features are exchanged only once, and no gradients of features are sent; if the
                 boundary is sampled, a rank keeps the features of all halo rows, and an epoch reads
                 the features of the halo rows that it draws

@@ -76,8 +76,9 @@ class BatchShare:
 
     Attributes:
         local: The rows, nonzeros and messages of the slice that are in the batch.
-        x: Features of the inputs, as in `View`; None before they are fetched. Cached features of
-            halo rows follow after them, unless all rows of the slice are inputs.
+        x: Features of the inputs, as in `View`; None before they are fetched. If there is a
+            cache, the features of halo rows follow after those of own rows, unless all rows of the
+            slice are inputs.
         fixed: What the first layer reads instead of the features, as in `View`; None if it reads
             the features.
         graphs: Graph of every layer.
@@ -501,7 +502,10 @@ class MiniBatches(FullBatch):
     def _step(
         self, learner: Learner, data: LocalData, number: int, rate: float
     ) -> tuple[BatchStep, tuple[int, ...]]:
-        """Execute one step. Return its result, and this rank's counts for `epoch`. Collective."""
+        """Execute one step. Return its result, and numbers that this rank counted. Collective.
+
+        These are the numbers that `fields` in `epoch` names, then the number of correct targets.
+        """
         view, batch, share = self.batch(number, data)
         blocks = share.local.blocks
         words = self._words_of_step()

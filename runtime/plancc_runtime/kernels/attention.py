@@ -232,7 +232,7 @@ def _run(stage: int, side: PatternSide, kept: Attended, arrays: dict[int, Tensor
 
 @cache
 def _compiled(dtype: torch.dtype) -> Any:
-    """Return the C function that runs a stage. numba caches its code.
+    """Return `_stages` as a C function. numba caches its code.
 
     The argument of the C function is the address of a call (`kernels.claims`).
     """
@@ -394,7 +394,8 @@ def _dot(y, to, x, first, d):  # type: ignore[no-untyped-def]
 def _stages(call, dtype):  # type: ignore[no-untyped-def]
     """Claim blocks of rows (or columns) and compute them, until no block is left.
 
-    Every thread runs this function.
+    Every thread runs this function. The call says which of the three stages to compute: the
+    result, the gradients of the rows, or the gradients of the columns.
     """
     stage, num_blocks = call[STAGE], call[NUM_BLOCKS]
     blocks = carray(pointer(call[BLOCKS]), num_blocks + 1, np.int64)

@@ -1,8 +1,8 @@
 """Dense operations of layers.
 
 These operations compute the same as those of torch, with two differences. Their results are in
-memory that the workspace reuses (`plancc_runtime.workspace`). If it makes a product quicker,
-operands are stored in another layout. For example, with 80,000 rows and a result x^T g of shape
+memory that the workspace reuses (`plancc_runtime.workspace`). Operands are stored in another layout
+if this makes a product quicker. For example, with 80,000 rows and a result x^T g of shape
 128 x 8, computing x^T g takes six times as long as computing (g^T x)^T. With a weight w of shape
 128 x 8, x w takes nearly twice as long if w is stored by rows as if w is stored by columns.
 """
@@ -155,7 +155,8 @@ def quicker_compiled(
     If the CPU lacks AVX-512, `kernels.tall` is not quicker than torch for weights of 128 x 128.
 
     Parameters:
-        out: Tensor to which the product is added; in the backward pass, the result; else None.
+        out: In the forward pass, the tensor to which the product is added. In the backward pass,
+            the rectified result. None if there is no such tensor.
     """
     rows, (d_in, d_out) = len(x), weight.shape
     shapes = (rows, d_in), (d_in, d_out), (d_out,), (rows, d_out)

@@ -69,7 +69,9 @@ def _drawn(
     key: Any,
     out: Any,
 ) -> None:
-    """Write the mask of the rows ``begin:end`` to `out`. One hash gives the numbers of two heads.
+    """Write the mask of the rows ``begin:end`` to `out`.
+
+    One hash gives the random numbers of two heads.
 
     Parameters:
         ptr, index: CSR arrays of the pattern.

@@ -68,7 +68,7 @@ class NumbaMatrix(SparseMatrix):
         if device.type != "cpu":
             raise InputError(f"`kernel` 'numba' runs on `device` 'cpu' only, not on '{device}'")
         if matrix.shape[1] > 2**31:
-            raise InputError(f"`kernel` 'numba' supports up to 2^31 columns, not {matrix.shape[1]}")
+            raise InputError(f"`kernel` 'numba' takes at most 2^31 columns, not {matrix.shape[1]}")
         value = np.float32 if dtype == torch.float32 else np.float64
         self._whole = _RowRange(
             np.ascontiguousarray(matrix.indptr, np.int64),
@@ -146,7 +146,7 @@ class NumbaMatrix(SparseMatrix):
         threads = min(openmp.num_threads(), 1 + work // THREAD_WORK)
         openmp.run(_compiled(self.dtype), call.ctypes.data, threads)
         if call[OUTSIDE]:
-            raise InputError(f"`rows` has a number that is none of the {len(out)} rows of out")
+            raise InputError(f"`rows` has a number outside of the {len(out)} rows of out")
 
 
 class _RowRange:

@@ -25,7 +25,10 @@ depend on the number of threads. torch does not use it, because the bits of torc
 
 
 def num_threads() -> int:
-    """Return the number of threads for a compiled function: torch's threads, and a spare core."""
+    """Return the number of threads for a compiled function.
+
+    These are torch's threads, and one more if a core beside them is idle (`spare`).
+    """
     return torch.get_num_threads() + bool(getattr(spare, "is_free", bool)())
 
 

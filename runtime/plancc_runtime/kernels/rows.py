@@ -46,7 +46,7 @@ def add_rows(out: Tensor, rows: Tensor, received: Tensor) -> None:
     elif out.dtype == torch.bfloat16:  # NumPy has no bfloat16
         out.index_add_(0, rows, received)
     elif not _add_rows(out.numpy(), rows.numpy(), received.numpy()):
-        raise InputError(f"`rows` has a number that is not a row of out, 0 to {len(out) - 1}")
+        raise InputError(f"`rows` has a number that is not between 0 and {len(out) - 1}")
 
 
 @njit(cache=True, nogil=True)

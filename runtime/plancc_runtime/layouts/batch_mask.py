@@ -73,13 +73,14 @@ class KeptBlock:
         scratch: tuple[Int32Array, Int32Array],
         in_place: bool,
     ) -> tuple[Block, Int64Array, Int64Array]:
-        """Return the block that has these nonzeros, without the rows that it does not need.
+        """Return the block that has these nonzeros, and only the rows that the batch needs.
 
         Parameters:
             whole: The slice.
             rows (int64[m]): Rows of the slice that take part in the batch.
-            live (bool[m]): Whether each of `rows` is an output even if it has no nonzeros. This
-                method sets the entry of every output and every input of the block to true.
+            live (bool[m]): At the call, whether each of `rows` is an output even if it has no
+                nonzeros. At the return, whether each of `rows` is an output or an input of the
+                block: this method writes the array.
             scratch (int32[num_inputs or more], int32[num_halo]): Two arrays. The first has, for
                 each of `rows`, its number in the batch. This method writes to the second, for
                 every halo row of the block, its number in the block.
@@ -183,16 +184,18 @@ class LocalBatch:
 
 
 class BatchMask:
-    """Selects a rank's share of mini-batches from its slice, with the send and receive sets.
+    """Selects a rank's share of mini-batches from its slice: rows, nonzeros and messages.
 
     The constructor is collective.
 
     Beside the slice, an instance takes 4 bytes of memory per nonzero of the rank, 8 bytes per
-    boundary pin, and 24 bytes per vertex that the rank knows. After a `listed` batch, it takes 4
-    bytes more per nonzero and pin, unless the nonzeros of every row are sorted by vertex. The time
-    per batch is proportional to the batch's vertices and nonzeros, and to the number of the rank's
-    peers. If the batch is not `listed`, the time is proportional to all nonzeros in the rows of the
-    batch's vertices.
+    boundary pin, and 24 bytes per vertex that the rank knows. The time per batch is proportional to
+    the batch's vertices, and to the number of the rank's peers.
+
+    A sampler may list the nonzeros of a batch (`plancc.sampling.Batch.listed`). Then the time is
+    also proportional to these nonzeros. The first such batch takes 4 bytes more per nonzero and per
+    pin, unless the nonzeros of every row are sorted by vertex. If the nonzeros are not listed, the
+    time is also proportional to all nonzeros in the rows of the batch's vertices.
 
     Parameters:
         part: The slice of a row plan. Part k must be on rank k.
@@ -231,10 +234,11 @@ class BatchMask:
 
     @cached_property
     def _by_vertex(self) -> Int32Array:
-        """For every row, the positions of its nonzeros in the row, sorted by the column's vertex.
+        """For every row, the order that sorts its nonzeros by the vertex of the column.
 
-        int32[nonzeros and pins], in the order of the rows; empty if the nonzeros of every row are
-        sorted by vertex already.
+        The array is int32[number of nonzeros + number of pins]. It has an entry for each nonzero of
+        the first row, then of the second row, and so on; an entry is a position in the row. The
+        array is empty if the nonzeros of every row are sorted by vertex already.
         """
         found, ascending = order_by_vertex(self._ptr, self._columns, self._vertices)
         return np.empty(0, np.int32) if ascending else found
@@ -439,19 +443,21 @@ def columns_of(nonzeros: Any, column: Any, num_rows: int) -> Any:
 
 @njit(cache=True, nogil=True)
 def _laid_out(parts: Any, num_rows: int, live: Any, scratch: Any, place: Any) -> Any:
-    """Number the rows and columns of a block that has only the rows that it needs.
+    """Drop the rows that a block does not need, and number its rows and columns.
 
     Parameters:
         parts: The row and the column of every nonzero, the positions of the block's halo rows among
             the halo rows of the slice, and the rows of the slice that this rank sends.
         num_rows: Number of rows of the slice.
         live, scratch: As in `KeptBlock.of`.
-        place: If all rows of the slice are inputs, the column of every row of the batch, and the
-            number of own columns. Otherwise an empty array and 0.
+        place: Two values. If all rows of the slice are inputs of the block: for every row of the
+            batch, its column in the block, and the number of own columns. Otherwise an empty array
+            and 0.
 
     Returns:
-        The outputs and the inputs (int64[...] each) as positions among the rows of the batch, the
-        column of every row of the batch (int32[m]), and `row_ptr` and `column` of the block.
+        A pair, the outputs and the inputs, as positions among the rows of the batch (int64[...]
+        each). Then, for every row of the batch, its column in the block (int32[m]); then `row_ptr`
+        and `column` of the block.
     """
     (rows, columns, received, sent), (number, slot), n = parts, scratch, len(live)
     for k in range(len(received)):
@@ -495,8 +501,8 @@ def _boundary(part: Block, transport: Transport) -> tuple[Int32Array, Int64Array
 
     Returns:
         halo (int32[halo rows]): Vertices of the halo rows.
-        pin_ptr, pins (int64[sent rows + 1], int32[pins]): Sent row k is needed by the receiver's
-            rows of the vertices ``pins[pin_ptr[k]:pin_ptr[k + 1]]``.
+        pin_ptr, pins (int64[sent rows + 1], int32[pins]): ``pins[pin_ptr[k]:pin_ptr[k + 1]]`` are
+            the vertices of the receiver whose rows need the sent row k.
     """
     halo = halo_vertices(part, transport)
     foreign = np.flatnonzero(part.column >= part.num_inputs)

@@ -31,10 +31,10 @@ NONZEROS = ("plan", "edges", "closed")
 
 @dataclass(frozen=True, eq=False)
 class Nonzeros:
-    """Numbers of the nonzeros that read each row of some messages.
+    """For every row of some messages, the numbers of the nonzeros in the row's column.
 
-    The nonzeros that read row r of the messages have the numbers ``number[ptr[r]:ptr[r + 1]]``,
-    ascending.
+    The nonzeros are those of the rank that receives the row. For row r, their numbers are
+    ``number[ptr[r]:ptr[r + 1]]``, ascending.
 
     Attributes:
         ptr (int64[rows + 1]): Bounds, in `number`, of the range of every row.
@@ -47,15 +47,15 @@ class Nonzeros:
 
 @dataclass(frozen=True, eq=False)
 class Numbering:
-    """Numbers that identify message rows, and nonzeros in halo columns, in `layouts.boundary`.
+    """Numbers of message rows, and of nonzeros in halo columns, for the draws of samples.
 
-    Random draws are functions of these numbers. A row keeps its numbers when other rows are dropped
-    from the block. So the draws for the row are the same in the smaller block as in the whole
-    block.
+    Every random draw of `layouts.boundary` is a function of these numbers. They are counted in the
+    whole block, and do not change when rows are dropped from the block. So a row has the same draws
+    in the smaller block as in the whole block.
 
     Attributes:
         received, sent (int32[num_halo], int32[sent rows]): For every halo row, and for every sent
-            row, its position in its message of the whole block.
+            row, its position in its message, before any row is dropped.
         uses: For every halo row, the numbers of the nonzeros in its column. In the whole block, the
             nonzeros of a column are numbered from 0, by ascending row. None unless boundary edges
             are sampled.
@@ -77,8 +77,8 @@ class Block(WithColumns):
         inputs (int32[num_inputs]): Vertex of every own row of the layer's input.
         outputs (int64[num_outputs] or None): For every own row of the layer's output, its position
             among the inputs, ascending. None if outputs and inputs are the same rows. In a process
-            grid (`layouts.grid_block`), the column of the row's diagonal; -1 if another rank has
-            this column.
+            grid (`layouts.grid_block`), the column in which the row has its diagonal entry; -1 if
+            another rank has this column.
         row_ptr, column, value (int64[num_local_rows + 1], int32[nonzeros], float[nonzeros]): Local
             CSR. Rows are numbered [own outputs | folded rows], columns [own inputs | halo rows].
             The columns of a row are distinct. Only own outputs have nonzeros on the diagonal.
@@ -179,7 +179,7 @@ class Block(WithColumns):
     def with_coefficients(self, name: str, dtype: npt.DTypeLike = np.float64) -> Block:
         """Return the block with the values that `name` selects.
 
-        All names except "plan" remove a diagonal that normalising added. In a block that
+        Unless `name` is "plan", a diagonal that normalising added is removed. In a block that
         `boundary.draw` sampled, a mean divides by the number of edges before the draw, and edges
         are multiplied by `scale`. So the expected values of sums and means equal the values in the
         whole block. In a mini-batch, the values of "sum" are multiplied by `factor`, and a mean is

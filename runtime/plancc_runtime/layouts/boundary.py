@@ -1,23 +1,24 @@
 """Random subsets of a block's boundary or edges, drawn anew in every epoch (Wan et al. 2022).
 
-    what is drawn                              kept with probability   kept values are multiplied by
-    boundary sampling (BNS-GCN, Algorithm 1):  halo rows       p       1/p
-    boundary edge sampling (Section 4.3):      their nonzeros  q       1/q
-    DropEdge (Rong et al. 2020):               all edges       q       1/q
+    method                                    draws among               keeps with    multiplies
+                                                                        probability   values by
+    boundary sampling (BNS-GCN, Algorithm 1)  halo rows                 p             1/p
+    boundary edge sampling (Section 4.3)      nonzeros in halo columns  q             1/q
+    DropEdge (Rong et al. 2020)               all edges                 q             1/q
 
 All three keep the expected product: E[A~ H] = A H, where A~ is the sampled matrix. (Rong et al.
 normalise the remaining edges again, which changes the expected product.) In boundary sampling and
 boundary edge sampling, a draw is a function of seed, epoch, sender, receiver and position in the
 message. In DropEdge, it is a function of seed, epoch and the edge's two vertices. So no index is
-sent. Positions are counted in the messages of the whole block (`block.Numbering`). So the draws for
-a row do not change if dead rows are removed from the block.
+sent. Positions are counted in the messages of the whole block (`block.Numbering`). This means that
+the draws for a row do not change if dead rows (`layouts.live`) are removed from the block.
 
 - In boundary sampling, the sender and the receiver of a message both draw which of its rows are
   sent.
 - In boundary edge sampling, every halo row has one draw for each nonzero in its column. Draw k
   decides whether nonzero k is kept. The sender knows from the start which nonzeros the receiver has
-  in that column (`ready_to_draw`). If the draws keep none of them, the sender does not send the
-  row.
+  in that column (`ready_to_draw`). If the draws keep none of these nonzeros, the sender does not
+  send the row.
 - DropEdge drops the same edges for every partition. It treats edges in halo columns like all other
   edges. So nearly all halo rows are sent, as in Table 9 of Wan et al.
 
@@ -59,7 +60,13 @@ def ready_to_draw(block: Block, sampling: Sampling, transport: Transport) -> Blo
 
 
 def numbered(block: Block, sampling: Sampling) -> Block:
-    """Return the whole block with a `Numbering` that lacks `uses_sent`. Not collective."""
+    """Return the block with a `Numbering` that has all attributes except `uses_sent`.
+
+    Not collective.
+
+    Parameters:
+        block: The block of all rows.
+    """
     uses = None
     if sampling.boundary_edges is not None:
         used = np.bincount(_halo_columns(block), minlength=block.num_halo)
@@ -372,9 +379,9 @@ def _kept_rows(
     pin: Any,
     scale: float,
 ) -> Any:
-    """Draw which nonzeros in halo columns are kept, from the transpose of these columns.
+    """Draw which nonzeros in halo columns are kept, given the transpose of these columns.
 
-    The result is the same as that of `_kept`.
+    This function keeps the same nonzeros as `_kept`.
 
     Parameters:
         row_ptr, column, value: CSR arrays of the transpose; its rows are the halo rows.

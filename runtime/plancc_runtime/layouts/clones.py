@@ -188,7 +188,10 @@ def clones_of(block: Block, transport: Transport) -> Clones:
 
 
 def _trees_of(block: Block, transport: Transport) -> tuple[Exchange, Int32Array, Int64Array]:
-    """Return the trees and the leaves of a block of an edge plan. Collective.
+    """Return the leaves of a rank, and the exchange between roots and leaves. Collective.
+
+    Parameters:
+        block: The rank's block of an edge plan.
 
     Returns:
         trees (Exchange): Exchange that sends roots and receives leaves.
@@ -434,7 +437,9 @@ class DelayedSums:
         return self._delay.epochs
 
     def exchange(self, partial: Tensor) -> None:
-        """Receive the rows of the bin that has its turn, and send its partial sums. Collective.
+        """Receive rows for the bin that has its turn, and send partial sums of the bin's leaves.
+
+        Collective.
 
         Parameters:
             partial (Tensor[leaves, width]): Rows of P h of all leaves.
@@ -511,5 +516,13 @@ _VERTEX = 2**32 - 1
 
 
 def _keys(side: Side, vertices: Int32Array) -> Int64Array:
-    """Return a key for every row of some messages, which sorts rows by peer, then by vertex."""
+    """Return a key for every row of some messages: int64[rows].
+
+    The key has the peer in its high 32 bits and the vertex in its low 32 bits, so keys sort the
+    rows by peer, then by vertex.
+
+    Parameters:
+        side: The messages.
+        vertices (int32[rows]): Vertex of every row.
+    """
     return side.peer_of_row().astype(np.int64) << 32 | vertices

@@ -2,19 +2,19 @@
 
 In the second case, *owners draw*: a rank then needs its slice only, not the whole graph. With the
 sampler `neighbour`, a function of seed, step, hop and row decides which nonzeros of the row are
-kept. So the owner of a row draws these nonzeros, and tells the owners of its halo rows which of
-these rows it needs:
+kept. So the owner of a row draws these nonzeros. Some of them are in halo columns; the rank tells
+the owners of these halo rows that it needs the rows:
 
     hop    this rank draws the nonzeros of its rows in the hop
            this rank tells the owners of halo rows which rows it needs (`row_numbers.RowBits`)
-           own columns, and own rows that other ranks need, are the rows of the next hop
+           rows of the next hop: own columns of these nonzeros, and own rows that others need
 
-The rows that other ranks need are the rows that are sent in the step.
+In the training step, each owner sends the rows that other ranks need.
 
 With the sampler `walk`, the next vertex of a walk is a function of the seed, the batch, the walk's
 first vertex, the step and the row. So the owner of the row continues the walk:
 
-    step   every walk on a row of this rank moves to a column of the row
+    step   every walk that is on row i of this rank moves to a vertex j with a nonzero (i, j)
            this rank tells the owners of halo rows which walks reached them (`row_numbers.RowLists`)
     then   owners tell the readers of a halo row whether it was visited (`row_numbers.RowBits`)
            nonzeros between visited rows are kept
@@ -158,9 +158,10 @@ class OwnerDraws(Draws[S]):
     @staticmethod
     @abstractmethod
     def expected(sampler: S, num_vertices: int, nonzeros_per_row: float) -> tuple[float, int]:
-        """Return the expected nonzeros of a whole batch, and the rounds in which owners draw it.
+        """Return the expected number of nonzeros of a whole batch, and the rounds of its draw.
 
-        A round is one exchange of messages with all peers.
+        The second result is the number of rounds in which owners draw the batch. In each round,
+        every rank exchanges messages with all its peers once.
 
         Parameters:
             num_vertices: Number of vertices of the graph.
@@ -346,7 +347,7 @@ def check_draw(choice: str, sampler: Sampler) -> None:
         choice: Value of the option: "auto", "everywhere" or "owners".
     """
     if choice == "everywhere" and sampler.owners_draw:
-        raise InputError(f"`draw` everywhere: only owners draw {sampler.owners_draw}; drop `draw`")
+        raise InputError(f"`draw` everywhere: only row owners draw {sampler.owners_draw}; drop it")
     if choice == "owners" and not (sampler.owners_draw or type(sampler) in BY_OWNERS):
         names = ", ".join(each.name for each in BY_OWNERS)
         raise InputError(
@@ -394,7 +395,8 @@ def owners_are_quicker(
 
     Parameters:
         sampler: Sampler of a class in `BY_OWNERS`.
-        most: Two maxima over the ranks: messages that a rank receives, and halo rows of a rank.
+        most: Two numbers, each the maximum over the ranks: the number of messages that a rank
+            receives, and the number of halo rows of a rank.
 
     Returns:
         bool, str: Whether owners are quicker, and a phrase with the predicted times; "" if there is

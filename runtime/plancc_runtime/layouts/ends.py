@@ -1,8 +1,9 @@
 """Pairs of vertices: the rank that owns the source of a pair receives the row of the target.
 
-For the pairs of link prediction in a plan, the compiler made the exchange. For other pairs, a
-*directory* says which rank has each vertex, in which local row. Every rank stores one range of the
-directory: rank k stores the k-th range of vertices.
+If the plan holds the pairs, as in link prediction, it also holds the exchange that sends the rows.
+For other pairs, the ranks make the exchange with a *directory*. For each vertex, the directory has
+its rank and its local row there. It is divided among the ranks: rank k stores the k-th range of
+vertices.
 """
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ class Directory:
 def columns_of_rows(
     rank: Int64Array, row: Int64Array, num_rows: int, transport: Transport
 ) -> tuple[Int64Array, Exchange]:
-    """Number rows, which any ranks may own, as columns of this rank. Collective.
+    """Give each row a column number on this rank, whichever rank owns the row. Collective.
 
     Own rows keep their numbers. Rows of other ranks are numbered from `num_rows` on.
 

@@ -2,14 +2,17 @@
 
 These rules decide the order of the messages and the local products of a program:
 
-- The messages of a gather start first. The first product that reads the gathered rows reads them
-  piece by piece, in the order of the peers. If that product is transposed, it waits for all rows.
-- The rows of a scatter are sent piece by piece, as the last product computes them. Rows that arrive
-  from other ranks are added at the end.
-- So all other products are computed while messages are in flight.
-- Pieces that are broadcast, or summed at their owners, are never all on one rank: a product reads
-  or computes one piece while the next piece is in flight.
-- A step in which the ranks of a group share rows waits for all steps before it.
+- A gather receives rows that other ranks own. Its messages start first. The first product that
+  reads the gathered rows reads them piece by piece, in the order of the peers. If that product is
+  transposed, it waits for all rows.
+- A scatter sends rows to their owners. The rows are sent piece by piece, as the last product
+  computes them. Rows that arrive from other ranks are added at the end.
+- All other products are computed while the messages of gathers and scatters are in flight.
+- A matrix may be broadcast piece by piece, or summed piece by piece at the owners of the pieces. A
+  rank never has all of these pieces at once: a product reads or computes one piece while the next
+  piece is in flight.
+- Some steps share rows in a group of ranks, such as an all-reduce. Such a step waits for all steps
+  before it.
 
 A program that needs another order raises InputError. Terms are summed in the order of steps and
 peers, not in the order of arrival. So the same inputs on the same number of ranks give the same
@@ -93,8 +96,8 @@ def checked(program: Program) -> Program:
     """Return the program after checking that it can run in the order of the module's rules.
 
     Raises:
-        InputError: If a step would run before the step that makes its input, or if the program
-            lacks the product that the step needs.
+        InputError: If a step cannot run in this order, for example because it would run before its
+            input is computed. The message says why.
     """
     for here, steps in groupby(program, _is_piecewise):
         alike = [*steps]
@@ -241,9 +244,9 @@ class Executor:
         }
 
     def with_blocks(self, blocks: Blocks, movers: Mapping[str, RowMover[Any]]) -> Executor:
-        """Return a copy with the exchanges `movers`, and with `blocks` instead of the old blocks.
+        """Return a copy with the exchanges `movers`, in which `blocks` replace some blocks.
 
-        Old blocks whose keys are missing in `blocks` stay.
+        An entry of `blocks` replaces the entry with the same key; all other entries stay.
         """
         other = copy(self)
         other._blocks, other._movers = self._blocks | blocks, movers
@@ -262,10 +265,11 @@ class Executor:
         sent.
 
         Parameters:
-            given (mapping of str to Tensor[rows, width]): The tensor of every space
-                (`plancc.plan.products`), by the space's name. A step overwrites the tensor of its
-                target. If the spaces of halo rows and folded rows are missing, message buffers hold
-                them. Spaces whose pieces are broadcast, or summed at their owners, must be missing.
+            given (mapping of str to Tensor[rows, width]): For every space, a tensor. A *space* is a
+                name for a matrix that the steps read or write, such as "x"
+                (`plancc.plan.products`). A step overwrites the tensor of its target. The spaces of
+                halo rows and folded rows may be missing; message buffers then hold these rows.
+                Spaces that are broadcast or summed piece by piece must be missing.
         """
         filled = set(self._filled.values())
         is_local = bool(filled) and filled <= given.keys()
@@ -372,7 +376,7 @@ class ProgramGraph(LayerGraph):
         """
 
     def spaces(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-        """Return the argument `given` of `Executor.run`: the tensor of every space, by name.
+        """Return the argument `given` of `Executor.run`: for every space, its tensor.
 
         Parameters:
             x, y: Input and output of the product. A layout may add other spaces.

@@ -215,7 +215,10 @@ class Flow:
         return [rows[a - first : b - first] for a, b in shares]
 
     def _pieces(self, flat: Tensor, num_rows: int) -> list[Tensor]:
-        """Return one view of a flat buffer for every slice of `num_rows` whole rows."""
+        """Divide a flat buffer into the slices of `num_rows` rows, and return a view of each.
+
+        Slice k is Tensor[num_rows, columns of process column k].
+        """
         return [
             flat[num_rows * c.start : num_rows * c.stop].view(num_rows, c.stop - c.start)
             for c in self._slices

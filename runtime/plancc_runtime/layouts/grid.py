@@ -202,7 +202,7 @@ class GridGraph(ProgramGraph):
         return self.slice_of(width).start
 
     def slice_of(self, width: int, column: int | None = None) -> slice:
-        """Return the range of columns that a process column holds of a matrix.
+        """Return the range of a matrix's columns that the ranks of a process column hold.
 
         Parameters:
             width: Number of columns of the matrix.
@@ -288,7 +288,7 @@ class GridGraph(ProgramGraph):
         }
 
     def _words_of_slices(self, width: int) -> Int64Array:
-        """Return, for every rank of the process row, the words in its slice of own rows.
+        """Return, for every rank of the process row, how many words its slice of own rows has.
 
         The result is int64[ranks].
 

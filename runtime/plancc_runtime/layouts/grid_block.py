@@ -1,8 +1,8 @@
 """The nonzeros of a rank of a process grid, as a `Block`.
 
 The columns of the block are the columns of the rank's *pieces* (`Grid.pieces`), one piece after the
-other. All columns count as halo rows, even if this rank owns some of these rows. Message k
-has the rows of piece k.
+other. Each column stands for a row of H. All these rows count as halo rows, even those that this
+rank owns. Message k has the rows of piece k.
 
              piece 0   piece 1
            +---------+---------+
@@ -70,10 +70,10 @@ def block_of_share(share: GridShare, self_loops: bool) -> Block:
 def block_of_chunk(share: GridShare, self_loops: bool) -> Block:
     """Return the block of a rank of a "1.5d" grid that receives only the rows that it needs.
 
-    Of the columns in which the part has nonzeros, the block has those in the chunk of the rank's
-    process column. They are halo rows, received from other ranks of the process column. If the
-    rank's own part is in the chunk, the block also has own columns. In its messages, peer k is rank
-    k of the process column, which has part k.
+    The block has only the columns that belong to the chunk of the rank's process column. The rows
+    of these columns are halo rows, which other ranks of the process column send. If the rank's own
+    part is in the chunk, the block also has own columns. In the messages, peer number k is the rank
+    of the process column that has part k.
 
     Parameters:
         share: The rank's share of the grid; it has a `block`.

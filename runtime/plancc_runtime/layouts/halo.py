@@ -34,14 +34,17 @@ GROUP_ROWS = 2048  # packing or adding 2048 rows takes about as long as one call
 
 
 class MessageRun(Protocol):
-    """Protocol of objects with consecutive messages of one exchange (`messages`: their numbers)."""
+    """Protocol of objects that belong to consecutive messages of one exchange.
+
+    `messages` has the numbers of these messages.
+    """
 
     @property
     def messages(self) -> range: ...
 
 
 class RowRun(MessageRun, Protocol):
-    """Protocol of pieces of a block, which multiply the halo rows of consecutive messages.
+    """Protocol of pieces of a block. A piece multiplies the halo rows of consecutive messages.
 
     `source` and `target` are the ranges of the rows that the piece reads and computes.
     """
@@ -228,7 +231,7 @@ class Halo(HaloExchange[MessageBuffers]):
     """The direct exchange: the owner of a row sends the row to each rank that needs the row.
 
     Parameters:
-        exchange: Send and receive sets of this rank, which sends input rows and receives halo rows.
+        exchange: Send and receive sets of this rank: it sends input rows and receives halo rows.
     """
 
     def __init__(self, exchange: Exchange, num_inputs: int, resources: Resources) -> None:

@@ -1,7 +1,7 @@
 """The interface of the graph that layers use, in every layout.
 
-A layout determines how x is *held*. In most layouts a rank holds whole rows of a layer's input and
-output. In layouts that split columns too (2D and 3D process grids), a rank holds a slice
+A layout divides the rows of x among the ranks. In most layouts a rank holds whole rows of a layer's
+input and output. In layouts that split columns too (2D and 3D process grids), a rank holds a slice
 ``first_column : first_column + m`` of the columns of its rows; these layouts override methods of
 `LayerGraph`.
 """
@@ -58,7 +58,7 @@ class LayerGraph(ABC):
         return 0
 
     def product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
-        """Return A x, held in the same way as x. Collective.
+        """Return A x, divided among the ranks in the same way as x. Collective.
 
         If g is the gradient of the result, the gradient of x is A^T g.
 
@@ -68,12 +68,13 @@ class LayerGraph(ABC):
         return _Product.apply(x, self, coefficients)
 
     def transposed_product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
-        """Return A^T x, held in the same way as the input of a layer. Collective.
+        """Return A^T x, divided among the ranks in the same way as a layer's input. Collective.
 
         If g is the gradient of the result, the gradient of x is A g.
 
         Parameters:
-            x: A row for every output row of a layer, held in the same way as a layer's output.
+            x: A row for every output row of a layer, divided among the ranks in the same way as a
+                layer's output.
         """
         return _Product.apply(x, self, coefficients, True)
 
@@ -127,7 +128,7 @@ class LayerGraph(ABC):
         rectified: bool = False,
         onto: Tensor | None = None,
     ) -> Tensor:
-        """Return x weight + bias, held in the same way as x. Collective.
+        """Return x weight + bias, divided among the ranks in the same way as x. Collective.
 
         Parameters:
             weight, bias: The whole weight and bias, even if ranks hold slices of columns.
@@ -155,7 +156,7 @@ class LayerGraph(ABC):
         bias: Tensor | None = None,
         rectified: bool = False,
     ) -> Tensor:
-        """Return (A x) weight + bias, held in the same way as x. Collective.
+        """Return (A x) weight + bias, divided among the ranks in the same way as x. Collective.
 
         The parameters are those of `product` and `linear`.
         """
@@ -169,7 +170,7 @@ class LayerGraph(ABC):
         bias: Tensor | None = None,
         rectified: bool = False,
     ) -> Tensor:
-        """Return A (x weight) + bias, held in the same way as x. Collective.
+        """Return A (x weight) + bias, divided among the ranks in the same way as x. Collective.
 
         The parameters are those of `product` and `linear`.
         """
@@ -185,7 +186,7 @@ class LayerGraph(ABC):
         return vector
 
     def first_column(self, width: int) -> int:
-        """Return the number of the first column that this rank holds of a matrix of this width."""
+        """Return the first column that this rank holds, in a matrix of `width` columns."""
         return 0
 
     def whole_rows(self, x: Tensor, width: int) -> Tensor:
@@ -207,7 +208,7 @@ class LayerGraph(ABC):
 
     @abstractmethod
     def moved(self, step: LayerStep) -> Mapping[str, Sequence[Transfer]]:
-        """Return what is sent in the epochs of one cycle, by the names of the steps in `program`.
+        """Return all transfers of each step of `program` in one cycle, by the name of the step.
 
         Transfers are described in the forward direction, and ranks are numbered as in `transport`.
         Messages between other ranks may be missing.

@@ -141,7 +141,7 @@ class LocalGraph(ProgramGraph):
         return None if self._block.outputs is None else self._places
 
     def rows_of_product(self, outputs: Int64Array) -> Int64Array:
-        """Return the rows of a product from which a layer computes some output rows: int64[...].
+        """Return the rows of A x that a layer reads to compute some output rows: int64[...].
 
         Parameters:
             outputs: Local numbers of the output rows.
@@ -221,9 +221,10 @@ class LocalGraph(ProgramGraph):
         return torch.cat([x[:own], self._copied(x[own:], self._partials)])
 
     def fold_pattern(self, nonzeros: str) -> Pattern:
-        """Return a pattern: its rows are own rows, its columns the result rows of `partial_rows`.
+        """Return the pattern of the matrix that sums the result of `partial_rows` into own rows.
 
-        An own row has a nonzero in its own column if this rank has nonzeros in the row, and a
+        The matrix has a row for every own row, and a column for every row of that result. An own
+        row has a nonzero in its own column if this rank has nonzeros in the row. It has a further
         nonzero for every rank that sends a folded row for it.
 
         Parameters:

@@ -76,7 +76,7 @@ def _handed_over(
     place: int,
     transport: Transport,
 ) -> VertexData:
-    """Exchange vertex data in a group, and return those of this rank's new rows. Collective.
+    """Exchange vertex data in a group, and return the data of this rank's new rows. Collective.
 
     Rows are numbered in the old order of the group.
 

@@ -74,7 +74,7 @@ class TypedBlock:
         return cls(block, types, types.type_of(rows), types.type_of(columns), relation)
 
     def check(self, transport: Transport) -> None:
-        """Raise PlanError on all ranks if a nonzero belongs to no relation. Collective."""
+        """Raise PlanError on all ranks if any rank has a nonzero without a relation. Collective."""
         with transport.agreement():
             if (self.relation < 0).any():
                 raise PlanError("the plan has a nonzero without a relation; compile it again")

@@ -2,7 +2,8 @@
 
 The stack has the matrices of the relations, one below the other. One product with the stack
 computes the products of all relations, with one exchange. If several relations need the same row,
-the row is sent once. The rank that received it adds its gradients before it sends them back.
+the row is sent once. In the backward pass, the rank that received the row adds the row's gradients
+of all relations, and sends back only the sum.
 """
 
 from __future__ import annotations
@@ -188,10 +189,10 @@ class StackWithHalo(GraphWithHalo, StackGraph):
 
 
 class RelationGraph(LocalGraph):
-    """The graph of one relation, for a layer that has computed its source rows before training.
+    """The graph of one relation, for a layer that computed its source rows before training.
 
-    The layer stores these rows (`Conv.fixed`). So its inputs are rows of the destination type, and
-    so are its outputs.
+    The layer stores the source rows (`Conv.fixed`), so they are no inputs. Both its inputs and its
+    outputs are rows of the destination type.
     """
 
     def __init__(self, stack: StackGraph, relation: Relation) -> None:

@@ -18,7 +18,7 @@ def task_of(header: Header, options: TrainOptions) -> LearningTask:
     """Return the task for the plan and the options. Not collective.
 
     Raises:
-        InputError: As `learns_links`.
+        InputError: In the cases that `learns_links` names.
     """
     if learns_links(header, options):
         from plancc_runtime.tasks.links import LinkPairs

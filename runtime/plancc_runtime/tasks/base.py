@@ -74,7 +74,7 @@ class LearningTask:
         """Return the training data of this rank's rows. Collective.
 
         Raises:
-            InputError: As `data.load_data`.
+            InputError: In the cases that `data.load_data` names.
         """
         options, device = self.options, resources.device
         return load_data(part, resources.transport, resources.dtype, options, device, plan)
@@ -103,7 +103,7 @@ class LearningTask:
         needed = [f"`patience` {options.patience}"] * (options.patience is not None)
         needed += [f"`schedule` {options.schedule}"] * (options.schedule in WATCHFUL)
         if needed and not there:
-            raise InputError(f"{needed[0]}: {self.unvalidated}")
+            raise InputError(f"{needed[0]} needs a validation loss, but {self.unvalidated}")
         return there and (bool(needed) or options.checkpoint is not None)
 
     def remarks(self) -> list[str]:
@@ -119,11 +119,16 @@ class LearningTask:
         return LocalGraph(block, resources)
 
     def checked(self, block: Block, resources: Resources) -> Block:
-        """Return the block with the columns that `graph` needs, after checking it. Collective."""
+        """Check the block, and return it with the edge data that `graph` needs. Collective.
+
+        The edge data are entries of `Block.columns`.
+        """
         return block
 
     def find_target(self, file: PlanFile) -> str | None:
-        """Return the type of the vertices that a run on this plan predicts; None without types.
+        """Return the type of the vertices that a run on this plan predicts.
+
+        The result is None if the plan has no types.
 
         Raises:
             InputError: If no type can be chosen.

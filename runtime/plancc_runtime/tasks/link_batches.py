@@ -28,8 +28,8 @@ from plancc_runtime.transport.row_numbers import Rounds, send_numbers, sending_l
 class LinkBatch(Seeds):
     """This rank's share of a mini-batch for link prediction.
 
-    `rows` has the own rows that are an end of a link or of a negative, on any rank. In the mean
-    loss, a negative counts as much as a link.
+    `rows` has the own rows that are ends of the batch's links and negatives, including the links
+    and negatives of other ranks. In the mean loss, a negative counts as much as a link.
 
     Attributes:
         ends: First the links, then the negatives, whose sources this rank owns. Sources and targets

@@ -1,7 +1,7 @@
 """The task of link prediction: a decoder computes the score of a pair from the network's outputs.
 
-The links are in the plan. In every epoch, new negatives are drawn for training: pairs that count as
-no links.
+The links are in the plan. In every epoch, new *negatives* are drawn for training: pairs of vertices
+that the loss treats as pairs without a link.
 """
 
 from __future__ import annotations
@@ -228,11 +228,11 @@ class LinkLearner(Learner):
     def _among_own(
         self, split: str, scores: npt.NDArray[Any], truth: npt.NDArray[np.bool_]
     ) -> Float64Array:
-        """Return sums over the links of a split on all ranks, from which means are computed.
+        """Return sums over the links of a split on all ranks: float64[1 + number of K].
 
-        Sum 0 adds 1 / r for each link, where r is the position of the link if it and its own
-        negatives are sorted by score. One sum per K in `HITS` follows: it counts the links with r
-        of at most K.
+        Let r be the position of a link, from 1, if the link and its own negatives are sorted by
+        score, highest first. The first sum is the sum of 1 / r. Then follows, for every K in
+        `HITS`, the number of links with r <= K.
         """
         number, _ = self._fixed[split][0]
         by_link = scores[~truth].reshape(len(number), self._per_link)

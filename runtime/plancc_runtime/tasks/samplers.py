@@ -66,7 +66,7 @@ def _link_sampler(task: LinkPairs, plan: Plan, given: dict[str, Any]) -> tuple[S
             f"'{NeighbourSampler.name}'"
         )
     if isinstance(plan, tuple):
-        raise InputError("mini-batches of links can be drawn only from a plan file")
+        raise InputError("mini-batches of links need a plan file, not a slice in memory")
     with PlanFile(plan) as file:
         recorded = sampler_of(file)
         num_links = int(np.count_nonzero(file.read("links/kind") == 0))

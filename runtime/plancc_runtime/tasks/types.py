@@ -170,9 +170,9 @@ class TypedVertices(LearningTask):
         raise InputError(f"{plan}: {said}")
 
     def _describe(self, widths: Mapping[str, int], plan: str) -> TypesOfNetwork:
-        """Return the types and relations, with the facts that a network needs to know of them.
+        """Return what a network needs to know: types, feature widths, relations, target type.
 
-        Also set `network` and `learnt`.
+        This method also sets the attributes `network` and `learnt`.
 
         Parameters:
             widths: For every type with features, the width of the features.
@@ -210,7 +210,7 @@ def with_weights(
         target: Type whose vertices are predicted; None: the only type with labels.
 
     Raises:
-        InputError: As `TypedVertices.joined`.
+        InputError: In the cases that `TypedVertices.joined` names.
     """
     options = TrainOptions(target=target, random_features=dims[0], layers=len(dims) - 1)
     task = TypedVertices(file.header, options)
