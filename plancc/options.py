@@ -212,7 +212,7 @@ class SearchOptions(PartitionOptions):
     )
     budget: float | None = of_search(
         None,
-        "time of the search (30s, 5m), which ends with the best plan so far",
+        "time limit of the search (30s, 5m), which ends with the best result so far",
         more="In Python a number of seconds; effort best uses all of them. With a named "
         "partitioner, it limits only the refinement that follows.",
         metavar="SECONDS",
@@ -235,7 +235,7 @@ class SearchOptions(PartitionOptions):
     )
     topology: Topology | str | None = of_search(
         None,
-        "nodes x ranks per node, such as 4x8: few rows go between nodes, each once to a node",
+        "nodes x ranks per node (4x8): few rows go between nodes, and at most once to each node",
         more="Every part has one rank. Predictions then assume this number of ranks per node.",
         metavar="NODESxRANKS",
         kind=instance("nodes x ranks are needed, as '4x8'", Topology, str),
@@ -355,7 +355,7 @@ class PlanOptions:
     )
     normalize: str = option(
         "sym",
-        "normalisation; sym: D^-1/2 (A+I) D^-1/2, row: mean, or none",
+        "normalisation. sym: D^-1/2 (A+I) D^-1/2. row: D^-1 (A+I), a mean. none: no scaling",
         section="Model",
         choices=NORMALIZATIONS,
         noun="normalization",
@@ -379,8 +379,8 @@ class PlanOptions:
     )
     balance: str | None = of_balance(
         None,
-        f"what parts share evenly: {', '.join(BALANCES)}; each may have an epsilon: nnz:0.05",
-        otherwise=f"{DEFAULT_BALANCE} for searches by rows; nnz for others and with `partitioner`",
+        f"what parts share evenly: {', '.join(BALANCES)}; each may have an epsilon (nnz:0.05)",
+        otherwise=f"{DEFAULT_BALANCE} for searches of row plans; else nnz",
         more="See `plancc.models.weights.Balance`; weights where there are `weights`.",
         metavar="NAME,...",
     )
@@ -421,14 +421,14 @@ class PlanOptions:
     )
     link_split: tuple[float, ...] | None = of_links(
         None,
-        "predict links: random shares of the edges for validation and test, such as 0.1,0.1",
+        "links to predict: random shares of the edges for validation and test, such as 0.1,0.1",
         metavar="P,P",
     )
     link_times: Any = of_links(
         None,
-        "with `link_split`: times of edges; the latest edges are for test, the edges before them "
-        "for validation. A table with a number for every edge in the order of GRAPH (.npy, .csv, "
-        ".csv.gz); or values: the values of the edges in GRAPH, which is then read without weights",
+        "with `link_split`: times of the edges; the latest edges are for test, the edges before "
+        "them for validation. FILE (.npy, .csv, .csv.gz): the time of every edge, in the order of "
+        "GRAPH. values: the values of GRAPH are times; the graph then has no weights",
         more="In Python also number[edges] (`plancc.graph.links`).",
         metavar="FILE|values",
     )

@@ -326,7 +326,7 @@ def revised_options(
     if grid is None or grid.scheme == "1d":
         search = search.of_parts(plan.num_parts)
     elif search.capacities is not None:
-        raise InputError(f"`capacities`: grid '{grid}' has parts of one size; drop `capacities`")
+        raise InputError(f"`capacities`: the parts of grid '{grid}' must have equal sizes")
     mask = None if data.train_mask is None else data.train_mask[places]
     return search, replace(balance, train_mask=mask, capacities=search.capacities)
 

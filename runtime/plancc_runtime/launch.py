@@ -75,9 +75,7 @@ def launcher() -> Launcher | None:
 def announced() -> tuple[int, int]:
     """Return rank and number of ranks from the launcher's variables; (0, 1) without a launcher."""
     found = launcher()
-    if found is None:
-        return 0, 1
-    return _number(found.rank) or 0, _number(found.size) or 1
+    return (0, 1) if found is None else (_number(found.rank) or 0, _number(found.size) or 1)
 
 
 def local_rank() -> int:
@@ -199,7 +197,11 @@ class _Opening:
 
 
 def need_torch(what: str) -> None:
-    """Raise BackendUnavailable if torch, which `what` needs, cannot be imported."""
+    """Import torch, which `what` needs. Raise BackendUnavailable if torch cannot be imported."""
+    # Idle threads of GNU's OpenMP would spin for 5 ms, on cores that other threads and ranks need.
+    # It reads these variables when torch is loaded.
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "5000")
     try:
         import torch  # noqa: F401
     except ImportError as error:

@@ -81,7 +81,7 @@ class TrainOptions:
 
     model: str = of_model(
         "gcn",
-        f"kind of layer: {', '.join(MODELS)}; or a class of your own in a file",
+        f"kind of layer: {', '.join(MODELS)}; or FILE:CLASS, a class of your own",
         more="Give it as ``my_net.py:Net``; `plancc.train` accepts the class itself too.",
         metavar="NAME|FILE:CLASS",
     )
@@ -102,9 +102,9 @@ class TrainOptions:
     parametrization: str = like(ConvOptions, "parametrization")
     decoder: str = of_model(
         "dot",
-        "For links: how a link is scored from the outputs of its two ends, `hidden` numbers each. "
+        "For links: score of a link, from the outputs of its two ends (`hidden` numbers each). "
         "dot: scalar product. distmult: weighted scalar product. mlp: a hidden layer on the "
-        "products of their entries",
+        "element-wise product",
         choices=("dot", "distmult", "mlp"),
     )
     bias: bool | None = like(ConvOptions, "bias")
@@ -124,8 +124,8 @@ class TrainOptions:
 
     scale_features: str = of_data(
         "none",
-        "rows: divide every row of features by the sum of its absolute values. columns: give every "
-        "column mean 0 and variance 1 over all vertices",
+        "scaling of features. rows: divide every row by the sum of its absolute values. columns: "
+        "give every column mean 0 and variance 1 over all vertices",
         more="The saved network contains the columns' means and scales.",
         choices=("none", "rows", "columns", "rows,columns"),
     )
@@ -137,7 +137,7 @@ class TrainOptions:
     )
     split: tuple[float, ...] | None = of_data(
         None,
-        "random split, by shares of training, validation and test vertices: 0.6,0.2,0.2",
+        "shares of a random training, validation and test split: 0.6,0.2,0.2",
         otherwise="the plan's masks",
         metavar="P,P,P",
     )
@@ -240,7 +240,7 @@ class TrainOptions:
     )
     relation_fanouts: Mapping[str, Any] | None = of_batches(
         None,
-        "For neighbour on a plan with types: `fanouts` of a relation, by its name or "
+        "For neighbour on a plan with types: `fanouts` of one relation, given by its name or by "
         "SOURCE:NAME:DESTINATION; may be repeated",
         otherwise="`fanouts`",
         metavar="NAME=F1,F2,...",
@@ -249,13 +249,13 @@ class TrainOptions:
         None, "another option of the sampler (keep=0.1); may be repeated", metavar="NAME=VALUE"
     )
     steps: int | None = of_batches(
-        None, "mini-batches per epoch", otherwise="enough to cover every target once", **count
+        None, "mini-batches per epoch", otherwise="enough to cover all training data", **count
     )
 
     draw: str = of_batches(
         "auto",
-        "who draws a mini-batch. owners: every rank draws its own rows (samplers neighbour, walk). "
-        "everywhere: every rank draws the whole batch. auto: what is predicted to be quicker",
+        "who draws a mini-batch. owners: every rank draws neighbours of its own rows, with sampler "
+        "neighbour or walk. everywhere: every rank draws the whole batch. auto: the quicker way",
         choices=DRAWS,
     )
 
@@ -288,9 +288,9 @@ class TrainOptions:
     )
     exchange: str = of_messages(
         "auto",
-        "how rows are sent. flat: directly from rank to rank. nodes: node-aware, relays: over "
-        "relays; both need a plan compiled for it. auto: as compiled, but node-aware only if the "
-        "ranks share nodes as the plan says",
+        "how rows are sent. flat: directly from rank to rank. nodes (node-aware) and relays: only "
+        "if the plan was compiled for them. auto: as compiled, but node-aware only if the ranks "
+        "are on nodes as the plan's topology says",
         choices=("auto", "flat", "nodes", "relays"),
     )
     boundary_sampling: float | None = of_messages(
@@ -341,8 +341,8 @@ class TrainOptions:
     )
     pipeline: str = of_execution(
         "off",
-        "number of stages of a feature plan's pipeline of products, messages and updates. auto: "
-        "chosen from the bandwidth of the matrix",
+        "for feature plans: number of stages of a pipeline, in which products, messages and "
+        "updates overlap. auto: chosen from the bandwidth of the matrix",
         more="After Wan et al. (2025).",
         metavar="off|auto|STAGES",
     )

@@ -165,7 +165,7 @@ REFUSED = {
     "weight.txt": ("a b 1\nb c x\n", "line 2|the weight is not a number|'x'"),
     "list.txt": ("alice: bob\n", "line 1|write an adjacency list as an edge list"),
     "pairs.txt": ("(1, 2)\n(2, 3)\n", "line 1|without brackets|'(1, 2)'"),
-    "mixed.txt": ("1 2\n2 bob\n", "line 2|'bob'|names, if the first line has one"),
+    "mixed.txt": ("1 2\n2 bob\n", "line 2|'bob'|move a line with a name to the top"),
 }
 
 

@@ -586,7 +586,7 @@ def test_resume_if_any_begins_and_goes_on(plans, tmp_path):
     words = plans[0], "--threads", 1, "--resume", "if-any"
     without = alone(*words, "--checkpoint", tmp_path / "job")
     assert without.returncode == 2
-    assert "--resume if-any: give --checkpoint, the folder, and --every" in without.stderr
+    assert "--resume if-any: give --checkpoint FOLDER and --every EPOCHS" in without.stderr
     words = *words, "--checkpoint", tmp_path / "job", "--every", 2, "--epochs"
     resumed = alone(*words, 4, "--resume")
     assert resumed.returncode == 2

@@ -122,7 +122,7 @@ def test_the_command_says_it_in_its_own_words(plan, tmp_path):
     assert len(said) == 1
     assert said[0].startswith("plancc-run: warning: the train accuracy ")
     assert "try --scale-features columns, more --epochs, or another --optimizer or --lr" in said[0]
-    untested = "200 vertices train, but none is tested: the plan has no masks for it; --split 0.6"
+    untested = "200 vertices train, but none is tested: the plan has no test mask; --split 0.6"
     assert untested in done.stdout
     assert "none is tested" not in alone(plan, "--epochs", 1, "--split", "0.6,0.2,0.2").stdout
     random = alone(bare, "--epochs", 5, "--ranks", 1)  # labels of which there is nothing to learn
