@@ -32,7 +32,7 @@ TABLE = {
         "-p 4 --model cagnet-2d --effort fast": "--effort|'rp'|'cagnet-2d'|--blocks",
         "-p 4 --model cagnet-2d --part x": "blocks 'file'|--part",
         "-p 4 --model cagnet-2d --sparse": "'cagnet-2d'|--sparse|--blocks, --part, --grid",
-        "-p 4 --model hp --groups 2": "'hp'|--groups|mop's",
+        "-p 4 --model hp --groups 2": "'hp'|--groups|'mop'",
         "-p 2 --format foo": "unknown format 'foo'|mtx, metis, edgelist, npz",
         "-p 2 --epsilon x": "--epsilon|'x'",
         "-p 2 --seed -1": "--seed -1: must be at least 0",
@@ -84,7 +84,7 @@ TABLE = {
         "--model hp --theta 0.1": "model 'hp' has no option --theta",
         "--model rp --balance batch":
             "balance 'batch' needs the mini-batches of model stochastic-hp",
-        "--data clusters.npz --clusters 3": "--clusters 3: the vertex data has clusters",
+        "--data clusters.npz --clusters 3": "3 clusters: the vertex data has clusters",
         "--data v.npz --sampler cluster": "sampler 'cluster' needs clusters",
         "--data nobody.npz --sampler train": "the training mask holds no vertex",
     },
@@ -172,8 +172,8 @@ TABLE = {
         "2d.h5 --batches 3": "2d.h5 is a plan of grid '2d 2x3', but the cost of mini-batches",
         "2d.h5 --topology 2x3": "2d.h5: a topology needs ranks that send each other single rows, "
                                 "not grid '2d 2x3'; use a row plan, an edge plan, or cagnet",
-        **{f"2d.h5 --ranks {k}": f"2d.h5: {k} ranks for a plan of grid '2d 2x3', which runs on "
-           "exactly 6 ranks" for k in (0, 2, 5)},
+        **{f"2d.h5 --ranks {k}": f"cannot start {k} ranks for a plan of grid '2d 2x3', which runs "
+           "on exactly 6 ranks" for k in (0, 2, 5)},
         "2d.h5 --dims 5,2,4": "2d.h5: grid '2d 2x3' splits columns over 3 ranks",
     },
     "compare": {
@@ -265,7 +265,7 @@ TABLE = {
         "--batches 99999999999999999999": "is not in the range",
         "--machine pipe": "pipe",
         "--machine /dev/zero": "/dev/zero",
-        "--machine nowhere": "machine 'nowhere' is neither a file",
+        "--machine nowhere": "machine 'nowhere': no such file",
         "--machine speeds.toml": "'speed' has 5 numbers: 7 ranks need 7",
         "--ranks 8": "cannot run on 8 ranks; choose 1 to 7",
         "--heads 2": "--heads 2: model gcn has no such option; it has ",
@@ -312,7 +312,7 @@ TABLE = {
         "data.h5 --save new.npz --predict new.npz": "new.npz is used twice",
         "data.h5 --predict data.h5": "data.h5",
         "data.h5 --predict no/out.csv": "no/out.csv",
-        "data.h5 --embeddings 1": "--embeddings 1: also give the file --predict",
+        "data.h5 --embeddings 1": "--embeddings 1: needs a file of predictions",
         "data.h5 --init d.npz": "d.npz: has no array convs.0.weight",
         "p.h5 --ranks 999999": "p.h5: cannot start 999999 ranks for a plan of 7 parts",
         "p.h5 --epochs x": "'--epochs': 'x' is not a whole number",
