@@ -266,8 +266,7 @@ class Checkpoints:
             weights = _matching(path, tensors, "", network.state_dict())
             if facts.epoch > self._options.epochs:
                 raise InputError(
-                    f"`epochs` {self._options.epochs}: {path} was saved after {facts.epoch} "
-                    "epochs; give as many or more"
+                    f"`epochs` {self._options.epochs}: {path} was saved after {facts.epoch} epochs"
                 )
             best = facts.best
             if best.loss is not None:
