@@ -100,19 +100,14 @@ def _options(first: str, kind: str, option: str, *values: Any) -> dict[str, Way]
     return _forced(first, kind, {str(value): {option: value} for value in values})
 
 
-def _beside(fewer: int) -> Callable[..., None]:
-    """What makes batches on a thread of their own, and takes so many from the steps."""
-
-    def start(self: Any) -> None:
-        self._threads = max(1, self._threads - fewer)
-        self._thread, self._ahead = ThreadPoolExecutor(1), True
-
-    return start
+def _on_all_threads(execution: Any) -> None:
+    """Make batches on a thread of their own, and leave no core to it."""
+    execution._thread, execution._ahead = ThreadPoolExecutor(1), True
 
 
 def _ahead(run: Any) -> tuple[Any, ...]:
     made = run._execution
-    return made._ahead, made._thread is not None, made._threads, made._tried
+    return made._ahead, made._thread is not None, made._threads
 
 
 def _orders(run: Any) -> list[str]:
@@ -132,7 +127,7 @@ ALWAYS, NEVER = 0, 1 << 62
 """Values of a constant from which on something is worth it."""
 ORDERS = "aggregate-first", "project-first"
 LAYOUTS = "hp", "medium-grain", "libra", "cagnet-1d", "cagnet-2d", "mop"
-START = "execution.mini_batches.MiniBatches._start_thread"
+START, TRY = (f"execution.mini_batches.MiniBatches.{each}" for each in ("_start_thread", "_try"))
 WORKS = "kernels.numba_spmm.THREAD_WORK", "kernels.tall.THREAD_WORK"
 LEAST, LARGEST = "kernels.dense.LEAST_WORK", "kernels.dense.MOST_WEIGHTS"
 GROUPS = "layouts.halo.GROUP_ROWS", "layouts.matrices.GROUP_NONZEROS"
@@ -168,9 +163,8 @@ CHOICES: dict[str, Choice] = {
     "drawing ahead": Choice("execution/mini_batches.py TURNS",
         {"auto": Way(), "in turn": Way({"passes": _without("overlap")})}
         | _forced("auto", "patches", {
-            "in pauses": {START: lambda *_: None},
-            "beside, a thread less": {START: _beside(1)},
-            "beside, all threads": {START: _beside(0)}}),
+            "in pauses": dict.fromkeys((START, TRY), lambda *_: None),
+            "beside, all threads": {START: _on_all_threads}}),
         _ahead, BATCHES),
     "draw": Choice("layouts/draws.py PER_NONZERO, PER_MESSAGE, PER_WORD",
         _options("auto", "train", "draw", "owners", "everywhere"),

@@ -10,7 +10,8 @@
     trained = plancc.train(plan, model="sage", epochs=50)   # needs torch
     trained.predictions
 
-The compiler imports no MPI, no torch and no terminal. Every name below is imported at first use.
+The compiler imports no MPI, no torch and no library for terminals. Every public name is imported
+at its first use.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Clocks that measure wall-clock seconds, in total and by phase, but not the time of compilation.
+"""Clocks that measure wall-clock seconds, in total and by phase, and stop during compilation.
 
 numba compiles a kernel (a function in compiled code) at its first call after an installation, and
-keeps the result on disk. This may take 45 seconds once. A plain clock would count these seconds as
-time of the kernel's first caller.
+keeps the result on disk. All kernels together may take 45 seconds once. A plain clock would count
+these seconds as time of the code that calls a kernel first.
 """
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ from typing import Any
 BEGIN = time.time()
 """Approximate time when this program began to import plancc, in seconds since 1970."""
 ANNOUNCED_AFTER = 1.0
-"""Seconds of compilation after which the compilation is announced."""
+"""Number of seconds of compilation after which the user is told that kernels are compiled."""
 PHASES = ("draw", "mask", "features", "pack", "wait", "spmm", "dense", "allreduce")
-"""Phases of an epoch; they never overlap, so that they add up to its time."""
+"""Phases of an epoch. They never overlap; with the time outside them, "other", they add up to the
+time of the epoch."""
 
 
 class Compilation:
-    """A listener to numba that measures how long this process has compiled kernels.
+    """A listener for events of numba that measures how long this process has compiled kernels.
 
     LLVM loses an interrupt (Ctrl-C) that comes while LLVM calls Python. The listener raises the
-    interrupt again when the kernel is compiled.
+    interrupt again after the kernel is compiled.
 
     Attributes:
         count (int): Number of kernels compiled so far, including one that is being compiled.
-        announce (callable or None): Function that is called once, without arguments, when kernels
-            have been compiled for `ANNOUNCED_AFTER`; from a thread if a kernel is being compiled.
+        announce (callable or None): Function without arguments that is called once, when kernels
+            have been compiled for `ANNOUNCED_AFTER` seconds. The call comes from a second thread.
     """
 
     def __init__(self) -> None:
@@ -46,7 +47,10 @@ class Compilation:
         self._swallowed = False
 
     def on_start(self, event: Any) -> None:
-        """Record that a kernel begins to compile, perhaps inside another; numba's lock is held."""
+        """Record that numba begins to compile a kernel; numba holds its lock meanwhile.
+
+        If the kernel calls another kernel, the calls of `on_start` and `on_end` nest.
+        """
         if self._depth == 0:
             self.count += 1
             self._state = self._state[0], time.perf_counter(), True
@@ -63,7 +67,7 @@ class Compilation:
             announce()
 
     def on_end(self, event: Any) -> None:
-        """Record that a kernel is compiled, or has failed to compile."""
+        """Record that numba has compiled a kernel, or has failed to compile it."""
         self._depth -= 1
         if self._depth == 0:
             done, begin, _ = self._state
@@ -95,9 +99,9 @@ class Compilation:
         return done + (time.perf_counter() - last if at_work else 0.0)
 
     def others(self) -> float:
-        """Return the seconds of a clock that stops while kernels are compiled.
+        """Return the time, in seconds, of a clock that stops while kernels are compiled.
 
-        The time of this clock never decreases, in any thread.
+        The time of this clock never decreases, whichever threads read it.
         """
         now = time.perf_counter()
         done, last, at_work = self._state  # read at once: a kernel may end in between
@@ -113,7 +117,7 @@ def compilation() -> Compilation:
 
 
 def wall_seconds() -> float:
-    """Return the time of a clock that stops during compilation; only differences have a meaning."""
+    """Return the seconds of a clock that stops during compilation; only differences are useful."""
     return compilation().others()
 
 
@@ -135,8 +139,8 @@ class Clock:
     seconds of the thread that restarted the clock last are counted.
 
     Parameters:
-        now: Function that returns the time in seconds.  [default: wall-clock time without the
-            compilation of kernels]
+        now: Function that returns the time in seconds; by default wall-clock time without the
+            compilation of kernels.
     """
 
     def __init__(self, now: Callable[[], float] = wall_seconds) -> None:
@@ -168,7 +172,10 @@ class Clock:
             self._running.pop()
 
     def read(self) -> dict[str, float]:
-        """Return the seconds of every phase, "communication" (pack and wait), "other", "total"."""
+        """Return the seconds since `restart`, by name: of every phase, "other" and "total".
+
+        The entry "communication" is the sum of the phases "pack" and "wait".
+        """
         total, seconds = self.now() - self._start, self._seconds
         return {
             **seconds,
@@ -178,7 +185,7 @@ class Clock:
         }
 
     def _close(self) -> None:
-        """Add the time since the last change to the running phase."""
+        """Count the time since the last call (or `restart`) as time of the running phase."""
         now = self.now()
         if self._running:
             self._seconds[self._running[-1]] += now - self._since

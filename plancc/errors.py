@@ -1,8 +1,9 @@
-"""The errors that reach a user. Each says what is at fault; the CLI prints one sentence and exits.
+"""The errors that reach a user.
 
-No other exception may reach the user as a traceback: code that calls a library turns the library's
-exceptions into these errors, which name file, line and value. Messages are fit for a terminal,
-whatever values they name (`plancc.text.message`).
+The message of an error is one sentence that says what is at fault. The command line prints it and
+exits. No other exception may reach the user as a traceback: code that calls a library turns the
+library's exceptions into these errors, which name file, line and value. Messages are safe to print
+on a terminal, whatever values they name (`plancc.text.message`).
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class InputError(PlanccError):
 class Stopped(PlanccError):
     """A run was asked to stop, and has saved a checkpoint from which it can resume.
 
-    Its exit code is EX_TEMPFAIL of ``sysexits.h``, which asks to start the run again.
+    The exit code is EX_TEMPFAIL of ``sysexits.h``; it tells a scheduler to start the run again.
     """
 
     exit_code = 75
@@ -78,14 +79,17 @@ class PlanccWarning(UserWarning):
 
 
 def warn(sentence: str) -> None:
-    """Warn the user with this sentence; the warning names the line that called the caller."""
+    """Warn the user with this sentence.
+
+    The warning names the line from which the function that calls `warn` was called.
+    """
     warnings.warn(sentence, PlanccWarning, stacklevel=3)
 
 
 def why_not_written(error: BaseException) -> str:
-    """Return the reason of a write error in plain words.
+    """Return in plain words why a file could not be written.
 
-    HDF5 and NumPy give only a string; an OSError also has an error number.
+    Errors of HDF5 and NumPy have only a string; an OSError also has an error number.
     """
     number = getattr(error, "errno", None)
     words = str(error)

@@ -1,8 +1,8 @@
-"""Options as fields: a frozen dataclass whose fields are the options that a user may set.
+"""Options as fields of frozen dataclasses; each field is an option that a user may set.
 
-Models, samplers, data sets, searches and trainings are such dataclasses. The command line,
-docstrings and signatures are made from the fields, so that options of a third party's class appear
-like built-in ones. The type of an option is one of `KINDS`, or one of them ``| None``.
+Such dataclasses hold the options of models, samplers, data sets, searches and training. The command
+line, docstrings and signatures are made from the fields, so that options of a third party's class
+appear like built-in ones. The type of an option is one of `KINDS`, or one of these with ``| None``.
 """
 
 from __future__ import annotations
@@ -29,9 +29,13 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class ValueKind(NamedTuple):
-    """A type of options: its requirement as a phrase, a check of values, and a parser of strings.
+    """A type of options.
 
-    `check` returns the value converted to the type, or raises TypeError or OverflowError.
+    Attributes:
+        needed: Phrase for errors that says which values the type accepts.
+        check: Function that returns a value converted to the type, or raises TypeError or
+            OverflowError.
+        parse: Function that converts a string to the type.
     """
 
     needed: str
@@ -49,18 +53,21 @@ def option(default: Any = MISSING, help: str = "", **metadata: Any) -> Any:
         default: Default value; if it is missing, the option must be given.
         help: A noun phrase without a full stop, with names of options in backticks.
         **metadata: ``more``: further sentences for the docstring. ``otherwise``: the default as a
-        phrase, if `default` is None. ``metavar``: placeholder of the value on the command line.
-            ``section``: title of its section in the help. ``choices``: allowed values. ``noun``:
-            what an error calls a choice. ``at_least``, ``above``, ``at_most``, ``below``: bounds of
-            a number. ``kind``: a `ValueKind`, if the type is not in `KINDS`. ``internal``: True for
-            a field that users do not set. ``python_only``: True for an option that the command line
-            does not have.
+            phrase, if `default` is None. ``metavar``: placeholder of the value on the command line.
+            ``section``: title of the option's section in the help. ``choices``: allowed values.
+            ``noun``: word for a choice in errors. ``at_least``, ``above``, ``at_most``, ``below``:
+            bounds of a number. ``kind``: a `ValueKind`, if the type is not in `KINDS`.
+            ``internal``: True for a field that users do not set. ``python_only``: True for an
+            option that the command line does not have.
     """
     return field(default=default, metadata={"help": help, **metadata})
 
 
 def like(declared: Any, name: str, **changes: Any) -> Any:
-    """Return an option like one of another dataclass; `changes` replaces parameters of `option`."""
+    """Return a copy of the option `name` of another dataclass.
+
+    `changes` replaces parameters that `option` received for the other dataclass.
+    """
     known = next(each for each in fields(declared) if each.name == name)
     return option(**{"default": known.default, **known.metadata, **changes})
 
@@ -77,22 +84,19 @@ def unknown_option(given: Iterable[str], declared: Any) -> str | None:
 
 
 def type_in_words(each: Field[Any]) -> str:
-    """Return the declared type of an option as a string; the annotation may be a string or a
-    type.
-    """
+    """Return the declared type of an option as a string, such as "int | None"."""
     return each.type.__name__ if isinstance(each.type, type) else str(each.type)
 
 
 def kind_of(each: Field[Any]) -> str:
-    """Return the name of an option's type, without "| None": a key of `KINDS`, or another type's
-    name.
-    """
+    """Return the name of an option's type without "| None", such as a key of `KINDS`."""
     return type_in_words(each).removesuffix(" | None")
 
 
 def default_in_words(each: Field[Any]) -> str | None:
-    """Return the default of an option as a phrase for the help; None if the help should not show
-    it.
+    """Return the default of an option as a phrase for the help.
+
+    Return None if the help should not show the default.
     """
     if "otherwise" in each.metadata:
         return str(each.metadata["otherwise"])
@@ -112,7 +116,7 @@ def help_of(each: Field[Any]) -> str:
 
 
 def parsed(each: Field[Any], text: str) -> Any:
-    """Parse a string as the value of an option; InputError if it is not such a value."""
+    """Convert a string to the type of an option; raise InputError if this is impossible."""
     kind = KINDS.get(kind_of(each), ANY)
     try:
         return kind.parse(text)
@@ -121,7 +125,10 @@ def parsed(each: Field[Any], text: str) -> Any:
 
 
 def checked(each: Field[Any], value: Any) -> Any:
-    """Return a value converted to the option's type; InputError if its type or range is wrong."""
+    """Return a value converted to the option's type.
+
+    Raise InputError if the value has the wrong type, is out of range, or is not a choice.
+    """
     said, words = each.metadata, kind_of(each)
     kind = said.get("kind") or KINDS.get(words) or OTHERS.get(words, ANY)
     choices, noun = said.get("choices"), said.get("noun", each.name.replace("_", " "))
@@ -147,7 +154,7 @@ def checked(each: Field[Any], value: Any) -> Any:
 
 
 def check_options(declared: Any) -> None:
-    """Raise InputError if an option of a dataclass's instance has a value that is not allowed."""
+    """Raise InputError if an option of this dataclass instance has a value that is not allowed."""
     for each in options_of(declared):
         if (value := getattr(declared, each.name)) is not None:
             checked(each, value)
@@ -163,10 +170,10 @@ def described(declared: Class) -> Class:
 
 
 def taking(*declared: Any, rest: str = "") -> Callable[[Function], Function]:
-    """Return a decorator for functions with ``**options`` that are options of dataclasses.
+    """Return a decorator for functions whose ``**options`` are options of dataclasses.
 
-    The decorator adds the options to the signature and docstring; `rest` is the name of the
-    parameter for all other keywords.
+    The decorator adds the options to the signature and the docstring, in which they replace the
+    line ``**options``. `rest` is the name of the parameter for all other keywords.
     """
     every = [each for one in declared for each in options_of(one)]
 
@@ -190,7 +197,10 @@ def taking(*declared: Any, rest: str = "") -> Callable[[Function], Function]:
 
 
 def divided(given: Mapping[str, Any], *declared: Any) -> list[dict[str, Any]]:
-    """Divide the given options among the dataclasses that declare them; other options come last."""
+    """Divide the given options among the dataclasses that declare them.
+
+    Return one dict for each dataclass, and as the last element a dict of all other options.
+    """
     rest, found = dict(given), []
     for each in declared:
         found.append({f.name: rest.pop(f.name) for f in options_of(each) if f.name in rest})
@@ -198,7 +208,7 @@ def divided(given: Mapping[str, Any], *declared: Any) -> list[dict[str, Any]]:
 
 
 def entries(options: Iterable[Field[Any]]) -> list[str]:
-    """Return lines for a docstring that describe the options `options`."""
+    """Return the lines of a docstring that describe these options."""
     lines = []
     for each in options:
         default, more = default_in_words(each), str(each.metadata.get("more", ""))
@@ -211,7 +221,7 @@ def entries(options: Iterable[Field[Any]]) -> list[str]:
 
 
 def instance(needed: str, *types: Any) -> ValueKind:
-    """Return the kind of options whose values are instances of these types."""
+    """Return a kind that accepts instances of these types; `needed` is its phrase for errors."""
 
     def check(value: Any) -> Any:
         if not isinstance(value, types):
@@ -258,7 +268,7 @@ BOUNDS: dict[str, Callable[[float, float], bool]] = {
     "at_most": operator.le,
     "below": operator.lt,
 }
-"""Bounds that an option may have. NaN is outside all bounds."""
+"""Kinds of bounds that an option may have, with their comparisons. NaN is outside all bounds."""
 TEXT = instance("a text is needed", str)
 KINDS = {
     "int": ValueKind("a whole number is needed", _whole, int),
@@ -284,4 +294,4 @@ OTHERS = {
     "tuple[str, ...]": NAMES,
     "tuple[float, ...]": ValueKind("several numbers are needed", _several(_number)),
 }
-"""Other types; their values are checked, but not parsed."""
+"""Other types of options; their values are checked, but are not parsed from strings."""

@@ -1,4 +1,4 @@
-"""Files: opening, hashing, reading TOML, and writing whole files or nothing.
+"""Open and hash files, read TOML, and write files so that a file is complete or does not exist.
 
 Every reader of the project uses `open_file`, or `check_input` if a library opens the file by its
 name. Every writer uses `atomic_write`.
@@ -33,7 +33,8 @@ from plancc.text import printable
 
 PARSING = threading.RLock()
 """Lock that a thread holds while Python parses a header of .npy, or a model's file. The parser of
-CPython 3.11 counts its depth for all threads together; two threads in it fail (SystemError)."""
+CPython 3.11 counts its depth for all threads together; if two threads parse, SystemError is raised.
+"""
 
 MOST_TOML = 1 << 20
 """Size of the largest TOML file that is read, in bytes."""
@@ -53,7 +54,8 @@ def check_input(path: str | os.PathLike[str]) -> None:
     Opening a named pipe would block, and a device may have no end.
 
     Raises:
-        InputError: If there is nothing at `path`, or no regular file; the error names `path`.
+        InputError: If nothing exists at `path`, or it is not a regular file; the error names
+            `path`.
     """
     name = os.fspath(path)
     with _input_errors(name):
@@ -61,8 +63,9 @@ def check_input(path: str | os.PathLike[str]) -> None:
 
 
 def open_file(path: str | os.PathLike[str]) -> BufferedReader:
-    """Open a regular file for reading bytes; InputError as in `check_input`, or without
-    permission.
+    """Open a regular file for reading bytes.
+
+    Raise InputError if `check_input` does, or if there is no permission to read the file.
     """
     name = os.fspath(path)
     check_input(name)
@@ -110,7 +113,7 @@ def sha256_of(path: str | os.PathLike[str]) -> str:
 
 
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the values of a TOML file of at most 1 MiB; InputError if it is not TOML."""
+    """Return the values of a TOML file; raise InputError if it is not TOML or exceeds 1 MiB."""
     name = os.fspath(path)
     with open_file(path) as stream, _input_errors(name):
         content = stream.read(MOST_TOML + 1)
@@ -134,7 +137,7 @@ def _text_of(content: bytes) -> str:
 
 
 def check_target(path: str | os.PathLike[str]) -> None:
-    """Raise OutputError if a path cannot be written; called before the content is computed.
+    """Raise OutputError if a path cannot be written; to be called before the content is computed.
 
     Raises:
         OutputError: If the folder is missing or not writable, `path` is not a regular file, or its
@@ -178,7 +181,10 @@ def _home() -> str:
 
 
 def temporary_name(target: str, is_folder: bool = False) -> str:
-    """Return a new name beside `target` that encodes the writer: machine, process, random."""
+    """Return a new name in the folder of `target`, for a file that later replaces `target`.
+
+    The name holds a hash of the machine, the number of this process, and random digits.
+    """
     parent, name = os.path.split(target)
     stem, suffix = (name, "") if is_folder else os.path.splitext(name)
     token = f"{_home()}{os.getpid():06x}{secrets.token_hex(3)}"
@@ -186,7 +192,7 @@ def temporary_name(target: str, is_folder: bool = False) -> str:
 
 
 def _lives(process: int) -> bool:
-    """Return whether a process of this machine exists; True if this cannot be known."""
+    """Return whether a process exists on this machine; True if this cannot be known."""
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
@@ -231,7 +237,7 @@ def remove_leftovers(
 
 
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL)
-"""Error numbers of a file system without locks."""
+"""Error numbers of a lock that is tried on a file system without locks."""
 
 
 class FolderLock:
@@ -242,12 +248,12 @@ class FolderLock:
 
     Attributes:
         holds: Whether the lock is held; False if the file system has no locks.
-        before: If the file system has no locks, the process of another machine that the file named;
-            otherwise "".
+        before: If the file system has no locks, the process of another machine that the file named
+            before this lock was taken; otherwise "".
 
     Raises:
         BlockingIOError: If another process, or another lock of this process, holds the lock; the
-            text says which process, if it is known.
+            message names the process, if it is known.
         OutputError: If the file cannot be opened or written.
     """
 
@@ -259,8 +265,9 @@ class FolderLock:
                 break
 
     def _tried(self) -> bool:
-        """Try to lock; return False if the file was removed meanwhile, so that the caller must try
-        again.
+        """Try to lock the file; return False if the caller must try again.
+
+        This is so if another process removed the file meanwhile.
         """
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
@@ -296,7 +303,7 @@ class FolderLock:
         return True
 
     def _may_be_there(self, holder: str) -> bool:
-        """Return whether the file names another process of this machine that is alive."""
+        """Return whether `holder`, the file's text, names another live process of this machine."""
         found = re.fullmatch(r"process (\d{1,9}) on (.*)", holder)
         if found is None or int(found[1]) == os.getpid():
             return False
@@ -329,7 +336,7 @@ def atomic_write(
 
         with atomic_write("plan.h5") as temporary:
             ...                          # write to `temporary`, close it
-        # plan.h5 is whole and on the disk; after an exception it would not exist
+        # plan.h5 is complete and on the disk; after an exception it would not exist
 
     Leftovers of killed writers of the same file are removed first (`remove_leftovers`).
 
@@ -337,8 +344,9 @@ def atomic_write(
         path: The file to write. An existing file is replaced only when the new one is complete. A
             symbolic link stays, and its target is replaced.
         former: Names under which earlier files are kept, the newest first. The replaced file takes
-            the first name, the file of that name takes the second, and so on. `path` always exists,
-            unless the file system has no hard links: then it is missing between two renames.
+            the first name, the file of that name takes the second, and so on. Meanwhile `path`
+            always exists, but if the file system has no hard links, it is missing between two
+            renames.
 
     Yields:
         An empty file beside `path`, with the same last suffix.
@@ -346,7 +354,7 @@ def atomic_write(
     Raises:
         OutputError: If the folder is missing or not writable (checked before the body runs), or if
             writing fails (disk full, quota, permission); the error names `path`. Whatever the body
-            raises, also KeyboardInterrupt, the temporary file is removed.
+            raises, even KeyboardInterrupt, the temporary file is removed.
     """
     shown = os.fspath(path)
     target = os.path.realpath(shown)
@@ -366,11 +374,11 @@ def atomic_write(
 
 @contextlib.contextmanager
 def _temporary(shown: str, target: str, is_folder: bool) -> Iterator[str]:
-    """Yield a new name beside `target`; the ``with`` block makes, fills and renames this file or
-    folder.
+    """Context manager that yields a new name in the folder of `target`.
 
-    If the block raises an exception, the file or folder of this name is removed. Errors of the disk
-    or of permissions become an OutputError that names `shown`.
+    The ``with`` block makes, fills and renames the file or folder of this name. If the block raises
+    an exception, the file or folder is removed. Errors of the disk or of permissions become an
+    OutputError that names `shown`.
     """
     remove_leftovers(target, is_folder=is_folder)
     temporary = temporary_name(target, is_folder)
@@ -391,7 +399,7 @@ def _temporary(shown: str, target: str, is_folder: bool) -> Iterator[str]:
 
 
 def _keep(path: str, name: str | os.PathLike[str]) -> None:
-    """Link a file, if it exists, to a second name; replace any file that has this name."""
+    """Give a file, if it exists, the second name `name`; replace any file that has this name."""
     extra = temporary_name(path)
     with unfinished(extra):
         try:
@@ -435,10 +443,10 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Make a temporary folder of the system, and remove it with its content at the end.
+    """Make a folder in the system's folder for temporary files; remove it at the end.
 
     Yields:
-        An empty folder that only this user may read.
+        An empty folder that only this user may read. Its content is removed with it.
     """
     folder = os.path.join(tempfile.gettempdir(), f"plancc-{secrets.token_hex(8)}")
     with unfinished(folder):
@@ -450,7 +458,10 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def check_folder_target(path: str | os.PathLike[str]) -> str:
-    """Return the absolute path of a new or empty folder; OutputError if it cannot be made."""
+    """Return the absolute path of a folder that does not exist yet or is empty.
+
+    Raise OutputError if the folder cannot be made, or if it has content.
+    """
     shown = os.fspath(path)
     target = os.path.realpath(shown)
     parent = os.path.dirname(target)

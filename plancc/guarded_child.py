@@ -1,9 +1,9 @@
-"""Reading in a child process, for files that may crash or occupy a native library.
+"""Read files in a child process, because a damaged file may crash a native library or block it.
 
 HDF5 keeps most of its structures without checksums. One damaged byte there can crash HDF5, or make
-it loop for ever without heeding signals. `ask` starts ``python -P -m MODULE PATH SECONDS PARENT
-REQUEST``. It returns the child's reply, or raises an error of one sentence if the child fails in
-any way. The module's ``main()`` calls `answer`.
+it loop for ever and ignore signals. `ask` starts ``python -P -m MODULE PATH SECONDS PARENT
+REQUEST``, a child process whose ``main()`` calls `answer`. `ask` returns the reply of the child. If
+the child fails in any way, `ask` raises an error whose message is one sentence.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ from plancc.processes import die_with_parent, fate, search_path
 from plancc.text import shown
 
 CPU_SECONDS = 4
-"""CPU seconds that a child may use on any machine; usually it needs a tenth of this time."""
+"""CPU seconds that a child may use for a file of any size; usually it needs a tenth of them."""
 
 
 def ask(module: str, path: str, seconds_per_byte: float, request: Any = None) -> dict[str, Any]:
-    """Return the reply of the child process `module` about a file.
+    """Start `module` in a child process that reads a file; return the child's reply.
 
     Parameters:
         module: Full name of a module whose ``main()`` calls `answer`.
-        path: The file that it reads.
-        seconds_per_byte: CPU time that the child may use for every byte of the file, besides
-            `CPU_SECONDS`.
+        path: The file that the child reads.
+        seconds_per_byte: CPU time that the child may use for every byte of the file, in addition
+            to `CPU_SECONDS`.
         request (JSON value): Further input of the child.
 
     Raises:
-        InputError: With the child's own sentence, or with a sentence about how the child ended.
+        InputError: If the child reports an error, with the child's message. Also if the child
+            crashes, takes too long or gives no reply, with a message that says so.
     """
     seconds = int(CPU_SECONDS + os.path.getsize(path) * seconds_per_byte)
     words = [path, str(seconds), str(os.getpid()), json.dumps(request)]
@@ -72,10 +73,13 @@ def _limit_cpu(seconds: int) -> None:
 
 
 def answer(work: Callable[[str, Any], dict[str, Any]]) -> None:
-    """Run the work of a child process within the CPU time on its command line, and end the process.
+    """Do the work of a child process, print the reply, and end the process.
+
+    The child's command line, which `ask` made, limits the CPU time.
 
     Parameters:
-        work: Function ``work(path, request)`` that returns the reply, a dict for JSON; not empty.
+        work: Function ``work(path, request)`` that returns the reply: a dict that is not empty and
+            can be written as JSON.
     """
     path, seconds, parent, request = sys.argv[1:]
     die_with_parent(int(parent))

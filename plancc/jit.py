@@ -1,4 +1,4 @@
-"""The cache of compiled kernels, and the rule which process compiles a kernel.
+"""The cache of compiled kernels, and the choice of the process that compiles a kernel.
 
 Kernels are kept in the first of these folders that can be written:
 
@@ -8,20 +8,20 @@ Kernels are kept in the first of these folders that can be written:
 4. a folder of this user among the temporary files; a warning says when it is made.
 
 Kernels are looked up in all of these folders, because a container image may have kernels in a
-read-only environment. A kept kernel is used only if all of these are equal: the contents of its
-source and of the sources of kernels that it calls; the constants that it reads; the fields of the
-named tuples in its module; the processor; the versions of Python and numba; and numba's `SETTINGS`.
-Paths and times of files do not matter. numba's own cache compares fewer things (numba#10821), and
-unpickles a file before it compares.
+read-only environment. A kept kernel is used only if all of the following are the same as when it
+was compiled: the contents of its source and of the sources of kernels that it calls; the constants
+that it reads; the fields of the named tuples in its module; the processor; the versions of Python
+and numba; and numba's `SETTINGS`. Paths and times of files do not matter. numba's own cache
+compares fewer things (numba#10821), and unpickles a file before it compares.
 
-A kernel is code, so others must not be able to plant one. A file is used only if it belongs to this
-user, to root or to the owner of the environment, and if neither the file nor its folder is writable
-for everybody. Only its maker can write to a file that plancc makes. A kernel is not kept if its
-source is not a file (but a notebook or a zip).
+A kernel is code, so other users must not be able to plant one. A file is used only if it belongs to
+this user, to root or to the owner of the environment, and if neither the file nor its folder is
+writable for everybody. A file that plancc makes is writable only for its owner. A kernel is not
+kept if its source is not a file on disk, but for instance a notebook or a zip archive.
 
-If the processor's own kernel is missing, a kernel for its level of the architecture is used: it
-gives the same bits, at nearly the same speed. `plancc warm-up --portable` compiles such kernels,
-and wheels have them in the folder `SHIPPED`.
+If there is no kernel for exactly this processor, a kernel for the processor's level of the
+architecture (such as x86-64-v3) is used: it gives the same bits, at nearly the same speed. `plancc
+warm-up --portable` compiles such kernels, and wheels have them in the folder `SHIPPED`.
 
 If several processes miss the same kernel at the same time, such as the ranks of a node, only one
 compiles it: it holds a lock on a file beside the kernel, and the others wait and then load. The
@@ -70,7 +70,7 @@ try:
 except ValueError as error:
     raise InputError(
         f"the environment variable NUMBA_NUM_THREADS is "
-        f"'{shown(os.environ.get('NUMBA_NUM_THREADS', ''))}'; give a number from 1 on, or none"
+        f"'{shown(os.environ.get('NUMBA_NUM_THREADS', ''))}'; give 1 or more, or unset it"
     ) from error
 
 TESTED = ("0.68.",)
@@ -85,17 +85,17 @@ SETTINGS = {
     "DEBUGINFO_DEFAULT": 0,
     "BOUNDSCHECK": None,
 }
-"""Settings of numba, with defaults, that its own cache does not compare (numba#10821)."""
+"""Settings of numba that its own cache does not compare (numba#10821), with their defaults."""
 PATIENCE = 300.0
 """Largest number of seconds to wait for another process that compiles the same kernel."""
 INTERVAL = 0.02
-"""Seconds between two attempts to take its lock."""
+"""Number of seconds between two attempts to take the lock of a kernel."""
 
 
 def dispatcher(function: Any, options: dict[str, Any]) -> Any:
     """Return a dispatcher as `numba.njit` does; ``cache=True`` means this module's cache.
 
-    The dispatcher is plancc's own for tested versions of numba, and numba's for other versions.
+    With the versions of numba in `TESTED`, the dispatcher is plancc's own, else it is numba's.
     """
     if numba.config.DISABLE_JIT:
         return function
@@ -151,8 +151,8 @@ def folder() -> Path:
     if is_new:
         tried = " and ".join(map(str, lasting))
         warnings.warn(
-            f"compiled kernels are kept in {place} until the system removes it, since "
-            f"{tried} cannot be written, or can be by everybody; set NUMBA_CACHE_DIR to "
+            f"compiled kernels are kept in {place} until the system removes it, since you "
+            f"cannot write to {tried}, or everybody can; set NUMBA_CACHE_DIR to "
             f"{'another' if numba.config.CACHE_DIR else 'a'} folder",
             PlanccWarning,
             stacklevel=2,
@@ -161,8 +161,9 @@ def folder() -> Path:
 
 
 def is_writable(place: Path) -> bool:
-    """Return whether this process can write to a folder, but not everybody; a missing folder is
-    made.
+    """Return whether this process can write to a folder, and not everybody can.
+
+    A missing folder is made.
     """
     try:
         for each in reversed([place, *place.parents]):
@@ -211,13 +212,14 @@ LEVELS: dict[str, tuple[str, set[str]]] = {
     "x86-64-v2": ("x86_64", {"+cx16", "+popcnt", "+sahf", "+sse3", "+sse4.1", "+sse4.2", "+ssse3"}),
     "generic": ("aarch64", set()),
 }
-"""Levels of an architecture, the best first. Each has the beginning of a processor's triple, and
-the features that the processor must have, by LLVM's names
-(https://gitlab.com/x86-psABIs/x86-64-ABI)."""
+"""Levels of an architecture, the best first (https://gitlab.com/x86-psABIs/x86-64-ABI).
+
+For every level: how the LLVM triple of its processors begins, and the features, under LLVM's names,
+that its processors must have."""
 PORTABLE = "PLANCC_PORTABLE"
-"""The environment variable that is 0 if kernels of a level must not be used."""
+"""Environment variable. If it is 0, kernels for a level of the architecture are not used."""
 VERSIONS = 4
-"""Number of versions of a kernel's sources for which compiled files are kept."""
+"""Number of compiled files that are kept for a kernel, one for each version of its sources."""
 _DIGEST = sha256().digest_size
 
 
@@ -242,7 +244,7 @@ def levels(processor: Processor) -> list[str]:
 
 
 def _trusted(path: Path) -> bytes:
-    """Return the content of a file; PermissionError if another user may have written the file."""
+    """Return the content of a file; raise PermissionError if another user may have written it."""
     with path.open("rb") as file:
         found = os.fstat(file.fileno())
         owners = {0, os.geteuid(), os.stat(sys.prefix).st_uid}
@@ -253,7 +255,7 @@ def _trusted(path: Path) -> bytes:
 
 
 class KernelCache:
-    """Compiled versions of one kernel, in all folders; one file each.
+    """Compiled versions of one kernel, in all folders for kernels; each version is one file.
 
     A file begins with a SHA-256 digest of the rest of the file and of everything that the kernel
     depends on. If the digest differs, the file is ignored.
@@ -269,10 +271,11 @@ class KernelCache:
         self._stamp, self._is_portable = _stamp(function), is_portable
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return a kept version, or None if this process must compile one and holds the lock.
+        """Return a kept version; None if there is none, so that this process must compile one.
 
-        numba calls this first. numba's own cache would first load the compiler's data on NumPy,
-        which takes 0.2 s; a compiled kernel needs only the run-time library.
+        If the method returns None, this process usually holds the lock of the kernel. numba calls
+        the method before it compiles. numba's own cache would first load the compiler's data on
+        NumPy, which takes 0.2 s; a compiled kernel needs only the run-time library.
         """
         rtsys.initialize(target_context)
         found = self._find(sig, target_context)
@@ -283,7 +286,7 @@ class KernelCache:
         return found and CompileResult._rebuild(target_context, *found)
 
     def _find(self, sig: Any, target_context: Any) -> Any:
-        """Return the processor's own version from any folder, else its best level's version.
+        """Return the version for this processor from any folder, or for its best level, or None.
 
         Lower levels are not used, because they would round differently: below x86-64-v3 there is no
         fused multiply-add.
@@ -327,9 +330,7 @@ class KernelCache:
             old.unlink(missing_ok=True)
 
     def _named(self, sig: Any, processor: Processor) -> tuple[str, bytes]:
-        """Return the name of a version's file, and bytes of everything that the version depends
-        on.
-        """
+        """Return the file name of a version, and all that the version depends on, as bytes."""
         settings = {name: getattr(numba.config, name) for name in SETTINGS}
         python = sys.implementation.cache_tag + sys.abiflags
         told = [self.name, python, numba.__version__, settings, processor, _described(sig)]
@@ -339,8 +340,9 @@ class KernelCache:
 
 
 class _CompiledVersion(CompileResult):
-    """A compiled version without references to functions that have no constants; to load such
-    references, numba would import the functions' modules.
+    """A compiled version that keeps no references to called functions without constants.
+
+    To load such a reference, numba would import the function's module, which is not needed.
     """
 
     def _find_referenced_environments(self) -> list[Any]:
@@ -359,14 +361,15 @@ def _described(kind: Any) -> str:
 
 
 def _stamp(function: Any) -> str:
-    """Return a hash of the sources of a kernel and of plancc's compiler."""
+    """Return a hash of all that a kernel is compiled from, and of plancc's compiler."""
     parts = {_content(str(COMPILER)), *_compiled_in(function, set())}
     return sha256("\n".join(sorted(parts)).encode()).hexdigest()
 
 
 def _compiled_in(function: Any, seen: set[Any]) -> Iterator[str]:
-    """Yield everything that a compiled function depends on: sources, constants, fields of named
-    tuples.
+    """Yield, as strings, the sources, constants and fields of named tuples that a function uses.
+
+    The functions that it calls are included; `seen` holds functions that are done.
     """
     seen.add(function)
     yield _content(function.__code__.co_filename)
@@ -409,7 +412,10 @@ def _content(path: str) -> str:
 
 
 class _Lock(event.Listener):
-    """The lock of this process; numba lets only one thread compile at a time."""
+    """The lock that this process holds while it compiles a kernel, so that no other process does.
+
+    One lock is enough, because numba lets only one thread compile at a time.
+    """
 
     def __init__(self) -> None:
         self._owner: KernelCache | None = None
@@ -445,10 +451,10 @@ class _Lock(event.Listener):
             os.close(self._descriptor)
 
     def on_start(self, event: Any) -> None:
-        """Do nothing: the lock was taken before."""
+        """Do nothing: `load_overload` has taken the lock already."""
 
     def on_end(self, event: Any) -> None:
-        """Release the lock if a kernel failed to compile; otherwise it is released after saving."""
+        """Release the lock if a kernel failed to compile; otherwise `save_overload` releases it."""
         if event._exc_details is not None:  # numba's `is_failed` says the opposite (0.68)
             self.release(event.data["dispatcher"]._cache)
 

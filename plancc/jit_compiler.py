@@ -1,17 +1,17 @@
 """A compiler for kernels, which makes numba compile each function only once per entry point.
 
 numba makes every function that a kernel calls a separate entry point: optimised machine code, a
-wrapper for Python and a wrapper for C, for every combination of argument types, also for narrow
-integers and literal constants. But most of these functions are called only by kernels, and every
-kernel holds a copy. Here
+wrapper for Python and a wrapper for C. numba does this for every combination of argument types, and
+distinguishes even narrow integers and literal constants. But most of these functions are called
+only by kernels, and every kernel holds a copy of them. This compiler differs as follows:
 
-- a function that Python calls is compiled without the wrapper for C;
-- a function that it calls is *inner*: typed and lowered once for integers of any width, and
-  optimised and translated as part of the whole. So are numba's implementations of NumPy's
-  functions;
-- inner functions that make no arrays do not count references, because their callers hold the
-  arrays;
-- types of calls are cached, because type inference asks for the same types in every round.
+- A function that Python calls is compiled without the wrapper for C.
+- A function that only kernels call is *inner*. It is typed and lowered to LLVM's language once for
+  integers of any width. It is optimised and translated only together with the kernel that calls it.
+  numba's implementations of NumPy's functions are treated in the same way.
+- Inner functions that make no arrays do not count references, because their callers hold the
+  arrays.
+- Types of calls are cached, because type inference asks for the same types in every round.
 
 Arithmetic and results are the same, bit by bit.
 """
@@ -42,8 +42,8 @@ class Kernel(CPUDispatcher):
     """A compiled function, for calls from Python and from other kernels.
 
     Parameters:
-        py_func: function.
-        locals: dict, optional.
+        py_func: The Python function.
+        locals (dict, optional): Types of local variables, as in numba.
         targetoptions (dict): Options of `numba.njit`.
     """
 
@@ -57,8 +57,8 @@ class Kernel(CPUDispatcher):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the kernel. Raise the exception of a signal's handler, such as KeyboardInterrupt.
 
-        If a signal comes while numba makes Python objects of the results, numba goes on, and the
-        interpreter raises SystemError instead."""
+        If a signal comes while numba converts the results to Python objects, numba goes on and the
+        interpreter raises SystemError. This method then raises the handler's exception."""
         try:
             return super().__call__(*args, **kwargs)
         except SystemError as error:
@@ -82,8 +82,9 @@ class Kernel(CPUDispatcher):
         return self._inner[tuple(args)].entry_point
 
     def _passed(self, kind: Any) -> Any:
-        """Return the type for passing an argument: not a literal, and not a narrow signed
-        integer.
+        """Return the type in which an argument is passed: int64 for all signed integers.
+
+        A literal becomes its type; other types stay the same.
         """
         kind = types.unliteral(kind)
         is_signed = isinstance(kind, types.Integer) and kind.signed
@@ -116,8 +117,9 @@ def _first_cause(error: BaseException) -> BaseException:
 
 
 class _Overload(Kernel):
-    """numba's implementation of a function of NumPy or Python, compiled for exactly the given
-    types.
+    """numba's implementation of a function of NumPy or Python.
+
+    It is compiled for exactly the types that are given.
     """
 
     def _passed(self, kind: Any) -> Any:
@@ -128,12 +130,12 @@ class _Overload(Kernel):
 
 
 class _Key:
-    """A key that stands for an inner function by its identity."""
+    """A key that stands for one inner function; equal only to itself."""
 
 
 @contextlib.contextmanager
 def _lean_overloads() -> Iterator[None]:
-    """Make numba's implementations of functions inner functions in a ``with`` block.
+    """Treat numba's implementations of functions as inner functions in a ``with`` block.
 
     numba finds implementations by the flags of their caller. So implementations made in the block
     are not found outside the block.
@@ -158,7 +160,10 @@ def _lean_overloads() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Switch off garbage collection: a compilation makes millions of objects, which stay alive."""
+    """Switch off garbage collection in a ``with`` block.
+
+    A compilation makes millions of objects that stay alive, so a collection would find nothing.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -203,9 +208,7 @@ def _inner_flags(flags: Any) -> _Flags:
 
 
 class _Compiler(compiler.CompilerBase):
-    """numba's compiler for functions that do not call Python, with the changes described in the
-    module.
-    """
+    """numba's compiler for functions that do not call Python, with the changes listed above."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -245,7 +248,7 @@ class _Memory:
         return getattr(self._context, name)
 
     def resolve_function_type(self, func: Any, args: Any, kws: Any) -> Any:
-        """Return the signature of a call."""
+        """Return the signature of a call; remember it if `func` is a built-in function."""
         if not isinstance(func, types.Function):
             return self._context.resolve_function_type(func, args, kws)
         key = func, tuple(args), tuple(dict(kws).items())
@@ -256,8 +259,9 @@ class _Memory:
 
 @register_pass(mutates_CFG=False, analysis_only=False)
 class _Borrowing(FunctionPass):
-    """A step of the compiler that stops counting references if only the caller's arrays are
-    used.
+    """A step of the compiler that stops the counting of references in a function.
+
+    It does so if the function uses only arrays of its caller.
     """
 
     _name = "plancc_borrowing"
@@ -266,7 +270,7 @@ class _Borrowing(FunctionPass):
         FunctionPass.__init__(self)
 
     def run_pass(self, state: Any) -> bool:
-        """Replace the target by one without reference counts, if no operation needs a count."""
+        """Turn reference counting off if no operation needs it. Return False: no code changed."""
         models = state.targetctx.data_model_manager
 
         def may_make(at: Any, call: Any) -> bool:
@@ -297,7 +301,7 @@ class _Library(JITCodeLibrary):
     """The code of a function that Python calls, together with the code of all inner functions."""
 
     def finalize(self) -> None:
-        """Link, optimise and translate."""
+        """Link all inner functions, optimise the whole, and translate it to machine code."""
         self._raise_if_finalized()
         self._link_into(self._final_module)
         self._optimize_final_module()
@@ -305,9 +309,10 @@ class _Library(JITCodeLibrary):
         self._finalize_final_module()
 
     def serialize_using_object_code(self) -> tuple[str, str, tuple[bytes, bytes]]:
-        """Return the data to keep: the machine code, and the names of its functions for numba.
+        """Return the data for the cache: the machine code, and the names of its functions.
 
-        No other code is linked with the machine code, because kernels call inner functions.
+        numba expects the code in LLVM's language too, for linking. Empty functions with these names
+        replace that code, because kernels that call the function link the inner function instead.
         """
         names = [each.name for each in self._final_module.functions if not each.is_declaration]
         stubs = "\n".join(f'define void @"{name}"() {{ unreachable }}' for name in names)
@@ -351,8 +356,9 @@ class _InnerLibrary(_Library):
         return super()._get_module_for_linking()
 
     def _get_module_for_linking(self) -> Any:
-        """Return the module of this function with all functions that it calls, for numba's
-        libraries.
+        """Return the module of this function with all functions that it calls.
+
+        numba's own libraries link this module.
         """
         whole = self.alone().clone()
         self._link_into(whole)

@@ -20,9 +20,9 @@ class LazyKernel:
 
     Parameters:
         function: The Python function of the kernel.
-        plain: Whether the Python function gives the same results for few elements; see `PLAIN`.
-        options: Options of `numba.njit`. ``cache=True``: compiled versions are kept by
-            `plancc.jit`.
+        plain: Whether the uncompiled Python function may run in place of the kernel, if the
+            arguments have few elements; see `PLAIN`.
+        options: Options of `numba.njit`. ``cache=True``: `plancc.jit` keeps compiled versions.
     """
 
     __wrapped__: Callable[..., Any]
@@ -33,7 +33,7 @@ class LazyKernel:
         self._loaded: Any = None
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Run the kernel."""
+        """Run the kernel; load or compile it first if necessary."""
         if self._loaded is not None:
             return self._loaded(*arguments, **named)
         without = self._plain and "plancc.jit" not in sys.modules

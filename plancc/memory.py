@@ -1,4 +1,4 @@
-"""Memory of this computer: how much a process may take, and checks before it is taken."""
+"""The memory that this process may still take, and a check that a planned need fits into it."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ M_MMAP_THRESHOLD = -3
 """Number of an option of glibc's ``mallopt``: the size above which memory is mapped separately."""
 LARGE = 1 << 20
 UNLIMITED = 1 << 60
-"""Bytes that no computer has; limits above it count as no limit."""
+"""Number of bytes that no computer has; a limit of this size or above counts as no limit."""
 
 
 def available_memory(root: Path = ROOT) -> int | None:
-    """Return how many bytes this process may still take, by the system and its control groups.
+    """Return how many bytes of memory this process may still take.
 
     Parameters:
         root: Folder with ``proc`` and ``sys``.
 
     Returns:
-        The smallest of these limits; None if the system does not report it (systems other than
-        Linux).
+        The smallest of the system's available memory and what is left below the limits of the
+        process's control groups; None if the system reports neither (systems other than Linux).
     """
     found = [*_bytes(root / "proc/meminfo", "MemAvailable:"), *_group_limits(root)]
     return max(0, min(found)) if found else None
@@ -59,14 +59,18 @@ def check_memory(wanted: int, what: str) -> None:
 
 
 def held_memory() -> int:
-    """Return the bytes that this process uses, without mapped files; 0 if the system does not
-    report it.
+    """Return the number of bytes of memory that this process uses, without mapped files.
+
+    Return 0 if the system does not report them.
     """
     return next(_bytes(ROOT / "proc/self/status", "RssAnon:"), 0)
 
 
 def _bytes(file: Path, name: str) -> Iterator[int]:
-    """Yield the bytes in the line of a kernel's file that begins with `name`, if there is one."""
+    """Yield the number of bytes from the line of a file in ``/proc`` that begins with `name`.
+
+    Yield nothing if there is no such line.
+    """
     with suppress(OSError, ValueError):
         for line in file.read_text().splitlines():
             if line.startswith(name):
@@ -102,8 +106,9 @@ def _left(group: Path, limit: str, usage: str) -> Iterator[int]:
 
 
 def _cached(group: Path) -> int:
-    """Return the bytes of cached files (also mapped files), which the system would drop if
-    needed.
+    """Return the number of bytes of cached files, which the system would drop to free memory.
+
+    Mapped files are included.
     """
     cached = 0
     with suppress(OSError, ValueError):

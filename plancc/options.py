@@ -1,4 +1,4 @@
-"""The options of a compilation, as values that are checked once, and forbidden combinations."""
+"""The options of compilation, refinement and patching, and the combinations that are refused."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 of_links = partial(option, section="Links")
 EFFORTS = ("fast", "balanced", "best")
 WITH = " with speeds "
-"""String in the name of a machine before its capacities."""
+"""String before the capacities in the name of a machine whose ranks differ in speed."""
 MAX_SPEEDS = 8
 """Largest number of capacities in the name of a machine."""
 BATCHES = "Mini-batches (model stochastic-hp)"
@@ -49,28 +49,32 @@ EPSILON = PartitionOptions.epsilon
 
 
 Rows = Mapping[str, Callable[[Any], Any]]
-"""Refusals: an error's sentence, and for each the test for a combination of options.
+"""Combinations of options that are refused: for each error message, the test for its combination.
 
 A test is a function of ``asked``, the object with the options. It returns a true value if the
-combination must be refused; the sentence shows this value as ``{0}``."""
+combination must be refused; the message shows this value as ``{0}``."""
 
 
 def refuse(rows: Rows, asked: Any) -> None:
-    """Raise InputError with the sentence of the first row whose test is true for `asked`."""
+    """Raise InputError if the test of one of `rows` returns a true value for `asked`.
+
+    The error's message is the sentence of the first such row.
+    """
     for sentence, combination in rows.items():
         if wrong := combination(asked):
             raise InputError(sentence.format(wrong, asked=asked))
 
 
 def models_that(able: str) -> str:
-    """Return the names of the models for which this attribute of the class is true."""
+    """Return the names of the models whose attribute `able` is true, separated by commas."""
     return ", ".join(name for name, each in MODELS.loaded().items() if getattr(each, able))
 
 
 def _objective_of_others(asked: Any) -> tuple[str, str] | None:
-    """Return the models that have the asked objective, and the objectives of the asked model.
+    """Return two phrases for an error if the asked objective belongs only to other models.
 
-    None if the asked model has the objective, or if no model has it as its own.
+    The first names the models that have the objective, the second the objectives of the asked
+    model. Return None if the asked model has the objective, or if no model has it as its own.
     """
     known, name = asked.objectives, asked.options.objective
     owners = [n for n, each in MODELS.loaded().items() if name in each.own_objectives]
@@ -184,8 +188,8 @@ REVISIONS: Rows = {
 class SearchOptions(PartitionOptions):
     """Options of a search for owners, in `compile`, `refine`, model auto and sweeps.
 
-    The attribute `grid` is no option of users: a process grid whose row blocks are the parts.
-    Predicted epochs are then epochs on the grid.
+    Users cannot set the attribute `grid`. It is the process grid, if the plan is for one; the parts
+    are then the grid's blocks of rows, and epochs are predicted for the grid.
 
     Raises:
         InputError: If a name is unknown, or a number is out of range.
@@ -208,7 +212,7 @@ class SearchOptions(PartitionOptions):
     )
     budget: float | None = of_search(
         None,
-        "time of the search (30s, 5m), which ends with the best plan so far",
+        "time limit of the search (30s, 5m), which ends with the best result so far",
         more="In Python a number of seconds; effort best uses all of them. With a named "
         "partitioner, it limits only the refinement that follows.",
         metavar="SECONDS",
@@ -231,8 +235,8 @@ class SearchOptions(PartitionOptions):
     )
     topology: Topology | str | None = of_search(
         None,
-        "nodes x ranks per node, such as 4x8: few rows go between nodes, each once to a node",
-        more="Every part has one rank. The machine's nodes are then taken to have these ranks.",
+        "nodes x ranks per node (4x8): few rows go between nodes, and at most once to each node",
+        more="Every part has one rank. Predictions then assume this number of ranks per node.",
         metavar="NODESxRANKS",
         kind=instance("nodes x ranks are needed, as '4x8'", Topology, str),
     )
@@ -244,7 +248,7 @@ class SearchOptions(PartitionOptions):
     )
     stop: Stop | None = option(
         None,
-        "function that any thread may call; once it returns true, a search ends with the best yet",
+        "function that any thread may call; if it returns true, a search ends with the best so far",
         section="",
         kind=instance("a function is needed", Callable),
     )
@@ -277,8 +281,10 @@ class SearchOptions(PartitionOptions):
         object.__setattr__(self, "machine", machine)
 
     def of_parts(self, num_parts: int) -> Self:
-        """Return a copy with one capacity per part: the given capacities, else the machine's
-        speeds.
+        """Return a copy with one capacity per part.
+
+        The capacities are those given, else the machine's speeds. If neither exists, the options
+        are returned unchanged.
 
         Raises:
             InputError: If the number of capacities, or of speeds, does not fit `num_parts`.
@@ -291,8 +297,9 @@ class SearchOptions(PartitionOptions):
 
     @property
     def named(self) -> tuple[str, str] | None:
-        """Name and value of the option partitioner or preset, which replaces the search; None if
-        not given.
+        """Name and value of the option `partitioner` or `preset`, if one is given; else None.
+
+        Such an option chooses a partitioner that is used in place of the search.
         """
         own, usual = vars(self), vars(PartitionOptions)
         given = [name for name in ("partitioner", "preset") if own[name] != usual[name]]
@@ -300,13 +307,13 @@ class SearchOptions(PartitionOptions):
 
     @property
     def wishes(self) -> dict[str, Any]:
-        """The given options in `WISHES`, by name."""
+        """The options in `WISHES` that are given, by name."""
         own, known = vars(self), self.__dataclass_fields__
         return {name: checked(known[name], own[name]) for name in WISHES if own[name] is not None}
 
     @property
     def nodes(self) -> Topology | None:
-        """The topology; None if it is not given."""
+        """The option `topology` as an object; None if it is not given."""
         assert not isinstance(self.topology, str)
         return self.topology
 
@@ -319,7 +326,10 @@ class SearchOptions(PartitionOptions):
         return default_predictor(self.dims, self.machine)
 
     def time(self, matrix: Graph, num_parts: int) -> EpochTime | None:
-        """Return the function of owners for the objective "time"; None for other objectives."""
+        """Return the function that predicts an epoch's time for given owners.
+
+        Return None if the objective is not "time".
+        """
         if self.objective != "time":
             return None
         return self.predictor.time(matrix, num_parts, self.grid)
@@ -345,7 +355,7 @@ class PlanOptions:
     )
     normalize: str = option(
         "sym",
-        "normalisation; sym: D^-1/2 (A+I) D^-1/2, row: mean, or none",
+        "normalisation. sym: D^-1/2 (A+I) D^-1/2. row: D^-1 (A+I), a mean. none: no scaling",
         section="Model",
         choices=NORMALIZATIONS,
         noun="normalization",
@@ -353,9 +363,9 @@ class PlanOptions:
     self_loops: bool = option(True, "add the identity before normalising", section="Model")
     exchange: str = of_search(
         "auto",
-        "how rows are sent. flat: straight from rank to rank. nodes: node-aware, for `topology`. "
-        "relays:2, relays:3: over relays, in 2 or 3 messages; relays is relays:3. auto: by the "
-        "predicted epoch",
+        "how rows are sent. flat: directly from rank to rank. nodes: node-aware, for `topology`. "
+        "relays:2, relays:3: over relays, in 2 or 3 messages; relays is relays:3. auto: what is "
+        "predicted to be fastest",
         more="See `plancc.plan.routes`. With 64 parts or more, auto also tries relays for "
         "objectives that measure the busiest part.",
         choices=("auto", "flat", "nodes", "relays", "relays:2", "relays:3"),
@@ -369,14 +379,14 @@ class PlanOptions:
     )
     balance: str | None = of_balance(
         None,
-        f"what parts share evenly: {', '.join(BALANCES)}; each may have an epsilon, as nnz:0.05",
-        otherwise=f"{DEFAULT_BALANCE} for searches by rows; nnz for others and with `partitioner`",
+        f"what parts share evenly: {', '.join(BALANCES)}; each may have an epsilon (nnz:0.05)",
+        otherwise=f"{DEFAULT_BALANCE} for searches of row plans; else nnz",
         more="See `plancc.models.weights.Balance`; weights where there are `weights`.",
         metavar="NAME,...",
     )
     weights: Any = of_balance(
         None,
-        "file of vertex weights to balance: a line has a number, or id,weight; or .npy",
+        "file of vertex weights to balance: .npy, or text with a number or id,weight per line",
         more="In Python also number[n] or number[n, num_weights], in vertex order or with ids "
         "(`plancc.graph.weights.read_weights`). None: weights that the source of the graph or the "
         "vertex data have, if any.",
@@ -411,14 +421,14 @@ class PlanOptions:
     )
     link_split: tuple[float, ...] | None = of_links(
         None,
-        "predict links: random shares of the edges for validation and test, such as 0.1,0.1",
+        "links to predict: random shares of the edges for validation and test, such as 0.1,0.1",
         metavar="P,P",
     )
     link_times: Any = of_links(
         None,
-        "with `link_split`: times of edges; the latest edges are for test, the edges before them "
-        "for validation. A table with a number for every edge in the order of GRAPH (.npy, .csv, "
-        ".csv.gz); or values: the values of the edges in GRAPH, which then is read without weights",
+        "with `link_split`: times of the edges; the latest edges are for test, the edges before "
+        "them for validation. FILE (.npy, .csv, .csv.gz): the time of every edge, in the order of "
+        "GRAPH. values: the values of GRAPH are times; the graph then has no weights",
         more="In Python also number[edges] (`plancc.graph.links`).",
         metavar="FILE|values",
     )
@@ -446,7 +456,7 @@ class PlanOptions:
 
     @property
     def normalizing(self) -> dict[str, Any]:
-        """Options of `normalize` and `lower`, by name."""
+        """Arguments for the functions `normalize` and `lower`, by name."""
         return {"normalization": self.normalize, "self_loops": self.self_loops}
 
 
@@ -485,7 +495,7 @@ class RefineOptions:
         at_least=0,
         below=math.inf,
     )
-    seed: int = like(SearchOptions, "seed", more="Without a budget it fixes the plan.")
+    seed: int = like(SearchOptions, "seed", more="Without a budget, equal seeds give equal plans.")
     threads: int = like(
         SearchOptions,
         "threads",

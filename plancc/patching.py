@@ -68,31 +68,33 @@ def patch(
 ) -> Plan:
     """Make the plan of a changed graph, starting from the owners of the previous plan.
 
-    Vertices are identified by the ids of the source. A new vertex gets the part where it costs the
-    fewest rows. Then at most a share of the rows gets another owner; the rows that save most move
-    first.
+    Vertices are identified by the ids of the source. A new vertex gets the part where it adds the
+    fewest rows to the volume. Then at most the share `max_moves` of the rows gets another owner;
+    the rows that save most volume move first.
 
     Parameters:
         graph: The whole changed graph, in any form that `plancc.compile` accepts, in place of `add`
             and `remove`. A path is read with the options of the plan's source. Vertices that the
             graph does not have are removed.
-        add, remove (path or number[edges, 2 or 3], optional): Edges ``u v`` or ``u v weight`` by
-            the ids of the source (`plancc.graph.changes.changed`); removals come first. For a plan
-            with types, a mapping of such edges by relation (`changed_relations` there).
+        add, remove (path or number[edges, 2 or 3], optional): Edges ``u v`` or ``u v weight`` to
+            add or to remove, with the ids of the source (`plancc.graph.changes.changed`). Edges
+            are removed before others are added. For a plan with types, a mapping of relations to
+            such edges (`plancc.graph.changes.changed_relations`).
         data: Vertex data of the changed graph, in any form that `plancc.compile` accepts. None: the
             plan's data; then no vertex may be new.
         command: Text for the provenance.
-        observer: Function of the name of each stage that returns a context manager around it.
+        observer: Function that is called with the name of each stage, and returns a context manager
+            in which the stage runs.
         **options
 
     Returns:
         The plan; its provenance has ``patched_from``, the content hash of the previous plan.
 
     Raises:
-        InputError: If changes are wrong, if types or relations differ from the plan's, if there are
-            new vertices without data, new edges in a plan with features of edges, or links of
-            removed vertices, or if the balance of an edge plan is not of nonzeros.
-        PlanError: If the file is damaged.
+        InputError: If a change is wrong, or if types or relations differ from the plan's. If a new
+            vertex has no data, if an edge is new and the plan has features of edges, or if a link
+            ends at a removed vertex. If an edge plan is to balance anything but nonzeros.
+        PlanError: If the plan's file is damaged.
 
     Warns:
         PlanccWarning: If the balance is missed.
@@ -146,7 +148,9 @@ def patch(
 def _patched(
     revision: Revision, old: Int64Array, before: Int32Array, asked: PatchOptions
 ) -> tuple[Owners, Record]:
-    """Return owners for the changed matrix, with few changed rows, and the record of the search.
+    """Return owners for the changed matrix, and the record of the search.
+
+    Few rows that the plan has already get another owner (`PatchOptions.max_moves`).
 
     Parameters:
         old: See `_before`.
@@ -168,7 +172,10 @@ def _patched(
 def _changed(
     plan: Plan, graph: Any, lists: tuple[Any, Any], data: Any
 ) -> tuple[Graph, VertexData | None]:
-    """Return the changed graph, and its data if given. `lists` are the added and removed edges."""
+    """Return the changed graph, and its vertex data, which are None if `data` is None.
+
+    `lists` has the edges to add and the edges to remove.
+    """
     if (graph is None) == all(each is None for each in lists):
         raise InputError("give the changed graph (`graph`), or its changes (`add`, `remove`)")
     types = plan.header.types
@@ -195,7 +202,10 @@ def _changed(
 
 
 def _edges(types: Types | None, name: str, given: Any, turned: bool) -> dict[Any, EdgeChanges]:
-    """Return a parameter's edges by relation; in a graph without types, the only key is None."""
+    """Return the edges that the parameter `name` of `patch` gives, by relation.
+
+    In a graph without types, the only key is None. `turned`: whether to swap the ends of edges.
+    """
     if given is not None and isinstance(given, Mapping) != (types is not None):
         has = "no types" if types is None else "types; give edges by relation"
         raise InputError(f"`{name}`: the plan has {has}")
@@ -212,7 +222,7 @@ def _before(plan: Plan, graph: Graph) -> Int64Array:
     of_graph_are, of_plan_are = are_names(graph.original_ids), are_names(plan.original_id)
     if of_graph_are != of_plan_are:
         names, numbers = ("graph", "plan") if of_graph_are else ("plan", "graph")
-        raise InputError(f"ids of the {names} are names, but of the {numbers} numbers; compile it")
+        raise InputError(f"the {names} has names as ids, the {numbers} numbers; compile the graph")
     _, (ids, known) = _ids(
         (graph.num_vertices, graph.original_ids, graph.types),
         (plan.num_vertices, plan.original_id, plan.header.types),
@@ -221,20 +231,20 @@ def _before(plan: Plan, graph: Graph) -> Int64Array:
     place = places_in(known[order], ids)
     old = np.where(place < 0, NO_PART, order[place])
     if (old < 0).all():
-        raise InputError("the plan has no vertex of the graph; compile it")
+        raise InputError("plan and graph have no vertex in common; compile the graph")
     return old
 
 
 def _ids(
     *of: tuple[int, npt.NDArray[Any] | None, Types | None],
 ) -> tuple[npt.NDArray[Any], list[npt.NDArray[Any]]]:
-    """Return the distinct ids of the source, and a key for every vertex of both graphs.
+    """Return the distinct ids of the source, and for each graph a key for every vertex.
 
-    Without types the keys are the ids. With types a key is the number of the type, times the number
-    of distinct ids, plus the number of the id among these.
+    Vertices of two graphs are the same if they have the same key. Without types the keys are the
+    ids. With types, the key is ``type * number of distinct ids + place of the id among these``.
 
     Parameters:
-        of: Number of vertices, ids and types of each graph.
+        of: For each graph, its number of vertices, its ids and its types.
     """
     own = [ids_or_numbers(*each) for each in of]
     if of[0][2] is None:
@@ -248,14 +258,20 @@ def _ids(
 
 
 def _now(old: Int64Array, size: int) -> Int64Array:
-    """Return the inverse of `_before`, int64[size]: -1 for removed vertices of the plan."""
+    """Return the graph's vertex for every vertex of the plan: int64[size], -1 if it was removed.
+
+    This is the inverse of `old`, the result of `_before`; `size`: number of the plan's vertices.
+    """
     place = np.full(size, NO_PART, np.int64)
     place[old[old >= 0]] = np.flatnonzero(old >= 0)
     return place
 
 
 def _with_columns(plan: Plan, graph: Graph, old: Int64Array) -> Graph:
-    """Return the changed graph with its own columns and the plan's; for `old`, see `_before`."""
+    """Add to the changed graph those columns of edge data that only the plan has.
+
+    For `old`, see `_before`.
+    """
     missing = plan.columns.keys() - graph.columns.keys()
     if not missing:
         return graph
@@ -278,8 +294,9 @@ def _edge_owners(
 ) -> Owners:
     """Return owners of the rows and nonzeros of an edge plan's changed matrix.
 
-    Old rows and nonzeros keep their parts, except a share of either in the rows with most new
-    nonzeros. New nonzeros begin with the owners of their rows, and move if that saves rows.
+    Old rows and nonzeros keep their parts, except in the rows with most new nonzeros. These rows
+    are at most the share `max_moves` of all rows, and have at most this share of the nonzeros. New
+    nonzeros begin with the owners of their rows, and move if this saves volume.
 
     Parameters:
         old: See `_before`.
@@ -318,7 +335,7 @@ def _ends_of_links(plan: Plan, old: Int64Array) -> Int32Array | None:
 
 
 def _without_withheld(plan: Plan, graph: Graph, ends: Int32Array | None) -> Graph:
-    """Return the changed graph without the edges that `plancc.graph.links.withheld` names."""
+    """Return the changed graph without edges that are links to predict and carry no messages."""
     if ends is None or plan.links is None:
         return graph
     away = {"val", "test", *["train"] * bool(plan.provenance.get("disjoint_train_ratio"))}
@@ -350,8 +367,9 @@ def _data(
 
 
 def _ignored_data(graph: Any, new: Graph, kept: VertexData) -> list[str]:
-    """Return a note if the changed source has vertex data that differ from the plan's and are
-    ignored.
+    """Return a note if the changed source has vertex data that differ from the plan's.
+
+    Such data are ignored, because the plan's vertex data are kept.
     """
     try:
         with warnings.catch_warnings():
@@ -375,9 +393,10 @@ def moves_of(before: Plan, after: Plan) -> npt.NDArray[Any]:
     """Return the vertices that have different owners in two plans, before and after a change.
 
     Returns:
-        int64[rows, 3]: The source's id, the part before and the part after, by ascending ids;
-        `NO_PART` if the vertex does not exist. For plans with types [rows, 4], with the number of
-        the type before the id. If ids are names, an array of objects, with names as str.
+        int64[rows, 3]: The source's id, the part before and the part after, in ascending order of
+        ids; a part is `NO_PART` if the vertex does not exist in the plan. For plans with types, the
+        shape is [rows, 4], with the number of the type before the id. If ids are names, the array
+        holds objects, with names as str.
     """
     plans, types = (before, after), after.header.types
     known, keys = _ids(*((p.num_vertices, p.original_id, p.header.types) for p in plans))
@@ -396,9 +415,9 @@ def moves_of(before: Plan, after: Plan) -> npt.NDArray[Any]:
 
 
 def write_moves(moves: npt.NDArray[Any], path: str | os.PathLike[str]) -> None:
-    """Write the result of `moves_of` as a CSV file with the heads row, from and to.
+    """Write the result of `moves_of` as a CSV file with the columns row, from and to.
 
-    For plans with types the first head is "type".
+    For plans with types, a column "type" comes first.
 
     Raises:
         OutputError: If the file cannot be written.

@@ -55,22 +55,23 @@ def compile(
             also allowed; options of data and edges must have been applied to it.
         model: A name in `plancc.models.MODELS`; ``plancc list models`` lists them. None: "hp".
         num_parts: Number of parts, 1..n. For process grids and feature parallelism, it is the
-            number of ranks. Parts are then blocks of rows: one for every process row in every
-            layer, or one for every group. Options of the search apply to the model that assigns
-            rows to blocks.
+            number of ranks. Parts are then blocks of rows (the table in `plancc.plan.grid` has
+            their number), and options of the search apply to the model that assigns rows to blocks.
         command: Text for the provenance.
-        observer: Function of the name of each stage that returns a context manager around it.
-        report: Function of a `plancc.search.Trial`, called after every step of the search.
-            **options **model_options: The fields of the model's class (`Model.option_fields`), such
-            as ``part`` for model file.
+        observer: Function that is called with the name of each stage, and returns a context manager
+            in which the stage runs.
+        report: Function that is called with a `plancc.search.Trial` after every step of the search.
+        **options
+        **model_options: The fields of the model's class (`Model.option_fields`), such as ``part``
+            for model file.
 
     Raises:
-        InputError, BackendUnavailable, BackendError: InputError is also raised, before the search,
-            if memory is too small.
+        InputError, BackendUnavailable, BackendError: InputError also if memory is too small; this
+            is found before the search.
 
     Warns:
-        PlanccWarning: For fallbacks, for a missed balance, for a partition that another run may not
-            repeat, and for vertex data that are probably a mistake (`plancc.graph.remarks`).
+        PlanccWarning: If a fallback was used, if the balance is missed, if another run may give
+            another partition, or if vertex data are probably a mistake (`plancc.graph.remarks`).
     """
     request = Request.of(DEFAULT_MODEL if model is None else model, num_parts, options)
     give_back_at_once()
@@ -127,9 +128,10 @@ class PreparedGraph:
 
     Attributes:
         request: The request, with task and balance completed from the graph.
-        graph: The graph as read, without edges that are held out for link prediction; later
-            normalised.
-        matrix: The graph with parallel relations joined to one nonzero, for searches.
+        graph: The graph without edges that are held out for link prediction. In the result of
+            `read` it is not normalised yet; in the result of `normalise` it is.
+        matrix: The matrix for searches: the graph, with one nonzero in place of parallel edges of
+            several relations.
         memory: Bytes that the compilation is predicted to need.
         remarks: Remarks on graph and vertex data that are probably a mistake.
         notes: Facts that the user should know before the search, also for the provenance.
@@ -146,7 +148,7 @@ class PreparedGraph:
 
 
 def read(request: Request, graph: Any, observer: Observer) -> PreparedGraph:
-    """Read the graph, and check it and the request; InputError if memory is too small."""
+    """Read the graph, and check it and the request; raise InputError if memory is too small."""
     from plancc.owners.memory import allowed_memory, needed_memory
 
     options, allowed = request.plan_options, allowed_memory(request.plan_options.memory)
@@ -176,8 +178,9 @@ def read(request: Request, graph: Any, observer: Observer) -> PreparedGraph:
 
 
 def _without_links(source: ReadGraph, request: Request) -> tuple[Graph, SplitLinks | None]:
-    """Return the graph without edges that are held out for link prediction, and the links or
-    None.
+    """Return the graph without edges that are held out for link prediction, and the links.
+
+    The links are None if the plan is not for link prediction.
     """
     options = request.plan_options
     if not options.learns_pairs:
@@ -188,7 +191,10 @@ def _without_links(source: ReadGraph, request: Request) -> tuple[Graph, SplitLin
 
 
 def _remarks_on_weights(request: Request, graph: Graph) -> list[str]:
-    """Return remarks on edge weights that normalising drops, and on unused vertex weights."""
+    """Return remarks on edge weights that are lost when the graph is normalised.
+
+    Return also a remark if the graph has vertex weights and parts do not balance them.
+    """
     options, task = request.plan_options, request.task
     found = lost_value_remarks(*lost_values(graph.values, options.normalize, options.value_dtype))
     usual = options.balance is None and options.weights is None
@@ -249,8 +255,12 @@ def own(work: PreparedGraph, observer: Observer, report: Report | None) -> Owner
 
 
 def lowered(work: PreparedGraph, found: Ownership) -> tuple[Plan, dict[str, str], list[str]]:
-    """Return the plan with hops and links, entries on relays for the provenance, and notes on
-    hops.
+    """Return the plan with its hops and links, and texts about the choice of hops.
+
+    Returns:
+        Plan: The plan.
+        dict of str to str: Entries about relays for the provenance.
+        list of str: Notes about hops for the user.
     """
     request, options = work.request, work.request.plan_options
     grid = found.grid or request.assigner.grid

@@ -1,4 +1,4 @@
-"""Processes: children that end with their parent, reasons why a process ended, temporary files.
+"""Processes: let a child end with its parent, say why a process ended, record temporary files.
 
 A process that is killed in native code cannot clean up. So the command line removes the temporary
 files that are recorded here (`plancc_cli.signals`).
@@ -20,7 +20,7 @@ written: dict[str, None] | None = None
 
 @contextlib.contextmanager
 def unfinished(path: str) -> Iterator[None]:
-    """Context manager for statements during which a temporary file or folder may exist."""
+    """Context manager that records a temporary file or folder while the ``with`` block runs."""
     temporary.add(path)
     try:
         yield
@@ -29,13 +29,16 @@ def unfinished(path: str) -> Iterator[None]:
 
 
 def note_written(path: str) -> None:
-    """Record that a file is complete, unless it is in a temporary folder, which will be removed."""
+    """Record that a file is complete, unless it is in a recorded temporary folder."""
     if written is not None and not any(path.startswith(each + os.sep) for each in (*temporary,)):
         written[path] = None
 
 
 def fate(code: int) -> str:
-    """Say how a process ended; `code` is its exit status, or minus the number of a signal."""
+    """Return a phrase that says how a process ended.
+
+    `code` is its exit status, or the negative number of the signal that ended it.
+    """
     if code >= 0:
         return f"failed (exit status {code})"
     try:

@@ -1,6 +1,6 @@
 """`refine` makes a plan with the same matrix and better owners.
 
-plan -> matrix, owners -> better owners (pass, numbers for the topology) -> plan
+plan -> matrix, owners -> better owners -> parts numbered for the topology -> plan
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ EXPECTATION_ENTRIES = (
     *("theta", "delta", "hoeffding_nets", "hoeffding_batches", "nets_per_batch"),
     *("batches", "vertices_seen", "nonzeros_seen"),
 )
-"""Entries of a provenance about the expected volume for which owners were found."""
+"""Names of entries of a provenance about mini-batches, if the search for owners minimised their
+expected volume."""
 
 
 @taking(RefineOptions)
@@ -77,21 +78,23 @@ def refine(
         part (path or int[num_vertices], optional): Owners to start from, in place of the plan's;
             see `with_part`.
         command: Text for the provenance.
-        observer: Function of the name of each stage that returns a context manager around it.
-        report: Function of a `plancc.search.Trial`, called with the given owners and with the
-            refined owners.
+        observer: Function that is called with the name of each stage, and returns a context manager
+            in which the stage runs.
+        report: Function that is called with a `plancc.search.Trial` for the given owners, and with
+            one for the refined owners.
         **options
 
     Returns:
-        The plan, with the same matrix, grid, vertex data, original ids and baseline. New owners are
-        numbered for the topology that the plan was compiled for. In the provenance, only entries
-        that refining changes differ. ``refined_from`` is the content hash of the given plan (or of
-        the plan with the owners `part`). ``tried`` has the figures that were reached.
+        The plan, with the same matrix, grid, vertex data, original ids and baseline. Parts with new
+        owners are numbered for the topology that the plan was compiled for. The provenance differs
+        only in entries that depend on the owners or on refining. Of these, ``refined_from`` is the
+        content hash of the given plan (or of the plan with the owners `part`), and ``tried`` has
+        the figures that were reached.
 
     Raises:
         InputError: If an option is out of range, the plan has no data for the balance, or it is an
             edge plan.
-        PlanError: If the file is damaged.
+        PlanError: If the plan's file is damaged.
 
     Warns:
         PlanccWarning: If the balance is missed.
@@ -130,7 +133,10 @@ def refine(
 
 
 def _better(revision: Revision, asked: RefineOptions, record: Record) -> Owners:
-    """Return the refined owners, or the plan's owners, with parts numbered for the machine."""
+    """Return the refined owners, or the plan's owners if these are better.
+
+    The parts of the result are numbered for the machine.
+    """
     plan, matrix, search = revision.plan, revision.matrix, revision.search
     from plancc.passes.refine import refiner
 
@@ -180,13 +186,13 @@ def with_part(plan: Plan, part: str | os.PathLike[str] | npt.ArrayLike) -> Plan:
 
     Parameters:
         part (path or int[num_vertices]): Part of every vertex, counted from 0, as for model "file".
-            If the number is -1, the vertex gets the part where it costs the fewest rows, within the
-            default imbalance of nonzeros.
+            A vertex with the number -1 gets the part where it adds the fewest rows to the volume,
+            within the default imbalance of nonzeros.
 
     Returns:
-        The plan. Its provenance keeps the entries of source, balance and machine, and names model
-        "file" (for a grid plan, as model of the blocks). Parts keep the numbers in the vector, even
-        if the plan has a topology.
+        The plan. Its provenance keeps the entries about source, balance and machine. The entry
+        "model" becomes "file"; in a grid plan it stays, and the entry "blocks" becomes "file".
+        Parts keep the numbers in the vector, even if the plan has a topology.
 
     Raises:
         InputError: If the part vector is wrong; the error names file, line and value.
@@ -234,11 +240,13 @@ class Revision:
 
     Attributes:
         plan: The previous plan.
-        whole, matrix: The normalised matrix, and this matrix with parallel relations joined to one
-            nonzero.
+        whole: The normalised matrix.
+        matrix: The matrix `whole`, with one nonzero in place of parallel edges of several
+            relations.
         search: Options of the search, with a capacity for every part if ranks differ in speed.
         balance: The weights that parts share evenly.
-        limits: Limits of the rows of every part, or of its nonzeros in an edge plan.
+        limits: For every part, how much weight its rows may have; in an edge plan, how many
+            nonzeros the part may have.
     """
 
     plan: Plan
@@ -299,7 +307,8 @@ def revised_options(
         places (int64[n]): Place of each vertex in `data`, in vertex order.
 
     Raises:
-        InputError: If the plan has no data for the balance, or its parts allow no capacities.
+        InputError: If the plan has no data for the balance. Also if capacities are given and the
+            plan's grid needs parts of one size.
     """
     assert not isinstance(asked.machine, str)  # its options have found the machine
     predictor = Basis.of(plan.provenance, DataWidths.of(data), asked.dims, asked.machine).predictor
@@ -317,7 +326,7 @@ def revised_options(
     if grid is None or grid.scheme == "1d":
         search = search.of_parts(plan.num_parts)
     elif search.capacities is not None:
-        raise InputError(f"`capacities`: the parts of grid '{grid}' are all of one size")
+        raise InputError(f"`capacities`: the parts of grid '{grid}' must have equal sizes")
     mask = None if data.train_mask is None else data.train_mask[places]
     return search, replace(balance, train_mask=mask, capacities=search.capacities)
 
@@ -329,7 +338,8 @@ def lowered_like(
 
     Parameters:
         matrix: Matrix that was normalised like the plan's.
-        ends (int32[2, links]): Vertices of the links of `plan`; None: the vertices in `plan`.
+        ends (int32[2, links]): For every link of `plan`, its two end vertices in `matrix`. None:
+            the same vertices as in `plan`.
     """
     header, links = plan.header, plan.links
     how: Any = {"normalization": header.normalization, "self_loops": header.self_loops}
@@ -346,14 +356,15 @@ def lowered_like(
 def with_rows_placed(
     owner: npt.NDArray[np.int32], matrix: Graph, num_parts: int
 ) -> npt.NDArray[np.int32]:
-    """Return owners in which every vertex has a part, also vertices whose owner was -1."""
+    """Return the owners, with a part for every vertex whose owner was -1."""
     limits = Balance().limits(matrix, num_parts, EPSILON)
     return place_all(owner, nets_of(hypergraph_of(matrix, limits)), Context(limits))
 
 
 def kept_of(recorded: Mapping[str, Any], *stale: str) -> dict[str, Any]:
-    """Return the entries of a provenance that stay valid for other owners, without the names
-    `stale`.
+    """Return the entries of a provenance that stay valid for other owners.
+
+    `stale` has names of further entries that are left out.
     """
     stale = (*stale, *EXPECTATION_ENTRIES, *RECORDED)
     return {
@@ -366,9 +377,9 @@ def kept_of(recorded: Mapping[str, Any], *stale: str) -> dict[str, Any]:
 def _asked_balance(
     plan: Plan, balance: str | None, epsilon: float | None, dims: Sequence[int]
 ) -> tuple[Balance, float]:
-    """Return the balance and the imbalance: as given, or else as recorded.
+    """Return the balance and the allowed imbalance: as given, or else as recorded in the plan.
 
-    If an imbalance is given but no balance, it replaces all recorded imbalances.
+    If an imbalance is given but no balance, the imbalance replaces all recorded imbalances.
     """
     recorded = str(plan.provenance.get("balance", "nnz"))
     try:

@@ -24,8 +24,10 @@ class Registry:
         kind: Noun for an entry in an error message ("model", "partitioner").
         group: Entry-point group for third parties.
         targets: The built-in entries, in the order in which users see them.
-        instance_of, subclass_of: Target of a class. Entries of third parties must be instances of
-            the class `instance_of`, or subclasses of `subclass_of` without abstract methods.
+        instance_of: Target of a class; entries of third parties must be instances of this class.
+            By default there is no such rule.
+        subclass_of: Target of a class; entries of third parties must be subclasses of this class
+            without abstract methods. By default there is no such rule.
     """
 
     def __init__(
@@ -45,7 +47,7 @@ class Registry:
         self._broken: set[str] = set()
 
     def _read_plugins(self) -> dict[str, EntryPoint]:
-        """Return entries of third parties; plancc's own entries cannot be replaced."""
+        """Return the entries of third parties, by name, without names of built-in entries."""
         if self._plugins is None:
             from importlib.metadata import entry_points
 
@@ -114,7 +116,7 @@ class Registry:
         return next((name for name, each in self.loaded().items() if each is entry), "")
 
     def _wrong_with(self, found: object) -> str:
-        """Say why a third party's object cannot be an entry; "" if it can."""
+        """Return a phrase that says why an object cannot be an entry; "" if it can."""
         if self._instance_of and not isinstance(found, load(self._instance_of)):
             return f"is not an instance of {self._instance_of.replace(':', '.')}"
         if self._subclass_of:
@@ -137,7 +139,7 @@ def place_of(function: Callable[..., Any]) -> str:
 
 
 def load(target: str) -> Any:
-    """Return the object of a target ``"module:attribute"``."""
+    """Import the module of a target ``"module:attribute"``, and return the attribute."""
     module, _, attribute = target.partition(":")
     return getattr(import_module(module), attribute)
 

@@ -1,7 +1,8 @@
 """Make strings from outside safe for display.
 
 Strings from files, options and other libraries may have any length, and may hold control
-characters. Every error and every warning passes `message`; text that is printed passes `printable`.
+characters. The message of every error and every warning passes through `message`, all other text
+that is printed through `printable`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ MOST_MESSAGE = 2000
 """Largest number of characters of a message."""
 _CUT = "..."
 _END = 60
-"""Characters at the end of a cut word that are kept, such as the end of a file's name."""
+"""Number of characters that are kept at the end of a cut word, such as a file's name."""
 _WORD = re.compile(rf"[^ ]{{{MOST_SHOWN + 1},}}")
 _LINE_END = re.compile(r"[ \t]*[\r\n][ \t\r\n]*")
 _QUOTED = re.compile(rf"(?<!\w)'([^']{{{MOST_SHOWN + 1},}})'(?!\w)")
@@ -29,11 +30,10 @@ def docstring(declared: type) -> str:
 
 
 def printable(text: object) -> str:
-    """Return the text in one line: line ends, tabs and wide blanks become blanks, and characters
-    that print nothing become U+FFFD.
+    """Return the text in one line, without characters that cannot be seen.
 
-    Characters that print nothing are control characters, and invisible characters that reverse or
-    hide text.
+    Line ends, tabs and unusual spaces become spaces. Control characters, and invisible characters
+    that reverse or hide text, become U+FFFD.
     """
     words = str(text)
     if words.isprintable():
@@ -65,14 +65,12 @@ def first_sentence(text: str) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of an error's message, or the name of its type if the message is
-    empty.
-    """
+    """Return the first line of an error's message; the type's name if the message is empty."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def message(sentence: object) -> str:
-    """Return a sentence that names values from outside, made fit for display.
+    """Make a sentence that contains values from outside safe for display.
 
     Returns:
         One printable line of at most `MOST_MESSAGE` characters. Words and quoted strings of more

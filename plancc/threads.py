@@ -1,4 +1,4 @@
-"""Cores, the number of threads, and work in threads over ranges of rows or parts."""
+"""Find usable cores, check the number of threads, and divide work on items among threads."""
 
 import os
 from collections.abc import Callable
@@ -38,8 +38,8 @@ def in_chunks(work: Callable[[int, int], Result], load_ptr: npt.NDArray[np.int64
 
     Parameters:
         work: Function that processes items ``first..last-1``; it must release the GIL.
-        load_ptr (int64[items + 1]): Load of all items before each item; ranges have about equal
-            loads.
+        load_ptr (int64[items + 1]): For each item, the sum of the loads of all items before it;
+            the last entry is the total load. All ranges have about the same load.
     """
     items = len(load_ptr) - 1
     if load_ptr[-1] < LEAST_LOAD:

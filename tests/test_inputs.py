@@ -285,7 +285,7 @@ def test_labels_of_a_plan_ask_for_no_gigabytes(tmp_path):
                 assert re.search(words, str(answer.exception)), command
             said = CliRunner().invoke(plancc_command, ["inspect", str(path)])
             assert said.exit_code == 0
-            assert "number the classes from 0, or give dims if" in " ".join(said.output.split())
+            assert "number the classes from 0, or give dims to" in " ".join(said.output.split())
         if label <= most:
             given = ["simulate", str(path), "--dims", f"4,{label + 1}"]
             assert CliRunner().invoke(plancc_command, given).exit_code == 0

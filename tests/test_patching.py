@@ -395,7 +395,7 @@ def test_what_is_refused(tmp_path):
         ({}, "give the changed graph"),
         ({"graph": graph_of_edges(edges, np.arange(N)), "add": [[0, 1]]}, "give the changed graph"),
         ({"add": [[0, N]], "max_moves": 1.5}, "at most 1"),
-        ({"graph": graph_of_edges(edges, np.arange(N) + 1000)}, "no vertex of the graph"),
+        ({"graph": graph_of_edges(edges, np.arange(N) + 1000)}, "no vertex in common"),
     ]
     for options, says in cases:
         with pytest.raises(InputError, match=says):

@@ -309,7 +309,7 @@ def test_provenance_of_rcm():
         ({"epsilon": float("inf")}, "`epsilon` inf: must be"),
         ({"seed": 2**31}, "`seed` 2147483648: must be"),
         ({"time_limit": 0}, "`time_limit` 0: must be"),
-        ({"balance": "weights"}, "needs vertex weights, but it has none"),
+        ({"balance": "weights"}, "needs vertex weights, but the graph has none"),
     ],
 )
 def test_wrong_options(options, words):

@@ -150,7 +150,7 @@ def test_models_whose_parts_are_of_one_size(model, graph):
     options |= {"groups": 2} if model == "mop" else {}
     with pytest.raises(plancc.InputError) as error:
         plancc.compile(graph, model, 4, capacities=CAPACITIES, dims=DIMS, **options)
-    assert str(error.value) == f"`capacities`: the parts of model '{model}' are all of one size"
+    assert str(error.value) == f"`capacities`: the parts of model '{model}' must have equal sizes"
     # a machine of unequal ranks only predicts
     machine = Machine(**NUMBERS, speed=CAPACITIES)
     plan = plancc.compile(graph, model, 4, machine=machine, dims=DIMS, **options)

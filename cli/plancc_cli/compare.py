@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     sections={
         "Figures": ("baseline",),
         "Epoch": ("dims", "machine"),
-        "Fresh mini-batches": options.OF_BATCHES,
+        "Mini-batches": options.OF_BATCHES,
         "Output": options.OUTPUT,
     },
 )

@@ -183,12 +183,12 @@ def _checked(model: str, parts: int, settings: dict[str, Any]) -> Task:
 
     task = Request.of(model, parts, settings).task
     if task.model.problem is None and task.model.layout != "any":
-        options.refuse_given(["time_limit"], f"only limits partitioners; '{task.name}' has none")
+        options.refuse_given(["time_limit"], f"only limits partitioners; '{task.name}' uses none")
     return task
 
 
 def _searching(task: Task) -> tuple[str, str]:
-    """Return two names for the lines of progress: the search or partitioner, and the objective."""
+    """Return the name of the search or partitioner, and of the objective, for progress lines."""
     named, goal = task.options.partitioner, task.objective
     who = named if named != AUTO else task.options.preset or task.name
     goal = goal or ("time" if task.model.layout == "any" else "volume")

@@ -26,11 +26,11 @@ from plancc_cli.words import in_flags, say
 @click.option(
     "--split-name", "split", metavar="NAME", help="Name of the split, if the data have several."
 )
-@options.searching("memory", "Memory limit (16G).  [default: what is left]")
+@options.searching("memory", "Memory limit (16G).  [default: the free memory]")
 @options.as_json
 @quiet
 def command(graph: str, output: str, data: tuple[str, ...], **given: Any) -> None:
-    """Write GRAPH as a folder of .npy files, its rows sorted.
+    """Write GRAPH as a folder of .npy files, with the nonzeros sorted by row.
 
     Commands that read the folder map its files into memory, so they need little memory. A
     MatrixMarket file or an edge list that does not fit into memory is sorted on the disk, in

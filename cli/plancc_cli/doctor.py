@@ -84,8 +84,8 @@ class Check:
 def command() -> None:
     """Check this installation, and say what is missing and how to install it.
 
-    The command checks the versions of libraries, MPI and its launcher (by a trial on two ranks),
-    and GPUs, and it compiles a tiny graph. The exit code is 0 if the compiler works, else 1.
+    The command checks the versions of libraries, looks for GPUs, starts two MPI ranks as a trial,
+    and compiles a tiny graph. The exit code is 0 if the compiler works, else 1.
     """
     from plancc.report.table import Table
     from plancc_cli.tables import print_json, print_table, say
@@ -181,9 +181,10 @@ def _versions() -> Iterator[Check]:
 
 
 def _dependencies() -> dict[str, tuple[str, bool]]:
-    """Return the packages that plancc depends on, by name.
+    """Return a dict from the name of every package that plancc depends on to a pair.
 
-    For each: the extra that installs it ("" for the core), and whether every machine needs it.
+    The pair is the extra that installs the package ("" if plancc always installs it), and whether
+    every machine needs the package.
     """
     found: dict[str, tuple[str, bool]] = {}
     lines: list[str] = []
@@ -219,7 +220,7 @@ def _mpi() -> Iterator[Check]:
 
 
 def _asked_by_open_mpi() -> str:
-    """Return a phrase on options and variables that Open MPI needs to start ranks here."""
+    """Return a phrase about the options and environment variables that Open MPI needs here."""
     cores = len(usable_cores())
     asks = f"more ranks than the {cores} cores need mpirun --oversubscribe"
     if os.geteuid() == 0 and not all(map(os.environ.get, AS_ROOT)):

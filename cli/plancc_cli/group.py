@@ -48,7 +48,7 @@ SECTIONS = {
     },
     "Others": {
         "doctor": "Check libraries, MPI and GPU.",
-        "warm-up": "Compile all kernels ahead, for images and clusters.",
+        "warm-up": "Compile kernels ahead of time, for images and clusters.",
         "list": "List models, partitioners, samplers, formats, machines, objectives.",
     },
 }

@@ -19,7 +19,7 @@ FIGURES = "Figures"
 SECTIONS = {
     FIGURES: ("per_part", "ranks", "topology"),
     "Epoch": ("dims", "machine", "boundary_sampling"),
-    "Fresh mini-batches": options.OF_BATCHES,
+    "Mini-batches": options.OF_BATCHES,
     "Output": options.OUTPUT,
 }
 
@@ -34,10 +34,10 @@ SECTIONS = {
     help="Shares of boundary rows that an epoch keeps (BNS-GCN); with --dims, add the words and "
     "the memory for every share.",
 )
-@click.option("--per-part", is_flag=True, help="One line for every part.")
+@click.option("--per-part", is_flag=True, help="Print a line for every part.")
 @click.option("--ranks", type=int, help="Show figures for fewer ranks; parts are merged.")
 @options.searching(
-    "topology", "Rows and messages inside and between nodes, such as 4x8.  [default: the plan's]"
+    "topology", "Nodes x ranks per node (4x8): show rows between nodes.  [default: the plan's]"
 )
 @options.fresh_batches
 @options.as_data

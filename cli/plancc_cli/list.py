@@ -61,7 +61,10 @@ def _of_class(
 
 
 def _each(registry: Registry, describe: Callable[[Any], dict[str, Any]]) -> Entries:
-    """Return facts about every entry; for an entry that cannot be loaded, the reason."""
+    """Return facts about every entry, by name.
+
+    For an entry that cannot be loaded, "what" is the reason.
+    """
     found = {}
     for name in registry:
         try:
@@ -132,7 +135,7 @@ def _print_machine(name: str, _: dict[str, Any]) -> None:
 def _objectives() -> Entries:
     found = {name: {"what": OBJECTIVES[name].what} for name in OBJECTIVES}
     for name, model in MODELS.loaded().items():
-        found |= {own: {"what": f"only of model {name}"} for own in model.own_objectives}
+        found |= {own: {"what": f"only for model {name}"} for own in model.own_objectives}
     return found
 
 

@@ -28,7 +28,7 @@ def missing_library(error: BaseException) -> str | None:
 
 @contextmanager
 def imports_of(program: str) -> Iterator[None]:
-    """Context manager: if an import fails, end the program with a sentence and exit code 1."""
+    """Context manager: if an import fails, print one sentence and end the program (exit code 1)."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -42,7 +42,7 @@ def require(user: str, *libraries: str, advice: str = "") -> None:
     """Raise an error if a library that draws pictures or pages is not installed.
 
     Parameters:
-        user: What needs the libraries, for the message.
+        user: Name of the feature that needs the libraries, for the message.
         advice: Words for the end of the message.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Options of commands, and the helps of options.
+"""Options of commands, and their help texts.
 
 Options are made from fields of dataclasses (`plancc.fields`).
 """
@@ -108,7 +108,7 @@ def _numbers(
     try:
         numbers = parsed(field, text)
     except InputError:
-        needed = "give whole numbers with commas, such as 10,5"
+        needed = "give whole numbers, such as 10,5"
         raise InputError(f"`{field.name}` '{text}': {needed}") from None
     if max(numbers) > MOST:
         raise InputError(f"`{field.name}` '{text}': give numbers of at most {MOST}")
@@ -122,7 +122,7 @@ def _check(
 
 
 def sections_of(options: Iterable[Field[Any]]) -> dict[str, tuple[str, ...]]:
-    """Return a dict: for the title of every section of the help, the names of its options."""
+    """Return the names of the options in each section of the help, by the section's title."""
     found: dict[str, tuple[str, ...]] = {}
     for each in options:
         title = each.metadata["section"]
@@ -360,7 +360,7 @@ def parsed_pairs(
 
 
 def shares(needed: str, most: float | None = None) -> dict[str, Any]:
-    """Return settings for an option whose value is a list of numbers with commas.
+    """Return settings for an option whose value is a comma-separated list of numbers.
 
     Parameters:
         needed: The form that the string must have, for error messages.
@@ -400,11 +400,11 @@ TITLES = {"metis": "METIS", "kahypar": "KaHyPar", "kaminpar": "KaMinPar", "mtkah
 
 
 def size(text: str | int) -> int:
-    """Return the number of bytes in a string; K, M, G and T stand for powers of 1024."""
+    """Convert a string such as "512M" to a number of bytes; K, M, G, T are powers of 1024."""
     found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)([KMGT]?)", str(text).strip().upper())
     number = int(float(found[1]) * 1024 ** " KMGT".index(found[2] or " ")) if found else 0
     if not number:
-        raise click.BadParameter(f"'{text}': give bytes above 0, such as 512M or 2G")
+        raise click.BadParameter(f"'{text}': give a size above 0, such as 512M or 2G")
     return number
 
 
@@ -442,13 +442,13 @@ def convolution_of(model: str, choices: Mapping[str, Any], has_types: bool = Fal
         has_types: Whether the plan has several vertex types.
 
     Raises:
-        InputError: If the model is the user's own class, whose words cannot be predicted.
+        InputError: If the model is the user's own class: the words that it sends are unknown.
     """
     from plancc.plan.convolutions import CONVOLUTIONS, Convolution
     from plancc_runtime.nn import is_own, model_of
 
     if is_own(model):
-        raise InputError(f"--model {model}: words of your own class cannot be predicted; run it")
+        raise InputError(f"--model {model}: what your own class sends cannot be predicted")
     plain = {} if has_types else CONVOLUTIONS
     kind = plain[model] if model in plain else model_of(model, has_types).Options
     return Convolution(model, kind.read(choices, f"model {model}"))
@@ -495,7 +495,7 @@ def sampling(default: str) -> Decorator:
     )
     named = click.Option(
         ["--sampler-option", "sampler_options"],
-        help="Another option, such as keep=0.1; may be repeated.",
+        help="Another option of the sampler, such as keep=0.1; may be repeated.",
         **NAMED,
     )
     fanouts = option_of(fields["fanouts"], who="neighbour")
@@ -523,7 +523,13 @@ OF_BATCHES = ("batches", "seed", *SAMPLING)
 
 
 def of_batches(batches: int | None, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of fresh mini-batches that the user has given, by name.
+    """Return the given options of `fresh_batches`, except "batches", by name.
+
+    These options say how the mini-batches are drawn. A value of None is not given.
+
+    Parameters:
+        batches: Number of mini-batches; None if --batches is not given.
+        given: Values of the options, by name.
 
     Raises:
         InputError: If --batches is missing, but another of these options is given.
@@ -531,7 +537,7 @@ def of_batches(batches: int | None, given: dict[str, Any]) -> dict[str, Any]:
     chosen = {name: value for name, value in given.items() if value is not None}
     if batches is None and chosen:
         raise InputError(
-            f"`{next(iter(chosen))}` is only for mini-batches; give their number by `batches`"
+            f"`{next(iter(chosen))}` is only for mini-batches; give `batches`, their number, too"
         )
     return chosen | named_options(chosen)
 
@@ -541,7 +547,7 @@ def refuse_given(names: Iterable[str], why: str) -> None:
 
     Parameters:
         names: Names of the parameters.
-        why: The message after the name of the option.
+        why: The part of the message that follows the name of the option.
     """
     source = click.get_current_context().get_parameter_source
     for name in names:
@@ -617,12 +623,12 @@ def read_by(parse: Callable[[str], Any]) -> Any:
 
 def _parse_columns(text: str) -> tuple[str, ...]:
     if not text:
-        raise InputError("`columns` '': give names with commas between them")
+        raise InputError("`columns` '': give names, separated by commas")
     return split_names(text)
 
 
 def parse_share(name: str, text: str) -> float:
-    """Return the share in a string such as 3% or 0.03."""
+    """Convert a string such as "3%" or "0.03" to a share, such as 0.03."""
     found = re.fullmatch(r"([0-9]*\.?[0-9]+)(%?)", text.strip(), re.ASCII)
     if not found:
         raise InputError(f"`{name}` '{text}': give a share such as 3% or 0.03")
@@ -655,7 +661,7 @@ FIELDS = {each.name: each for one in (SearchOptions, PlanOptions) for each in op
 def field_option(field: Field[Any], **settings: Any) -> click.Option:
     """Return the option of a field, with the default of the field.
 
-    Settings in `READERS` replace the field's own, and `settings` replace both.
+    Settings in `READERS` replace those that the field gives, and `settings` replace both.
     """
     known: dict[str, Any] = {"default": field.default, **READERS.get(field.name, {}), **settings}
     return option_of(field, **known)
@@ -675,9 +681,9 @@ reading_flags = with_options(
 predicted_epoch = together(
     searching(
         "dims",
-        "Widths d0,d1,...,dL of the layers; with them inspect and compare add words, bytes and "
-        "memory of training a GCN.  [default: the widths of the compilation, or of its features "
-        f"and labels, or {','.join(map(str, DEFAULT_DIMS))}]",
+        "Widths d0,d1,...,dL of the layers; if given, inspect and compare also show words, bytes "
+        "and memory of training a GCN.  [default: the widths that the plan was compiled for, or "
+        f"those of its features and labels, or {','.join(map(str, DEFAULT_DIMS))}]",
     ),
     searching(
         "machine",
@@ -688,7 +694,7 @@ predicted_epoch = together(
 """A decorator that adds the options of a predicted epoch."""
 fresh_batches = together(
     click.option(
-        "--batches", type=int, metavar="NUMBER", help="Add figures of this many fresh mini-batches."
+        "--batches", type=int, metavar="NUMBER", help="Add figures of this many new mini-batches."
     ),
     searching("seed", "Random seed of the batches.  [default: 1]", default=None),
     lambda function: sampling("the plan's own, or uniform")(function),

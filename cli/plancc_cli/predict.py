@@ -54,7 +54,7 @@ if TYPE_CHECKING:
         click.Option(
             ["--ranks"],
             type=click.IntRange(min=1),
-            help="Ranks, as threads of this process.  [default: 1; for a grid plan its ranks]",
+            help="Ranks, as threads of this process.  [default: 1; for a grid plan, all its ranks]",
         ),
         *map(run_option, ("threads", "device", "timeout")),
     ]
@@ -78,9 +78,9 @@ def command(
         plancc predict other.h5 --weights weights.npz -o classes.csv
         plancc predict plan.h5 --weights weights.npz --ids 17,42 --ranks 4
 
-    For classes, the output also has their probabilities. Its lines have the ids of the source, in
-    the order of the source. The file of weights describes the network. Under mpirun or torchrun
-    every process is a rank.
+    If classes are predicted, the output also has their probabilities. Every line begins with an id
+    of the source, in the order of the source. The file of weights describes the network. Under
+    mpirun or torchrun every process is a rank.
     """
     if is_graph(plan):
         raise InputError(f"{plan}: is a graph, not a plan; compile it first")

@@ -111,7 +111,7 @@ class Progress:
         return wall_seconds() - self._start
 
     def incumbent(self, who: str, objective: str, trial: Trial) -> None:
-        """Print a step of a search; if it found the best plan so far, note its value.
+        """Print a step of a search; if the step found the best plan so far, note the value.
 
         Parameters:
             who: Name of the search or partitioner.
@@ -127,7 +127,7 @@ class Progress:
             self._say(f"    {who}: {trial.step}: {objective} {value}{' *' * trial.best}")
 
     def note(self, words: str) -> None:
-        """Set the phrase that follows the present stage in its line."""
+        """Set the phrase that ends the `line` about the present stage."""
         self._found = words
 
     def line(self) -> str:

@@ -101,7 +101,7 @@ class RankJob:
     def in_threads(self, ranks: int, timeout: float, work: Callable[[Transport], None]) -> int:
         """Do `work` on threads of this process, one for each rank; then end the process.
 
-        Its exit code says whether `work` succeeded.
+        The exit code of the process says whether `work` succeeded.
         """
         from plancc_runtime.transport.local import run_ranks
 

@@ -55,7 +55,7 @@ ratios to zero, such as the ratios of a plan with one part."""
 
 
 def print_summary(plan: Plan, output: str, digest: str, seconds: float, quiet: bool) -> None:
-    """Print what `compile` has made, in a few lines; if `quiet`, print its content hash only.
+    """Print a few lines about a new plan; if `quiet`, print only the content hash of the plan.
 
     Parameters:
         output: Path of the plan.
@@ -108,7 +108,7 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float, quiet: b
 
 
 def _of_names(header: Header, provenance: Mapping[str, Any]) -> str:
-    """Return a sentence for plans whose vertex ids are names: how vertices are numbered."""
+    """Return a sentence that says how vertices are numbered, if their ids are names."""
     listed = provenance.get("source_format") in ("edgelist", "parquet")
     order = "the order of the names" if listed else "the source's order"
     return f"ids are names: {header.num_vertices:,} vertices, numbered in {order}"
@@ -142,7 +142,7 @@ def _outcomes(candidates: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _expectation(provenance: Mapping[str, Any]) -> str:
-    """Return a sentence on the expected number of rows that a mini-batch moves.
+    """Return a sentence about the expected number of rows that a mini-batch moves.
 
     The sentence also says how this number was found. Return "" if the plan is not for mini-batches.
     """
@@ -164,7 +164,7 @@ def _expectation(provenance: Mapping[str, Any]) -> str:
 
 
 def figure_of(provenance: Mapping[str, Any], name: str) -> float | None:
-    """Return a number of a provenance; None if it is missing or not a number."""
+    """Return the number that a provenance has under a name; None if it has no such number."""
     value = provenance.get(name)
     return value if isinstance(value, int | float) else None
 
@@ -174,7 +174,7 @@ def _batches(number: int) -> str:
 
 
 def moved_words(metrics: Metrics, random: Metrics, provenance: Mapping[str, Any]) -> str:
-    """Return a line on the rows that a plan moves, with ratios to a random partition.
+    """Return a line about the rows that a plan moves, with ratios to a random partition.
 
     The line ends with the balance of the plan.
     """
@@ -241,7 +241,7 @@ def _matrix(header: Header) -> str:
 
 
 def how_read(header: Header, provenance: Mapping[str, Any]) -> str:
-    """Return a sentence on the plan's matrix, its edge weights and its direction.
+    """Return a sentence about the plan's matrix, its edge weights and its direction.
 
     The sentence also names options with which the matrix stays as it is in the file.
     """
@@ -260,10 +260,10 @@ def how_read(header: Header, provenance: Mapping[str, Any]) -> str:
     if header.directed and (names := split_names(str(provenance.get("source_columns", "")))):
         turned = "transpose" in reading_of(str(provenance.get("source_reading", "")))
         row, column = map(shown, names[::-1] if turned else names)
-        needs = "a row needs its columns; --transpose turns it"
+        needs = "a row needs its columns; --transpose swaps them"
         words.append(f"row = {row}, column = {column} ({needs})")
     if header.directed and header.types is None:
-        meaning = "" if names else "entry i j means that row i needs row j, --transpose turns it; "
+        meaning = "" if names else "entry i j means row i needs row j, --transpose swaps i, j; "
         words.append(f"the graph is directed: {meaning}--symmetrize adds the reverse edges")
     return "; ".join(words)
 

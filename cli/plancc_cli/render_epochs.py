@@ -58,10 +58,10 @@ def epoch_words(times: EpochTimes) -> str:
 
 
 def _limits(seconds: float, bound: float, exchange: float) -> str:
-    """Return a phrase on the part of an epoch that is above the bound.
+    """Return a phrase that says where an epoch loses time, compared with the bound.
 
-    The phrase has the percentage of the epoch that rows are exchanged, and the percentage that is
-    lost by imbalance.
+    The phrase has two percentages of the epoch's time: for the exchange of rows, and for
+    imbalance. A percentage below 0.1% is left out.
 
     Parameters:
         seconds: Seconds of the epoch.
@@ -74,7 +74,7 @@ def _limits(seconds: float, bound: float, exchange: float) -> str:
 
 
 def payoff_words(payoff: Payoff) -> str:
-    """Return the number of epochs after which a search pays off, in three digits.
+    """Return the number of epochs after which a search pays off, with three significant digits.
 
     Return "never" if it does not pay off, and "-" if the number is not known.
     """

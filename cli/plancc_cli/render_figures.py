@@ -1,4 +1,4 @@
-"""Tables of figures, costs and search of a plan, for `inspect` and pages."""
+"""Tables of a plan's figures, costs and search, for `plancc inspect` and `plancc report`."""
 
 from __future__ import annotations
 

@@ -129,7 +129,8 @@ def _cell(metric: Metric, epoch: Epoch, split: str) -> str:
 def step_line(result: TrainResult) -> str:
     """Return a line with the seconds of each phase of a step of a mini-batch.
 
-    They are those of the epoch whose steps take the median time. Return "" if there is no epoch.
+    The seconds are means over the steps and ranks of one epoch: the epoch with the median step
+    time. Return "" if the run has no epoch on mini-batches.
     """
     taken = [each.step_seconds for each in result.epochs if each.step_seconds is not None]
     if not taken:

@@ -84,7 +84,7 @@ def command(
     level = verbosity_level()  # threads do not know the context
     if settings["resume"] == "if-any":
         if settings["checkpoint"] is None or settings["every"] is None:
-            cure = "give --checkpoint, the folder, and --every, how often it is written, too"
+            cure = "give --checkpoint FOLDER and --every EPOCHS too, so that checkpoints exist"
             raise InputError(f"--resume if-any: {cure}")
         settings["resume"] = any(Path(settings["checkpoint"]).glob("last*.safetensors"))
     checked_header(plan, ranks)
@@ -295,7 +295,7 @@ def _check(transport: Transport, plan: str, settings: dict[str, Any]) -> None:
         _write_out(show)
     if not found.exact:
         where = f", first in layer '{found.first_layer}'" * bool(found.first_layer)
-        transport.agree(PlanccError(f"`model` {name}: {ranks} and one rank differ{where}"))
+        transport.agree(PlanccError(f"`model` {name}: results on {ranks} and on one differ{where}"))
 
 
 def _write_json(path: str, plan: str, result: TrainResult) -> None:
@@ -402,11 +402,11 @@ def _execution(outline: RunOutline) -> str:
 
 
 def _notes(outline: RunOutline) -> Iterator[str]:
-    """Yield a sentence about everything in the run that is unusual or was left out."""
+    """Yield sentences about what is unusual in the run, and about what was left out."""
     topology, sizes = outline.header.topology, outline.split_sizes
     travel = outline.exchange, outline.options.exchange
     if topology is not None and travel == ("flat", "auto"):
-        why = f"the plan expects nodes x ranks {topology}, unlike these ranks"
+        why = f"the plan expects nodes x ranks {topology}, but the ranks are elsewhere"
         yield f"node-aware exchange is not used: {why}"
     for name, why in outline.passes_off.items():
         yield f"pass {name} is off: {why}"
@@ -422,7 +422,7 @@ def _notes(outline: RunOutline) -> Iterator[str]:
     if outline.replaced_masks:
         yield f"`split` replaces the plan's masks ({', '.join(outline.replaced_masks)})"
     if not (outline.random_labels or _learns_links(outline)) and set(sizes) == {"train"}:
-        why = "the plan has no masks for it; `split` 0.6,0.2,0.2 draws some"
+        why = "the plan has no test mask; `split` 0.6,0.2,0.2 draws masks"
         yield f"{sizes['train']:,} vertices train, but none is tested: {why}"
 
 

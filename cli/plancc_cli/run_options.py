@@ -63,7 +63,7 @@ READERS: dict[str, dict[str, Any]] = {
     "resume": {
         **{"metavar": "[always|if-any]", "callback": _parse_resume, "default": None},
         **{"is_flag": False, "flag_value": "always"},
-        "help": "Resume from the last checkpoint, with its options; if-any: if there is one.",
+        "help": "Resume from the last checkpoint and its options; if-any: start anew without one.",
     },
 }
 """For some parameters, settings of their options, such as the function that parses the value."""
@@ -97,7 +97,7 @@ OF_RUN = {
         ["--check-model"],
         is_flag=True,
         help="Train nothing, but compare your own class on one rank and on all ranks, in float64 "
-        "on some of the graph; exit code 1 if results differ by more than 1e-9.",
+        "on a piece of the graph; exit code 1 if results differ by more than 1e-9.",
     ),
     "save": click.Option(["--save"], type=click.Path(), help="Write the trained weights (.npz)."),
     "json_path": click.Option(

@@ -278,7 +278,7 @@ class StopSignals:
 
     A thread waits for the signals, so they are recorded even while Python waits for native code.
     The context must be entered in the main thread. If a signal has come, the process should end
-    soon, so the signals do nothing after the context either.
+    soon; so even after the context, further signals do nothing.
 
     Parameters:
         names: Some of `SIGNALS`; SIGTERM is always recorded.

@@ -36,7 +36,7 @@ LINK_TASK = ("task", "decoder", "negatives")
     "--passes",
     metavar="NAME,...",
     callback=lambda context, parameter, text: _parse_passes(text),
-    help=f"Passes: {', '.join(COMMON_PASSES)} and, of row plans, {DEAD_ROWS}; or none.  [default: "
+    help=f"Passes: {', '.join(COMMON_PASSES)}; for row plans also {DEAD_ROWS}; or none.  [default: "
     f"{','.join(COMMON_PASSES)}]",
 )
 @options.with_options(
@@ -51,10 +51,10 @@ LINK_TASK = ("task", "decoder", "negatives")
 @click.option(
     "--pipeline",
     metavar="auto|STAGES",
-    help="For a feature plan with one group: batches of rows whose messages and products overlap.",
+    help="For a feature plan with one group: stages of its pipeline; auto: chosen from the matrix.",
 )
 @click.option("--ranks", type=int, help="Number of ranks; surplus parts are merged.")
-@click.option("--per-rank", is_flag=True, help="One line for every rank.")
+@click.option("--per-rank", is_flag=True, help="Print a line for every rank.")
 @options.as_data
 @options.searching("seed", default=None)
 def command(plan: str, **given: Any) -> None:
@@ -75,7 +75,8 @@ def prepared(plan: str, given: dict[str, Any], *, epoch: bool = True) -> tuple[B
     Parameters:
         plan: Path of the plan.
         given: Values of the options of `command`.
-        epoch: Whether whole epochs are predicted. Only these can predict links or drop dead rows.
+        epoch: Whether whole epochs are predicted, not steps on mini-batches. Only an epoch can
+            have the task of link prediction, or the pass that drops dead rows.
     """
     from plancc.plan.reader import PlanFile
     from plancc.predict.schedules import read_tables
@@ -150,7 +151,7 @@ def _split(given: dict[str, Any], seed: int | None, live: bool) -> tuple[tuple[f
     """Return the shares of training, validation and test vertices, and the seed that draws them.
 
     Raises:
-        InputError: If the pass that drops dead rows, and needs the training vertices, is off.
+        InputError: If the pass `DEAD_ROWS` is off. No other pass depends on the training vertices.
     """
     from plancc_runtime.options import TrainOptions
 

@@ -49,7 +49,7 @@ def print_data(form: str, value: Any, rows: Iterable[Mapping[str, Any]] | None =
 def _entries(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield pairs (name, value) of a mapping and of the mappings within it.
 
-    The name of a value in an inner mapping joins the names of both with a dot.
+    The name of a value in an inner mapping is "NAME OF THE INNER MAPPING.NAME OF THE VALUE".
     """
     for name, value in row.items():
         if isinstance(value, Mapping):
@@ -151,7 +151,7 @@ def _lines(text: object) -> str:
 
 
 def print_table(table: Table | str) -> None:
-    """Print a table; if it is wider than a line, labels and heads are folded.
+    """Print a table; if it is wider than a line, labels and column headings are wrapped.
 
     Figures are neither cut nor broken, so lines may become longer than the width.
 

@@ -76,7 +76,7 @@ def command(portable: str | None, level: str | None, first: bool) -> None:
     first use.
 
     Portable kernels, such as those in wheels, are used if there are no kernels for this processor.
-    Put them into the folder of kernels that `plancc doctor` shows.
+    Put portable kernels into the folder of kernels that `plancc doctor` shows.
     """
     from plancc import jit
 
@@ -112,7 +112,7 @@ def _for_level(level: str | None) -> dict[str, str]:
     """Return environment variables with which numba compiles for a level, such as x86-64-v3.
 
     Parameters:
-        level: A level that this processor supports; None for its best one.
+        level: A level that this processor supports; None for the highest of these levels.
     """
     from plancc import jit
 
@@ -128,7 +128,7 @@ def _kernels(folder: Path) -> set[Path]:
 
 
 def _run(stages: Stages, work: str, more: dict[str, str], folder: Path) -> int:
-    """Run command lines, one per core at a time; return the number of compiled kernels.
+    """Run command lines, at most one per core at a time; return the number of compiled kernels.
 
     Parameters:
         stages: Groups of command lines; a group begins when the previous one has ended.

@@ -101,7 +101,7 @@ def unexpected(error: BaseException) -> str:
     place = "".join(
         f"{at.filename}, line {at.lineno}; " for at in extract_tb(error.__traceback__)[-1:]
     )
-    return f"{what} ({place}PLANCC_TRACEBACK=1 shows how it came there; please report it)"
+    return f"{what} ({place}PLANCC_TRACEBACK=1 shows the traceback; please report it)"
 
 
 def say(sentence: str, err: bool = False) -> None:

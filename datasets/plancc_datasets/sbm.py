@@ -17,7 +17,7 @@ from plancc_datasets.dataset import COUNT, SHARE, Dataset, describe, seed_option
 
 @dataclass(frozen=True)
 class Sbm:
-    """Undirected graph of blocks, whose edges within a block are more likely than between blocks.
+    """Undirected graph whose vertices form blocks; edges are more likely within a block.
 
     Two vertices of one block are joined with probability `p_in`, two vertices of different blocks
     with probability `p_out`. Block k holds the vertices ``k * size .. (k + 1) * size - 1``; a

@@ -118,10 +118,10 @@ def _count_both_steps(ptr, row, column, part_ptr, first, last):  # type: ignore[
 
     Nonzeros of a part may lie in columns (expand) and in rows (fold) that other parts own.
 
-    Returns two arrays. In int64[4, num_parts], an entry is for the part that owns the rows: rows
-    and messages of the expand, then of the fold. In int64[5, last - first], an entry is for the
-    part that needs or folds rows: the same four numbers, and the number of vertices of other parts
-    that occur in the part's nonzeros.
+    Returns two arrays. The first, int64[4, num_parts], has four numbers for each part that owns the
+    rows: rows and messages of the expand, then of the fold. The second, int64[5, last - first], has
+    five numbers for each part that needs or folds rows: the same four, and the number of vertices
+    of other parts that occur in the part's nonzeros.
     """
     num_parts = len(part_ptr) - 1
     words = part_ptr[-1] // 64 + 1

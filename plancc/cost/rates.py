@@ -26,16 +26,16 @@ class EpochRates(NamedTuple):
 
 
 class LinkRates(NamedTuple):
-    """Seconds that an epoch's messages take inside nodes and between nodes, for kernels.
+    """Seconds that an epoch's messages take inside nodes and between nodes; read by kernels.
 
     Attributes:
         node (int64[num_parts]): Node of every rank, ascending.
         message_inside, message_between: Seconds of one message, in all exchanges of an epoch.
         row_inside, row_between: Seconds per row that a rank sends or receives, whichever is more.
         row_of_node: Seconds of one row that leaves or enters a node.
-        row_copied: Seconds in which the owner copies a row that it sends, or adds a row that it
-            receives, in both passes together. The first number is for the expand, the second for
-            the fold.
+        row_copied: Two numbers, for the expand and for the fold: seconds in which the owner copies
+            a row that it sends, or adds a row that it receives, in the forward and backward pass
+            together.
         slow (float64[num_parts]): For every rank, a factor on `row_copied`; higher is slower.
     """
 

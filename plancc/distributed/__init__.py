@@ -2,8 +2,9 @@
 
 Arrays with an entry for every vertex (owners, weights, labels) are on every rank. Arrays with an
 entry for every nonzero are divided among ranks. All decisions depend only on data that all ranks
-have. In each round, vertices choose in several turns. A hash, and not the number of ranks,
-determines the turn of a vertex, so the plan is the same for any number of ranks.
+have. In each round of a search, vertices choose their cluster or part in several turns. A hash, and
+not the number of ranks, determines the turn of a vertex, so the plan is the same for any number of
+ranks.
 
 For some decisions, rank 0 can hold all data that are needed. Then rank 0 decides alone, by the
 methods of a compile in one process. This is so for the graph between clusters and, in graphs

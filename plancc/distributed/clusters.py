@@ -1,9 +1,10 @@
 """Find clusters in a graph whose links are divided among ranks.
 
-The result is the graph between the clusters, on rank 0. The method is that of
-`plancc.passes.clusters`, except that vertices choose their labels in turns. First, all vertices of
-a turn choose, each on its own rank, by the labels as they were before the turn. Then these vertices
-change their labels one by one, in the same order on every rank.
+The links of a vertex lead to the vertices that it needs, and to the vertices that need it. The
+result is the graph between the clusters, on rank 0. The method is that of `plancc.passes.clusters`,
+except that vertices choose their labels in turns. First, all vertices of a turn choose, each on its
+own rank, by the labels as they were before the turn. Then these vertices change their labels one by
+one, in the same order on every rank.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class ClusterLevel:
     """A graph whose links are divided among ranks, as one rank sees it.
 
     Attributes:
-        links: Links of this rank's vertices, which have consecutive numbers.
+        links: Links of this rank's vertices; these vertices have consecutive numbers.
         first: Number of the first of these vertices.
         weight (int64[n, c]): Weights of all vertices of the graph.
         total: Number of links of the whole graph.
@@ -68,7 +69,7 @@ def find_clusters(ranks: Ranks, level: ClusterLevel, limits: Limits, seed: int) 
     Returns:
         The clusters. Rank 0 has the graph between them, other ranks have an empty graph. If the
         graph has few links, every vertex is a cluster. None is returned if the graph has many
-        links, but clusters would not make them much fewer.
+        links, and clusters would not reduce the number of links by much.
     """
     share = limits.total * limits.relative.min() / limits.num_parts
     heaviest = np.maximum(1, share // PROPAGATION.per_part).astype(np.int64)

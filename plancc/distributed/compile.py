@@ -204,7 +204,7 @@ def compile_folder(
 
 @dataclass(frozen=True, eq=False)
 class PreparedFolder:
-    """A graph of which each rank reads some rows, and the request for a plan of the graph.
+    """A graph whose rows are divided among ranks, and the request for its plan.
 
     Attributes:
         request: The request. Its task and balance are completed with facts of the graph.

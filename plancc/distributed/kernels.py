@@ -97,6 +97,7 @@ def parts_of_nets(
         base: Vertex of the first net.
         net_ptr, pins (int64[m + 1], int32): Offsets and pins of the nets.
         owner (int32[n]): Part of every vertex.
+
     Returns:
         ptr (int64[m + 1]): Offsets of the entries of each net.
         entry (uint16 or uint32[entries]): One entry for each part that has pins of the net: twice
@@ -196,7 +197,7 @@ def wanted_parts(
     rows: Any, base: int, indptr: Any, indices: Any, place: Any, ptr: Any, entry: Any, owner: Any,
     weight: Any, load: Any, bounds: Bounds,
 ) -> Any:  # fmt: skip
-    """Return the best part for each of some rows: the part with the largest gain.
+    """Return the best part for each of the given rows: the part with the largest gain.
 
     The gain is the number of rows that need no longer be sent, plus the decrease of the penalty for
     overweight parts.

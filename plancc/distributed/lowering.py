@@ -29,10 +29,10 @@ from plancc.plan.values import LINKS, Exchanges, Header
 def lower_share(ranks: Ranks, share: Share, owner: Int32Array, header: Header) -> Plan:
     """Return this rank's consecutive parts as a plan. Collective.
 
-    In its messages, the number of a peer is that of a part in the whole plan.
+    The peers of its messages have their part numbers in the whole plan.
 
     Parameters:
-        ranks: The ranks. There are at most as many as parts.
+        ranks: The ranks. There must be at least one part for each rank.
         share: This rank's share of the matrix, with the nonzeros of all relations.
         owner (int32[n]): Part of every vertex.
         header: Header of the whole plan.

@@ -1,4 +1,4 @@
-"""Build, on rank 0, a hypergraph that passes for one process can improve.
+"""Build, on rank 0, a smaller hypergraph, whose partition one process can improve.
 
 Vertices with the same label are merged into one vertex. Labels are either clusters, or each part
 has one label for all its vertices, except those near the boundary. These vertices are the

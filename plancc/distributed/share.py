@@ -91,9 +91,9 @@ def read_share(
     Rows are divided so that nonzeros plus rows are about equal on all ranks.
 
     Parameters:
-        away (int32[2, links]): Edges that are used only as links for link prediction, and so are
-            left out of the matrix (`plancc.graph.links.without`), on rank 0; no edges on other
-            ranks. None: there are no such edges.
+        away (int32[2, links]): On rank 0, the edges that are used only as links for link
+            prediction, and so are left out of the matrix (`plancc.graph.links.without`). On other
+            ranks the array is empty. None: there are no such edges.
 
     Returns:
         The share with distinct columns in each row, for searches; the share with the nonzeros of

@@ -43,7 +43,7 @@ def sweep(
     Parameters:
         owner (int32[n]): Part of every row at the start. The array is not changed.
         limits: Limits of the parts.
-        within: Whether sweeps must keep the limits if the start keeps them.
+        within: Whether sweeps must keep the limits if the owners at the start keep them.
 
     Returns:
         int32[n]: part of every row, the same on all ranks.
@@ -68,9 +68,9 @@ def sweep(
 
 
 class _Work:
-    """What sweeps change: the owners of all rows, and the parts that have pins of this rank's nets.
+    """The state that sweeps change: the owner of every row, and the parts that each net touches.
 
-    The owners are the same on all ranks.
+    The owners are the same on all ranks. Each rank lists the parts for the nets of its own rows.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class _Work:
         """Move every row at most once, to its best part.
 
         Parameters:
-            price: Price of the overweight of a part, for each weight.
+            price: For each weight, the price of a part's overweight (its weight above `target`).
             target: For each part, the weight above which it is overweight. None: `Limits.target`.
             cap: For each part, the largest weight that it may have. None: no limit.
         """
@@ -154,7 +154,7 @@ class _Work:
                 order = order[: len(order) // ON_RANKS.fewer]
 
     def _overweight(self, bounds: Bounds) -> float:
-        """Return the sum of the penalties of all overweight parts."""
+        """Return the sum of the penalties for the overweight of all parts."""
         over = np.maximum(self.loads - bounds.target, 0)
         return float((bounds.price * over**2).sum() / 2)
 

@@ -3,7 +3,7 @@
 A header can claim any size, and compressed data expand up to a thousand times. So readers compare
 a claimed size with the size of the source before they take memory. Every byte of a source allows
 `VERTICES_PER_BYTE` vertices and `UNPACKED_PER_BYTE` bytes of data (`DENSE_PER_BYTE` if sparse
-features are made dense). Both bounds also have a fixed amount, so that small sources pass.
+features are made dense). A fixed amount is added to both bounds, so that small sources pass.
 `allow_large` removes the bounds.
 """
 
@@ -18,9 +18,9 @@ from plancc.errors import InputError
 
 StrPath = str | os.PathLike[str]
 VERTICES = 1 << 20
-"""Vertices that a source of any size may have."""
+"""Number of vertices that a source of any size may have."""
 VERTICES_PER_BYTE = 8
-"""Vertices that every byte of a source adds."""
+"""Number of vertices that every byte of a source adds to `VERTICES`."""
 UNPACKED = 64 << 20
 """Bytes that the data of any file may take."""
 UNPACKED_PER_BYTE = 200
@@ -41,9 +41,9 @@ _large: ContextVar[bool] = ContextVar("whether sources may be large", default=Fa
 
 @contextmanager
 def bounded(size: int, *, allow_large: bool = False) -> Iterator[None]:
-    """Context manager in which the number of vertices is bounded by `size`, the bytes of a source.
+    """Context manager: inside it, `check_vertices` refuses graphs too large for their source.
 
-    If `allow_large` is true, there are no bounds.
+    `size` is the size of the source in bytes. If `allow_large` is true, this module sets no bounds.
     """
     before = _source.set(size)
     try:
@@ -55,7 +55,7 @@ def bounded(size: int, *, allow_large: bool = False) -> Iterator[None]:
 
 @contextmanager
 def allowing(*, large: bool) -> Iterator[None]:
-    """Context manager in which the checks of this module allow any size if `large` is true."""
+    """Context manager: inside it, the checks of this module allow any size if `large` is true."""
     before = _large.set(large or _large.get())
     try:
         yield
@@ -69,7 +69,10 @@ def large_allowed() -> bool:
 
 
 def largest(*paths: StrPath, per_byte: int = UNPACKED_PER_BYTE) -> int | None:
-    """Return how many bytes the unpacked data of these files may take; None for any number."""
+    """Return the largest allowed size of the unpacked data of these files, in bytes.
+
+    Return None if any size is allowed.
+    """
     return None if _large.get() else UNPACKED + per_byte * _size(paths)
 
 
@@ -83,9 +86,9 @@ def check_unpacked(
     """Raise InputError if data take more bytes than the sizes of their files allow.
 
     Parameters:
-        claimed: Size of the data in bytes, which a header says.
+        claimed: Size of the data in bytes that a header states.
         paths: The files that hold the data.
-        what: Phrase for the data, for the message.
+        what: Phrase that names the data in the message.
         per_byte: Bytes of data that every byte of the files allows.
     """
     paths = [paths] if isinstance(paths, str | os.PathLike) else paths
@@ -96,7 +99,10 @@ def check_unpacked(
 
 
 def check_vertices(num_vertices: int, where: str) -> None:
-    """Raise InputError if the source (see `bounded`) is too small for this number of vertices."""
+    """Raise InputError if a graph has more vertices than `bounded` allows.
+
+    `where` names the source in the message.
+    """
     size = _source.get()
     if size is None or _large.get():
         return
@@ -119,5 +125,5 @@ def check_classes(largest_class: int, occurring: int, what: str) -> None:
 
 
 def max_clusters(num_vertices: int) -> int:
-    """Return the bound below which all cluster numbers of `num_vertices` vertices must stay."""
+    """Return the bound on cluster numbers for `num_vertices` vertices; all must be below it."""
     return max(num_vertices, CLUSTERS)

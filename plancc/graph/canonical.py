@@ -4,7 +4,8 @@ Rules for all sources:
 
 - Entry (i, j) is ``A[i, j]``: row i needs row j.
 - Repeated entries are summed if the source has values; otherwise they are one nonzero.
-- Zeros, given or the result of a sum, are dropped: ``A[i, j] = 0`` means that i does not need j.
+- Zeros are dropped, whether the source has them or a sum is zero: ``A[i, j] = 0`` means that i does
+  not need j.
 - Self loops are kept as given.
 """
 
@@ -27,7 +28,7 @@ MANY = 1 << 22
 """A pattern with more nonzeros is tested for symmetry without a transpose, which would take more
 memory than the graph."""
 BLOCK = 1 << 22
-"""Entries that are checked at a time."""
+"""Number of entries that are checked at a time."""
 MERGED, ZEROS = "repeated entries merged", "entries of value 0 left out (`pattern` keeps them)"
 BOTH_WAYS = "entries listed both ways, whose values `symmetrize` adds"
 """Phrases that name the counts in `Source.counts`."""
@@ -161,7 +162,7 @@ def graph_of_rows(
 
 
 def with_weight_range(source: Source, values: Array | None, repeated: int = 0) -> Source:
-    """Return the source, which now states the range of `values` and the number of repeated entries.
+    """Return `source` with the range of `values` and the number of repeated entries.
 
     If `values` is None, the returned source has no weights.
     """
@@ -257,7 +258,7 @@ def detect_direction(graph: Graph) -> Graph:
 
 
 def check_edge_index(pair: Array, where: str) -> IntArray:
-    """Return `pair` unchanged; InputError unless it is an ``edge_index``, int[2, edges]."""
+    """Return `pair` unchanged; raise InputError unless it is an ``edge_index``, int[2, edges]."""
     if pair.ndim != 2 or pair.shape[0] != 2:
         rule = f"(2, edges), not {pair.shape}{': transpose it' * (pair.shape[1:] == (2,))}"
         raise InputError(f"{where}: the shape of 'edge_index' must be {rule}")

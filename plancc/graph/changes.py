@@ -81,7 +81,7 @@ class EdgeChanges:
         return cls(f"`{name}`", u, v, weights)
 
     def among(self, ids: Ids) -> EdgeChanges:
-        """Return the edges; if `ids` are names, the ends of the edges become names too.
+        """Return these edges, with names as ends if `ids` (ids of a graph) are names.
 
         Raises:
             InputError: If the edges have names, and `ids` are numbers.
@@ -212,11 +212,11 @@ def _edited(
 
 
 def _with_new(ids: Ids, lists: Sequence[tuple[EdgeChanges, Ids]], numbered: bool) -> Ids:
-    """Return the ids of the graph after edges are added: `ids` and the new ids, together ascending.
+    """Return all ids of the graph after edges are added, ascending.
 
     Parameters:
         ids (int64 or bytes[n]): Ids of the graph, ascending.
-        lists: Pairs: some added edges, and the ids of one end (u or v) of these edges.
+        lists: Pairs: added edges, and the ids of one end (u or v) of every edge in them.
         numbered: Whether ids are vertex numbers. If they are, the new ids must be n, n + 1, ...
             without gaps.
     """
@@ -254,7 +254,7 @@ def _check_weights(values: Values, added: EdgeChanges) -> None:
 def _places(
     key: Ids, edges: EdgeChanges, ids: tuple[Ids, Ids], directed: bool, there: bool
 ) -> tuple[Ids, tuple[Ids, Ids]]:
-    """Find the positions of edges, present or to be inserted, among the sorted keys of nonzeros.
+    """Find where edges are, or must be inserted, in the sorted keys of the nonzeros.
 
     Parameters:
         key (int64[nnz]): Row times the number of columns, plus column; ascending.

@@ -56,8 +56,8 @@ class Said(NamedTuple):
         place: Phrase that says where the claims are, for messages: "the comments say".
         vertices, edges: Claimed numbers of vertices and of edges; None if there is no claim.
         undirected: Whether the file says that edges are undirected.
-        sides: None if rows and columns share their ids. If the file says that rows have other ids
-            than columns, the claimed number of row ids and the claimed number of column ids; 0 for
+        sides: None if rows and columns share their ids. If the file says that rows and columns have
+            separate ids, the claimed number of row ids and the claimed number of column ids; 0 for
             a number that the file does not give.
     """
 
@@ -176,7 +176,7 @@ def warn_of_counts(
     Warns:
         PlanccWarning: If a claimed number differs from the number that was read. A claimed number
             of edges may count every edge once or in both directions. Also if the file says that
-            rows have other ids than columns, but `by_number` is true.
+            rows and columns have separate ids, but `by_number` is true.
     """
     (lines, loops), said, read, short = edges, list[str](), list[str](), False
     if claims.edges is not None:
@@ -194,7 +194,7 @@ def warn_of_counts(
             read.insert(0, f"{vertices:,}")
         if largest < claims.vertices and not short and not are_names(ids):
             first = "subtract 1 from the ids, and " * (least == 1)
-            cure = f": {first}`num_vertices` {claims.vertices} keeps those without an edge"
+            cure = f": {first}`num_vertices` {claims.vertices} keeps vertices without an edge"
     if said:
         counts = f"{' and '.join(said)}, and {' and '.join(read)} are read{cure}"
         warn(f"{where}: {claims.place} {counts}")
@@ -206,18 +206,18 @@ def warn_of_counts(
 def warn_of_numbers(where: str, u: IntArray, v: IntArray, weights: npt.NDArray[Any]) -> None:
     """Warn if the first of three columns seems to hold line numbers or times.
 
-    The column seems to hold line numbers if it counts the lines, and the two other columns have
-    most of their numbers in common. It seems to hold times if all its numbers are as large as
-    times, while all numbers of the second column are smaller.
+    The column seems to hold line numbers if it rises by 1 from each line to the next, and the two
+    other columns have most of their numbers in common. It seems to hold times if all its numbers
+    are as large as times, but all numbers of the second column are smaller.
     """
     what, rises = "", len(u) >= _LEAST and u[0] in (0, 1) and u[-1] - u[0] == len(u) - 1
     if rises and (np.diff(u) == 1).all():
         alike = 2 * len(np.intersect1d(v, weights)) >= len(np.union1d(v, weights))
-        what = "counts the lines, and the others have most numbers in common" * alike
+        what = "holds line numbers, and columns 2 and 3 have most numbers in common" * alike
     elif u.min() >= OF_TIMES > v.max():
         what = "alone has numbers as large as times"
     if what:
-        warn(f"{where}: column 1 {what}: if it holds no ids, leave it out with `columns` 2,3")
+        warn(f"{where}: column 1 {what}: if column 1 has no ids, leave it out with `columns` 2,3")
 
 
 def warn_of_direction(claims: Said, where: str, directed: bool) -> None:
@@ -244,8 +244,9 @@ mentioned retweeted quoted
 """
 """Words of column names that name an end of an edge, not a kind of thing."""
 _ALIKE = 4
-"""Two words whose first letters agree up to this number name one kind of thing: caller and
-callee."""
+"""Two words with this many equal first letters name one kind of thing, such as caller and
+callee.
+"""
 
 
 def are_two_things(first: str, second: str) -> bool:

@@ -16,19 +16,20 @@ import numpy.typing as npt
 
 Columns = Mapping[str, npt.NDArray[Any]]
 COLUMNS = {"relation": "relations", "edge_features": "features of edges"}
-"""Phrase for messages, by the name of the column. Datasets of the columns in the group "matrix" of
-a plan file have the same names."""
+"""Phrases that name columns in messages, by the name of the column. Datasets of the columns in the
+group "matrix" of a plan file have the same names.
+"""
 RELATION, EDGE_FEATURES = COLUMNS
 
 
 def columns_of(**given: npt.NDArray[Any] | None) -> Columns:
-    """Return the given columns by their names; a column that is None is left out."""
+    """Return the given arrays by name; an array that is None is left out."""
     return {name: each for name, each in given.items() if each is not None}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WithColumns:
-    """A matrix whose nonzeros have columns besides their values.
+    """A matrix with columns: arrays, besides its values, that have an entry for every nonzero.
 
     Attributes:
         columns: Arrays by name. The first axis of each is the nonzeros, in the matrix's order:
@@ -38,7 +39,7 @@ class WithColumns:
                 several nonzeros in one column of the matrix, one for each relation; such nonzeros
                 are adjacent, with ascending relations.
             edge_features (float32[num_nonzeros, width]): Features of the edges; zeros for a nonzero
-                that is no edge, such as an added self loop.
+                that is not an edge, such as an added self loop.
     """
 
     columns: Columns = field(default_factory=dict)
@@ -55,20 +56,20 @@ class WithColumns:
 
     @property
     def read_columns(self) -> list[str]:
-        """Names of the columns that layers read: all columns but "relation"."""
+        """Names of the arrays in `columns` that layers read: all but "relation"."""
         return [name for name in self.columns if name != RELATION]
 
     def columns_at(self, places: Any) -> Columns:
-        """Return the entries of every column for some nonzeros.
+        """Return, for some nonzeros, the entries of all arrays in `columns`.
 
         `places` says which nonzeros: a slice, a mask or positions.
         """
         return {name: each[places] for name, each in self.columns.items()}
 
     def without_read_columns(self) -> Self:
-        """Return the matrix without the columns that layers read."""
+        """Return the matrix without the arrays in `columns` that layers read."""
         return self.with_columns(**dict.fromkeys(self.read_columns))
 
     def with_columns(self, **columns: Any) -> Self:
-        """Return the matrix with these columns replaced; a column that is None is removed."""
+        """Return the matrix with these arrays in `columns` replaced; None removes an array."""
         return replace(self, columns=columns_of(**{**self.columns, **columns}))

@@ -8,8 +8,8 @@ If the graph has types, its rows are the rows of the union (`plancc.graph.types`
 exists if relations are parallel, and vertex data of type k are ``k.features.npy`` and so on.
 `plancc convert` writes such a folder.
 
-If rows are canonical, the graph's arrays are maps of the files: the system reads a page when it is
-used, and drops it when memory is short.
+If rows are canonical, the graph's arrays are memory maps of the files: the operating system reads a
+page when it is used, and drops it when memory is short.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ OTHERS = ("values.npy", "original_ids.npy", "relation.npy")
 HEAD = "graph.json"
 VERSION = 1
 BLOCK = 1 << 22
-"""Entries that are checked at a time."""
+"""Number of entries that are checked at a time."""
 
 
 def graph_files(folder: str) -> list[str]:
@@ -161,12 +161,12 @@ class MappedGraph:
         if types is not None and types.are_parallel:
             relation = _others(folder, "relation.npy", len(indices))
             if relation is None:
-                raise InputError(f"{folder}: relations are parallel, and relation.npy is missing")
+                raise InputError(f"{folder}: relations are parallel, but relation.npy is missing")
         found = (indptr, indices, values, ids, head.get("directed"), source, types, relation)
         return cls(folder, *found)
 
     def graph(self, source: Source) -> Graph:
-        """Return the arrays as a graph without a check: use only the graph's sizes and ids."""
+        """Return the unchecked arrays as a graph. Use only the graph's sizes and ids."""
         columns, directed = self.indices.astype(np.int32, copy=False), self.directed is not False
         own: Any = {"original_ids": self.original_ids, "source": source, "types": self.types}
         return Graph(self.indptr, columns, directed=directed, **own)
@@ -298,10 +298,10 @@ def _columns(head: Mapping[str, Any]) -> str:
 
 
 def reading_like(provenance: Mapping[str, Any], path: StrPath) -> dict[str, Any]:
-    """Return the options with which `read_graph` reads `path` as it read the source of a plan.
+    """Return options for `read_graph`, to read `path` as the source of a plan was read.
 
-    If `plancc convert` wrote the folder `path` from the plan's source, options that it applied are
-    left out.
+    If `plancc convert` wrote the folder `path` from the plan's source, the options that `plancc
+    convert` applied are left out.
 
     Parameters:
         provenance: The plan's record of its source and of the options with which it was read.

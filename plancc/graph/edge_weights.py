@@ -21,7 +21,7 @@ LARGE = 10**6
 OF_TIMES = 10**9
 """Any numbers from this number on are often times, such as seconds since 1970."""
 BLOCK = 1 << 14
-"""Values that are checked at a time, so that they stay in the cache."""
+"""Number of values that are checked at a time, so that they stay in the cache."""
 UNNAMED = "the values"
 SUMMED = "repeated entries summed"
 _NO_WEIGHTS = re.compile(r"\b(time|timestamp|datetime|date|year|label|type|id|distance|dist)s?\b")
@@ -30,7 +30,7 @@ _ATTRIBUTES = re.compile(r"\b(attr|attribute|feat|feature)s?\b")
 
 
 class WeightRange:
-    """The smallest and the largest of some edge weights, and whether all are whole numbers.
+    """Range of edge weights: the smallest, the largest, and whether all are whole numbers.
 
     Parameters:
         name: Name that the source gives the weights.

@@ -211,7 +211,7 @@ def _bipartite_graph(path: StrPath, claims: Said, entries: Entries, flags: dict[
     """Return the graph of an edge list of KONECT whose u and v have separate ids, both from 1."""
     where, (u, v, weights) = os.fspath(path), entries
     if not (u.all() and v.all()):
-        rule = "'bip', whose ids count from 1 on both sides"
+        rule = "'bip', where ids count from 1 on both sides; a smaller id occurs"
         raise InputError(f"{where}: {claims.place} {rule}: '0'")
     assert claims.sides is not None
     shape = (max(int(u.max()), claims.sides[0]), max(int(v.max()), claims.sides[1]))
@@ -233,7 +233,7 @@ def read_edges(path: StrPath) -> tuple[bytes, Any]:
 
 
 def _read(path: StrPath, columns: Sequence[str] = ()) -> tuple[bytes, _Table]:
-    """Return the result of `_sniff` for a file; InputError if the file holds no edge."""
+    """Return the result of `_sniff` for a file; raise InputError if the file holds no edge."""
     data, table = _sniff(path, read_bytes(path), tuple(columns))
     if table is None:
         raise InputError(f"{os.fspath(path)}: the file holds no edge")
@@ -277,7 +277,10 @@ class EdgeListEntries(PiecewiseEdges):
         self.weighted = bool(table.weights)
 
     def _check_whole(self, table: _Table, by_number: bool) -> None:
-        """Raise InputError for lists that must be read whole: separate ids, or a line of sizes."""
+        """Raise InputError for a list that must be read whole.
+
+        These are lists whose u and v have separate ids, and lists with a line of sizes.
+        """
         where = self.where
         if table.claims.sides is not None and not by_number:
             cure = "compile it on one rank, without `memory`"
@@ -286,7 +289,7 @@ class EdgeListEntries(PiecewiseEdges):
         named = table.ends or self._columns or not len(below)
         if not named and first_line(self._first, self.most - 1, [below], is_table=False)[0]:
             told = "the first line may be the numbers of vertices and edges"
-            cure = "put # before it, or name the `columns` of edges, as 1,2, to read it as one"
+            cure = "put # before it, or name the `columns` of edges, as 1,2, to read it as an edge"
             raise InputError(f"{where}: {told}; {cure}")
 
     def pieces(self) -> Iterator[Entries]:
@@ -605,7 +608,7 @@ def _separator(text: bytes, tabs: bool) -> bytes:
 def _refuse_others(
     path: StrPath, line: int, text: bytes, data: bytes, wanted: Sequence[str]
 ) -> None:
-    """Raise InputError if the first line shows another way to write edges, or another format."""
+    """Raise InputError if the first line shows another format, or another way to write edges."""
     words = text.split()
     mark = words[1] if len(words) == 3 else b"|" if len(words) == 1 else b""
     if mark in _MARKS and mark in text and not wanted:
@@ -634,7 +637,10 @@ def _is_like_a_number(word: bytes) -> bool:
 def read_integer_columns(
     path: StrPath, data: bytes, separator: bytes
 ) -> tuple[Int64Array, Int64Array]:
-    """Return ids u and v, int64[lines], of a text of two columns; InputError for a wrong line."""
+    """Return ids u and v, int64[lines], of a text of two columns.
+
+    Raise InputError for a wrong line.
+    """
     return _integers(path, _taken(path, data, separator, 2, (0, 1)), 2)[:2]
 
 
@@ -665,7 +671,7 @@ def check_ends(path: StrPath, data: bytes, ends: Sequence[End], what: str) -> No
     Parameters:
         data: The text, without a line of column names.
         ends: Both ends of all edges.
-        what: Phrase for the relation, for the message.
+        what: Phrase that names the relation in the message.
     """
     wrong = np.stack([end.ids >= end.num_vertices for end in ends])
     if (k := first_true(wrong.any(axis=0))) is not None:
@@ -737,8 +743,8 @@ def _advice(word: bytes) -> str:
         return f"write it without leading zeros or sign, {other}"
     if word.removeprefix(b"-").isdigit():
         return "number the ids anew, for example with pandas.factorize"
-    names = "or names, if the first line has one: move one there (put # before a line of sizes)"
-    return f"ids are whole numbers, as in the first line, {names}"
+    names = "move a line with a name to the top (and put # before a line of sizes)"
+    return f"ids are whole numbers, as in the first line; to use names, {names}"
 
 
 FORMAT = Format(

@@ -138,7 +138,7 @@ def _check_room(folder: Path, most: int, weighted: bool) -> None:
 
 
 def _mirrored(folder: Path) -> Iterator[Entries]:
-    """Yield the entries of compressed rows, then the transposes of those off the diagonal."""
+    """Yield the entries of the rows in `folder`, then the transposes of those off the diagonal."""
     indptr = np.load(folder / "indptr.npy")
     indices = np.load(folder / "indices.npy", mmap_mode="r")
     held = folder / "values.npy"
@@ -224,7 +224,7 @@ def _sort(
 def _pieces(
     path: Path, kind: np.dtype[Any], first: int, last: int, together: int
 ) -> Iterator[tuple[int, int, npt.NDArray[Any]]]:
-    """Yield ranges of a bucket's rows: first row, last row + 1, and the entries of these rows.
+    """Yield the rows of a bucket in ranges: first row, last row + 1, and entries of the range.
 
     A bucket has several ranges if it has more than `together` entries.
     """
@@ -254,7 +254,7 @@ class _Growing:
         self._head()
 
     def _head(self) -> None:
-        """Write the header. numpy pads headers, so all lengths give the same header size."""
+        """Write the header, which has the same size for every length because numpy pads it."""
         shape: Any = {"descr": self._kind.str, "fortran_order": False, "shape": (self._length,)}
         self._stream.seek(0)
         np.lib.format.write_array_header_1_0(self._stream, shape)

@@ -80,14 +80,14 @@ def to_folder(
             assert entry.entries is not None
             flags = {flag: bool(reading.pop(flag, False)) for flag in FLAGS}
             if keys and "graph" in keys:
-                raise InputError(f"{os.fspath(path)}: `keys` names a graph; a text has only one")
+                raise InputError(f"{os.fspath(path)}: `keys` cannot choose a graph in a text file")
             choices = {key: value for key, value in reading.items() if value}
             for choice in choices.keys() - set(entry.options):
                 raise InputError(f"{os.fspath(path)}: `{choice}` is not for format '{name}'")
             said = choices.get("num_vertices", 0) // VERTICES_PER_BYTE
             size = max(size_of_source(os.fspath(path), entry), said)
             with bounded(size, allow_large=allow_large):
-                # with `pattern`, values are not read, and wrong values are no error
+                # with `pattern`, values are not read, so wrong values are accepted
                 without: Any = {"pattern": True} if flags["pattern"] else {}
                 source = entry.entries(path, **without, **choices)
                 source.source = source_of(path, name, flags | choices, source.source)

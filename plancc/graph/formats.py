@@ -95,7 +95,7 @@ class ReadOptions:
     )
     keys: Mapping[str, str] | None = of_file(
         None,
-        "name in the source of the graph, the features, the labels ... (.h5ad, .npz, .pt)",
+        "name that the source has for WHAT: graph, features, labels ... (.h5ad, .npz, .pt)",
         more='As in ``{"graph": "distances", "features": "X_pca"}``: of the matrix where a source '
         "has several, and of vertex data (`plancc.graph.vertexsources.read_vertex_data`).",
         metavar="WHAT=NAME",
@@ -414,7 +414,7 @@ def join_names(names: Sequence[str]) -> str:
 
 
 def split_names(line: str) -> tuple[str, ...]:
-    """Return the names in a line that `join_names` made; InputError for a wrong line."""
+    """Return the names in a line that `join_names` made; raise InputError for a wrong line."""
     try:
         return tuple(next(csv.reader([line]), ()))
     except csv.Error as error:

@@ -195,15 +195,17 @@ def check_range(numbers: IntArray, bound: int, where: str, says: str = ": vertex
     """Raise InputError for a number outside 0..bound - 1.
 
     Parameters:
-        where: Phrase for the source, for messages.
-        says: Phrase for the number, with {} as its placeholder.
+        where: Phrase that names the source in messages.
+        says: Phrase that follows `where` in the message, with {} in place of the number.
     """
     if (k := first_outside(numbers, bound)) is not None:
         raise InputError(f"{where}{says.format(numbers.flat[k])} out of range 0..{bound - 1}")
 
 
 def as_offsets(array: IntArray, end: int, what: str, of: str = "") -> Int64Array:
-    """Return offsets of compressed rows as int64; InputError unless they ascend from 0 to `end`.
+    """Return offsets of compressed rows as int64.
+
+    Raise InputError unless the offsets ascend from 0 to `end`.
 
     Neighbours are compared, not subtracted: a difference may overflow, and a difference of unsigned
     numbers is never negative.
@@ -211,8 +213,8 @@ def as_offsets(array: IntArray, end: int, what: str, of: str = "") -> Int64Array
     Parameters:
         array: int[rows + 1].
         end: The number of entries.
-        what: Phrase for the array, for messages.
-        of: Phrase that explains `end`, written after it in messages.
+        what: Phrase that names the array in messages.
+        of: Phrase that explains `end`; messages show it after the number.
     """
     falls = np.flatnonzero(array[1:] < array[:-1])
     bad = 0 if not len(array) or array[0] != 0 else int(falls[0]) + 1 if len(falls) else -1

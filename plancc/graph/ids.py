@@ -43,12 +43,13 @@ def edge_columns(
     """Return the names of the columns of u, v and perhaps weights.
 
     If the user chose no columns, u and v are found by their names, such as "src" and "dst". If the
-    columns have other names, u and v are the first two columns; pandas' index, the weights, and a
-    first column of edge numbers or times do not count. Weights are the column with a usual name,
-    in upper or lower case; without such a name, they are the last of three columns.
+    columns have other names, u and v are the first two columns that are neither the index of
+    pandas, nor the weights, nor a first column of edge numbers or times. Weights are the column
+    with a usual name, in upper or lower case; without such a name, they are the last of three
+    columns.
 
     Parameters:
-        where: Phrase for the source, for messages.
+        where: Phrase that names the source in messages.
         names: Names of all columns.
         columns: Names that the user chose; empty if the user chose none.
         texts: Names of columns that hold no numbers.
@@ -104,9 +105,10 @@ def edge_columns(
 def _usual_ends(
     where: str, names: list[str], weights: list[str], texts: Container[str]
 ) -> list[str]:
-    """Return the columns of u and v, or an empty list.
+    """Return the names of the columns of u and v; an empty list if no rule finds them.
 
-    These are a usual pair of names, or the two columns after a column of edge numbers or times.
+    They are a usual pair of names, or the two columns after a first column of edge numbers or
+    times.
     """
     lower = [name.lower() for name in names]
     usual = (pair for pair in _PAIRS if all(lower.count(name) == 1 for name in pair))
@@ -129,7 +131,7 @@ class PiecewiseEdges(ABC):
     The source is read twice: once for the ids, then for the edges.
 
     Parameters:
-        where: Phrase for the source, for messages.
+        where: Phrase that names the source in messages.
         num_vertices, keep_ids: See `number`.
 
     Attributes:
@@ -203,11 +205,11 @@ def number(
 
     Parameters:
         u, v (int64[edges >= 1]): Ids, >= 0.
-        where: Words for the source, for messages.
+        where: Phrase that names the source in messages.
         num_vertices: Number of vertices, if ids are vertex numbers.
         keep_ids: Whether ids are vertex numbers, up to the largest id.
-        place: Function that takes the number of an edge and returns a phrase for the source and the
-            line of the edge, for messages.
+        place: Function that takes the number of an edge and returns a phrase that names the source
+            and the line of the edge in messages.
         names: Array of names, if an id is an index of this array; None if ids are the source's own
             numbers.
 
@@ -216,7 +218,7 @@ def number(
 
     Warns:
         PlanccWarning: If some ids between the smallest and the largest do not occur, and therefore
-            are no vertices; if vertex numbers seem to begin at 1.
+            are not vertices; if vertex numbers seem to begin at 1.
     """
     if names is not None:
         check_no_numbers(where, num_vertices, keep_ids)
@@ -239,7 +241,7 @@ def number(
     found = _compact(u, v, largest)
     if found.num_vertices != largest - smallest + 1:
         others = "" if largest >= SPARSE * found.num_vertices else (
-            f": `keep_ids` or `num_vertices` {largest + 1} keeps the others"
+            f": `keep_ids` or `num_vertices` {largest + 1} keeps the other ids"
             f"{', and 0' * (smallest == 1)}"
         )  # fmt: skip
         warn(f"{where}: {found.num_vertices:,} vertices occur; ids go up to {largest:,}{others}")

@@ -109,8 +109,8 @@ def take_columns(text, separator, columns, chosen, out):  # type: ignore[no-unty
     Lines have `columns` columns. `separator` stands between columns; 0 is for blanks and tabs. A
     separator in double quotes separates nothing. Lines that begin with # or % become blank. `text`
     ends with a newline, and `out` is as long as `text`. Returns the number of bytes written, and
-    the offset of the first wrong line: it has another number of columns, or an empty chosen column;
-    -1 if all lines are right.
+    the offset of the first line that has a wrong number of columns or an empty chosen column; -1 if
+    there is no such line.
     """
     first, last = np.zeros(columns, np.int64), np.zeros(columns, np.int64)
     k = end = 0
@@ -137,7 +137,7 @@ def take_columns(text, separator, columns, chosen, out):  # type: ignore[no-unty
 
 @njit(cache=True, nogil=True)
 def number_names(text, separator, chosen, longest, first, last, ends, out):  # type: ignore[no-untyped-def]
-    """Number the names in two columns of a text, in the order in which names occur.
+    """Number the names in two columns of a text, in the order of their first occurrence.
 
     Every line has `len(first)` columns; see `take_columns`. Double quotes around a column are
     dropped. Fills `ends`, int64[2, edges], with the numbers given to names. If a third column is
@@ -146,8 +146,8 @@ def number_names(text, separator, chosen, longest, first, last, ends, out):  # t
 
     Returns the number of edges; the offsets in the text where every name begins and stops,
     int64[names, 2]; the number of bytes written to `out`; the offset of the first wrong line or -1;
-    and its fault: 0 another number of columns, 1 an empty column, 2 a name of more than `longest`
-    bytes, 3 a control character.
+    and a code for the fault of this line: 0 for a wrong number of columns, 1 for an empty column, 2
+    for a name of more than `longest` bytes, 3 for a control character.
     """
     mask = np.uint64((1 << 16) - 1)
     slot = np.full(1 << 16, -1, np.int32)
@@ -239,9 +239,9 @@ def check_entries(text: npt.NDArray[np.uint8], field: int) -> int:
     """Return the number of entries if every line is a MatrixMarket entry, else -1.
 
     An entry is two whole numbers, the row and the column, and then a value. `field` says what the
-    value must be: 0 missing, 1 an integer, 2 a decimal number, -1 anything. 3 means 2, and also
-    that row and column must have no leading zeros. Blank lines are skipped. `text` must end with a
-    newline.
+    value must be: 0 for no value, 1 for an integer, 2 for a decimal number, -1 for any text. 3 is
+    like 2, but row and column must have no leading zeros. Blank lines are skipped. `text` must end
+    with a newline.
     """
     entries = k = 0
     while k < len(text):
@@ -288,7 +288,7 @@ def check_entries(text: npt.NDArray[np.uint8], field: int) -> int:
 
 @njit(cache=True, nogil=True)
 def format_lines(ptr: npt.NDArray[np.int64], values: npt.NDArray[np.int64]):  # type: ignore[no-untyped-def]
-    """Return a text, uint8[bytes], with a line for each of the ranges that `ptr` bounds.
+    """Return a text, uint8[bytes], with a line for each range of `values`.
 
     Line k holds the numbers ``values[ptr[k]:ptr[k + 1]]``, separated by blanks.
     """
@@ -319,7 +319,7 @@ def format_lines(ptr: npt.NDArray[np.int64], values: npt.NDArray[np.int64]):  # 
 def is_mirrored(indptr: Any, indices: Any) -> bool:
     """Whether (j, i) is a nonzero of a CSR pattern for every nonzero (i, j).
 
-    Columns ascend in every row.
+    Columns must ascend in every row.
 
     The loop over the rows meets the nonzeros (i, j) of any column j in ascending order of i. So if
     the pattern is symmetric, (j, i) is the first nonzero of row j that no earlier step has met.

@@ -1,7 +1,7 @@
 """Pairs for link prediction, by split: training, validation and test links, and negatives.
 
 A link goes from a source to a target, as an edge of ``edge_index``. A negative is a pair of
-vertices that is not a link. Negatives for training are drawn anew in every epoch; negatives for
+vertices that is not a link. New negatives for training are drawn in every epoch; negatives for
 validation and test are fixed.
 
 If edges have times, the latest edges are test links, and the edges before are validation links. An
@@ -47,9 +47,9 @@ OF_LINKS = ("val_target_negative", "test_target_negative")
 """Names of arrays that hold separate negatives for each link."""
 NAMES = (*KINDS, *OF_LINKS)
 MOST_LINKS = 2**31 - 1
-"""Most links of a plan, negatives included."""
+"""Largest number of links of a plan, including negatives."""
 LOOKED_AT = 1 << 16
-"""Most pairs of a kind that are compared with edges; if there are more pairs, every n-th is."""
+"""About how many pairs of a kind are compared with edges; if there are more, every n-th is."""
 TOLD = 0.02
 """A warning appears if more than this share of the links can be guessed from their reverse edges.
 The share of negatives that have a reverse edge is subtracted first. A smaller share changes the
@@ -120,9 +120,9 @@ def read_links(source: Any, graph: Graph) -> SplitLinks:
     Parameters:
         source (path, mapping, or three objects): One of these:
 
-            - A mapping, or the path of an .npz file, with arrays integer[2, m] of the names
-              ``train``, ``val``, ``test``, ``val_negative`` and ``test_negative``. The links of a
-              split share its negatives. In place of the last two, ``val_target_negative`` and
+            - A mapping, or the path of an .npz file, with arrays integer[2, m] named ``train``,
+              ``val``, ``test``, ``val_negative`` and ``test_negative``. The links of a split share
+              its negatives. In place of the last two, ``val_target_negative`` and
               ``test_target_negative``, integer[m, k], hold k targets for every link.
             - The path of a folder of the Open Graph Benchmark that holds a split for link
               prediction.
@@ -131,11 +131,11 @@ def read_links(source: Any, graph: Graph) -> SplitLinks:
 
     Raises:
         InputError: For other sources, names or shapes, a vertex out of range, validation or test
-            links without negatives, no training links, an array that has a link in every row, not
-            in every column, or pairs with ``edge_label`` 0 that are edges.
+            links without negatives, no training links, an array whose rows, and not its columns,
+            are the links, or pairs with ``edge_label`` 0 that are edges.
 
     Warns:
-        PlanccWarning: If links are in two splits, are repeated, or are no edges; if negatives are
+        PlanccWarning: If links are in two splits, are repeated, or are not edges; if negatives are
             links or edges; if a pair joins a vertex to itself; if all links are for training.
     """
     check_no_types(graph)
@@ -177,7 +177,7 @@ def _read(path: StrPath) -> Mapping[str, Any]:
     name = os.fspath(path)
     if not os.path.isdir(name):
         if not name.lower().endswith(".npz"):
-            raise InputError(f"{name}: links are only read from .npz, or a folder of format ogb")
+            raise InputError(f"{name}: links are read only from .npz, or a folder of format ogb")
         with Archive(name) as held:
             if left := ", ".join(show(key) for key in held if key not in NAMES):
                 warn(f"{name}: ignored: {left}; links are called {', '.join(NAMES)}")
@@ -258,7 +258,7 @@ def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
 
 
 def _numbers_of_names(array: Array, graph: Graph, what: str) -> Array:
-    """Return vertex numbers in place of names; InputError for a name that no vertex has."""
+    """Return vertex numbers in place of names; raise InputError for an unknown name."""
     ids = graph.original_ids
     if ids is None or array.dtype.kind in "iu" or not are_names(ids):
         return array
@@ -280,8 +280,8 @@ def _doubtful(
         labelled: Whether RandomLinkSplit made the links, which removes their edges from the graph.
 
     Raises:
-        InputError: For an array that has a link in every row, not in every column: its rows are
-            edges, its columns are not.
+        InputError: For an array whose rows, and not its columns, are the links: the rows are edges
+            of the graph, and the columns are not.
     """
     keys = {split: np.sort(link_keys(links.pairs[split], graph)) for split in SPLITS}
     train, val, test = keys.values()
@@ -303,7 +303,7 @@ def _doubtful(
             yield np.any([there, *are_links], axis=0), f"{kind} pairs are links or edges"
             continue
         if pair.shape == (2, 2) and not there.all() and are_edges(known, pair.T, graph).all():
-            told = f"has a link in every row, since {pair.tolist()} are then edges"
+            told = f"has its links in the rows, not in the columns: {pair.tolist()} are edges"
             cure = "give the sources in one row, and the targets in another"
             raise InputError(f"{where}{kind} {told}; {cure}")
         if kind == SPLITS[0] and not labelled:
@@ -330,7 +330,7 @@ def random_links(
 ) -> SplitLinks:
     """Split the edges of a graph into links, as RandomLinkSplit of PyTorch Geometric does.
 
-    Self loops are no links. An edge of an undirected graph is one link. A validation or test split
+    Self loops are not links. An edge of an undirected graph is one link. A validation or test split
     has as many negatives as links, and all links of the split share these negatives. Negatives are
     distinct pairs of vertices without an edge, drawn uniformly.
 
@@ -543,7 +543,7 @@ def with_times(
         if edges.values is None:
             raise InputError(f"{where} {given}: the edges have no values; give a file of times")
         where, given = f"{where} {given}", edges.values
-        if listed:  # sums of times are no times, and an edge with time 0 is no zero
+        if listed:  # sums of times are not times, and the graph drops zeros
             flags: Any = {"symmetrize": symmetrize, "directed": graph.directed or symmetrize}
             made = build_graph(graph.num_vertices, row, column, **flags)
             graph = replace(graph, indptr=made.indptr, indices=made.indices)

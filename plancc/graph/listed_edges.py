@@ -1,4 +1,4 @@
-"""Edges in the order of their source, and edge features, which become a column of the nonzeros."""
+"""Edges in the order of their source, and edge features (a column of `plancc.graph.columns`)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _listed: ContextVar[list[ListedEdges] | None] = ContextVar("edges of what is rea
 def listing() -> Iterator[list[ListedEdges]]:
     """Yield a list, to which readers append the edges of every graph that they make in the context.
 
-    A context within another context yields the same list.
+    A context inside another context yields the list of the outer context.
     """
     found = _listed.get()
     found = [] if found is None else found
@@ -108,7 +108,7 @@ def with_features(
 
     Raises:
         InputError: For more or fewer features than edges, repeated edges, and edges whose value is
-            not 0 but which are no nonzeros of the graph.
+            not 0 but which are not nonzeros of the graph.
     """
     edges, features = found
     row, column = edges.row, edges.column
@@ -140,7 +140,7 @@ def for_every_edge(graph: Graph, edges: ListedEdges, given: Array, where: str, w
     entries.
 
     Parameters:
-        edges: All edges; the edges of the other half of a symmetric matrix stand at the end.
+        edges: All edges; the edges of the other half of a symmetric matrix are at the end.
         given: Entries in the order of the source's edges.
         where: Beginning of error messages.
         what: Noun for the entries in error messages.
@@ -164,9 +164,9 @@ def for_every_edge(graph: Graph, edges: ListedEdges, given: Array, where: str, w
 
 
 def with_columns_of(made: Graph, graph: Graph) -> Graph:
-    """Return the graph `made`, which was derived from `graph`, with the columns of `graph`.
+    """Return the graph `made`, derived from `graph`, with the arrays in `graph.columns`.
 
-    A nonzero that `graph` does not have gets zeros. Both graphs have one vertex type.
+    The entries of a nonzero that `graph` does not have are 0. Both graphs have one vertex type.
     """
     if not graph.columns:
         return made

@@ -74,7 +74,7 @@ class MappedRows:
         return self[:].astype(dtype or self.dtype, copy=False)
 
     def take(self, order: IntArray) -> MappedRows:
-        """Return other rows: row k of the result is row ``order[k]``."""
+        """Return the rows `order`: row k of the result is row ``order[k]``."""
         return MappedRows(self.source, order if self.order is None else self.order[order])
 
     def pieces(self, start: int, stop: int) -> Iterator[Array]:

@@ -25,9 +25,9 @@ from plancc.graph.listed_edges import ListedEdges, nonzeros_of_edges
 from plancc.graph.textfile import Integers, StrPath, fail, fail_first, read_bytes, read_integers
 
 MOST_BYTES = 80
-"""Most bytes, for every vertex and edge, of a text that `is_metis` recognises."""
+"""Largest number of bytes, for every vertex and edge, of a text that `is_metis` recognises."""
 MOST_COMMENTS = 1000
-"""Most lines of comments of a text that `is_metis` recognises."""
+"""Largest number of lines of comments in a text that `is_metis` recognises."""
 _FORMATS = (0, 1, 10, 11, 100, 101, 110, 111)
 
 
@@ -46,8 +46,8 @@ def read_metis(
     Raises:
         InputError: For a wrong header, a wrong number of lines or edges, a neighbour that is out of
             range, listed twice, or the vertex itself, an edge weight < 1, a negative vertex weight,
-            and an edge that is not stored in both directions with one weight; the message names
-            file, line and value.
+            and an edge that is not stored in both directions with the same weight; the message
+            names file, line and value.
     """
     data = read_bytes(path)
     try:

@@ -170,7 +170,7 @@ def _lines(path: StrPath, header: _Header) -> Iterator[bytes]:
 
 
 def _checked(header: _Header, text: bytes) -> int:
-    """Return the number of entries in `text`; ValueError for a line that is no entry."""
+    """Return the number of entries in `text`; raise ValueError for a line that is not an entry."""
     field = _ANYTHING if header.without_values else _FIELDS.get(header.field, 0)
     count = int(kernels.check_entries(np.frombuffer(text, np.uint8), field))
     if count < 0:
@@ -179,7 +179,10 @@ def _checked(header: _Header, text: bytes) -> int:
 
 
 def _parsed(header: _Header, count: int, text: bytes) -> Entries:
-    """Return the entries that `text` lists; ValueError or OverflowError for wrong lines."""
+    """Return the entries that `text` lists.
+
+    Raise ValueError or OverflowError for a wrong line.
+    """
     from scipy.io import mmread
 
     matrix = mmread(io.BytesIO(header.text(count) + text), spmatrix=False)
@@ -299,8 +302,8 @@ class MtxEntries:
             mirror = col.astype(np.int64) * self.num_vertices + row
             wrong = above & np.isin(mirror, keys[row > col])
             if wrong.any():
-                also = f"a {self._header.symmetry} matrix has one entry of a pair, but the mirror"
-                way = "is also given: write 'general' in line 1, or leave out one of them:"
+                also = f"a {self._header.symmetry} file lists either (i, j) or (j, i), but"
+                way = "both are given: write 'general' in line 1, or leave out one of the two:"
                 self._fail_entry(wrong, f"{also} {way}")
 
     def _fail_entry(self, wrong: Any, message: str) -> NoReturn:

@@ -24,7 +24,7 @@ from plancc.memory import check_memory
 Names = npt.NDArray[np.bytes_]
 NAMED = "ids are names"
 LONGEST = 1024
-"""Most bytes of a name."""
+"""Largest length of a name in bytes."""
 _EMPTY = [b"nan", b"NaN", b"None", b"null", b"NULL", b"NA", b"<NA>"]
 _WHOLE = re.compile("0|-?[1-9][0-9]{0,18}")
 _ROWS = 1 << 14
@@ -113,7 +113,7 @@ def sorted_names(texts: npt.NDArray[Any], where: str) -> tuple[Names, npt.NDArra
 
     Parameters:
         texts: object[n], strings.
-        where: Phrase for the source, for messages.
+        where: Phrase that names the source in messages.
 
     Returns:
         names (bytes[distinct names]), index (int64[n])

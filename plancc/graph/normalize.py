@@ -42,8 +42,8 @@ def normalize(
     ``none``  ``B[i, j]``
     ========  =================================================================
 
-    Values are computed in float64 and rounded once to `dtype`. If row i is empty, 0 stands for the
-    inverse of d_i, so that with ``sym`` column i becomes empty, too. Zeros are dropped.
+    Values are computed in float64 and rounded once to `dtype`. If row i is empty, 0 is used in
+    place of 1 / d_i, so that with ``sym`` column i becomes empty, too. Zeros are dropped.
 
     In a graph of several vertex types, every relation is normalised separately, without self loops,
     and ``sym`` divides by ``sqrt(sum_k B[i, k] sum_k B[k, j])``.
@@ -314,7 +314,7 @@ def _missing_diagonal(indptr, indices, base):  # type: ignore[no-untyped-def]
 def _row_sums(indptr, values):  # type: ignore[no-untyped-def]
     """Return the sum of every row, float64[n]; empty `values` stand for ones.
 
-    A sum is set to 0 if its terms cancel, so that only rounding error is left.
+    A sum is set to 0 if its terms cancel and only a rounding error is left.
     """
     sums = np.zeros(len(indptr) - 1)
     for i in range(len(sums)):

@@ -61,7 +61,7 @@ def claimed_bytes(stream: IO[bytes]) -> int:
 
 
 def check_integers(array: Array, where: str) -> npt.NDArray[np.integer]:
-    """Return the array; InputError unless it has one axis, and holds integers."""
+    """Return the array; raise InputError unless it has one axis, and holds integers."""
     if array.ndim != 1 or array.dtype.kind not in "iu":
         what = f"'{array.dtype}' of shape {array.shape}"
         raise InputError(f"{where} must be a list of integers, not {what}")
@@ -136,7 +136,7 @@ class Archive(Mapping[str, Array]):
         return self[key]
 
     def integers(self, key: str, length: int | None = None) -> npt.NDArray[np.integer]:
-        """Return the array `key`; InputError unless it is a list of `length` integers.
+        """Return the array `key`; raise InputError unless it is a list of `length` integers.
 
         If `length` is None, the list may have any length.
         """
@@ -149,12 +149,15 @@ class Archive(Mapping[str, Array]):
     def offsets(self, key: str, count: int, end: int) -> npt.NDArray[np.int64]:
         """Return the array `key`, int64[count + 1]: the offsets of `count` compressed rows.
 
-        InputError unless the offsets ascend from 0 to `end`.
+        Raise InputError unless the offsets ascend from 0 to `end`.
         """
         return as_offsets(self.integers(key, count + 1), end, f"{self.name}: key '{key}'")
 
     def indices(self, key: str, bound: int) -> npt.NDArray[np.integer]:
-        """Return the array `key` of integers; InputError if a number is outside 0..bound-1."""
+        """Return the array `key` of integers.
+
+        Raise InputError if a number is outside 0..bound-1.
+        """
         value = self.integers(key)
         check_range(value, bound, f"{self.name}: key '{key}'", HOLDS)
         return value
@@ -163,7 +166,7 @@ class Archive(Mapping[str, Array]):
 def map_array(path: StrPath) -> Array:
     """Map the array of an .npy file; the system reads a page when it is used.
 
-    Changes of the array are not written to the file.
+    Changes to the array are not written to the file.
 
     Raises:
         InputError: If the file holds no array; the message names the file.
@@ -187,11 +190,11 @@ def read_npz(
 ) -> Graph:
     """Read a sparse matrix from .npz.
 
-    The file is one of ``scipy.sparse.save_npz`` (csr, csc or coo; boolean matrices have no values),
-    or an archive without values: ``indptr``, ``indices`` and ``num_nodes``, or ``edge_index``
-    int[2, edges] and perhaps ``num_nodes``. Other keys are ignored. The graph is undirected if its
-    pattern is symmetric, else directed. A rectangular matrix is a graph of two vertex types
-    (`plancc.graph.union.rectangular`).
+    The file was written by ``scipy.sparse.save_npz`` (csr, csc or coo; boolean matrices have no
+    values), or is an archive without values. Such an archive has ``indptr``, ``indices`` and
+    ``num_nodes``, or it has ``edge_index``, int[2, edges], and perhaps ``num_nodes``. Other keys
+    are ignored. The graph is undirected if its pattern is symmetric, else directed. A rectangular
+    matrix is a graph of two vertex types (`plancc.graph.union.rectangular`).
 
     Parameters:
         path, pattern, symmetrize, transpose: See `plancc.graph.formats.read_graph`.
@@ -308,9 +311,9 @@ def _num_nodes(archive: Archive) -> int:
 
 
 def _compressed(archive: Archive, major: int, bound: int) -> tuple[Array, Array]:
-    """Return the offsets and the indices of `major` compressed rows, or columns.
+    """Return the offsets and the indices of `major` compressed rows (or compressed columns).
 
-    InputError if an index is not below `bound`.
+    Raise InputError if an index is not below `bound`.
     """
     minor = archive.indices("indices", bound)
     return archive.offsets("indptr", major, len(minor)), minor

@@ -94,7 +94,7 @@ class Owners:
 def check_owners(
     owner: npt.NDArray[np.int32], num_owned: int, num_parts: int, what: str = "vertices"
 ) -> None:
-    """Raise InputError unless `owner` holds `num_owned` parts, all in 0..num_parts-1.
+    """Raise InputError unless `owner` has `num_owned` entries, all in 0..num_parts-1.
 
     `what` says what the parts own, for messages.
     """

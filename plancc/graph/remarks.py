@@ -50,7 +50,8 @@ def lost_values(
 ) -> tuple[int, int]:
     """Return how many weights become 0 in `dtype`, and how many lose digits in `dtype`.
 
-    The second count is 0 if weights are normalised; it counts whole numbers only.
+    The second number counts only weights that are whole numbers, and is 0 if weights are
+    normalised.
     """
     if given is None or np.dtype(dtype) != np.float32 or given.dtype == np.float32:
         return 0, 0

@@ -28,8 +28,9 @@ USUAL_IDS = (
 )
 """Other usual names of ids, in lower case; such a column must hold the ids of most vertices."""
 _MOST = 0.9
-"""A column with a usual name holds ids, some perhaps wrong, if it has this share of the
-vertices."""
+"""A column with a usual name holds ids, some perhaps wrong, if it has the ids of this share of the
+vertices.
+"""
 FEW = 2
 """Up to this number of vertices, a column of 0 and 1 may hold every vertex by chance."""
 SAMPLE = 200
@@ -44,7 +45,7 @@ def rows_by_id(ids: npt.NDArray[Any], graph: Graph, what: str) -> npt.NDArray[np
     Parameters:
         ids (int or bytes[rows]): Vertex of every row, in any order: an id of the source, or a
             vertex number if the graph has no ids (`like_ids_of`).
-        what: Phrase for `ids`, for messages.
+        what: Phrase that names `ids` in messages.
 
     Raises:
         InputError: For an array that is not a list of ids, a repeated id, and a vertex without a
@@ -93,7 +94,8 @@ def one_column(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def _shift(ascending: npt.NDArray[Any], vertices: npt.NDArray[Any]) -> int:
     """Return 1 or -1 if ids are larger or smaller by 1 than the graph's ids, else 0.
 
-    In the first two cases, both are consecutive numbers, one from 0 and the other from 1.
+    The result is 1 or -1 only if both lists of ids are consecutive numbers, one list from 0 and the
+    other from 1.
     """
     if are_names(vertices):
         return 0
@@ -124,7 +126,7 @@ def id_column(
     Parameters:
         columns: Columns of the table by name; None for a column that was not read.
         taken: Names of columns that hold something else.
-        where: Phrase for the table, for messages.
+        where: Phrase that names the table in messages.
 
     Raises:
         InputError: For a column that holds the id of every vertex once, but neither has a usual
@@ -249,7 +251,7 @@ def natural_order(name: str) -> list[Any]:
 
 
 def warn_of_parts(folder: str, names: Sequence[str], what: str) -> None:
-    """Warn if files of a folder are read in another order than the alphabetical order.
+    """Warn if files of a folder are read in an order that is not alphabetical.
 
     They are read in the order of the numbers in their names: part.2 before part.10. `what` is a
     phrase that says why the order matters.

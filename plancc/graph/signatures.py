@@ -11,14 +11,14 @@ from plancc.errors import InputError
 from plancc.graph.textfile import StrPath, input_errors, open_input
 
 LOOKED_AT = 4096
-"""Number of bytes that are compared."""
+"""Number of bytes, from the beginning of a file, that are compared with patterns."""
 
 
 class Kind(NamedTuple):
     """A kind of file, recognised by its first bytes.
 
     Attributes:
-        what: Phrase for the kind, for messages.
+        what: Phrase that names the kind in messages.
         begins: Pattern of the first bytes.
         formats: Names of plancc's formats for such files.
         advice: Advice for the user of such a file, if no format reads it.

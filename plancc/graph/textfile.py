@@ -84,7 +84,7 @@ def show(value: object) -> str:
 
 
 def check_readable(path: StrPath) -> None:
-    """Raise InputError for a file that is missing, a folder, unreadable, or empty.
+    """Raise InputError for a file that is missing, unreadable or empty, and for a folder.
 
     Also raise it for a pointer file of Git LFS, which stands in place of the real file.
     """
@@ -115,8 +115,10 @@ def is_gzip(path: StrPath) -> bool:
 
 
 class _Unpacked(io.RawIOBase):
-    """The decompressed bytes of a .gz file; InputError if they are more than `plancc.graph.bounds`
-    allows."""
+    """The decompressed bytes of a .gz file.
+
+    Reading raises InputError if there are more bytes than `plancc.graph.bounds` allows.
+    """
 
     def __init__(self, path: StrPath) -> None:
         self._path, self._most, self._read = path, largest(path), 0
@@ -174,8 +176,9 @@ def check_encoding(path: StrPath, data: bytes) -> None:
 def data_lines(
     path: StrPath, stream: Iterable[bytes], skipped: int = 0, comments: tuple[bytes, ...] = ()
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield number and text of every line after the first `skipped`, without blank lines and
-    comments.
+    """Yield the number and the text of every line that is neither blank nor a comment.
+
+    The first `skipped` lines are left out too.
 
     Raises:
         InputError: For a line with a vertical tab, a form feed, or a carriage return before its
@@ -191,7 +194,7 @@ def data_lines(
 
 
 def read_number(path: StrPath, line: int, what: str, word: bytes, kind: type[Number]) -> Number:
-    """Return the number that a word spells; InputError unless it is a finite number."""
+    """Return the number that a word spells; raise InputError unless it is a finite number."""
     without = f" (`pattern` reads without {what}s)" * (what in ("weight", "value"))
     try:
         if b"_" in word or word.startswith(b"+"):  # Python accepts 1_000 and +1, other readers not

@@ -137,7 +137,7 @@ class Types:
         return np.searchsorted(self.first, vertices, side="right") - 1
 
     def rows_before(self, vertices: IntArray, part_ptr: Int64Array) -> Int64Array:
-        """Return how many rows of each type come before each part: int64[types, num_parts + 1].
+        """Return how many rows of each type come before every part: int64[types, num_parts + 1].
 
         Parameters:
             vertices (int[rows]): Vertex of every row.
@@ -181,8 +181,10 @@ class Types:
 
     @classmethod
     def parse(cls, types: str, relations: str) -> Types:
-        """Return the types from the two strings that `texts` returns; InputError for other
-        strings."""
+        """Return the types that two strings made by `texts` describe.
+
+        Raise InputError for other strings.
+        """
         try:
             pairs, triples = json.loads(types), json.loads(relations)
             found = cls(dict(pairs), tuple(map(tuple, triples)))
@@ -215,7 +217,9 @@ def first_of_columns(row_ptr: Int64Array, column: IntArray) -> Mask:
 
 
 def distinct_columns(row_ptr: Int64Array, column: IntArray) -> tuple[Mask, Int64Array]:
-    """Return `first_of_columns`, and offsets of the rows if only these first nonzeros are kept.
+    """Return which nonzeros to keep so that columns are distinct, and the offsets of the new rows.
+
+    The first of several nonzeros with the same row and column is kept (`first_of_columns`).
 
     Returns:
         first (bool[nonzeros]), offsets (int64[rows + 1])

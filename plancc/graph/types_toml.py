@@ -108,7 +108,7 @@ def _read_head(
 
 
 def _check_file(folder: str, name: Any, what: str) -> str:
-    """Return `name`; InputError unless it is the name of a file inside the folder."""
+    """Return `name`; raise InputError unless it is the name of a file inside the folder."""
     inside = isinstance(name, str) and not os.path.isabs(name) and ".." not in name.split("/")
     if not inside or not os.path.isfile(os.path.join(folder, name)):
         raise InputError(f"{what}: '{shown(name)}' is not a file inside the folder")
@@ -144,7 +144,7 @@ def read_relations(
 
     Parameters:
         path, pattern: See `plancc.graph.formats.read_graph`.
-        symmetrize, transpose: Must be false; InputError otherwise.
+        symmetrize, transpose: Must be false; true raises InputError.
 
     Raises:
         InputError: For a wrong ``types.toml``, a missing or wrong file, and a file with more rows
@@ -251,7 +251,7 @@ def _read_file(
             if turned := lists_ids and is_source_first(names, source, destination):
                 warnings.simplefilter("ignore")  # the first reading has warned
                 graph = reader.read(path, transpose=True, **options)
-        for heard in said:  # `columns` is no option of a relation: drop this advice
+        for heard in said:  # `columns` is not an option of a relation: drop this advice
             if heard.category is PlanccWarning:
                 warn(re.sub(r" \(`columns`[^)]*\)", "", str(heard.message)))
         return graph, turned

@@ -207,7 +207,7 @@ def rectangular(
     symmetrize: bool = False,
     transpose: bool = False,
 ) -> Graph:
-    """Return the graph of a rectangular matrix: types "rows" and "columns", and one relation.
+    """Return the graph of a rectangular matrix: two types, "rows" and "columns", and one relation.
 
     Raises:
         InputError: If there are no rows or no columns, and for `symmetrize`.

@@ -23,11 +23,11 @@ from plancc.memory import check_memory
 from plancc.text import shown
 
 BLOCK = 1 << 22
-"""Count of numbers that are checked at a time."""
+"""Number of values that are checked at a time."""
 EXACT = 1 << 24
 """All whole numbers up to this one are exact in float32."""
 MOST_COLUMNS = 2**31 - 1
-"""Most columns of features."""
+"""Largest number of columns of features."""
 
 
 def check_vertex_data(
@@ -142,7 +142,9 @@ def _features(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
 
 
 def finite(array: npt.NDArray[Any], what: str, first: int = 0) -> npt.NDArray[Any]:
-    """Return features converted to their `feature_type`; InputError if a number is not finite.
+    """Return features converted to their `feature_type`.
+
+    Raise InputError if a number is not finite.
 
     Parameters:
         what: Beginning of all error messages.
@@ -282,7 +284,7 @@ def dense(matrix: Any, path: StrPath, what: str) -> npt.NDArray[np.float32]:
     Parameters:
         matrix: csr_array or csc_array.
         path: The file of the matrix.
-        what: Phrase for the matrix, for messages.
+        what: Phrase that names the matrix in messages.
 
     Raises:
         InputError: For numbers that are not finite, and if the dense matrix is too wide or larger

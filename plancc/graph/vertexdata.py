@@ -198,7 +198,7 @@ def _taken(array: Any, order: npt.NDArray[np.integer]) -> Any:
 
 
 def as_array(value: Any, what: str) -> npt.NDArray[Any]:
-    """Return an array or a tensor as a NumPy array; InputError for other objects."""
+    """Return an array or a tensor as a NumPy array; raise InputError for other objects."""
     if hasattr(value, "tocoo"):
         raise InputError(f"{what} is sparse; make it dense with `toarray`")
     try:

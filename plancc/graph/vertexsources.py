@@ -65,7 +65,7 @@ OF_GRAPHS = frozenset(
 _OF_EDGES = frozenset(("edge_index", "adj_t", "indptr"))
 """Names of arrays of edges; vertex data in the same source are in the order of the vertices."""
 MOST_LISTED = 5
-"""Most names that a warning lists."""
+"""Largest number of names that a warning lists."""
 NO_GRAPH = (".npy", ".csv", ".tsv")
 """Extensions of files that are read as vertex data, not as a graph, if a user gives them as `data`.
 So are tables (`plancc.graph.formats.format_of_table`)."""
@@ -465,7 +465,10 @@ def _mask_of_ids(value: Any, ids: Array, what: str) -> npt.NDArray[np.bool_]:
 
 
 def _boolean_mask(mask: Array, rows: int, what: str, key: str) -> Array:
-    """Return a mask of integers 0 and 1 as booleans; InputError if it may be a list of vertices."""
+    """Return a mask of integers 0 and 1 as booleans.
+
+    Raise InputError if the mask may be a list of vertices.
+    """
     if mask.dtype.kind not in "iu" or not mask.ndim:
         return mask
     if len(mask) == rows and np.isin(mask, (0, 1)).all():
@@ -478,7 +481,7 @@ def _boolean_mask(mask: Array, rows: int, what: str, key: str) -> Array:
 
 
 def _split_column(mask: Array, split: str | None, what: str) -> Array:
-    """Return the column that `split` numbers, if the mask has a column for every split.
+    """Return column `split` of the mask, if the mask has a column for every split.
 
     Return other masks as an array of one axis.
     """

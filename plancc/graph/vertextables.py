@@ -134,7 +134,7 @@ def _without_names(
         found["labels"] = class_numbers(table[:, -1], f"{name}: the column")
         return found, ids
     if are_names(ids_of(graph)) and is_running("index", table[:, 0]):
-        warn(f"{name}: the first column counts the rows, and is read as a feature")
+        warn(f"{name}: the first column holds row numbers, but is read as a feature")
     if len(table) == graph.num_vertices + 1 and words == [str(k) for k in range(len(words))]:
         told = f"the first line, {','.join(words[:3])}..., is read as names"
         why = f"there are {graph.num_vertices:,} lines besides, one for each vertex"
@@ -153,7 +153,7 @@ def _names_of(keys: Keys) -> dict[str, str]:
 
 
 def _numbered(names: Iterable[str], known: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the columns of features and of targets that have numbered names: f0, f1, ...
+    """Return, for "features" and "targets", the columns with numbered names: f0, f1, ...
 
     If a table also has a column with the name of the whole array, its numbered columns are ignored.
     """

@@ -64,8 +64,8 @@ def read_weights(path: StrPath, graph: Graph) -> npt.NDArray[np.int64]:
         int64[num_vertices, num_weights]; fractions are scaled (`plancc.graph.wholeweights`).
 
     Raises:
-        InputError: For a file that cannot be read, a word that is no number, a number below 0, and
-            more or fewer lines than vertices; the message names file, line and value.
+        InputError: For a file that cannot be read, a word that is not a number, a number below 0,
+            and more or fewer lines than vertices; the message names file, line and value.
     """
     name = os.fspath(path)
     plain = name.lower().removesuffix(".gz")

@@ -21,7 +21,7 @@ def whole_weights(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.int64]:
 
     Parameters:
         array (number[n] or number[n, num_weights]): Finite numbers from 0 to `LARGEST`.
-        what: Words for the array, for messages.
+        what: Phrase that names the array in messages.
 
     Returns:
         int64[n, num_weights]

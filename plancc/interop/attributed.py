@@ -2,8 +2,9 @@
 
 Edge u -> v is ``A[u, v]``: u needs v. An undirected edge is read in both directions. The value of
 an edge is its attribute ``weight``, or the attribute that `columns` names. If the vertices have
-distinct names, the graph keeps these as ids. Names are the strings by which edges refer to
-vertices; if those are running numbers such as n0, n1, ..., the labels of the vertices are used.
+distinct names, the graph keeps the names as ids. The names are the strings by which edges refer to
+vertices. If these strings are only running numbers such as n0, n1, ..., the names are the labels of
+the vertices instead.
 """
 
 from __future__ import annotations
@@ -58,12 +59,12 @@ class _Found:
         path: The file.
         directed: Whether an edge is directed if the edge itself does not say so.
         vertices: For the name of every vertex, as edges use it, its number from 0.
-        names: Lists of names of the vertices, in the order of the vertices; each list may become
-            the ids. Its key is the attribute that has the names.
+        names: Dict from the name of an attribute to a list of its values, one for every vertex in
+            order. Any of these lists may become the ids.
         rows: Number of rows of a two-mode network, whose first vertices are its rows; 0 for other
             networks.
         ends: For every edge, the names of its source and its target.
-        lines: For every edge, its line in the file.
+        lines: For every edge, the number of its line in the file.
         mutual: For every edge, whether it is undirected.
         words: For every attribute of edges, a dict from the number of an edge to its value, a
             string.
@@ -458,7 +459,7 @@ class _Pajek:
 
         Parameters:
             tail: Last words of the line.
-            of: "vertices" or "edges".
+            of: What the line describes, for the warning: "vertices" or "edges".
         """
         words = iter(tail)
         for word in words:

@@ -24,13 +24,13 @@ _FEATURES = ("feat", "edge_attr", "edge_feat")
 
 
 def is_dgl(obj: Any) -> bool:
-    """Whether an object looks like a DGLGraph."""
+    """Return whether an object looks like a DGLGraph."""
     names = ("ndata", "edata", "ntypes", "etypes")
     return all(hasattr(obj, name) for name in names) and callable(getattr(obj, "edges", None))
 
 
 def record_of_dgl(obj: Any, where: str) -> Record:
-    """Return edges, number of vertices, weights of edges and data of vertices of a DGLGraph.
+    """Return a record of a DGLGraph: edges with weights, the number of vertices, and vertex data.
 
     For a heterogeneous graph, the record has edges by relation, and vertex data by vertex type.
 

@@ -79,7 +79,7 @@ def read_partition(path: StrPath) -> npt.NDArray[np.int32]:
     count = int(ranges[-1, 1])
     original = _original_ids(where, count)
     if original.shape != (count,) or (np.sort(original) != np.arange(count)).any():
-        raise InputError(f"{where}: the mapping must hold each of its {count} vertices once")
+        raise InputError(f"{where}: the mapping must hold each of the {count} vertices once")
     owner = np.empty(count, np.int32)
     owner[original] = np.repeat(np.arange(len(ranges)), np.diff(ranges, axis=1)[:, 0])
     return owner
@@ -221,9 +221,10 @@ class DistNumbers:
         }
 
     def vertex_data(self) -> dict[str, tuple[Arrays, Int64Array]]:
-        """Return, for every vertex type, its arrays of vertex data and the parts' offsets in them.
+        """Return a pair for every vertex type: its arrays of vertex data, and offsets of the parts.
 
-        Rows of the arrays are in plan order; rows of part m begin at entry m of the offsets.
+        Rows of the arrays are in plan order. The offsets are int64[num_parts + 1]: entry m is the
+        first row of part m, and the last entry is the number of rows.
         """
         plan, types = self.plan, self.plan.header.types
         if types is None:

@@ -200,9 +200,9 @@ def _read_in_child(path: StrPath, what: str, keys: Mapping[str, str]) -> dict[st
 
 
 def _graph(path: StrPath, keys: Mapping[str, str]) -> dict[str, Any]:
-    """Return a dict: the graph's matrix under its name in the file, and None for other matrices.
+    """Return a dict from the name of every matrix in the file: the graph's matrix, else None.
 
-    Other matrices are left out if ``keys["graph"]`` chooses the matrix.
+    If ``keys["graph"]`` chooses the matrix, the dict has no other names.
     """
     with _opened(path) as file:
         where = file.filename
@@ -252,7 +252,8 @@ def leave(path: str, request: dict[str, Any]) -> dict[str, Any]:
 
     Parameters:
         path: The .h5ad file.
-        request: {"what": key of `READS`, "keys": mapping, "large": bool, "folder": str}.
+        request: {"what": key of `READS`, "keys": mapping, "large": whether any size is allowed,
+            "folder": where to write the files}.
 
     Returns:
         {"files": dict from the name of an array to its file, or to None if it is not read}

@@ -1,8 +1,8 @@
 """Export for hypre: text files with the IJ matrix and the communication package of every rank.
 
 Writing them does not need hypre. ``HYPRE_IJMatrixRead`` reads ``matrix.00000`` and the following
-files. ``comm.00000`` and the following files hold the arrays of ``hypre_ParCSRCommPkg``. These are
-arrays of the plan's parts, whose names in plancc differ.
+files. ``comm.00000`` and the following files hold the arrays of ``hypre_ParCSRCommPkg``. plancc has
+the same arrays in the parts of a plan, under other names.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def _counts(folder: str) -> dict[str, Any]:
     """Return the number of vertices of every type, by name."""
     where, lines = _lines(folder, COUNTS)
     if len(lines) != 2 or len(lines[0]) != len(lines[1]):
-        raise InputError(f"{where}: give a line of vertex types and a line of their sizes")
+        raise InputError(f"{where}: give a line of types and a line of vertex counts")
     for count in lines[1]:
         if not (count.isascii() and count.isdigit()):
             raise InputError(f"{where}, line 2: {show(count)} is not a number of vertices")
@@ -167,7 +167,7 @@ def _check_number(folder: str, edges: str, pair: npt.NDArray[np.integer]) -> Non
         where, count = os.path.join(folder, name), pair.shape[1]
         said = float(read_numbers(where).sum())
         if said != count:
-            raise InputError(f"{where}: expects '{said:.15g}' edges, but there are {count:,}")
+            raise InputError(f"{where}: says '{said:.15g}' edges, but there are {count:,}")
 
 
 def _warn_of_others(folder: str, where: str, names: Iterable[str]) -> None:
@@ -327,7 +327,7 @@ def read_ogb_links(path: StrPath) -> dict[str, Any]:
 
 
 def _link_files(folder: str) -> bool:
-    """Whether a folder holds a split for link prediction."""
+    """Return whether a folder holds a split for link prediction."""
     return os.path.isfile(os.path.join(folder, "train.pt")) or bool(_table(folder, "train/edge"))
 
 

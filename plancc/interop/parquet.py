@@ -246,9 +246,12 @@ def _named_edges(read: Any, names: Sequence[str], where: str) -> tuple[Names | N
 
 
 def _check_cost(numbers: int, where: str, what: str) -> None:
-    """Raise InputError if reading this many numbers is not plausible or needs too much memory.
+    """Raise InputError if the files or the memory are too small for so many numbers.
 
-    It is not plausible if the files are too small for the numbers.
+    Parameters:
+        numbers: How many numbers the metadata of the files declare.
+        where: Path of the file or the folder.
+        what: Name of the data, for the message.
     """
     wanted = numbers * BYTES_OF_NUMBER
     check_unpacked(wanted, _files_of(where), what)
@@ -388,7 +391,7 @@ def _check_nulls(column: Any, what: str, of: str) -> None:
 
 
 def _is_text(arrow: Any, kind: Any) -> bool:
-    """Whether a column of this type holds strings, either plain or dictionary-encoded."""
+    """Return whether a column of this type holds strings, plain or dictionary-encoded."""
     types, of = arrow.types, getattr(kind, "value_type", kind)
     text = types.is_string, types.is_large_string, getattr(types, "is_string_view", types.is_string)
     return not types.is_list(kind) and any(is_kind(of) for is_kind in text)

@@ -25,7 +25,10 @@ MOST = 2**31 - 1
 
 
 def write(plan: Plan, folder: Path) -> None:
-    """Write the matrix, each rank's number of rows and halo rows, the ordering, and vertex data."""
+    """Write the matrix, the number of rows and the halo rows of every rank, and vertex data.
+
+    The file "ordering.is" has the vertex of every row, in plan order.
+    """
     from scipy.sparse import csr_array
 
     n, nnz = plan.num_vertices, plan.header.num_nonzeros

@@ -19,7 +19,7 @@ from plancc.interop.torchfile import StoredHetero, StoredObject, load_torch
 
 
 def is_data(obj: Any) -> bool:
-    """Whether an object looks like a Data, a HeteroData, or the ``to_dict()`` of one."""
+    """Return whether an object looks like a Data, a HeteroData, or the ``to_dict()`` of one."""
     if isinstance(obj, Mapping):
         return "edge_index" in obj or "adj_t" in obj or "_global_store" in obj
     has_edges = hasattr(obj, "edge_index") or hasattr(obj, "adj_t")
@@ -75,7 +75,7 @@ def _is_record(obj: Any) -> bool:
 
 
 def _is_graph(obj: Any) -> bool:
-    """Whether an object is a graph, and not the slices of an InMemoryDataset.
+    """Return whether an object is a graph, and not the slices of an InMemoryDataset.
 
     In slices, edge_index has one dimension.
     """

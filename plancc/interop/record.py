@@ -164,7 +164,7 @@ def _num_vertices(record: Record, row: IntArray, col: IntArray, where: str) -> i
             if name in _FEATURES or (rows >= n and not of_edges):
                 return rows
             told = f"'{name}' has {rows:,} rows{', the number of edges' * of_edges}"
-            why = f"'edge_index' names vertex {n - 1:,}: it is not used as the number of vertices"
+            why = f"'edge_index' names vertex {n - 1:,}, so the rows cannot be the vertices"
             warn(f"{where}: {told}, and {why}")
     taken = f"the graph gets {n:,} vertices, up to the largest in 'edge_index'"
     warn(f"{where}: neither 'num_nodes' nor data of vertices is given: {taken}")
@@ -208,7 +208,7 @@ def _weights(
         and not str(name).endswith("index")
     ]
     if others:
-        warn(f"{where}: ignored: {', '.join(others)} of edges; 'edge_weight' is their weight")
+        warn(f"{where}: ignored: {', '.join(others)} of edges; 'edge_weight' holds the weights")
     return taken
 
 
@@ -252,12 +252,12 @@ def _sparse_entries(matrix: Any, where: str) -> tuple[int, IntArray, IntArray, A
 
 
 def is_typed(record: Mapping[Any, Any]) -> bool:
-    """Whether a record has relations, that is, describes a graph of several vertex types."""
+    """Return whether a record has relations, that is, describes a graph of several vertex types."""
     return any(isinstance(name, tuple) for name in record)
 
 
 def held_record(record: Record, name: str, format: str) -> Held:
-    """Return the `Held` of a graph in memory, from its record.
+    """Return a `Held`, which makes a graph in memory from its record.
 
     Parameters:
         name: Name of the object, for messages.

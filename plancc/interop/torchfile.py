@@ -197,8 +197,8 @@ def _member(kind: Any, name: Any) -> StoredObject:
 def _only_these(serialization: Any, known: list[Any]) -> Iterator[None]:
     """Context manager: files that torch loads may only contain objects of the classes `known`.
 
-    Classes that other libraries have registered with torch are not accepted meanwhile. Before torch
-    2.6, the context does nothing.
+    Inside the context, torch does not accept classes that other libraries have registered with
+    torch. Before torch 2.6, the context does nothing.
     """
     if not hasattr(serialization, "get_unsafe_globals_in_checkpoint"):
         yield

@@ -51,8 +51,10 @@ DEFAULT_MODEL = "hp"
 
 
 def make_model(name: str, options: Mapping[str, Any]) -> Model:
-    """Make the model `name`; InputError if an option is unknown, or if a required option is
-    missing.
+    """Make the model `name` with these options.
+
+    Raises:
+        InputError: If the model does not have an option, or if a required option is missing.
     """
     model_class: type[Model] = MODELS[name]
     known = model_class.option_fields()
@@ -62,12 +64,12 @@ def make_model(name: str, options: Mapping[str, Any]) -> Model:
             if not known:
                 loaded = MODELS.loaded().items()
                 others = [other for other, model in loaded if option in model.option_fields()]
-                has = ", which is " * bool(others) + ", ".join(f"{other}'s" for other in others)
+                has = "; it is for " * bool(others) + ", ".join(f"'{other}'" for other in others)
             raise InputError(f"model '{name}' has no option `{option}`{has}")
     for field in options_of(model_class):
         missing = field.default is MISSING and field.default_factory is MISSING
         if missing and field.name not in options:
-            raise InputError(f"model '{name}' needs `{field.name}`")
+            raise InputError(f"model '{name}' needs the option `{field.name}`")
     return model_class.from_options(options)
 
 
@@ -80,17 +82,17 @@ def build_problem(
     seed: int,
     takes: tuple[type, ...] = PROBLEMS,
 ) -> Any:
-    """Call `Model.build`, and check the type of the problem.
+    """Call `Model.build`, check the type of the problem that it returns, and return the problem.
 
     Parameters:
-        model: The model, which may be a third party's.
+        model: The model. It may come from a package other than plancc.
         matrix, num_parts, balance, seed: See `Model.build`.
         takes: Types of problems that the caller accepts.
 
     Raises:
         InputError: If the model cannot use the matrix or the parameters.
-        BackendError: If the problem has another type; the message names the model, its package,
-            file and line.
+        BackendError: If the problem is of none of these types. The message names the model, and
+            the package, file and line that define it.
     """
     problem = model.build(matrix, num_parts, balance=balance, seed=seed)
     if not isinstance(problem, takes):
@@ -98,7 +100,7 @@ def build_problem(
         who = MODELS.words_of(name) if name else type(model).__name__
         expected = " or ".join(kind.__name__ for kind in takes)
         raise BackendError(
-            f"{who} builds a {type(problem).__name__}, not {expected} of plancc.models.problem "
-            f"({place_of(type(model).build)})"
+            f"{who} builds a {type(problem).__name__}; it must build one of these types of "
+            f"plancc.models.problem: {expected} ({place_of(type(model).build)})"
         )
     return problem

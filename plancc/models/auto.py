@@ -1,4 +1,4 @@
-"""Model ``auto``: several models compete, and the best plan wins."""
+"""Model ``auto``: plancc tries several models, and takes the best of their plans."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ CANDIDATES = (
 
 @dataclass(frozen=True)
 class AutoModel(Model):
-    """The best of several models by the objective.
+    """The model that compares plans of several models, and takes the plan with the best objective.
 
     Attributes:
-        candidates: Names of models; each is tried with all its `forms`. None: `CANDIDATES`, of
-            which only the most promising are searched.
+        candidates: Names of the models to compare. Each model is tried with every set of options
+            that its method `forms` returns. None: the models in `CANDIDATES`; plancc then searches
+            for owners only with those that promise the best plans (`plancc.owners.prices`).
     """
 
     layout: ClassVar[str] = "any"
@@ -38,16 +39,16 @@ class AutoModel(Model):
     candidates: tuple[str, ...] | str | None = option(
         None,
         "models that compete",
-        otherwise=f"{','.join(CANDIDATES)}, the most promising",
+        otherwise=f"the most promising of {','.join(CANDIDATES)}",
         metavar="MODEL,...",
     )
 
     def names(self) -> tuple[str, ...]:
-        """Names of the candidates, without repetition."""
+        """Names of the models to compare, each once."""
         given = CANDIDATES if self.candidates is None else self.candidates
         names = given.split(",") if isinstance(given, str) else given
         return tuple(dict.fromkeys(name.strip() for name in names))
 
     def build(self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int) -> Problem:
-        """Raise InputError: every candidate builds its own problem (`plancc.owners.choice`)."""
-        raise InputError("model 'auto' has no problem of its own: it compares other models' plans")
+        """Raise InputError: each compared model builds its own problem (`plancc.owners.choice`)."""
+        raise InputError("model 'auto' builds no problem: it compares other models; choose a model")

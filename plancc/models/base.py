@@ -30,28 +30,30 @@ class Model(ABC):
             layout "edge" wrap it in an `EdgeProblem`. None: the model assigns owners itself.
         searched: Whether `plancc.search` searches for owners, unless the user names a partitioner.
         default_objective: The objective if the user names none; None: nothing is minimised.
-        own_objectives: Further objectives, which only the model's partitioner can minimise
-            (`with_objective`). If the default objective is one of these, a search runs only on
-            request.
-        minimised: Objectives that equal the cost of the model's problem. A partitioner's result
-            then needs no refinement for these objectives.
+        own_objectives: Names of objectives that the model adds to those of plancc. Only a
+            partitioner that gets the model's problem can minimise them (`with_objective`). If the
+            default objective is one of these, plancc searches only if an option asks for a search.
+        minimised: Names of the objectives that a partitioner minimises when it minimises the cost
+            of the model's problem. For these objectives, the owners that the partitioner finds
+            need no refinement.
         starts_from_cut: Whether a search starts from a partition of the graph with few cut edges,
             made by the fastest partitioner. False: the search starts from a partition of the
             model's own problem.
-        of_batches: Whether the objective is the expected volume of mini-batches (classes derived
-            from `StochasticModel` only).
-        competes: Whether model auto may try the model.
-        swept: Whether the model can assign owners for any number of ranks, so that a sweep over
-            numbers of ranks can include it.
-        assigns_blocks: Whether a row model can assign rows to the blocks of a process grid.
+        of_batches: Whether the objective is the expected volume of mini-batches. Only
+            `StochasticModel` and classes derived from it may set this.
+        competes: Whether model auto may compare the model with others.
+        swept: Whether `plancc simulate` can predict epochs of the model's plans for a list of
+            numbers of ranks.
+        assigns_blocks: Whether a row model can also assign rows to the blocks of a process grid.
         even_random: Whether owners are random and parts have equal numbers of rows. The number of
-            halo rows then follows from sizes alone.
-        follows_capacities: Whether a model that assigns owners itself respects capacities: it makes
-            parts in proportion to the capacities, or the user has chosen the sizes. Models that are
-            searched or partitioned always follow capacities.
-        on_ranks: Whether several ranks can compile the model together (`plancc.distributed`). This
-            needs a model that is searched by the volume of row plans, or a `build` that does not
-            read columns.
+            halo rows can then be estimated from the sizes of the graph.
+        follows_capacities: Whether a model that assigns owners itself respects capacities, because
+            it makes parts in proportion to the capacities, or because the user has chosen the
+            sizes of the parts. If plancc or a partitioner finds the owners, they always respect
+            capacities.
+        on_ranks: Whether several ranks can compile a plan of the model together
+            (`plancc.distributed`). They can if plancc searches for owners of rows by volume, or if
+            `build` does not read the columns of the matrix.
     """
 
     layout: ClassVar[str] = "row"
@@ -76,7 +78,7 @@ class Model(ABC):
         Parameters:
             matrix: The normalised matrix.
             num_parts: Number of parts.
-            balance: What parts share evenly.
+            balance: The weights that parts share evenly.
             seed: Seed of random choices.
 
         Raises:
@@ -86,12 +88,12 @@ class Model(ABC):
 
     @classmethod
     def takes_capacities(cls) -> bool:
-        """Whether parts can have unequal sizes."""
+        """Whether the user can give the parts unequal sizes (capacities)."""
         return cls.follows_capacities or cls.searched or cls.problem is not None
 
     @classmethod
     def option_fields(cls) -> dict[str, Field[Any]]:
-        """Fields of the options that `from_options` accepts, by name."""
+        """Return the dataclass fields of the options that `from_options` accepts, by name."""
         return {each.name: each for each in options_of(cls)}
 
     @classmethod
@@ -101,26 +103,30 @@ class Model(ABC):
 
     @classmethod
     def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
-        """The sets of options with which model auto tries this model on `num_ranks` ranks."""
+        """Return the sets of options that model auto tries for this model on `num_ranks` ranks."""
         return [{}]
 
     def with_objective(self, objective: str) -> Self:
-        """Return the model for `objective`, a name in `own_objectives`."""
+        """Return the model that minimises `objective`, one of the names in `own_objectives`."""
         return self
 
     def with_data(self, vertex_data: VertexData) -> Self:
-        """Return the model with the masks and clusters that it needs; by default, the model
-        itself.
+        """Return the model with the training mask and the clusters of `vertex_data`.
+
+        A model that needs neither returns itself. This is the default.
         """
         return self
 
     def taken(self, matrix: Graph, num_parts: int) -> dict[str, Any]:
-        """Values that the model chose for options without a value, for the provenance."""
+        """Return the values that the model chose for options that the user left out, by name.
+
+        They are written to the plan's provenance.
+        """
         return {}
 
     def check(self, graph: Graph, num_parts: int) -> None:  # noqa: B027  most have nothing to do
-        """Raise InputError if options do not fit the graph's vertices; called before
-        normalisation.
+        """Raise InputError if an option does not fit the graph, such as a part vector that is too
+        short. The compiler calls this before it normalises the graph.
         """
 
     def unfit(self, matrix: Graph, num_parts: int) -> str:
@@ -129,11 +135,13 @@ class Model(ABC):
 
 
 class EdgeModel(Model):
-    """A model that assigns owners to rows and to single nonzeros; its plans have expand and fold.
+    """A model that assigns owners to rows and to single nonzeros, for edge plans.
+
+    The plans have two exchanges, expand and fold.
 
     Attributes:
-        partitioned_first: Whether a search starts from a partition of the model's own problem.
-            False: it starts from a search for owners of rows.
+        partitioned_first: Whether a search first lets a partitioner partition the problem that the
+            model builds. False: it first searches for owners of rows.
     """
 
     layout: ClassVar[str] = "edge"

@@ -18,16 +18,17 @@ from plancc.models.weights import Balance, capacities_of, check_num_parts, combi
 def block_owner(
     weights: npt.NDArray[np.int64], num_parts: int, capacities: Capacities = None
 ) -> npt.NDArray[np.int32]:
-    """Cut ``0..n-1`` into `num_parts` nonempty runs of about the same weight.
+    """Cut the vertices ``0..n-1`` into `num_parts` runs of about the same weight.
 
-    Cut k is at the place where the running weight is closest to ``k / num_parts`` of the total, or
-    to the share of the first k `capacities`. Cuts are then moved as little as possible so that
-    every run has a vertex.
+    A run is a range of consecutive vertices; no run is empty. Cut k ends the first k runs. It is
+    placed so that the weight of all vertices before it is as close as possible to ``k / num_parts``
+    of the total, or to the share of the total that the first k `capacities` have. Cuts are then
+    moved as little as possible so that every run has a vertex.
 
     Parameters:
         weights (int64[n]): Weights of the vertices. If all are 0, every vertex weighs 1.
         num_parts: Number of runs, at most n.
-        capacities: Relative weights of the runs; None: equal.
+        capacities: Relative weights of the runs; None: all equal.
 
     Returns:
         Part of every vertex, int32[n], nondecreasing.
@@ -52,7 +53,7 @@ def block_owner(
 
 @dataclass(frozen=True)
 class BlockModel(Model):
-    """Blocks of consecutive rows in the order of the source."""
+    """Blocks of consecutive rows, in the order in which the graph file numbers its vertices."""
 
     follows_capacities: ClassVar[bool] = True
     on_ranks: ClassVar[bool] = True
@@ -60,7 +61,10 @@ class BlockModel(Model):
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
     ) -> Assignment:
-        """Cut the source's order into blocks of about the same weight; `seed` is not used."""
+        """Cut the rows, in the order of their numbers, into blocks of about the same weight.
+
+        `seed` is not used.
+        """
         check_num_parts(matrix.num_vertices, num_parts)
         weights = combined(vertex_weights(matrix, balance))
         return Assignment(block_owner(weights, num_parts, capacities_of(balance)))

@@ -22,12 +22,12 @@ def check_capacities(
     """Check capacities, and return them as floats.
 
     Parameters:
-        capacities: The numbers.
-        num_parts: Expected length of the list; None: any length.
+        capacities: A number for every part.
+        num_parts: Expected length of `capacities`; None: any length.
 
     Raises:
-        InputError: If the list is empty, has another length, or has a number that is not finite and
-            above 0.
+        InputError: If the list is empty or has the wrong length, or if a number is not finite or
+            not above 0.
     """
     shape = np.array(capacities, dtype=object).shape  # ragged lists have a shape too
     if isinstance(capacities, str) or len(shape) != 1 or shape[0] == 0:
@@ -46,7 +46,7 @@ def check_capacities(
 
 
 def relative_capacities(num_parts: int, capacities: Capacities) -> npt.NDArray[np.float64]:
-    """Capacities divided by their mean, float64[num_parts]; exactly 1 if all are equal.
+    """Return the capacities divided by their mean, float64[num_parts]; exactly 1 if all are equal.
 
     Raises:
         InputError: If the number of capacities is not `num_parts`.
@@ -72,5 +72,5 @@ def read_capacities(path: str | os.PathLike[str]) -> tuple[float, ...]:
                 fail(path, line, "the capacity is not above 0:", word)
             found.append(value)
     if not found:
-        raise InputError(f"{os.fspath(path)}: no capacities: one number for every part is needed")
+        raise InputError(f"{os.fspath(path)}: holds no capacities; write one number for every part")
     return tuple(found)

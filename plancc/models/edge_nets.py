@@ -1,4 +1,4 @@
-"""Kernels that build the nets of medium-grain models."""
+"""Kernels that build the nets of the hypergraph of model medium-grain."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from plancc.kernel import njit
 def lighter_side(indptr: Any, indices: Any, in_row: Any, in_column: Any) -> Any:
     """For every nonzero, whether its column has fewer nonzeros than its row: bool[num_nonzeros].
 
-    If both have the same number, the lower index counts as lighter, so that a symmetric pattern is
-    split symmetrically. A nonzero on the diagonal goes with its row.
+    If both have the same number, the one with the lower index is treated as having fewer. So a
+    symmetric pattern is split symmetrically. On the diagonal the result is False.
 
     Parameters:
         indptr (int64[n + 1]), indices (int32[num_nonzeros]): CSR pattern.
@@ -30,19 +30,22 @@ def lighter_side(indptr: Any, indices: Any, in_row: Any, in_column: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def split_nets(indptr: Any, indices: Any, with_column: Any) -> Any:
-    """Build the expand nets of columns, then the fold nets of rows; nets of one pin are left out.
+    """Build an expand net for every column, then a fold net for every row.
+
+    Pins are vertices 0..n-1; vertex i stands for row i and for column i. Nets of one pin are left
+    out. `plancc.models.medium_grain.split_problem` defines the nets.
 
     Parameters:
         indptr (int64[n + 1]), indices (int32[num_nonzeros]): CSR pattern, columns unique in a row.
-        with_column (bool[num_nonzeros]): Whether a nonzero goes with its column; False on the
-            diagonal.
+        with_column (bool[num_nonzeros]): Whether a nonzero belongs to the vertex of its column
+            (True) or to the vertex of its row (False). Always False on the diagonal.
 
     Returns:
         net_ptr (int64[num_nets + 1]): Offsets of the nets' pins.
-        pins (int32[num_pins]): Pins; the first pin of a net is its own column or row.
-        source (int32[num_nets]): The column or row of every net.
-        weight (int64[n]): Number of nonzeros that go with every vertex.
-        nonzero_vertex (int32[num_nonzeros]): The vertex that every nonzero goes with.
+        pins (int32[num_pins]): Pins; the first pin of a net is the vertex of its column or row.
+        source (int32[num_nets]): For every net, the number of its column or row.
+        weight (int64[n]): For every vertex, the number of nonzeros that belong to it.
+        nonzero_vertex (int32[num_nonzeros]): For every nonzero, the vertex to which it belongs.
     """
     n = len(indptr) - 1
     # Nets 0..n-1 are columns (expand), n..2n-1 rows (fold); each has its own vertex as a pin.

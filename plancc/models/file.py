@@ -46,9 +46,9 @@ class FileModel(Model):
         """Take the given owners; `balance` and `seed` are not used.
 
         Raises:
-            InputError: If there is no part vector, if it has a wrong length or numbers that are not
-                whole, or if a part number is outside 0..num_parts-1 (the message names the first
-                such vertex).
+            InputError: If there is no part vector; if it has the wrong length, or numbers that are
+                not whole; or if a part number is not in 0..num_parts-1. The message then names the
+                first vertex with such a number.
         """
         return Assignment(part_vector(self.part, matrix.num_vertices, num_parts))
 
@@ -60,9 +60,9 @@ def part_vector(
 
     Parameters:
         part: The file's path, or the array.
-        num_vertices: Expected length.
+        num_vertices: Number of vertices, the expected length of the vector.
         num_parts: Number of parts; part numbers must be below this number.
-        least: Smallest allowed number; -1 if a vertex may have no part.
+        least: Smallest part number that is allowed; -1 if a vertex may have no part.
 
     Raises:
         InputError: See `FileModel.build`.
@@ -78,12 +78,12 @@ def part_vector(
         where = "part vector"
         given = np.asarray(part)
     if given.shape != (n,):
-        raise InputError(f"{where}: {given.size} part numbers for {n} vertices")
+        raise InputError(f"{where}: {given.size} part numbers for {n} vertices; each needs one")
     if given.dtype.kind not in "iu":
         raise InputError(f"{where}: part numbers must be integers, not {given.dtype}")
     if (vertex := first_true((given < least) | (given >= num_parts))) is not None:
         from_one = bool(least == 0 and given.min() == 1 and given.max() == num_parts)
         rule = f"with {num_parts} parts they are numbered 0..{num_parts - 1}"
-        rule += ": subtract 1 from each" * from_one
+        rule += ": subtract 1 from each number" * from_one
         raise InputError(f"{where}: vertex {vertex} is in part {int(given[vertex])}; {rule}")
     return given.astype(np.int32)

@@ -21,22 +21,25 @@ MAX_NUM_VERTICES = 2**31 - 1
 
 @dataclass(frozen=True)
 class FineGrainModel(EdgeModel):
-    """Hypergraph with one vertex per nonzero, one net per column and one per row.
+    """A hypergraph with a vertex for every nonzero, a net for every column and a net for every row.
 
-    After Catalyurek and Aykanat, "A fine-grain hypergraph model for 2D decomposition of sparse
-    matrices" (IPDPS 2001). Nonzero (i, j) is a pin of two nets. Parts in the expand net of column j
-    need row j of H. Parts in the fold net of row i have a partial sum of row i. The diagonal
-    nonzero (i, i) is a pin of both nets of i, and its part owns row i of H and of the product. If
-    (i, i) is missing, a vertex of weight 0 takes its place::
+    It follows Catalyurek and Aykanat, "A fine-grain hypergraph model for 2D decomposition of sparse
+    matrices" (IPDPS 2001). Nonzero (i, j) is a pin of two nets: the expand net of column j, and the
+    fold net of row i. A part with a pin in the expand net of column j needs row j of H. A part with
+    a pin in the fold net of row i computes a partial sum of row i. The nonzero (i, i) is a pin of
+    both nets of i, and the part of (i, i) owns row i of H and of the product. If (i, i) is zero, a
+    vertex of weight 0 takes its place, as vertex f does in this example::
 
-                   0  1  2          expand net of column 1   {b (0, 1), d (2, 1), e (1, 1)}
+                   0  1  2          expand net of column 1   {b (0, 1), e (1, 1), d (2, 1)}
             0      a  b  .          fold net of row 2        {c (2, 0), d (2, 1), f (2, 2)}
-            1      .  e  .          f is not a nonzero: it weighs 0, and its part owns row 2
+            1      .  e  .          f has no nonzero: it weighs 0, and its part owns row 2
             2      c  d [f]
 
-    So the connectivity - 1 of the two nets of i is the number of rows that its owner sends and
-    receives, and the sum over all nets is the volume of expand and fold. Every edge plan is a
-    partition of this hypergraph. It suits smaller graphs only, since every nonzero is a vertex.
+    So the connectivity of the expand net of i, less 1, is the number of times that the owner sends
+    row i. The connectivity of the fold net of i, less 1, is the number of partial sums of row i
+    that the owner receives. The sum over all nets is the volume of expand and fold. Every edge plan
+    is a partition of this hypergraph. The model suits smaller graphs only, since every nonzero is a
+    vertex.
     """
 
     problem: ClassVar[type[Hypergraph]] = Hypergraph
@@ -45,8 +48,10 @@ class FineGrainModel(EdgeModel):
     partitioned_first: ClassVar[bool] = True
 
     def unfit(self, matrix: Graph, num_parts: int) -> str:
-        """Say why the matrix does not suit: for full rows and columns, a partitioner gains
-        little.
+        """Say why the matrix does not suit the model; "" if it suits.
+
+        The matrix does not suit if most nonzeros are in rows and columns that are more than half
+        full: a partitioner then reduces the volume only slightly (`FullRows`).
         """
         full = FullRows.of(matrix, num_parts)
         if full is None:
@@ -58,13 +63,13 @@ class FineGrainModel(EdgeModel):
     ) -> EdgeProblem:
         """Build the problem; `seed` is not used.
 
-        Vertex k is nonzero k of the CSR; missing diagonals follow. Nets of columns come before nets
-        of rows. Nets of one pin are left out. The source of a net is the vertex of its diagonal
-        nonzero.
+        Vertex k is nonzero k of the CSR matrix. The vertices for zero entries of the diagonal
+        come last. Nets of columns come before nets of rows. Nets of one pin are left out. The
+        source of the net of column i, and of the net of row i, is the vertex of the entry (i, i).
 
         Raises:
             InputError: If `num_parts` is not in 1..num_vertices, if `balance` is not "nnz", or if
-                there are more than `MAX_NUM_VERTICES` nonzeros and missing diagonals.
+                the hypergraph would have more than `MAX_NUM_VERTICES` vertices.
         """
         check_num_parts(matrix.num_vertices, num_parts)
         check_nonzeros_balanced("fine-grain", balance)
@@ -74,7 +79,7 @@ class FineGrainModel(EdgeModel):
         missing = np.setdiff1d(np.arange(n, dtype=np.int32), row[diagonal], assume_unique=True)
         num_vertices = num_nonzeros + len(missing)
         if num_vertices > MAX_NUM_VERTICES:
-            what = f"{num_vertices:,} nonzeros and missing diagonals of {matrix.source.name}"
+            what = f"{num_vertices:,} nonzeros and zeros on the diagonal of {matrix.source.name}"
             told = f"are more than {MAX_NUM_VERTICES:,}; use 'medium-grain'"
             raise InputError(f"model 'fine-grain': {what} {told}")
         row_vertex = np.empty(n, dtype=np.int32)

@@ -1,4 +1,4 @@
-"""Detect matrices that have most of their nonzeros in rows and columns that are over half full."""
+"""Find rows and columns that are more than half full, if they hold most nonzeros of a matrix."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ MAX_GAINS = 2**29
 
 @dataclass(frozen=True)
 class FullRows:
-    """Figures of a matrix that has most of its nonzeros in rows and columns over half full.
+    """Figures of a matrix whose nonzeros are mostly in rows and columns that are over half full.
 
-    For any owners, nearly every part has a nonzero in each of these rows and columns. So no
-    owners are much better than others. But a search is slow, since the gain of a move depends on
-    all parts.
+    Whatever the owners are, nearly every part has a nonzero in each of these rows and columns. So
+    no owners are much better than others. But a search is slow, since all parts must be considered
+    to compute how much the volume changes when a vertex moves.
 
     Attributes:
         rows, columns: Number of rows, and of columns, that are more than half full.
-        share: Share of the nonzeros in these rows and columns.
-        num_nonzeros: Nonzeros of the matrix.
-        hubs: Whether a row or column has more nonzeros than `HUB` parts should hold. Otherwise
-            there are many similar full rows, as in a clique.
+        share: Share of the nonzeros that are in these rows and columns, above 0.5 and at most 1.
+        num_nonzeros: Number of nonzeros of the matrix.
+        hubs: Whether a row or column has more than `HUB` times the nonzeros that a part should
+            hold. Otherwise there are many similar full rows, as in a clique.
     """
 
     rows: int
@@ -44,8 +44,10 @@ class FullRows:
 
     @classmethod
     def of(cls, matrix: Graph, num_parts: int) -> FullRows | None:
-        """Find the full rows; None if they hold half of the nonzeros or less, or in a small
-        matrix.
+        """Find the rows and columns that are more than half full.
+
+        Return None if they hold at most half of the nonzeros, or if the matrix is so small that a
+        search takes little time anyway (`MAX_GAINS`).
         """
         n, total = matrix.num_vertices, matrix.num_nonzeros
         if total * num_parts <= MAX_GAINS:

@@ -20,14 +20,15 @@ OBJECTIVES = ("cut", "volume")
 
 @dataclass(frozen=True)
 class GraphModel(Model):
-    """The undirected graph with an edge {i, j} if A has (i, j) or (j, i); few edges should be cut.
+    """The undirected graph with an edge {i, j} if A has the nonzero (i, j) or (j, i).
 
-    Every edge costs 1, even if A has only one direction, as in the paper: ``w(v_i, v_j) = 1``. So
-    the cut overestimates the number of rows moved. If ``objective="volume"`` and the pattern is
-    symmetric, the cost is exactly this number.
+    A partitioner minimises the edge cut. Every edge costs 1, even if A has only one of the two
+    nonzeros, as in the paper: ``w(v_i, v_j) = 1``. So the edge cut is larger than the number of
+    rows that parts send. With ``objective="volume"`` a partitioner minimises METIS' communication
+    volume, which is exactly the number of rows sent if the pattern is symmetric.
 
     Attributes:
-        objective: "cut" or "volume".
+        objective: "cut" or "volume": what a partitioner minimises.
     """
 
     problem: ClassVar[type[WeightedGraph]] = WeightedGraph

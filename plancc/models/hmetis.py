@@ -1,8 +1,11 @@
 """Write hypergraphs as hMETIS ``.hgr`` files, for partitioners that plancc does not run.
 
-NETS VERTICES FMT           FMT: 10 if only vertices have weights, 11 if nets have costs too
-[cost] pin pin ...          one line per net, 1-based
-weight                      one line per vertex
+A file has these lines::
+
+    NETS VERTICES FMT       number of nets, number of vertices, and the format: 10 if only vertices
+                            have weights, 11 if nets have costs too
+    [cost] pin pin ...      a line for every net; pins are numbered from 1
+    weight                  a line for every vertex
 """
 
 from __future__ import annotations
@@ -19,10 +22,11 @@ from plancc.models.problem import Hypergraph
 
 
 def write_hmetis(hypergraph: Hypergraph, path: StrPath) -> None:
-    """Write a hypergraph for hMETIS, PaToH's converters, KaHyPar or Mt-KaHyPar.
+    """Write a hypergraph to a file that hMETIS, KaHyPar and Mt-KaHyPar read.
 
-    Vertex weights are always written, net costs only if the hypergraph has costs. Nets without a
-    pin are left out, since the format cannot hold such nets and they never cost anything.
+    PaToH needs the file converted to its own format. Vertex weights are always written, net costs
+    only if the hypergraph has costs. Nets without a pin are left out: the format cannot hold such
+    nets, and they never cost anything.
 
     Raises:
         InputError: If no net has a pin, or if vertices have several weights, which the format
@@ -31,13 +35,13 @@ def write_hmetis(hypergraph: Hypergraph, path: StrPath) -> None:
     """
     weights = hypergraph.vertex_weights.astype(np.int64, copy=False)
     if weights.ndim > 1:
-        told = f"the format only holds one weight per vertex, not {weights.shape[1]}"
-        raise InputError(f"{os.fspath(path)}: {told}; choose one balance")
+        told = f"the format holds only one weight per vertex, not {weights.shape[1]}"
+        raise InputError(f"{os.fspath(path)}: {told}; choose a balance with one constraint")
     size = np.diff(hypergraph.net_ptr)
     kept = size > 0
     num_nets = int(kept.sum())
     if not num_nets:
-        raise InputError(f"{os.fspath(path)}: no net of the hypergraph has a pin")
+        raise InputError(f"{os.fspath(path)}: cannot be written: the hypergraph has no pins")
     ptr = np.concatenate([[0], np.cumsum(size[kept])]).astype(np.int64)
     pins = hypergraph.pins.astype(np.int64) + 1
     costs = hypergraph.net_costs

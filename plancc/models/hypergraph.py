@@ -15,12 +15,12 @@ from plancc.models.weights import Balance, check_num_parts, vertex_weights
 
 @dataclass(frozen=True)
 class HypergraphModel(Model):
-    """The column-net hypergraph, whose connectivity-1 cut is the number of rows moved.
+    """The column-net hypergraph, whose connectivity-1 cut is the number of rows that parts send.
 
     ``pins(n_j) = {i : A[i, j] != 0} + {j}`` (equation 10). The paper's matrix always has its
     diagonal. Here j is added if the diagonal is missing, since the owner of row j sends the row. A
     part with a pin of n_j either owns row j or receives it once. So equation 11 with unit costs
-    counts exactly the rows moved, also for directed matrices::
+    counts exactly the rows sent, even if the pattern of A is not symmetric::
 
             column j of A         net n_j, owners in brackets
             i=0  .                pins {1 [P0], 2 [P1], 3 [P1], j=4 [P2]}

@@ -24,27 +24,30 @@ class LibraModel(EdgeModel):
 
     This is Libra (Xie, Yan, Li and Zhang, "Distributed power-law graph computing", NIPS 2014) as
     Md et al. 2021 use it (section 5.1). Nonzeros (i, j) and (j, i) are one edge and stay together.
-    A nonzero without its mirror is an edge by itself. A part *holds* a vertex if it has an edge of
-    the vertex. An edge has four lists of candidates:
+    If (j, i) is not a nonzero, (i, j) alone is the edge. A part *holds* a vertex if it has an edge
+    of the vertex. For every edge, the model makes four lists of parts:
 
     1. the parts that hold both ends,
     2. the parts that hold the end with fewer nonzeros,
     3. the parts that hold the other end,
     4. all parts.
 
-    The edge goes to the least loaded part of the first list in which a part has room. Load counts
-    nonzeros; the diagonal of a vertex counts for the first part that holds the vertex. Two rules
-    differ from Libra:
+    It takes the first list in which some part has room. The edge goes to the least loaded part in
+    this list. The load of a part is its number of nonzeros. The diagonal nonzero of a vertex is
+    added to the load of the part that was the first to hold the vertex. Two rules differ from
+    Libra:
 
-    - A part has room up to ``1 + SLACK`` times the mean. Libra has no bound, and can put nearly all
-      edges into one part if the order of edges is unlucky, such as row by row.
-    - Edges come vertex by vertex, vertices with fewer nonzeros first; an edge comes with its first
-      end. Md et al. 2021 shuffle the edges. On graphs with skewed degrees, a shuffle needs 15 to
-      25% more copies at the same balance.
+    - A part has room for an edge if its load stays at or below ``1 + SLACK`` times the mean load.
+      Libra has no such bound, and can put nearly all edges into one part if it gets them in an
+      unlucky order, such as row by row.
+    - Vertices are processed one after another, in ascending order of their number of nonzeros. Each
+      vertex assigns those of its edges that have no owner yet. Md et al. 2021 process the edges in
+      random order; on graphs with skewed degrees, their order needs 15 to 25% more copies of
+      vertices at the same balance.
 
-    A part that holds a vertex owns the vertex' row. Vertices choose their owner in ascending order
-    of the number of parts that hold them. Each takes the part with the fewest nonzeros and rows.
-    Vertices without an edge come last, and take the least loaded part.
+    The owner of a row is one of the parts that hold its vertex. Vertices held by fewer parts choose
+    their owner first. Each vertex chooses the part that has the smallest sum of nonzeros and own
+    rows so far. Vertices without an edge come last, and choose among all parts.
     """
 
     def build(
@@ -52,13 +55,14 @@ class LibraModel(EdgeModel):
     ) -> Assignment:
         """Assign all nonzeros and rows. `seed` orders vertices that have equally many nonzeros.
 
-        One bit per part and vertex, whether the part holds the vertex, takes ``num_parts / 8``
-        bytes per vertex.
+        This takes ``num_parts / 8`` bytes of memory for every vertex: a bit for each part says
+        whether the part holds the vertex.
 
         Returns:
-            Owners, with notes as in table 4 of Md et al. 2021: ``replication_factor``, the mean
-            number of parts that hold a vertex with an edge; ``edge_imbalance``, max / mean - 1 of
-            the nonzeros off the diagonal. If there is no edge, there are no notes.
+            The owners, with the two figures of table 4 of Md et al. 2021 in `Assignment.notes`.
+            ``replication_factor`` is the mean number of parts that hold a vertex, over all
+            vertices with an edge. ``edge_imbalance`` is max / mean - 1 of the parts' numbers of
+            nonzeros off the diagonal. If there is no edge, the notes are empty.
         """
         check_num_parts(matrix.num_vertices, num_parts)
         check_nonzeros_balanced("libra", balance)

@@ -1,4 +1,7 @@
-"""Kernels of the greedy vertex cut of model ``libra``."""
+"""Kernels of the greedy vertex cut of model ``libra``.
+
+Here the *rank* of a vertex is its position in the order by number of nonzeros; rank 0 is first.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +12,21 @@ import numpy as np
 from plancc.kernel import njit
 
 _LOAD = 2**26
-"""Packs load and number of a part into one key, ``load * _LOAD + part``. The least key belongs to
-the first of the least loaded parts. `_LOAD` is larger than any number of parts."""
+"""The *key* of a part, ``load * _LOAD + part``, contains both its load and its number. The least
+key belongs to the first of the least loaded parts. `_LOAD` is larger than any number of parts."""
 _NONE = np.iinfo(np.int64).max
 
 
 @njit(cache=True, nogil=True)
 def degrees(indptr: Any, indices: Any) -> Any:
-    """Count nonzeros off the diagonal, and find stored diagonals.
+    """Count nonzeros off the diagonal, and find which entries of the diagonal are stored.
 
     Parameters:
         indptr (int64[n + 1]), indices (int32[nnz]): CSR pattern.
 
     Returns:
-        in_row, in_column (int64[n]): Nonzeros off the diagonal of every row, and of every column.
+        in_row, in_column (int64[n]): For every row, and for every column, the number of its
+            nonzeros that are not on the diagonal.
         diagonal (bool[n]): Whether the diagonal entry is stored.
     """
     n = len(indptr) - 1
@@ -40,13 +44,13 @@ def degrees(indptr: Any, indices: Any) -> Any:
 
 
 class Ahead(NamedTuple):
-    """The nonzeros of every column whose row has a higher rank than the column.
+    """For every column j, its nonzeros (i, j) in which vertex i has a higher rank than vertex j.
 
     Attributes:
-        start, end (int64[n]): ``pairs[start[j]:end[j]]`` are the nonzeros (i, j) of column j with
-            ``rank[i] > rank[j]``.
-        pairs (int32[nnz, 2], or int64 if nnz is 2**31 or more): Pairs (i, place of the nonzero in
-            CSR), i ascending. `assign_edges` replaces i by the nonzero's owner.
+        start, end (int64[n]): The nonzeros of column j are ``pairs[start[j]:end[j]]``.
+        pairs (int32[nnz, 2], or int64 if nnz is 2**31 or more): For every nonzero: its row i, and
+            its position in the CSR arrays. i ascends within a column. `assign_edges` replaces i by
+            the part that owns the nonzero.
     """
 
     start: Any
@@ -55,7 +59,7 @@ class Ahead(NamedTuple):
 
 
 def ahead(indptr: Any, indices: Any, in_column: Any, rank: Any) -> Ahead:
-    """Build `Ahead` for a pattern.
+    """Find the nonzeros of every column whose row has a higher rank; return them as `Ahead`.
 
     Parameters:
         indptr (int64[n + 1]), indices (int32[nnz]): CSR pattern.
@@ -72,7 +76,10 @@ def ahead(indptr: Any, indices: Any, in_column: Any, rank: Any) -> Ahead:
 
 @njit(cache=True, nogil=True)
 def _fill(indptr: Any, indices: Any, rank: Any, end: Any, pairs: Any) -> None:
-    """Fill `pairs` column by column; ``end[j]`` moves from the start to the end of column j."""
+    """Write the nonzeros of every column to `pairs`, and the end of every column to `end`.
+
+    At the start, ``end[j]`` is the place in `pairs` of the first nonzero of column j.
+    """
     for i in range(len(rank)):
         for k in range(indptr[i], indptr[i + 1]):
             j = indices[k]
@@ -102,13 +109,13 @@ def assign_edges(
         by_rank (int32[n]): The vertices, sorted by their number of nonzeros.
         rank (int32[n]): Rank of every vertex, the inverse of `by_rank`.
         indptr (int64[n + 1]), indices (int32[nnz]): CSR pattern, columns ascending in a row.
-        ahead (Ahead): Owners are written over the rows in `pairs`.
+        ahead (Ahead): The result of `ahead`. The rows in its `pairs` are replaced by owners.
         diagonal (bool[n]): Whether the diagonal entry is stored.
-        held (uint64[n, num_parts / 64, rounded up]): By rank, a bit for each part, set if the part
-            holds the vertex. Zeros at the start; filled here.
-        room: Largest number of nonzeros of a part.
-        nonzero_owner (int32[nnz]): Filled here for the nonzeros with a row of lower rank than the
-            column.
+        held (uint64[n, ceil(num_parts / 64)]): For every vertex, in order of ranks, a bit for each
+            part: whether the part holds the vertex. All 0 at the start; set here.
+        room: Largest number of nonzeros that a part may have.
+        nonzero_owner (int32[nnz]): Owners of the nonzeros (i, j) in which vertex i has a lower rank
+            than vertex j. Other entries are not set here.
 
     Returns:
         int64[num_parts]: Number of nonzeros off the diagonal in every part.
@@ -177,14 +184,14 @@ def assign_edges(
 def assign_rest(
     indptr: Any, indices: Any, ahead: Any, diagonal: Any, owner: Any, nonzero_owner: Any
 ) -> None:
-    """Copy the owners in `ahead` to `nonzero_owner`, and give diagonals to the rows' owners.
+    """Copy the owners in `ahead` to `nonzero_owner`, and give diagonal nonzeros to the row's owner.
 
     Parameters:
         indptr (int64[n + 1]), indices (int32[nnz]): CSR pattern, columns ascending in a row.
         ahead (Ahead): The result of `assign_edges`, which has written owners to `pairs`.
         diagonal (bool[n]): Whether the diagonal entry is stored.
         owner (int32[n]): Owner of every row.
-        nonzero_owner (int32[nnz]): Completed here.
+        nonzero_owner (int32[nnz]): The result of `assign_edges`. The missing entries are set here.
     """
     pairs = ahead.pairs
     for i in range(len(owner)):
@@ -197,7 +204,7 @@ def assign_rest(
 
 @njit(cache=True, nogil=True)
 def num_held(held: Any) -> Any:
-    """Number of parts that hold each vertex, int32[n], by rank."""
+    """Return how many parts hold each vertex, int32[n], in order of the vertices' ranks."""
     count = np.zeros(len(held), dtype=np.int32)
     for r in range(len(held)):
         for w in range(held.shape[1]):
@@ -207,14 +214,18 @@ def num_held(held: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def choose_owners(order: Any, held: Any, load: Any) -> Any:
-    """Owner of every vertex, int32[n], by rank: the least loaded part that holds the vertex.
+    """Choose the owner of every vertex: the least loaded part that holds the vertex.
 
-    A vertex that no part holds takes the least loaded of all parts.
+    A vertex that no part holds takes the least loaded of all parts. Every vertex adds 1 to the load
+    of its owner.
 
     Parameters:
         order (int64[n]): Ranks of the vertices, in the order in which they choose.
         held: See `assign_edges`.
-        load (int64[num_parts]): Nonzeros of the parts. Here every owned row adds 1.
+        load (int64[num_parts]): Number of nonzeros of every part, its load at the start.
+
+    Returns:
+        int32[n]: Owners, in order of the vertices' ranks.
     """
     key = load * _LOAD + np.arange(len(load))
     owner = np.empty(len(order), dtype=np.int32)
@@ -233,9 +244,11 @@ def choose_owners(order: Any, held: Any, load: Any) -> Any:
 def _least(key: Any, low: int, place: int) -> Any:
     """Return the least load, and the number of the first part with this load.
 
-    The caller passes the previous result as `low` and `place`. Loads only grow, so no load is below
-    `low`, and no part before `place` has the load `low`. All calls together take at most as many
-    steps as the loads have grown.
+    Parameters:
+        key (int64[num_parts]): Key of every part, which contains the part's load (`_LOAD`).
+        low, place: The result of the previous call. Loads only grow between calls. So no part has
+            a load below `low`, and no part before `place` has the load `low`: the loop can
+            continue from there.
     """
     while key[place] >= (low + 1) * _LOAD:
         place += 1
@@ -246,7 +259,11 @@ def _least(key: Any, low: int, place: int) -> Any:
 
 @njit(cache=True, nogil=True)
 def _least_of(held: Any, r: int, s: int, key: Any) -> Any:
-    """The least key of the parts that hold the vertices of both ranks, or `_NONE`."""
+    """Return the least key of the parts that hold both vertices; `_NONE` if there is no such part.
+
+    The two vertices are those with the ranks r and s. `key`, int64[num_parts], is the key of every
+    part, which contains the part's load (`_LOAD`).
+    """
     best = np.int64(_NONE)
     for w in range(held.shape[1]):
         bits = held[r, w] & held[s, w]
@@ -259,7 +276,7 @@ def _least_of(held: Any, r: int, s: int, key: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _num_bits(bits: Any) -> Any:
-    """Number of bits that are set in a uint64."""
+    """Return the number of bits that are set in a uint64."""
     ones, twos, fours = 0x5555555555555555, 0x3333333333333333, 0x0F0F0F0F0F0F0F0F
     bits -= (bits >> np.uint64(1)) & np.uint64(ones)
     bits = (bits & np.uint64(twos)) + ((bits >> np.uint64(2)) & np.uint64(twos))

@@ -18,15 +18,17 @@ ROUNDING = 1e-12
 
 
 class Bounds(NamedTuple):
-    """Limits of the parts' weights in a sweep, for kernels; all float64, for c constraints.
+    """Limits of the parts' weights for c constraints, in the form that kernels of sweeps read.
+
+    All arrays are float64.
 
     Attributes:
         target ([num_parts, c]): Weight up to which a part has no penalty.
-        price ([num_parts, c]): Price of overweight: the penalty of a part is ``price / 2 * (weight
-            - target)**2``.
+        price ([num_parts, c]): Factor of the penalty. A part that weighs more than `target` has
+            the penalty ``price / 2 * (weight - target)**2``.
         cap ([num_parts, c]): No move may increase a part's weight above this number.
-        scale ([num_parts]): Mean capacity over the part's capacity. Kernels compare the weights of
-            two parts after this scaling.
+        scale ([num_parts]): The mean capacity divided by the part's capacity. Kernels multiply
+            weights by it before they compare two parts.
     """
 
     target: Any
@@ -39,18 +41,19 @@ class Bounds(NamedTuple):
 class Limits:
     """The weights that parts should share evenly, and the largest weight of every part.
 
-    If there are c constraints, figures of single parts are [num_parts, c], figures of all parts
-    together are [c].
+    Every vertex has c weights, one for each constraint. Results for single parts have the shape
+    [num_parts, c]; results for all parts together have the shape [c]. The *even share* of a part is
+    the total weight, divided by the number of parts and multiplied by the part's relative capacity.
 
     Attributes:
-        weights (int64[n, c]): Weights of the vertices (or nonzeros), not negative. int64[n] becomes
-            one column.
+        weights (int64[n, c]): Weights of the vertices (or nonzeros), not negative. int64[n] is
+            accepted too, and becomes one column.
         num_parts: Number of parts.
         epsilon (float64[c]): Allowed imbalance, max / mean - 1. A single number applies to all
             constraints.
         capacities: Relative sizes of the parts; None: all equal.
         names: Names of the constraints.
-        relative (float64[num_parts]): Capacities divided by their mean; 1 if all parts are alike.
+        relative (float64[num_parts]): Capacities divided by their mean; all 1 if they are equal.
 
     Raises:
         InputError: If the number of capacities is not `num_parts`.
@@ -79,19 +82,19 @@ class Limits:
     def of_nonzeros(
         cls, number: int, num_parts: int, epsilon: float, capacities: Capacities = None
     ) -> Limits:
-        """Limits for partitions of nonzeros, where every nonzero weighs 1."""
+        """Return limits for a partition of `number` nonzeros that weigh 1 each."""
         ones = np.broadcast_to(np.int64(1), number)  # takes no memory
         return cls(ones[:, None], num_parts, epsilon, capacities, ("nnz",))
 
     @property
     def vertex_weights(self) -> npt.NDArray[np.int64]:
-        """The weights in the form of a `Problem`: int64[n], or int64[n, c] for c > 1."""
+        """The weights in the shape that a `Problem` has: int64[n], or int64[n, c] for c > 1."""
         several = len(self.names) > 1
         return self.weights if several else np.ascontiguousarray(self.weights[:, 0])
 
     @property
     def unequal(self) -> bool:
-        """Whether the parts have different even shares."""
+        """Whether the capacities of the parts differ."""
         return bool((self.relative != 1).any())
 
     @property
@@ -101,7 +104,7 @@ class Limits:
         return ", ".join(f"{name} {epsilon:g}" for name, epsilon in pairs)
 
     def apart(self) -> list[Limits]:
-        """Limits with one constraint each."""
+        """Return a list with the limits of each constraint alone."""
         return [
             replace(
                 self, weights=self.weights[:, k : k + 1], epsilon=self.epsilon[k], names=(name,)
@@ -116,7 +119,7 @@ class Limits:
 
     @cached_property
     def share(self) -> npt.NDArray[np.float64]:
-        """Even share of every part: float64[num_parts, c]."""
+        """Even share of every part, as the class defines it: float64[num_parts, c]."""
         return self.total / self.num_parts * self.relative[:, None]
 
     @cached_property
@@ -128,11 +131,12 @@ class Limits:
 
     @cached_property
     def least(self) -> npt.NDArray[np.int64]:
-        """Smallest useful limits of the parts, int64[num_parts, c].
+        """Smallest limits of the parts' weights that can be useful, int64[num_parts, c].
 
-        In every partition, some part is at least as heavy as its value here. If all parts have
-        equal shares, this is `least_maximum`. Otherwise it is the even share times `least_factor`,
-        but at least the weight of the lightest vertex, since no part is empty.
+        With lower limits for all parts, no partition would respect the limits. If the capacities
+        are equal, the limit of each part is `least_maximum`. Otherwise it is the part's even share
+        times `least_factor`, but at least the weight of the lightest vertex, since no part is
+        empty.
         """
         columns = self.weights.T
         if not self.unequal:
@@ -157,13 +161,14 @@ class Limits:
 
     @cached_property
     def allowed(self) -> npt.NDArray[np.float64]:
-        """``(1 + epsilon) * even``, rounded down since weights are whole: float64[num_parts, c]."""
+        """``(1 + epsilon) * even``, rounded down to a whole number: float64[num_parts, c]."""
         return np.asarray(np.floor((1 + self.epsilon) * self.even + 1e-9))
 
     @cached_property
     def limit(self) -> npt.NDArray[np.float64]:
-        """Largest weight of every part, the larger of `allowed` and `least`: float64[num_parts,
-        c].
+        """Largest weight that every part may have: float64[num_parts, c].
+
+        It is the larger of `allowed` and `least`.
         """
         return np.maximum(self.allowed, self.least)
 
@@ -173,18 +178,23 @@ class Limits:
         return np.asarray(self.allowed - SLACK * self.even)
 
     def bounds(self, price: npt.NDArray[np.float64], cap: Any = None, target: Any = None) -> Bounds:
-        """Bounds of a sweep. If `cap` is None, there is no cap; if `target` is None,
+        """Return the bounds for a sweep with this `price`; for the parameters see `Bounds`.
+
+        Without `cap`, moves may increase a part's weight to any number. `target` is by default
         `Limits.target`.
         """
         cap = np.full(self.limit.shape, np.inf) if cap is None else cap
         return Bounds(self.target if target is None else target, price, cap, 1 / self.relative)
 
     def load(self, owner: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-        """Weights of the parts, int64[num_parts, c]; `owner` is int32[n]."""
+        """Return the weights of the parts, int64[num_parts, c]; `owner` is int32[n]."""
         return part_weights(owner, self.weights, self.num_parts)
 
     def overload(self, loads: npt.NDArray[np.int64]) -> float:
-        """Sum over parts of the weight above the limit, in units of the part's even share.
+        """Return by how much the parts exceed their limits, summed over parts and constraints.
+
+        The excess weight of a part is divided by its even share. The result is 0 if every part is
+        within its limit.
 
         `loads`: weights of the parts, int64[num_parts, c], or int64[num_parts] for one constraint.
         """
@@ -193,23 +203,23 @@ class Limits:
         return float((of_one / np.maximum(-(-self.total // self.num_parts), 1)).sum())
 
     def imbalance(self, loads: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """Largest ratio of a part's weight to its even share, minus 1: float64[c].
+        """Return the largest ratio of a part's weight to its even share, less 1: float64[c].
 
-        0 if all weights are 0. For `loads`, see `overload`.
+        The result is 0 if all weights are 0. For `loads`, see `overload`.
         """
         loads = loads.reshape(self.share.shape)
         fullest = (loads / self.relative[:, None]).max(axis=0) * self.num_parts
         return np.where(self.total > 0, fullest / np.maximum(self.total, 1) - 1.0, 0.0)
 
     def reached(self, owner: npt.NDArray[np.int32]) -> list[float]:
-        """`imbalance` of the partition `owner`, int32[n], for every constraint."""
+        """Return the `imbalance` of every constraint for the partition `owner`, int32[n]."""
         return self.imbalance(self.load(owner)).tolist()
 
 
 def part_weights(
     owner: npt.NDArray[np.int32], weights: npt.NDArray[np.int64], num_parts: int
 ) -> npt.NDArray[np.int64]:
-    """Sum of the weights of every part's vertices, exact.
+    """Return the sum of the weights of every part's vertices, without rounding.
 
     Parameters:
         owner (int32[n]): Part of every vertex.
@@ -225,11 +235,12 @@ def part_weights(
 
 
 def least_maximum(weights: npt.NDArray[np.int64], num_parts: int) -> int:
-    """Lower bound of the weight of the heaviest part in any partition.
+    """Return a lower bound for the weight of the heaviest part, over all partitions.
 
-    The bound is the largest of three numbers: ``ceil(total / num_parts)``, since weights are whole
-    numbers; the heaviest vertex; and the sum of the two lightest among the ``num_parts + 1``
-    heaviest vertices, since two of these share a part. 0 if all weights are 0.
+    The bound is the largest of three numbers. The first is ``ceil(total / num_parts)``, since
+    weights are whole numbers. The second is the weight of the heaviest vertex. The third is the sum
+    of the two lightest weights among the ``num_parts + 1`` heaviest vertices, since at least two of
+    these vertices share a part. The bound is 0 if all weights are 0.
 
     Parameters:
         weights (int64[n]): Weights of the vertices, not negative.
@@ -243,17 +254,18 @@ def least_maximum(weights: npt.NDArray[np.int64], num_parts: int) -> int:
 
 
 def least_factor(weights: npt.NDArray[np.int64], relative: npt.NDArray[np.float64]) -> float:
-    """Lower bound, over all partitions, of the largest ratio of a part's weight to its even share.
+    """Return a lower bound for the largest ratio of a part's weight to its even share.
 
-    Let the even shares be s_1 >= s_2 >= ... and the weights w_1 >= w_2 >= .... Take the k heaviest
+    The bound holds for all partitions, and is at least 1. Let the even shares of the parts be
+    s_1 >= s_2 >= ... and the weights of the vertices w_1 >= w_2 >= .... Take the k heaviest
     vertices. Either two of them share a part, whose even share is at most s_1. Or they are in k
     different parts, and one of these has an even share of at most s_k. So some part weighs at least
-    ``min(w_k / s_k, (w_{k-1} + w_k) / s_1)`` times its share; for k above the number of parts only
-    the second term counts. The bound is at least 1.
+    ``min(w_k / s_k, (w_{k-1} + w_k) / s_1)`` times its even share. If k exceeds the number of
+    parts, only the second term applies.
 
     Parameters:
         weights (int64[n]): Weights of the vertices, not negative.
-        relative (float64[num_parts]): Capacities over their mean.
+        relative (float64[num_parts]): Capacities divided by their mean.
     """
     total, num_parts = int(weights.sum()), len(relative)
     share = np.sort(total / num_parts * relative)[::-1]
@@ -268,5 +280,8 @@ def least_factor(weights: npt.NDArray[np.int64], relative: npt.NDArray[np.float6
 
 
 def _lightest(weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The least weight of a vertex for every constraint, int64[c]; 0 without vertices."""
+    """Return the smallest weight of a vertex for every constraint: int64[c].
+
+    The result is 0 if there are no vertices.
+    """
     return np.asarray(weights.min(axis=0) if len(weights) else np.zeros(weights.shape[1], np.int64))

@@ -1,4 +1,8 @@
-"""Model ``medium-grain`` of edge plans: nonzeros go with their row or their column."""
+"""Model ``medium-grain`` of edge plans: a hypergraph with a vertex for every row.
+
+The vertex of row i is also the vertex of column i. Every nonzero belongs to the vertex of its row
+or to the vertex of its column.
+"""
 
 from __future__ import annotations
 
@@ -16,23 +20,24 @@ from plancc.models.full_rows import FullRows
 from plancc.models.problem import EdgeProblem, Hypergraph
 from plancc.models.weights import Balance, check_num_parts
 
-INSTEAD_OF_SEARCH = "use a process grid if many rows are alike, or these owners (libra)"
+INSTEAD_OF_SEARCH = "use a process grid if many rows are alike, or keep the owners of model libra"
 """Advice for a matrix that does not suit a model of edge plans (`FullRows`)."""
 
 
 @dataclass(frozen=True)
 class MediumGrainModel(EdgeModel):
-    """A hypergraph in which every nonzero goes with the lighter of its row and its column.
+    """A hypergraph in which a nonzero belongs to its row or column, the one with fewer nonzeros.
 
-    After Pelt and Bisseling, "A medium-grain method for fast 2D bipartitioning of sparse matrices"
-    (IPDPS 2014). Unlike there, row i of H and row i of the product have the same owner. So vertex i
-    stands for both rows, and for the nonzeros that go with row i or with column i::
+    It follows Pelt and Bisseling, "A medium-grain method for fast 2D bipartitioning of sparse
+    matrices" (IPDPS 2014). In the paper, row i of H and row i of the product may have different
+    owners. Here they have the same owner. So vertex i stands for both rows, and for the nonzeros
+    that belong to row i or to column i::
 
-        a hub's row:     x x x x x x    its nonzeros go with their columns, and the row is folded
-        a hub's column:                 its nonzeros go with their rows, and the column is expanded
+        row of a hub       its nonzeros belong to their columns; a fold adds up the partial sums
+        column of a hub    its nonzeros belong to their rows; an expand sends the hub's row of H
 
-    So no part has to hold a whole hub. The weight of a row or column is its number of nonzeros; if
-    both weigh the same, the lower number counts as lighter. The diagonal goes with the rows.
+    So the nonzeros of a hub can be in several parts. If row and column have equally many nonzeros,
+    the nonzero belongs to the one with the lower number. Diagonal nonzeros belong to their rows.
     `split_problem` builds the hypergraph.
     """
 
@@ -49,7 +54,11 @@ class MediumGrainModel(EdgeModel):
         return split_problem(matrix, lighter_columns(matrix))
 
     def unfit(self, matrix: Graph, num_parts: int) -> str:
-        """Say why cliques do not suit: their nets have pins in nearly every part."""
+        """Say why a matrix with many full rows does not suit the model; "" if the matrix suits.
+
+        Many full rows come from cliques. Whatever the owners are, the nets of such rows have pins
+        in nearly every part.
+        """
         full = FullRows.of(matrix, num_parts)
         if full is None or full.hubs:
             return ""
@@ -65,30 +74,33 @@ def check_nonzeros_balanced(model: str, balance: str | Balance) -> None:
 
 
 def lighter_columns(matrix: Graph) -> npt.NDArray[np.bool_]:
-    """For every nonzero, whether it goes with its column in `MediumGrainModel`: bool[nnz]."""
+    """For every nonzero, whether it belongs to its column in `MediumGrainModel`: bool[nnz]."""
     in_column = np.bincount(matrix.indices, minlength=matrix.num_vertices)
     return lighter_side(matrix.indptr, matrix.indices, matrix.row_nonzeros(), in_column)
 
 
 def split_problem(matrix: Graph, with_column: npt.NDArray[np.bool_]) -> EdgeProblem:
-    """Build the hypergraph of a split. Its connectivity-1 cut is the volume of expand and fold.
+    """Build the hypergraph for a *split*, which says to which vertex every nonzero belongs.
+
+    The connectivity-1 cut of the hypergraph is the volume of expand and fold.
 
     ========================  ==================================================================
-    vertex i                  row i of H and of the product, and the nonzeros that go with row i or
-                              with column i; its weight is the number of these nonzeros
-    expand net of column j    pins: j, which has row j of H, and ``{i : (i, j) goes with row i}``,
-                              which need row j
-    fold net of row i         pins: i, which needs the sum, and ``{j : (i, j) goes with column j}``,
-                              which have partial sums
+    vertex i                  stands for row i of H and of the product, and for the nonzeros that
+                              belong to row i or to column i; weighs as many as these nonzeros
+    expand net of column j    has the pin j, whose part owns row j of H, and the pins i for which
+                              (i, j) belongs to row i: their parts need row j
+    fold net of row i         has the pin i, whose part owns row i of the product, and the pins j
+                              for which (i, j) belongs to column j: their parts have partial sums
     ========================  ==================================================================
 
-    A part counts once in the net of column j, even if it has several pins of the net, since it
-    receives row j once. The same holds for the fold. Nets of one pin are left out. The source of a
-    net is j, or i.
+    A part receives row j once even if it has several pins of the net of column j, and the
+    connectivity counts the part once. In a fold net, a part likewise sends one partial sum. Nets of
+    one pin are left out. The source of the net of column j is vertex j, and the source of the net
+    of row i is vertex i.
 
     Parameters:
-        with_column (bool[num_nonzeros]): Whether a nonzero goes with its column; False on the
-            diagonal.
+        with_column (bool[num_nonzeros]): Whether a nonzero belongs to its column (True) or to its
+            row (False). Always False on the diagonal.
     """
     net_ptr, pins, source, weight, nonzero_vertex = split_nets(
         matrix.indptr, matrix.indices, with_column

@@ -15,15 +15,15 @@ from plancc.sampling.counter import GAMMA, mix
 def column_nets(indptr: Any, indices: Any) -> Any:
     """Build a net for each column: its pins are the rows with a nonzero, and the column's own row.
 
-    Nets of one pin are left out. The pins of a net ascend, including the own row.
+    Nets of one pin are left out. The pins of a net, including the column's own row, ascend.
 
     Parameters:
         indptr (int64[n + 1]), indices (int32[num_nonzeros]): CSR pattern, columns unique in a row.
 
     Returns:
         net_ptr (int64[num_nets + 1]): Offsets of the nets' pins; nets are in the order of columns.
-        pins (int32[num_pins]): Rows.
-        column (int32[num_nets]): The column of every net.
+        pins (int32[num_pins]): Numbers of rows.
+        column (int32[num_nets]): For every net, the number of its column.
     """
     n = len(indptr) - 1
     size = np.zeros(n, dtype=np.int64)
@@ -72,8 +72,8 @@ def column_nets(indptr: Any, indices: Any) -> Any:
 def merge_equal_nets(net_ptr: Any, pins: Any, size: Any, cost: Any, source: Any) -> Any:
     """Merge nets that have equal pins (and equal sizes and sources if given); add up their costs.
 
-    Nets count as equal if they have the same number of pins and the same 64-bit hash of pins, sizes
-    and source.
+    Two nets are treated as equal if they have the same number of pins, and the same 64-bit hash of
+    pins, sizes and source.
 
     Parameters:
         net_ptr (int64[num_nets + 1]): Offsets of the nets' pins.
@@ -92,13 +92,17 @@ def merge_equal_nets(net_ptr: Any, pins: Any, size: Any, cost: Any, source: Any)
 
 @njit(cache=True, nogil=True)
 def _mixed(x: int) -> Any:
-    """A hash of a small number x: entry x of the pseudorandom sequence splitmix64."""
+    """Return a 64-bit hash of a small number x, computed as the generator splitmix64 does."""
     return mix(np.uint64(x) * GAMMA)
 
 
 @njit(cache=True, nogil=True)
 def _marks(net_ptr: Any, pins: Any, size: Any, source: Any) -> Any:
-    """Hash of every net's pins, sizes and source, uint64[num_nets]; independent of pin order."""
+    """Return a hash for every net: uint64[num_nets].
+
+    The hash is computed from the net's pins, their sizes and the net's source. It does not depend
+    on the order of the pins.
+    """
     mark = np.empty(len(net_ptr) - 1, dtype=np.uint64)
     for e in range(len(mark)):
         code = np.uint64(0)
@@ -116,8 +120,12 @@ def _marks(net_ptr: Any, pins: Any, size: Any, source: Any) -> Any:
 def _merge_sorted(
     net_ptr: Any, pins: Any, size: Any, cost: Any, source: Any, mark: Any, order: Any
 ) -> Any:
-    """Merge equal nets. Equal nets have equal numbers of pins and equal hashes, so they are
-    neighbours in `order`.
+    """Merge equal nets; for the other parameters and the result see `merge_equal_nets`.
+
+    Parameters:
+        mark (uint64[num_nets]): Hash of every net.
+        order (int[num_nets]): The nets, sorted by number of pins and then by hash, so that equal
+            nets follow each other.
     """
     sourced, sized = len(source) > 0, len(size) > 0
     first = np.empty(len(order), dtype=np.int64)
@@ -155,17 +163,17 @@ MAX_WAITING = 1024
 
 
 class NetUnion:
-    """Column nets of many blocks.
+    """The column nets of many blocks of mini-batches.
 
-    Equal nets are merged to one; its cost is the number of merged nets.
+    Equal nets are merged into one net, whose cost is the number of merged nets.
 
     Parameters:
-        indptr, indices (int64[n + 1], int32[num_nonzeros]): Pattern of the whole matrix. It is used
-            to count the vertices and nonzeros that occur in blocks.
+        indptr (int64[n + 1]), indices (int32[num_nonzeros]): CSR pattern of the whole matrix. It
+            serves to count the vertices and nonzeros of the matrix that occur in blocks.
 
     Attributes:
         num_nets (int): Number of nets of all blocks before merging, including nets of one pin.
-        num_pins (int): Number of pins in memory.
+        num_pins (int): Number of pins that are in memory now.
     """
 
     def __init__(self, indptr: Any, indices: Any) -> None:
@@ -180,7 +188,11 @@ class NetUnion:
         self.num_pins = 0
 
     def add(self, block: BatchLayer) -> None:
-        """Add the nets of a block; merge when pins have doubled since the last merge."""
+        """Add the nets of a block.
+
+        Merge all nets when the number of pins has doubled since the last merge, or when
+        `MAX_WAITING` blocks wait to be merged.
+        """
         found = _block_nets(
             block.rows,
             block.ptr,
@@ -220,7 +232,10 @@ class NetUnion:
 
     @property
     def nonzeros_seen(self) -> float:
-        """Share of the nonzeros off the diagonal that occur in some block; 1 if there are none."""
+        """Share of the nonzeros off the diagonal that occur in some block.
+
+        1 if the matrix has no nonzero off the diagonal.
+        """
         rows = np.repeat(np.arange(len(self._indptr) - 1), np.diff(self._indptr))
         off = rows != self._indices
         return float(self._seen_nonzero[off].mean()) if off.any() else 1.0
@@ -237,10 +252,14 @@ def _block_nets(
     seen_vertex: Any,
     seen_nonzero: Any,
 ) -> Any:
-    """Build the nets of a block's columns, including own rows; mark its vertices and nonzeros as
-    seen.
+    """Build a net for every column of a block, as `column_nets` does for a matrix.
 
-    `place` is scratch; it is -1 everywhere before and after the call.
+    Parameters:
+        rows, ptr, columns: Nonzeros of the block, see `plancc.sampling.batch.BatchLayer`.
+        indptr (int64[n + 1]), indices (int32[num_nonzeros]): CSR pattern of the whole matrix.
+        place (int64[n]): Working memory, -1 everywhere before and after the call.
+        seen_vertex (bool[n]), seen_nonzero (bool[num_nonzeros]): Set to True here for the vertices
+            and nonzeros of the block.
 
     Returns:
         num_columns, net_ptr, pins, cost, source: Nets of one pin are left out, but `num_columns`

@@ -10,11 +10,11 @@ from plancc.graph.graph import Graph
 
 
 def symmetrised(matrix: Graph) -> Any:
-    """Pattern of ``A + A^T`` without its diagonal.
+    """Return the pattern of ``A + A^T`` without its diagonal.
 
     Returns:
         scipy.sparse.csr_matrix of int8[num_vertices, num_vertices]: Columns are sorted and unique.
-        The values (1 or 2) have no meaning.
+        Only the pattern is of use; the stored values are 1 or 2.
     """
     from scipy.sparse import csr_matrix
 

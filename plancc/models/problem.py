@@ -21,16 +21,16 @@ class Hypergraph:
     Attributes:
         net_ptr (int64[num_nets + 1]): Pins of net j are ``pins[net_ptr[j]:net_ptr[j + 1]]``.
         pins (int32[num_pins]): Vertices, unique in every net. A net of one pin never costs
-            anything, and a model may leave it out. vertex_weights (int64[num_vertices] or
-            int64[num_vertices, num_constraints], at least 0): Weights that parts share evenly;
-            every column is a constraint.
+            anything, and a model may leave it out.
+        vertex_weights (int64[num_vertices] or int64[num_vertices, num_constraints]): Weights, at
+            least 0, that parts share evenly; every column is a constraint.
         net_costs (int64[num_nets], at least 1, or None): Cost of every net; None: 1.
-        net_sources (int32[num_nets], or None): For every net, the pin that owns the row which the
-            net's parts need. None: unknown; then passes can minimise the volume, but not the
-            traffic of single parts.
+        net_sources (int32[num_nets], or None): For every net, the pin whose part sends the row of
+            the net to the other parts (in a fold net: receives their partial sums). None: unknown;
+            passes can then minimise the volume, but not the traffic of single parts.
         fixed (int32[num_vertices], or None): The part in which a vertex must be; -1: any part.
-        pin_sizes (int32[num_pins], or None): For every pin, the number of pins of a larger
-            hypergraph that it represents; None: 1.
+        pin_sizes (int32[num_pins], or None): For every pin, the number of pins that were merged
+            into it when vertices were merged; None: 1.
     """
 
     net_ptr: npt.NDArray[np.int64]
@@ -56,9 +56,9 @@ class WeightedGraph:
 
     Attributes:
         indptr (int64[num_vertices + 1]): Offsets of the vertices' neighbours.
-        indices (int32[2 * num_edges]): Neighbours. vertex_weights (int64[num_vertices] or
-            int64[num_vertices, num_constraints], at least 0): Weights that parts share evenly;
-            every column is a constraint.
+        indices (int32[2 * num_edges]): Neighbours.
+        vertex_weights (int64[num_vertices] or int64[num_vertices, num_constraints]): Weights, at
+            least 0, that parts share evenly; every column is a constraint.
         edge_weights (int64[2 * num_edges], at least 1, or None): Cost of every edge; None: 1.
         objective: "cut" (weight of cut edges) or "volume" (METIS' total communication volume).
     """
@@ -91,9 +91,9 @@ class EdgeProblem:
 
     Attributes:
         hypergraph: The hypergraph; its connectivity-1 cut is the volume of expand and fold.
-        row_vertex (int32[num_rows]): The vertex whose part owns row i.
-        nonzero_vertex (int32[num_nonzeros]): The vertex whose part owns the nonzero. A nonzero on
-            the diagonal has the vertex of its row.
+        row_vertex (int32[num_rows]): For every row, the vertex whose part owns the row.
+        nonzero_vertex (int32[num_nonzeros]): For every nonzero, the vertex whose part owns the
+            nonzero. For a nonzero on the diagonal it is the vertex of its row.
     """
 
     hypergraph: Hypergraph
@@ -101,7 +101,10 @@ class EdgeProblem:
     nonzero_vertex: npt.NDArray[np.int32]
 
     def owners(self, part: npt.NDArray[np.int32]) -> Owners:
-        """Owners of rows and nonzeros for a partition of the vertices, int32[num_vertices]."""
+        """Return the owners of rows and nonzeros that follow from a partition of the vertices.
+
+        `part`, int32[num_vertices], is the part of every vertex.
+        """
         return Owners(part[self.row_vertex], part[self.nonzero_vertex])
 
 

@@ -1,7 +1,8 @@
 """Models ``cagnet-1d``, ``cagnet-1.5d``, ``cagnet-2d``, ``cagnet-3d`` and ``mop``.
 
-They are the process grids of Tripathy et al. 2020 (CAGNET) and the feature parallelism of Wan et
-al. 2025 (MixGCN). `plancc.plan.grid.Grid` defines what the ranks of a grid share.
+The first four are the process grids of Tripathy et al. 2020 (CAGNET). ``mop`` is the
+feature-parallel model of Wan et al. 2025 (MixGCN). `plancc.plan.grid.Grid` defines which rows and
+columns of A and H each rank of a grid has. *Layers* here are layers of a 3D grid, not of a network.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ MOST_SHAPES = 6
 
 
 class Shape(NamedTuple):
-    """Process rows, process columns and layers of a grid."""
+    """The number of process rows, process columns and layers of a grid."""
 
     rows: int
     columns: int = 1
@@ -37,22 +38,25 @@ class Shape(NamedTuple):
 
     @property
     def num_blocks(self) -> int:
-        """Number of blocks of rows."""
+        """Number of blocks into which the rows of the matrix are divided."""
         return self.rows * self.layers
 
 
 def row_models() -> list[str]:
-    """Names of the models that can assign rows to the blocks of a grid."""
+    """Return the names of the models that can assign rows to the blocks of a grid."""
     return [name for name, model in MODELS.loaded().items() if model.assigns_blocks]
 
 
 @dataclass(frozen=True, eq=False)
 class ProcessGridModel(Model):
-    """A process grid: every process row (in every layer) owns a block of rows.
+    """Base class of the models for process grids. Another model assigns rows to blocks.
+
+    There is a block of rows for every process row of every layer. The ranks of this process row
+    own the rows of the block.
 
     Attributes:
-        blocks: Name of the row model that assigns rows to blocks. "rp" is the paper's random vertex
-            permutation.
+        blocks: Name of the row model that assigns rows to blocks. "rp" is the random permutation of
+            the vertices that Tripathy et al. 2020 use.
         part (path or int[num_vertices], optional): For `blocks` "file": the block of every vertex,
             counted from 0. Block ``i * layers + k`` belongs to process row i in layer k.
     """
@@ -64,7 +68,7 @@ class ProcessGridModel(Model):
 
     blocks: str = option(
         "rp",
-        "row model that assigns rows to blocks; it also takes the options of the search",
+        "row model that assigns rows to blocks; options of the search apply to this model",
         metavar="MODEL",
     )
     part: str | os.PathLike[str] | npt.ArrayLike | None = option(
@@ -79,42 +83,44 @@ class ProcessGridModel(Model):
         if unknown_option(self.block_options, MODELS[self.blocks]):
             takers = _or(name for name in names if not unknown_option(["part"], MODELS[name]))
             told = f"a part vector is only for blocks '{takers}', not for '{self.blocks}'"
-            raise InputError(f"{told}; name that model (`blocks`), or drop `part`")
+            raise InputError(f"{told}; choose another `blocks`, or drop `part`")
         for name in ("replication", "groups"):
             value = getattr(self, name, 1)
             if not is_count(value):
                 raise InputError(f"{name} {value!r}: a whole number of at least 1 is needed")
         if not isinstance(self.sends_needed_rows, bool):
-            raise InputError(f"sparse '{self.sends_needed_rows}': it is on or off, without a value")
+            raise InputError(f"sparse '{self.sends_needed_rows}': takes no value; drop the value")
         grid = getattr(self, "grid", None)
         if grid is not None:
             _sizes(grid, 3 if self.scheme == "3d" else 2)
 
     @abstractmethod
     def shape(self, num_ranks: int) -> Shape:
-        """The grid for a number of ranks.
+        """Return the grid that `num_ranks` ranks form.
 
         Raises:
-            InputError: If no grid with these options has `num_ranks` ranks. The message lists
-                possible grids, and similar numbers of ranks.
+            InputError: If no grid with these options has `num_ranks` ranks. The message lists the
+                grids that are possible, and numbers of ranks near `num_ranks`.
         """
 
     @property
     def sends_needed_rows(self) -> bool:
-        """Whether ranks send only needed rows, in messages, instead of broadcasts."""
+        """Whether ranks send only needed rows in messages, instead of broadcasting all rows."""
         return getattr(self, "sparse", False)
 
     @property
     def block_options(self) -> dict[str, Any]:
-        """Options for the model `blocks`."""
+        """Options with which the row model named by `blocks` is made: `part`, if it is given."""
         return {} if self.part is None else {"part": self.part}
 
     def build(self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int) -> Problem:
-        """Let the model `blocks` build the problem for the blocks of `num_parts` ranks.
+        """Let the row model named by `blocks` build the problem of assigning rows to blocks.
+
+        The blocks are those of a grid of `num_parts` ranks.
 
         Raises:
-            InputError: See `shape`; if `num_parts` is not in 1..num_vertices; if the model `blocks`
-                refuses the matrix.
+            InputError: If no grid has `num_parts` ranks (`shape`), if `num_parts` is not in
+                1..num_vertices, or if the row model cannot use the matrix.
         """
         check_num_parts(matrix.num_vertices, num_parts)
         model = MODELS[self.blocks](**self.block_options)
@@ -125,11 +131,12 @@ class ProcessGridModel(Model):
 
 @dataclass(frozen=True, eq=False)
 class Cagnet1DModel(ProcessGridModel):
-    """Block rows of A and H; every block of H is broadcast to all ranks (Tripathy et al. 2020,
-    Algorithm 1).
+    """Every rank owns a block of rows of A and H, and broadcasts its rows of H to all ranks.
+
+    This is Algorithm 1 of Tripathy et al. 2020.
 
     Attributes:
-        sparse: Whether ranks send only needed rows, in messages, instead of broadcasts.
+        sparse: Whether ranks send only needed rows in messages, instead of broadcasting all rows.
     """
 
     scheme: ClassVar[str] = "1d"
@@ -143,24 +150,27 @@ class Cagnet1DModel(ProcessGridModel):
 
 @dataclass(frozen=True, eq=False)
 class Cagnet15DModel(ProcessGridModel):
-    """Each block row is on c ranks; each of these ranks multiplies with one chunk of H (Algorithm
-    2).
+    """Every block of rows of A is on c ranks. Each of the c ranks multiplies the block with 1 / c
+    of the rows of H, and the c ranks add up their products (Tripathy et al. 2020, Algorithm 2).
 
     Attributes:
         replication: The number c, which must divide the number of ranks. If c squared does not
-            divide it, some ranks of a block multiply with one more part of H than others.
-        sparse: Whether ranks send only needed rows, in messages, instead of broadcasts.
+            divide the number of ranks, some of the c ranks multiply with one more block of H than
+            the others.
+        sparse: Whether ranks send only needed rows in messages, instead of broadcasting all rows.
     """
 
     scheme: ClassVar[str] = "1.5d"
 
-    replication: int = option(2, "ranks that share a block of rows", metavar="C")
+    replication: int = option(2, "number of ranks that share a block of rows", metavar="C")
     sparse: bool = option(False, "send needed rows only, in messages")
 
     @classmethod
     def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
-        """Every replication twice: with random blocks; with searched blocks and only needed rows
-        sent.
+        """Return two sets of options for every replication above 1.
+
+        The first has random blocks. In the second, plancc searches for blocks, and ranks send only
+        needed rows; there is no second set if all ranks share one block.
         """
         searched = {"sparse": True, "blocks": DEFAULT_MODEL}
         several = [{"replication": c} for c in _divisors(num_ranks)[1:]]
@@ -179,10 +189,11 @@ class Cagnet15DModel(ProcessGridModel):
 
 @dataclass(frozen=True, eq=False)
 class Cagnet2DModel(ProcessGridModel):
-    """Blocks of A and of H on a grid of ranks, multiplied by SUMMA (Algorithm 3).
+    """Every rank has one block of A and one of H, and multiplies by SUMMA (Tripathy et al. 2020,
+    Algorithm 3).
 
     Attributes:
-        grid: Process rows and columns, as "4x8". None: the square grid.
+        grid: Number of process rows and columns, such as "4x8". None: the square grid.
     """
 
     scheme: ClassVar[str] = "2d"
@@ -193,7 +204,7 @@ class Cagnet2DModel(ProcessGridModel):
 
     @classmethod
     def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
-        """The grid with the most even sides."""
+        """Return one set of options: the grid whose numbers of rows and columns differ least."""
         return [{"grid": _shapes(num_ranks, 2)[0]}]
 
     def shape(self, num_ranks: int) -> Shape:
@@ -210,10 +221,12 @@ class Cagnet2DModel(ProcessGridModel):
 
 @dataclass(frozen=True, eq=False)
 class Cagnet3DModel(ProcessGridModel):
-    """Layers of 2D grids, whose products are added up: Split-3D-SpMM (Tripathy et al. 2020, IV-D).
+    """Several 2D grids, called layers, whose products are added up.
+
+    This is Split-3D-SpMM of Tripathy et al. 2020, section IV-D.
 
     Attributes:
-        grid: Process rows, columns and layers, as "4x4x2". None: the cube.
+        grid: Number of process rows, columns and layers, such as "4x4x2". None: three equal sizes.
     """
 
     scheme: ClassVar[str] = "3d"
@@ -224,7 +237,11 @@ class Cagnet3DModel(ProcessGridModel):
 
     @classmethod
     def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
-        """The grid with the most even sides, and grids of one process column."""
+        """Return sets of options with different grids.
+
+        They are the grid whose three sizes differ least, and all grids with one process column and
+        several layers.
+        """
         layers = _divisors(num_ranks)[1:]
         shapes = [_shapes(num_ranks, 3)[0], *(f"{num_ranks // k}x1x{k}" for k in layers)]
         return [{"grid": shape} for shape in dict.fromkeys(shapes)]
@@ -244,24 +261,29 @@ class Cagnet3DModel(ProcessGridModel):
 
 @dataclass(frozen=True, eq=False)
 class MopModel(ProcessGridModel):
-    """Every rank of a group aggregates a slice of the features (Wan et al. 2025, Algorithm 2).
+    """Every rank of a group multiplies the group's rows of A with some columns of the features
+    (Wan et al. 2025, Algorithm 2).
 
-    If there are several groups, they share the rows of the matrix. Groups send each other needed
-    rows, like the ranks of a row plan (section 5.2).
+    With several groups, each group owns some rows of the matrix. Groups send each other needed
+    rows, as the ranks of a row plan do (section 5.2).
 
     Attributes:
-        groups: Number of groups, a divisor of the number of ranks. If 1, every rank holds the whole
-            matrix.
+        groups: Number of groups, a divisor of the number of ranks. If there is one group, every
+            rank holds the whole matrix.
     """
 
     scheme: ClassVar[str] = "feature"
     layout: ClassVar[str] = "feature"
 
-    groups: int = option(1, "groups of ranks, which share the rows of the matrix", metavar="NUMBER")
+    groups: int = option(1, "number of groups of ranks; each has some rows", metavar="NUMBER")
 
     @classmethod
     def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
-        """One group, and every number of groups with searched rows."""
+        """Return a set of options with one group, and a set for every other number of groups.
+
+        Groups have at least two ranks. With several groups, plancc searches for the rows of every
+        group.
+        """
         searched = {"blocks": DEFAULT_MODEL}
         return [{}, *(searched | {"groups": each} for each in _divisors(num_ranks)[1:-1])]
 
@@ -275,21 +297,25 @@ class MopModel(ProcessGridModel):
 
 def _check_ranks(num_ranks: int) -> None:
     if is_count(num_ranks) and num_ranks > MAX_VERTICES:
-        raise InputError(f"{num_ranks} ranks: a grid has at most {MAX_VERTICES}")
+        raise InputError(f"{num_ranks} ranks: a grid has at most {MAX_VERTICES} ranks")
     check_num_parts(MAX_VERTICES, num_ranks, "rank")
 
 
 def _given(grid: str | tuple[int, ...], dimensions: int, num_ranks: int) -> tuple[int, ...]:
-    """Parse the sizes of a grid; InputError if the grid does not have `num_ranks` ranks."""
+    """Return the sizes of a grid that the user gives, such as "4x8".
+
+    Raises:
+        InputError: If there are not `dimensions` sizes, or if their product is not `num_ranks`.
+    """
     sizes = _sizes(grid, dimensions)
     if math.prod(sizes) != num_ranks:
-        grids = f"grids of {num_ranks} ranks are {_or(_shapes(num_ranks, dimensions))}"
+        grids = f"for {num_ranks} ranks choose {_or(_shapes(num_ranks, dimensions))}"
         raise InputError(f"grid '{'x'.join(map(str, sizes))}': {grids}")
     return sizes
 
 
 def _sizes(grid: str | tuple[int, ...], dimensions: int) -> tuple[int, ...]:
-    """Parse the sizes of a grid that the user names."""
+    """Return the sizes of a given grid; InputError unless there are `dimensions` sizes."""
     text = "x".join(map(str, grid)) if isinstance(grid, tuple | list) else str(grid)
     found = re.fullmatch("x".join([r"([1-9]\d{0,9})"] * dimensions), text, re.ASCII)
     if not found:
@@ -299,7 +325,10 @@ def _sizes(grid: str | tuple[int, ...], dimensions: int) -> tuple[int, ...]:
 
 
 def _shapes(num_ranks: int, dimensions: int) -> list[str]:
-    """Names of all grids with `num_ranks` ranks, the most even grids first."""
+    """Return names of the grids with `num_ranks` ranks, those with the most similar sizes first.
+
+    After `MOST_SHAPES` names, "..." stands for the others.
+    """
     divisors = _divisors(num_ranks)
     sizes = [(a, num_ranks // a) for a in divisors]
     if dimensions == 3:
@@ -319,7 +348,7 @@ def _near(num_ranks: int, below: int, above: int) -> str:
 
 
 def _or(choices: Iterable[object]) -> str:
-    """Join choices: "1, 2 or 4"; or "1, 2, ..." if the last choice is "..."."""
+    """Join choices to "1, 2 or 4"; or to "1, 2, ..." if the last choice is "..."."""
     words = [str(choice) for choice in choices]
     if len(words) < 2 or words[-1] == "...":
         return ", ".join(words)

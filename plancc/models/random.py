@@ -1,4 +1,7 @@
-"""Model ``rp``: the random even partition of Demirci et al. 2022, the baseline of all figures."""
+"""Model ``rp``: the random partition of Demirci et al. 2022, with parts of equal size.
+
+It is the baseline with which plans are compared.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +22,16 @@ from plancc.models.weights import Balance, capacities_of, check_num_parts
 def random_owner(
     num_vertices: int, num_parts: int, seed: int, capacities: Capacities = None
 ) -> npt.NDArray[np.int32]:
-    """Draw owners at random, so that the sizes of any two parts differ by at most one row.
+    """Draw an owner for every row at random, for parts of given relative sizes.
 
     Parameters:
-        num_vertices, num_parts: Sizes.
+        num_vertices, num_parts: Number of rows, and of parts.
         seed: Seed of ``numpy.random.default_rng``; the same seed gives the same owners.
-        capacities: The numbers of rows are proportional to the capacities, rounded; None: equal
-            numbers.
+        capacities: Relative sizes of the parts; the numbers of rows are rounded. None, or all
+            equal: the sizes of any two parts differ by at most one row.
 
     Returns:
-        int32[num_vertices]
+        int32[num_vertices]: Part of every row.
     """
     owner = np.arange(num_vertices, dtype=np.int32) % np.int32(num_parts)
     if len(set(capacities or ())) > 1:
@@ -39,7 +42,7 @@ def random_owner(
 
 @dataclass(frozen=True)
 class RandomModel(Model):
-    """Random owners: equal numbers of rows in all parts, or numbers proportional to capacities."""
+    """Random owners. All parts have equally many rows, or numbers proportional to capacities."""
 
     even_random: ClassVar[bool] = True
     follows_capacities: ClassVar[bool] = True

@@ -17,11 +17,13 @@ from plancc.models.weights import Balance, capacities_of, check_num_parts, combi
 
 
 def bandwidth(matrix: Graph, position: npt.NDArray[np.integer] | None = None) -> int:
-    """``max |position[i] - position[j]|`` over the nonzeros (i, j); 0 if there are none.
+    """Return the maximum of ``|position[i] - position[j]|`` over all nonzeros (i, j).
+
+    The result is 0 if there are no nonzeros.
 
     Parameters:
-        position (int[num_vertices], optional): Place of every vertex in an order; None: the given
-            order.
+        position (int[num_vertices], optional): Position of every vertex in an order; None: the
+            vertex number.
     """
     if matrix.num_nonzeros == 0:
         return 0
@@ -32,17 +34,23 @@ def bandwidth(matrix: Graph, position: npt.NDArray[np.integer] | None = None) ->
 
 
 def pipeline_stages(num_vertices: int, band: int) -> int:
-    """``ceil(2n / (n - b))``: stages of a pipeline without idle time (Wan et al. 2025, 3.5)."""
+    """Return ``ceil(2n / (n - b))``, for n vertices and a matrix of bandwidth b.
+
+    It is the number of stages of a pipeline without idle time (Wan et al. 2025, section 3.5).
+    """
     return -(-2 * num_vertices // (num_vertices - band))
 
 
 def pipeline_granularity(num_vertices: int, band: int) -> float:
-    """``(n - b) / 2n``: the smallest share of the vertices in a stage (Wan et al. 2025, 3.5)."""
+    """Return ``(n - b) / 2n``, for n vertices and a matrix of bandwidth b.
+
+    It is the smallest share of the vertices in a stage (Wan et al. 2025, section 3.5).
+    """
     return (num_vertices - band) / (2 * num_vertices)
 
 
 def rcm_order(matrix: Graph) -> npt.NDArray[np.int32]:
-    """The vertices in reverse Cuthill-McKee order of the symmetrised pattern: int32[n]."""
+    """Return the vertices in reverse Cuthill-McKee order of the pattern of A + A^T: int32[n]."""
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 
     order: npt.NDArray[np.int32] = reverse_cuthill_mckee(symmetrised(matrix), symmetric_mode=True)
@@ -51,7 +59,7 @@ def rcm_order(matrix: Graph) -> npt.NDArray[np.int32]:
 
 @dataclass(frozen=True)
 class RcmModel(Model):
-    """Blocks of consecutive rows in reverse Cuthill-McKee order of the symmetrised pattern."""
+    """Blocks of rows that follow each other in reverse Cuthill-McKee order of A + A^T."""
 
     follows_capacities: ClassVar[bool] = True
 
@@ -60,8 +68,9 @@ class RcmModel(Model):
     ) -> Assignment:
         """Order the rows, and cut them into blocks of about the same weight; `seed` is not used.
 
-        The notes are ``bandwidth``, ``granularity`` and ``stages``, each with ``_before`` and
-        ``_after`` for the order before and after the reordering.
+        The notes hold ``bandwidth``, ``granularity`` and ``stages``. Each of these is there twice:
+        with the suffix ``_before`` for the order in the graph file, and with ``_after`` for the
+        reverse Cuthill-McKee order.
         """
         n = matrix.num_vertices
         check_num_parts(n, num_parts)

@@ -2,14 +2,15 @@
 
 The model minimises the expected volume of a mini-batch. It builds its nets in one of two ways:
 
-    exact     if the sampler's probabilities are known: every column net of the whole matrix costs
-              share * sum over parts of reach[pins in the part] (`plancc.sampling.batch.Inclusion`)
-    sampled   the column nets of many batches; equal nets are merged, and their costs added
+    exact     from the column nets of the whole matrix, if the sampler's probabilities are known
+              (`plancc.sampling.batch.Inclusion`). The probabilities give the expected cost of
+              every net. `fitted` approximates it by nets with constant costs.
+    sampled   from the column nets of many batches; equal nets are merged, and their costs added
               (Algorithm 3)
 
-A sample says little about further batches unless most nonzeros occur in the sample several times.
-The bound of equation 14 holds for one given partition, but not for the partition that is best on
-the sample itself.
+A sample says little about batches outside the sample unless most nonzeros occur in the sample
+several times. The bound of equation 14 holds for one given partition, but not for a partition that
+a search has fitted to the sample.
 """
 
 from __future__ import annotations
@@ -68,10 +69,10 @@ class StochasticModel(Model):
 
     Attributes:
         sampler: A name in `plancc.sampling.SAMPLERS`.
-        theta, delta: The error allowed for the expected connectivity, and the probability of a
-            larger error (equation 12).
-        batches ("auto" or int): Number of batches. "auto": exact probabilities if the sampler knows
-            them, else the number from equation 14.
+        theta, delta: The error allowed for the expected connectivity, and the allowed probability
+            of a larger error (equation 12).
+        batches ("auto" or int): Number of batches to sample. "auto": no batches if the sampler's
+            probabilities are known, else the number from equation 14.
         sampler_options: Options of the sampler; missing options keep their defaults.
         vertex_data: Training mask and clusters, for samplers that need them.
     """
@@ -86,11 +87,11 @@ class StochasticModel(Model):
     assigns_blocks: ClassVar[bool] = False
 
     sampler: str = option("uniform", "how batches are drawn", metavar="NAME")
-    theta: float = option(0.1, "error of the expected connectivity")
-    delta: float = option(0.5, "probability of a larger error")
+    theta: float = option(0.1, "allowed error of the expected connectivity")
+    delta: float = option(0.5, "allowed probability of a larger error")
     batches: str | int = option(
         AUTO,
-        "number of sampled batches; auto: exact probabilities if known, else enough batches",
+        "sampled batches; auto: exact probabilities if known, else enough for `theta`, `delta`",
         metavar="auto|NUMBER",
     )
     sampler_options: Mapping[str, Any] = field(default_factory=dict, metadata={"internal": True})
@@ -108,7 +109,7 @@ class StochasticModel(Model):
 
     @classmethod
     def option_fields(cls) -> dict[str, Field[Any]]:
-        """Options of the model and of all samplers."""
+        """Return the fields of the model's options and of the options of all samplers, by name."""
         own = {each.name: each for each in options_of(cls)}
         return own | sampler_options() | own
 
@@ -133,8 +134,10 @@ class StochasticModel(Model):
         return replace(self, vertex_data=vertex_data)
 
     def unfit(self, matrix: Graph, num_parts: int) -> str:
-        """Say why the matrix does not suit: most rows need the same rows, and there are many
-        parts.
+        """Say why the matrix does not suit the model; "" if it suits.
+
+        The matrix does not suit if more than half of the rows need the same rows, and if there are
+        so many parts that a search takes long (`MAX_HUB_GAINS`).
         """
         needed = np.bincount(matrix.indices, minlength=matrix.num_vertices)
         vertex = int(needed.argmax())
@@ -148,7 +151,7 @@ class StochasticModel(Model):
         return f"model 'stochastic-hp' is not made for this graph: {why}; {cure}"
 
     def source(self, matrix: Graph) -> BatchSource:
-        """Make the sampler and the population for a matrix.
+        """Make the sampler for a matrix, and the population of vertices that it draws from.
 
         Raises:
             InputError: If an option of the sampler is unknown or missing, or does not fit the
@@ -171,8 +174,9 @@ class StochasticModel(Model):
     ) -> Hypergraph:
         """Build the hypergraph for a partitioner.
 
-        If exact probabilities are known, `fitted` makes the nets. Otherwise the nets come from
-        `batches` batches; if `batches` is "auto", equation 14 gives the number of batches.
+        If `batches` is "auto" and the sampler's probabilities are known, `fitted` computes the nets
+        from the probabilities. Otherwise the nets come from sampled batches; their number is
+        `batches`, or follows from equation 14.
         """
         check_num_parts(matrix.num_vertices, num_parts)
         source = self.source(matrix)
@@ -185,8 +189,8 @@ class StochasticModel(Model):
         return replace(sample.hypergraph, vertex_weights=weights)
 
     def num_batches(self, source: BatchSource, num_parts: int, seed: int) -> int:
-        """Return the given number of batches, or the number from equation 14, at most
-        `MAX_BATCHES`.
+        """Return `batches` if it is a number. If it is "auto", return the number from equation 14,
+        but at most `MAX_BATCHES`.
         """
         if self.batches != AUTO:
             return int(self.batches)
@@ -195,10 +199,11 @@ class StochasticModel(Model):
 
 
 def hoeffding_nets(num_parts: int, theta: float, delta: float) -> int:
-    """Number of nets that bounds the error of the expected connectivity (Demirci et al., Eq. 14).
+    """Return how many sampled nets are enough to estimate the expected connectivity of a partition.
 
-    It is ``(p - 1)^2 / (2 theta^2) ln(2 / delta)``, rounded up. For one given partition, the mean
-    connectivity of this many nets is off by theta or more with probability at most delta.
+    The number is ``(p - 1)^2 / (2 theta^2) ln(2 / delta)``, rounded up, for p parts (Demirci et al.
+    2022, equation 14). For one given partition, the mean connectivity of that many sampled nets
+    differs from the expected connectivity by theta or more with a probability of at most delta.
 
     Raises:
         InputError: If the number is above `MAX_NETS`.
@@ -206,29 +211,33 @@ def hoeffding_nets(num_parts: int, theta: float, delta: float) -> int:
     ratio = (num_parts - 1) / theta
     nets = ratio * ratio / 2 * (math.log(2) - math.log(delta))
     if nets > MAX_NETS:
-        told = f"Hoeffding's bound is above {MAX_NETS} nets"
+        told = f"Hoeffding's bound is above {MAX_NETS} nets; choose larger values"
         raise InputError(f"theta {theta:g}, delta {delta:g}: {told}")
     return math.ceil(nets)
 
 
 def batches_of(nets: int, nets_per_batch: float) -> int:
-    """Number of batches that are needed for `nets` nets, at least 1; 1 if batches have no nets."""
+    """Return how many batches have `nets` nets in total, if the mean is `nets_per_batch`.
+
+    The result is at least 1. It is 1 if batches have no nets.
+    """
     return max(1, math.ceil(nets / nets_per_batch)) if nets_per_batch > 0 else 1
 
 
 @dataclass(frozen=True, eq=False)
 class NetSample:
-    """The merged nets of some batches.
+    """The nets of a sample of batches; equal nets are merged.
 
     Attributes:
-        hypergraph: The nets with sources. The cost of a net is the number of batches that have the
-            net. Vertex weights are 1.
-        num_batches: Number of batches. It is less than requested if the pins reached their bound,
-            or if time was up.
+        hypergraph: The nets, with `Hypergraph.net_sources`. The cost of a net is the number of
+            equal nets in all batches. Every vertex weighs 1.
+        num_batches: Number of batches. It is smaller than requested if the sample is full, or if
+            the time was up.
         num_nets: Number of nets of all batches before merging, including nets of one pin.
-        vertices_seen: Share of the available vertices that occur in some batch.
+        vertices_seen: Number of vertices in some batch, divided by the number of vertices that the
+            sampler draws from.
         nonzeros_seen: Share of the nonzeros off the diagonal that occur in some batch.
-        full: Whether the pins reached their bound.
+        full: Whether the number of pins, after merging, is close to its bound (`FULL`).
     """
 
     hypergraph: Hypergraph
@@ -241,14 +250,20 @@ class NetSample:
 
 @dataclass(frozen=True, eq=False)
 class BatchSource:
-    """A sampler, the population that it was checked for, and a remark on its batches."""
+    """A sampler, and the population of vertices from which it draws batches.
+
+    Attributes:
+        sampler: The sampler. `Sampler.check` has accepted the population.
+        population: The vertices, and the arrays that the sampler needs.
+        remark: A remark for the user on the batches; "" if there is none.
+    """
 
     sampler: Sampler
     population: Population
     remark: str = ""
 
     def nets_per_batch(self, seed: int) -> float:
-        """Mean number of nets in the first batches of the fitted sample."""
+        """Return the mean number of nets, including nets of one pin, in the first four batches."""
         return float(np.mean([self._num_columns(seed, k) for k in range(4)]))
 
     def _num_columns(self, seed: int, number: int) -> int:
@@ -256,10 +271,10 @@ class BatchSource:
         return sum(len(np.unique(batch.block(k).columns)) for k in range(batch.num_blocks))
 
     def exact(self, weights: npt.NDArray[np.int64]) -> tuple[Hypergraph, Inclusion] | None:
-        """Return column nets of the vertices that batches can have, and the probabilities of the
-        nets.
+        """Return the column nets of the matrix, and the sampler's probabilities.
 
-        None if the sampler's probabilities are not known.
+        Nets have only the vertices that batches can include. `weights` are the vertex weights of
+        the hypergraph. Return None if the sampler's probabilities are not known.
         """
         indptr, indices = self.population.pattern
         most = 1 + int(np.bincount(indices, minlength=1).max(initial=0))
@@ -272,19 +287,24 @@ class BatchSource:
         return Hypergraph(net_ptr, pins, weights, net_sources=column), inclusion
 
     def sample(self, num_batches: int, seed: int, stream: int = FITTED) -> NetSample:
-        """Return the merged nets of batches 0..num_batches - 1, with a bounded number of pins."""
+        """Return the merged nets of the batches 0..num_batches - 1.
+
+        Stop earlier if the sample is full (`GrowingSample.grown`).
+        """
         return GrowingSample(self, seed, stream).grown(num_batches)
 
     def pairs(self) -> npt.NDArray[np.int32]:
-        """Column and row of every nonzero off the diagonal, int32[m, 2]."""
+        """Return column and row of each of the m nonzeros off the diagonal: int32[m, 2]."""
         indptr, indices = self.population.pattern
         rows = np.repeat(np.arange(self.population.num_vertices, dtype=np.int32), np.diff(indptr))
         off = rows != indices
         return np.stack([indices[off], rows[off]], axis=1)
 
     def expected_nonzeros(self, seed: int, num_batches: int = 64) -> npt.NDArray[np.float64]:
-        """Expected number of nonzeros of every row in a batch, float64[n]: exact, or a mean over
-        batches.
+        """Return the expected number of nonzeros of every row in a batch: float64[n].
+
+        It is computed from the sampler's probabilities if they are known. Otherwise it is the mean
+        over `num_batches` batches.
         """
         indptr, indices = self.population.pattern
         n = self.population.num_vertices
@@ -306,11 +326,11 @@ class BatchSource:
 
 
 class GrowingSample:
-    """A sample that grows by batches of one random stream; equal nets are merged.
+    """A sample of batches that can be enlarged; equal nets are merged.
 
     Parameters:
         source: Source of the batches.
-        seed, stream: See `plancc.sampling.Sampler.batch`.
+        seed, stream: Seed, and random stream, of the batches (`plancc.sampling.Sampler.batch`).
     """
 
     def __init__(self, source: BatchSource, seed: int, stream: int = FITTED) -> None:
@@ -319,9 +339,11 @@ class GrowingSample:
         self._number = 0
 
     def grown(self, num_batches: int, stop: Callable[[], bool] = lambda: False) -> NetSample:
-        """Add batches until there are `num_batches`, pins reach their bound, or `stop` is True.
+        """Draw further batches, and return the sample.
 
-        The sample has at least one batch.
+        Stop when there are `num_batches` batches in total, when the sample is full (the number of
+        pins is close to `PINS_PER_NONZERO` per nonzero), or when `stop()` is True. At least one
+        batch is drawn.
         """
         population = self._source.population
         indptr, indices = population.pattern
@@ -352,22 +374,24 @@ class GrowingSample:
 
 
 def fitted(hypergraph: Hypergraph, inclusion: Inclusion) -> Hypergraph:
-    """Approximate an expected volume by nets with constant costs, which any partitioner can
-    minimise.
+    """Approximate an expected volume by nets with constant costs.
 
-    Let c be the number of a net's pins in a part, without the net's source. The row of the net is
-    sent to the part with probability reach[c], a concave function of c. The approximation is
-    ``alpha * (c > 0) + beta * c``: a column net of cost alpha, and a two-pin net of cost beta
-    between the source and every other pin. It is exact for c = 1 and for c = half of the pins. For
-    batches of all vertices, only column nets remain. For tiny batches, only two-pin nets remain
-    (the edge cut).
+    Any partitioner of hypergraphs can minimise the result. Let c be the number of a net's pins in a
+    part, without the net's source. The row of the net is sent to the part with probability
+    reach[c], a concave function of c. The function ``alpha * (c > 0) + beta * c`` approximates this
+    probability. So each net is replaced by several nets: one with the same pins and the cost alpha,
+    and for every pin other than the source, one with the cost beta that contains only this pin and
+    the source. The approximation is exact for c = 1, and for c = half the number of pins. If every
+    batch includes all vertices, beta is 0. If batches are very small, alpha is nearly 0, and the
+    cost is the edge cut.
 
     Parameters:
         hypergraph: Column nets with sources.
-        inclusion: Probabilities of the nets.
+        inclusion: Probabilities of the sampler.
+
     Returns:
-        The nets. Costs are scaled so that c = 1 costs `FITTED_COST`. Nets with a cost that is
-        rounded to 0 are left out.
+        The nets. Costs are scaled so that alpha + beta, the cost for c = 1, is `FITTED_COST`. Nets
+        with a cost that is rounded to 0 are left out.
     """
     assert hypergraph.net_sources is not None
     size = np.diff(hypergraph.net_ptr)
@@ -398,21 +422,22 @@ def fitted(hypergraph: Hypergraph, inclusion: Inclusion) -> Hypergraph:
 def fitted_cut(
     graph: WeightedGraph, hypergraph: Hypergraph, inclusion: Inclusion, num_parts: int
 ) -> WeightedGraph:
-    """Approximate an expected volume by the cut of weighted edges.
+    """Approximate an expected volume by the weight of the cut edges of a graph.
 
-    The m other pins of a net are assumed to be spread evenly over the parts, c = m / num_parts pins
-    in each part, at least 1. Then every pin costs ``reach[c] / c``, relative to a net with only one
-    other pin. So the edges of a hub weigh less than other edges.
+    Let a net have m pins besides its source. They are assumed to be spread evenly over the parts,
+    with c = m / num_parts pins in each part, but at least 1. The part needs the row of the net with
+    probability reach[c]. So each pin contributes ``reach[c] / c``, and the edges of a hub weigh
+    less than other edges. The weight of an edge is the mean over the nets of its two ends.
 
     Parameters:
-        graph: The graph, whose edge weights are replaced.
+        graph: The graph; other weights of its edges are ignored.
         hypergraph: Column nets with sources.
-        inclusion: Probabilities of the nets.
+        inclusion: Probabilities of the sampler.
         num_parts: Number of parts.
 
     Returns:
-        The graph with weights. The edge of a net with one other pin weighs `FITTED_COST`; an edge
-        without a net weighs 1.
+        The graph with edge weights, at least 1. They are scaled so that an edge weighs
+        `FITTED_COST` if c is 1 for the nets of both ends.
     """
     assert hypergraph.net_sources is not None
     reach, others = inclusion.reach, np.diff(hypergraph.net_ptr) - 1
@@ -429,7 +454,10 @@ def fitted_cut(
 def _among(
     indptr: npt.NDArray[np.int64], indices: npt.NDArray[np.int32], inside: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """Return the CSR pattern of the nonzeros between vertices in `inside`; other rows are empty."""
+    """Return the CSR pattern of the nonzeros (i, j) for which `inside` is True for both i and j.
+
+    Rows of other vertices are empty; the number of rows stays the same.
+    """
     rows = np.repeat(np.arange(len(inside)), np.diff(indptr))
     kept = inside[rows] & inside[indices]
     counts = np.bincount(rows[kept], minlength=len(inside))

@@ -37,28 +37,29 @@ class Balance:
     Attributes:
         names: Names in `BALANCES`, without repetition:
 
-            - "nnz": nonzeros of the row, the work of its product (Demirci et al. 2022, section
-              4.3.1, ``w(v_i) = |cols(A(i, :))|``);
-            - "rows": 1 for every row; in a graph with types, a constraint for each type;
+            - "nnz": number of nonzeros in the row, the work of its product (Demirci et al. 2022,
+              section 4.3.1, ``w(v_i) = |cols(A(i, :))|``);
+            - "rows": 1 for every row; in a graph with vertex types, a constraint for each type;
             - "weights": the vertex weights of the graph (`plancc.graph.weights`); if vertices have
               several weights, each is a constraint;
             - "work": multiply-adds of the row in one forward pass, ``sum_k nonzeros * d_{k-1} +
               d_{k-1} * d_k`` over the layers k = 1..L (Wan et al. 2025, proof of Proposition 3.1);
             - "train": 1 for every training vertex;
-            - "batch": expected nonzeros of the row in a mini-batch, in units of 1 / `BATCH_SCALE`
-              of the mean.
+            - "batch": expected number of nonzeros of the row in a mini-batch, scaled so that the
+              mean is `BATCH_SCALE`.
         dims: Widths d_0..d_L of the layers, each at least 1; needed for "work".
-        train_mask (bool[num_vertices], or None): The training vertices; needed for "train".
-        expected_nonzeros (float64[num_vertices], or None): Expected nonzeros of every row in a
-            mini-batch; needed for "batch".
-        allowed: Allowed imbalance, max / mean - 1, by name. Other names have the imbalance that the
-            search allows.
+        train_mask (bool[num_vertices], or None): Whether each vertex is a training vertex; needed
+            for "train".
+        expected_nonzeros (float64[num_vertices], or None): Expected number of nonzeros of every row
+            in a mini-batch; needed for "batch".
+        allowed: Allowed imbalance, max / mean - 1, by name. For names that are missing here, the
+            search's option `epsilon` applies.
         capacities: Relative sizes of the parts, for every constraint; None: equal sizes.
 
     Raises:
-        InputError: If there is no name, an unknown name or a name twice; if there are fewer than
-            two widths, or a width is below 1; if "work" has no widths; if an allowed imbalance is
-            not finite, is negative, or belongs to a name outside `names`.
+        InputError: If `names` is empty, or has an unknown name or a name twice; if there are fewer
+            than two widths, or a width is below 1; if "work" has no widths; if an allowed imbalance
+            is negative or not finite, or is for a name that is not in `names`.
     """
 
     names: tuple[str, ...] = ("nnz",)
@@ -84,9 +85,9 @@ class Balance:
 
     @classmethod
     def parse(cls, text: str, dims: Sequence[int] | None = None) -> Balance:
-        """Parse a comma list of names, such as "nnz,rows" or "nnz:0.05,rows".
+        """Return the balance that a string names, such as "nnz,rows" or "nnz:0.05,rows".
 
-        A number after a colon is the allowed imbalance of the name.
+        A number after a colon is the allowed imbalance of the constraint before the colon.
         """
         names: list[str] = []
         allowed: dict[str, float] = {}
@@ -105,9 +106,10 @@ class Balance:
         return ",".join(name if own is None else f"{name}:{own!r}" for name, own in words)
 
     def check_given(self, graph: Graph) -> None:
-        """Raise InputError if the graph or the training mask lacks the weights.
+        """Raise InputError if "weights" or "train" is in `names`, but its data are missing.
 
-        Callers call this before they start long work.
+        For "weights" these are the vertex weights of `graph`, for "train" the training mask.
+        Callers check this before they start long work.
         """
         for name in self.names:
             if name in (WEIGHTS, "train"):
@@ -118,36 +120,38 @@ class Balance:
         return self.allowed.get(constraint.split()[0], default)
 
     def limits(self, matrix: Graph, num_parts: int, epsilon: float) -> Limits:
-        """Return limits for the parts of a matrix; `epsilon` is the default of the allowed
-        imbalances.
+        """Return limits for the weights of the parts of a matrix.
+
+        `epsilon`: the allowed imbalance for names that are not in `allowed`.
 
         Raises:
-            InputError: See `constraints`; or if the number of capacities is not `num_parts`.
+            InputError: See `constraints`. Also if the number of capacities is not `num_parts`.
         """
         found = constraints(matrix, self)
         allowed = [self.epsilon(name, epsilon) for name in found]
         return Limits(_stacked(found), num_parts, allowed, self.capacities, tuple(found))
 
     def without_limits(self) -> Balance:
-        """Return the balance with one common imbalance, and no separate imbalance for any name."""
+        """Return the balance with an empty `allowed`: every name then allows the same imbalance."""
         return replace(self, allowed={})
 
 
 def constraints(matrix: Graph, balance: str | Balance) -> dict[str, npt.NDArray[np.int64]]:
-    """Vertex weights of every constraint, by the constraint's name.
+    """Return the vertex weights of every constraint, by the constraint's name.
 
     Parameters:
         matrix: The normalised matrix.
         balance: The balance, or a string for `Balance.parse`.
 
     Returns:
-        dict of str to int64[num_vertices]: In the order of the balance. Several vertex weights are
-            named "weights 1", "weights 2", ..., rows of types "rows author" and so on.
+        dict of str to int64[num_vertices]: In the order of the names in the balance. If vertices
+            have several weights, these are named "weights 1", "weights 2" and so on. If there are
+            vertex types, the constraints of "rows" are named "rows author" and so on.
 
     Raises:
-        InputError: If `balance` is wrong; for "weights" if the graph has no vertex weights; for
-            "train" if there is no mask or the mask is empty; if a sum of weights is above
-            `MAX_TOTAL`.
+        InputError: If `balance` is not valid; if "weights" is given for a graph without vertex
+            weights; if "train" is given without a training mask, or no vertex is in the mask; or if
+            the weights of a constraint sum to more than `MAX_TOTAL`.
     """
     if isinstance(balance, str):
         balance = Balance.parse(balance)
@@ -175,10 +179,10 @@ def capacities_of(balance: str | Balance) -> tuple[float, ...] | None:
 
 
 def vertex_weights(matrix: Graph, balance: str | Balance) -> npt.NDArray[np.int64]:
-    """The weights of `constraints` as one array, in the form of a `Problem`.
+    """Return the weights of `constraints` as one array, in the form that a `Problem` has.
 
     Returns:
-        int64[num_vertices], or int64[num_vertices, num_constraints] if there are several
+        int64[num_vertices] for one constraint, int64[num_vertices, num_constraints] for several.
 
     Raises:
         InputError: See `constraints`.
@@ -200,8 +204,9 @@ def combined(
         importance (float64[c], optional): Above 0, with sum 1; None: equal importance.
 
     Returns:
-        int64[n]: `weights` itself if it has one dimension. Else 0 if all weights of a vertex are 0,
-            and positive otherwise, with a sum of at most `MAX_TOTAL`.
+        int64[n]: `weights` itself if it has one dimension. Otherwise the combined weights, which
+            sum to at most `MAX_TOTAL`. A vertex has the combined weight 0 only if all its weights
+            are 0.
     """
     if weights.ndim == 1:
         return weights
@@ -214,7 +219,7 @@ def combined(
 
 
 def check_dims(dims: Sequence[int]) -> None:
-    """Raise InputError unless `dims` are two or more whole numbers from 1."""
+    """Raise InputError unless `dims` are two or more whole numbers, each at least 1."""
     if len(dims) < 2 or not all(is_count(width) for width in dims):
         raise InputError(f"dims {list(dims)}: two or more whole numbers >= 1 are needed")
 
@@ -222,7 +227,7 @@ def check_dims(dims: Sequence[int]) -> None:
 def check_num_parts(num_vertices: int, num_parts: int, what: str = "part") -> None:
     """Raise InputError unless `num_parts` is an integer in ``1..num_vertices``.
 
-    `what`: the singular noun for a part in messages.
+    `what`: what messages call a part, such as "rank".
     """
     if not isinstance(num_parts, int | np.integer) or isinstance(num_parts, bool):
         raise InputError(f"{num_parts!r} {what}s: a whole number is needed")
@@ -263,10 +268,10 @@ def _rows(matrix: Graph, balance: Balance) -> npt.NDArray[np.int64]:
 def _own_weights(matrix: Graph, balance: Balance) -> npt.NDArray[np.int64]:
     name, weights = matrix.source.name, matrix.vertex_weights
     if weights is None or weights.size == 0:
-        cure = "give `weights`, or a column 'weight' in `data`"
-        raise InputError(f"{name}: balance 'weights' needs vertex weights, but it has none; {cure}")
+        cure = "but the graph has none; give `weights`, or a column 'weight' in `data`"
+        raise InputError(f"{name}: balance 'weights' needs vertex weights, {cure}")
     if (weights.sum(axis=0, dtype=np.float64) > MAX_TOTAL).any():
-        raise InputError(f"{name}: its weights sum to more than {MAX_TOTAL}; scale them down")
+        raise InputError(f"{name}: vertex weights sum to more than {MAX_TOTAL}; scale them down")
     return weights.astype(np.int64, copy=False)
 
 
@@ -276,7 +281,7 @@ def _work(matrix: Graph, balance: Balance) -> npt.NDArray[np.int64]:
     of_nonzero = sum(dims[:-1])
     of_row = sum(d * e for d, e in pairwise(dims))
     if matrix.num_nonzeros * of_nonzero + matrix.num_vertices * of_row > MAX_TOTAL:
-        raise InputError(f"the work with dims {dims} is above {MAX_TOTAL}; scale them down")
+        raise InputError(f"dims {dims}: the work is above {MAX_TOTAL}; choose smaller widths")
     return of_nonzero * _nonzeros(matrix, balance) + of_row
 
 
@@ -284,7 +289,7 @@ def _train(matrix: Graph, balance: Balance) -> npt.NDArray[np.int64]:
     if balance.train_mask is None:
         raise InputError("balance 'train' needs vertex data with a 'train_mask' (`data`)")
     if not balance.train_mask.any():
-        raise InputError("balance 'train', but the 'train_mask' holds no vertex")
+        raise InputError("balance 'train': 'train_mask' holds no vertex; mark training vertices")
     return balance.train_mask.astype(np.int64)
 
 
@@ -294,7 +299,7 @@ def _batch(matrix: Graph, balance: Balance) -> npt.NDArray[np.int64]:
         raise InputError(f"balance '{BATCH}' needs the mini-batches of model stochastic-hp")
     mean = expected.mean()
     if not mean > 0:
-        raise InputError(f"balance '{BATCH}', but the mini-batches hold no nonzero")
+        raise InputError(f"balance '{BATCH}': mini-batches hold no nonzeros; draw larger batches")
     return np.rint(BATCH_SCALE * expected / mean).astype(np.int64)
 
 

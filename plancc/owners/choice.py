@@ -1,9 +1,10 @@
-"""The choice that model ``auto`` makes: it finds owners by every candidate, and compares them.
+"""Model ``auto``: find owners with each of several candidates, and choose the best owners.
 
-Candidates are compared by predicted epoch time (`plancc.predict.predictor`), unless an objective is
-named. The provenance has a table of all candidates. Only the best form of a candidate is compared,
-such as its best process grid. The *price* of a form (`plancc.owners.prices`) decides whether a
-search for its owners is made.
+A candidate is a model. Its *forms* are the ways to set its options, such as the shapes of a process
+grid; only the best form of each candidate is compared. The best owners are those with the shortest
+predicted epoch (`plancc.predict.predictor`), unless the user names another objective. A search for
+the owners of a form is made only if the *price* of the form is low (`plancc.owners.prices`). The
+provenance of the plan has a table of all candidates.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ from plancc.predict.schedules import tables_of
 from plancc.registry import check_choice
 
 BESIDE_EPSILON = 0.01
-"""Imbalance by which a candidate may exceed epsilon, or the best balanced candidate."""
+"""A candidate counts as balanced if its imbalance exceeds epsilon by at most this number. If no
+candidate is balanced, the smallest imbalance of a candidate takes the place of epsilon."""
 
 
 @dataclass(frozen=True)
@@ -45,16 +47,16 @@ class Candidate:
     """An entry of the table of candidates in the provenance.
 
     Attributes:
-        model: Name of the model, followed by the options of the form.
+        model: Name of the model, followed by the options of its form.
         objective: Objective of the search; "" for a model without a search.
         volume, messages, max_volume, nonzero_imbalance, row_imbalance: See
             `plancc.plan.metrics.Metrics`.
         epoch_seconds: Predicted seconds of an epoch.
-        memory: Predicted bytes of the fullest rank.
-        value: Value of the objective that decides.
-        seconds: Seconds that finding the owners took.
+        memory: Predicted bytes of memory on the rank that needs most.
+        value: Value of the objective by which candidates are compared.
+        seconds: Seconds that it took to find the owners.
         failed: Reason why no owners were found; the figures are then 0. "" if owners were found.
-        chosen: Whether the candidate won.
+        chosen: Whether this candidate was chosen.
     """
 
     model: str
@@ -74,21 +76,21 @@ class Candidate:
 
 @dataclass
 class Contest:
-    """A comparison of the candidates' forms, which are tried one after the other.
+    """A comparison of the forms of all candidates, which are tried one after the other.
 
     Attributes:
         asked: The matrix with the task of model auto.
-        goal: The objective that decides.
+        goal: The objective by which candidates are compared.
         hops: Whether the plan may have node-aware exchange.
-        why: Reason why a candidate is not tried, by its name; "" for a candidate that is tried.
+        why: Name of a candidate -> reason why it is not tried; "" for a candidate that is tried.
         prices: Prices of the forms.
-        forms: Forms to try, in this order.
-        begin, priced: `begin` is the time when pricing began; `priced` is the number of seconds
-            that it took.
-        table, answers: Entries of the table, and owners, of the forms tried so far; None if no
-            owners were found.
-        least: Seconds of the quickest search that exceeded its share of the budget; 0 for none.
-        late: Names of the candidates for which too little of the budget was left.
+        forms: The forms, in the order in which they are tried.
+        begin, priced: Time at which the computation of prices began, and seconds that it took.
+        table: For every form so far, its entry in the table of candidates.
+        answers: For every form so far, its owners; None if no owners were found.
+        least: Seconds of the quickest search that took longer than its budget; 0 if there is none.
+        late: Names of the candidates that were not searched since too little of the budget was
+            left.
     """
 
     asked: Unowned
@@ -105,8 +107,10 @@ class Contest:
     late: list[str] = field(default_factory=list)
 
     def try_form(self, form: Form) -> None:
-        """Find the owners of a form, and add its figures to the table, or the reason why it has no
-        owners."""
+        """Find owners by a form, and add an entry to the table.
+
+        The entry has the figures of the owners, or the reason why no owners were found.
+        """
         start, found = wall_seconds(), None
         spent, left = start - self.begin, self.forms[len(self.table) :]
         searched = sum(each.searched and not self.why.get(each.name) for each in left)
@@ -129,14 +133,17 @@ class Contest:
         self.answers.append(found)
 
     def _check_time(self, form: Form, left: float) -> None:
-        """Note that a form is left out if the budget has too few seconds left for a search."""
+        """If the `left` seconds of the budget are too few for a search, leave `form` out.
+
+        The reason is written into `why`.
+        """
         if left < self.least:
             self.late.append(form.name)
             least = f"no search so far took less than {self.least:.1f} s"
             self.why[form.name] = f"{left:.1f} s were left of it, and {least}"
 
     def _tried(self, entry: Candidate, form: Form, task: Task) -> tuple[Candidate, Ownership]:
-        """Find the owners of a form, and return its figures and the owners."""
+        """Find owners by a form; return `entry` with the figures of the owners, and the owners."""
         shared, grid = self.prices.balance_of(form), form.assigner.grid
         asked = replace(self.asked, task=task, balance=shared)
         with asked.observer(f"candidate {form.label}"):
@@ -151,10 +158,10 @@ class Contest:
         return self._judged(entry, found)
 
     def _judged(self, entry: Candidate, found: Ownership) -> tuple[Candidate, Ownership]:
-        """Return the figures of owners, and the owners.
+        """Return `entry` with the figures of the owners `found`, and these owners.
 
-        The plan of the owners gets node-aware exchange if it is allowed and predicted to be
-        quicker.
+        If node-aware exchange is allowed and shortens the predicted epoch, the owners get a
+        topology, and the figures count it.
         """
         matrix, task, grid = self.asked.matrix, self.asked.task, found.grid
         predictor = task.options.predictor
@@ -188,7 +195,10 @@ class Contest:
         return entry, found
 
     def winner(self, unfits: Mapping[str, str]) -> Ownership:
-        """Return the owners of the best form, with the table of all forms."""
+        """Return the best owners, with the table of candidates and notes for the user.
+
+        `unfits` has the name of every candidate, and the reason why it does not suit the graph.
+        """
         task, options, goal = self.asked.task, self.asked.task.options, self.goal
         memory = options.predictor.machine.node.memory if goal == "time" else None
         first = _able(self.table, options.epsilon if goal != "time" else math.inf, memory)[0]
@@ -210,7 +220,11 @@ class Contest:
         return with_stop_note(replace(found, how=found.how | how, about_owners=notes), task)
 
     def _notes(self, best: Candidate, unfits: Mapping[str, str]) -> Iterator[str]:
-        """Yield notes for the user about candidates that were left out, and about the best."""
+        """Yield notes for the user.
+
+        Notes name the candidates that were left out, and say if `best` is worse than a random
+        partition.
+        """
         left_out = ", ".join(name for name, said in unfits.items() if said)
         if left_out:
             yield (
@@ -235,17 +249,19 @@ class Contest:
 def choose(asked: Unowned, *, grids: bool = False, hops: bool = False) -> Ownership:
     """Find owners by every candidate of an `AutoModel`; return the owners with the best objective.
 
-    The objective is "time" if none is named. Searches share the budget. Parts of row plans share
-    the given balance, and parts of edge plans share nonzeros. If no candidates are named, at most
-    `MOST` are searched.
+    If the user names no objective, it is "time". All searches together take the budget of the task.
+    The parts of a row plan share the weights of the given balance; the parts of an edge plan share
+    nonzeros. If the user names no candidates and the objective is "time", at most `MOST` candidates
+    are searched.
 
     Parameters:
         asked: The matrix with the task of model auto.
         grids: Whether the plan may have a process grid.
-        hops: Whether the plan may have node-aware exchange, if no candidates are named.
+        hops: Whether the plan may have node-aware exchange. It is tried only if the user names no
+            candidates and the objective is "time".
 
     Raises:
-        InputError: For unknown candidates, and candidates that the task does not allow.
+        InputError: For unknown candidates, and for candidates that the task does not allow.
         BackendError: If every candidate failed.
     """
     task, matrix = asked.task, asked.matrix
@@ -265,7 +281,7 @@ def choose(asked: Unowned, *, grids: bool = False, hops: bool = False) -> Owners
             why |= prices.left_out(forms, unfits)
     if not forms:
         raise InputError(
-            f"candidates {', '.join(names)}: no grid has {task.num_parts} ranks and these widths"
+            f"candidates {', '.join(names)}: no {task.num_parts}-rank grid suits the layer widths"
         )
     hops, priced = hops and free and goal == "time", wall_seconds() - begin
     contest = Contest(asked, goal, hops, why, prices, forms, begin, priced)
@@ -275,7 +291,11 @@ def choose(asked: Unowned, *, grids: bool = False, hops: bool = False) -> Owners
 
 
 def _names(model: AutoModel, layouts: Mapping[str, bool], grids: bool) -> tuple[str, ...]:
-    """Return the checked names of the candidates whose layouts may compete."""
+    """Return the names of the candidates whose kind of plan is allowed.
+
+    `layouts` says whether row plans and edge plans are allowed, `grids` whether process grids are.
+    InputError if the user names a candidate that is unknown or not allowed.
+    """
     names = model.names()
     known = {name: each for name, each in MODELS.loaded().items() if each.competes}
     if not names:
@@ -285,24 +305,27 @@ def _names(model: AutoModel, layouts: Mapping[str, bool], grids: bool) -> tuple[
     others = [name for name in names if not layouts.get(known[name].layout, grids)]
     if others and model.candidates is not None:
         if known[others[0]].layout == "edge":
-            raise InputError(f"candidate '{others[0]}': a typed graph can only have row plans")
+            raise InputError(f"candidate '{others[0]}': a typed graph needs a row plan")
         raise InputError(
-            f"candidate '{others[0]}': process grids only compete for objective time, and not "
-            "with capacities, a topology, types, links, features of edges or several relations"
+            f"candidate '{others[0]}': a process grid needs objective 'time', and allows no "
+            "capacities, topology, vertex types, links, edge features or several relations"
         )
     return tuple(name for name in names if name not in others)
 
 
 def _unfits(matrix: Graph, task: Task, names: Sequence[str]) -> dict[str, str]:
-    """Return the reason why each candidate does not fit the graph; "" for a candidate that fits.
+    """Return, for every candidate, why it does not suit the graph; "" for a candidate that does.
 
-    Return an empty dict if no candidate would be left.
+    The dict is empty if no candidate suits the graph, or if there is only one candidate.
 
-    A row plan cannot share a hub among parts. A hub is a row or column with more than `HUB` times
-    the nonzeros that a line of a square grid of the parts would have. With a hub, candidates that
-    assign rows are left out if a candidate that assigns nonzeros remains, and only the first of the
-    searched candidates is kept. If there are many hubs, searches take long, and candidates that
-    assign nonzeros without a search are as good.
+    A row plan must give all nonzeros of a row to one part, even if the row is too heavy for a part.
+    If the graph has such a hub, candidates for row plans are left out, provided that there is a
+    candidate for edge plans. Of the candidates for edge plans that are searched, only the first is
+    kept. If there are many hubs, searches take long and gain little. Then only candidates for edge
+    plans that need no search are kept, if there are any.
+
+    A hub is a row or column with more than ``HUB * sqrt(num_parts)`` times the nonzeros of an
+    average part.
     """
     if len(names) < 2:
         return {}
@@ -338,9 +361,11 @@ def _unfits(matrix: Graph, task: Task, names: Sequence[str]) -> dict[str, str]:
 
 
 def _task(task: Task, form: Form, goal: str, spent: float, num_searched: int) -> Task:
-    """Return the task of a candidate, whose search minimises the objective that decides.
+    """Return the task of finding owners by a form of a candidate.
 
-    `num_searched` searches share the rest of the budget after `spent` seconds.
+    If the form needs a search, the search minimises `goal`. Suppose that the earlier forms have
+    taken `spent` seconds of the budget, and that `num_searched` forms are still to be searched,
+    this form among them. Then the search gets an equal share of the seconds that are left.
     """
     assigner = form.assigner
     model = make_model(assigner.model, assigner.options)
@@ -359,11 +384,12 @@ def _task(task: Task, form: Form, goal: str, spent: float, num_searched: int) ->
 
 
 def _able(table: list[Candidate], epsilon: float, memory: float | None) -> list[int]:
-    """Return the indices of the balanced candidates with enough memory, sorted by value.
+    """Return the indices in `table` of the candidates that can be chosen, the best value first.
 
-    If none is balanced, the candidates nearest to balance count as balanced. If none has enough
-    memory, the memory is ignored. For objective "time", `epsilon` is infinite, since the time of
-    the slowest part includes imbalance.
+    A candidate can be chosen if it is balanced and if no rank needs more than `memory` bytes. If no
+    candidate is balanced, the smallest imbalance of a candidate is allowed instead of `epsilon`. If
+    every candidate needs more memory, memory is ignored. For objective "time", `epsilon` is
+    infinite, since imbalance already makes the slowest part slower.
     """
     there = [k for k, entry in enumerate(table) if not entry.failed]
     if not there:

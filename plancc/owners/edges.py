@@ -1,12 +1,15 @@
-"""Owners of rows and nonzeros, for models whose plans have an expand and a fold.
+"""Find owners of rows and nonzeros, for models of edge plans.
 
-`plancc.owners.rows` does the same for row plans. A model is
+`plancc.owners.rows` finds owners for row plans. There are three ways to find owners:
 
-    searched     a searched model, no partitioner named   owners from plancc.search.edges
-    partitioned  a searched model, a named partitioner    its owners; refined if the partitioner
-                                                          cannot minimise the objective itself
-    assigned     any other model                          the model's owners of nonzeros; rows of H
-                                                          go where they save most (`VectorOwners`)
+    a searched model, and no         `plancc.search.edges` finds the owners
+    partitioner is named
+
+    a searched model, and the user   the partitioner finds the owners; they are refined if the
+    names a partitioner              partitioner cannot minimise the objective itself
+
+    any other model                  the model assigns the nonzeros; each row gets the owner that
+                                     saves the most rows (`VectorOwners`)
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from plancc.search.record import Judge, Record, SearchResult
 def find_edge_owners(asked: Unowned) -> Ownership:
     """Find owners of the rows and nonzeros of a matrix; see `plancc.owners.find.find_owners`.
 
-    Parts share nonzeros; other balances are ignored.
+    The parts share the nonzeros evenly; all other weights of the given balance are ignored.
     """
     task, balance = asked.task, asked.balance
     epsilon = balance.epsilon("nnz", task.options.epsilon)
@@ -46,7 +49,7 @@ def find_edge_owners(asked: Unowned) -> Ownership:
 
 
 def _found(asked: Unowned) -> Ownership:
-    """Find owners; the result's limits are not set yet."""
+    """Find owners for `find_edge_owners`, which then sets the limits of the result."""
     matrix, task = asked.matrix, asked.task
     if task.searches:
         with asked.observer("partition"):
@@ -68,7 +71,7 @@ def _found(asked: Unowned) -> Ownership:
 
 
 def _searched(asked: Unowned) -> Ownership:
-    """Find owners by `plancc.search`."""
+    """Find owners by a search in one level, or in two levels (see `plancc.owners.nodes`)."""
     task = asked.task
     model: Any = task.model
     from plancc.search.edges import search_edges
@@ -84,7 +87,7 @@ def _searched(asked: Unowned) -> Ownership:
 
 
 def _assigned(matrix: Graph, problem: Assignment, task: Task) -> Ownership:
-    """Return the owners of nonzeros that the model chose, and row owners that fit them best."""
+    """Return the model's owners of nonzeros, with the owners of rows that save the most rows."""
     from plancc.passes.vector_owners import VectorOwners
 
     who, num_parts, options = f"model '{task.name}'", task.num_parts, task.options
@@ -125,6 +128,6 @@ def _refined(asked: Unowned, found: Ownership) -> Ownership:
 
 
 def _limits(matrix: Graph, task: Task) -> Limits:
-    """Return the limits of the parts' nonzeros."""
+    """Return the limits on the number of nonzeros of every part."""
     epsilon, capacities = task.options.epsilon, task.options.capacities
     return Limits.of_nonzeros(matrix.num_nonzeros, task.num_parts, epsilon, capacities)

@@ -1,4 +1,4 @@
-"""The step from a task to owners, by a search, a partitioner or the model itself."""
+"""`find_owners`: find owners for a task, by a search, by a partitioner or by the model itself."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ STOPPED = "the search was stopped before its end; these are the best owners so f
 
 
 def find_owners(asked: Unowned) -> Ownership:
-    """Find owners of the rows of a matrix, and of its nonzeros for an edge plan.
+    """Find owners of the rows of a matrix; if the plan is an edge plan, also of its nonzeros.
 
-    With a topology, parts are numbered so that parts which exchange many rows share a node.
+    If the task has a topology, parts are numbered so that parts that exchange many rows share a
+    node.
 
     Raises:
         InputError: For a matrix that does not suit the task.
@@ -37,7 +38,7 @@ def find_owners(asked: Unowned) -> Ownership:
 
 
 def with_stop_note(found: Ownership, task: Task) -> Ownership:
-    """Return the owners, with a note if the search was stopped."""
+    """Return the owners; if the user has stopped the search, add a note that says so."""
     stopped = task.options.stop is not None and task.options.stop()
     if not stopped or STOPPED in found.about_run:
         return found

@@ -1,5 +1,4 @@
-"""Functions that shorten the predicted epoch: node-aware exchange, relays, and advice for the
-user."""
+"""Add node-aware exchange or relays to a plan; advise the user how to get a quicker plan."""
 
 from __future__ import annotations
 
@@ -24,11 +23,12 @@ unless the predicted epoch becomes longer by more than this factor."""
 def with_hops(plan: Plan, task: Task, options: PlanOptions) -> tuple[Plan, list[str], str]:
     """Return the plan with node-aware exchange or relays, if requested or predicted to be faster.
 
-    With `exchange` "auto", relays are tried for many parts and an objective of the busiest part.
+    If option `exchange` is "auto", relays are tried only for many parts, and only if the objective
+    is about the busiest part.
 
     Returns:
-        plan, notes, how: The plan; notes for the user; and the choice of relays, for the
-            provenance, "" without relays.
+        plan, notes, how: The plan; notes for the user; and a string for the provenance that says
+            which relays were chosen, "" if the plan has none.
     """
     routed, notes = _on_nodes(plan, task, options.exchange)
     way, _, most = options.exchange.partition(":")
@@ -42,10 +42,10 @@ def with_hops(plan: Plan, task: Task, options: PlanOptions) -> tuple[Plan, list[
 
 
 def _on_nodes(plan: Plan, task: Task, exchange: str) -> tuple[Plan, list[str]]:
-    """Return the plan, perhaps with node-aware exchange for a topology, and notes for the user.
+    """Return the plan with node-aware exchange if the task has a topology, and notes for the user.
 
-    With `exchange` "auto", node-aware exchange is left out if it is predicted to make the epoch
-    longer; for objective "volume", longer by more than the factor `SLOWER`.
+    If option `exchange` is "auto", the plan gets node-aware exchange only if the predicted epoch
+    does not become longer. For objective "volume", it may become longer by the factor `SLOWER`.
     """
     topology, predictor = task.options.nodes, task.options.predictor
     if topology is None or exchange.startswith(("flat", "relays")):
@@ -70,9 +70,12 @@ def _on_nodes(plan: Plan, task: Task, exchange: str) -> tuple[Plan, list[str]]:
 
 
 def advice(plan: Plan, forecast: Forecast, request: Request, balance: Balance) -> str:
-    """Return advice for a plan whose predicted epoch is slower than a random partition's.
+    """Return advice for the user of a plan that is predicted to be slower than a random partition.
 
     Parameters:
+        plan: The plan.
+        forecast: The predicted epoch of the plan.
+        request: The request from which the plan was compiled.
         balance: Balance of the parts of the plan.
     """
     task, model = request.task, MODELS[request.assigner.named]

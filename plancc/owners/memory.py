@@ -1,4 +1,4 @@
-"""Prediction and check of the memory that a compile takes.
+"""Predict the memory that a compile takes, and check that it is available.
 
 The constants of the prediction are in `plancc.search.footprint`.
 """
@@ -20,11 +20,11 @@ from plancc.search.presets import MemoryTerms
 from plancc.search.starts import begins_with_clusters, is_uneven
 
 SAMPLE = 2000
-"""Number of nonzeros in the sample that estimates how many have a transposed nonzero."""
+"""Number of nonzeros in the sample of `mirrored_share`."""
 
 
 def allowed_memory(given: int | None = None) -> int | None:
-    """Return the bytes that this process and its children may have together.
+    """Return how many bytes of memory this process and its child processes may use together.
 
     Parameters:
         given: Bytes that the user allows. None to allow the free memory of the system, plus the
@@ -40,7 +40,7 @@ def allowed_memory(given: int | None = None) -> int | None:
 
 
 def mirrored_share(graph: Graph) -> float:
-    """Estimate, by a sample, the share of the nonzeros (i, j) for which (j, i) is a nonzero."""
+    """Estimate, from a sample, the share of the nonzeros (i, j) for which (j, i) is a nonzero."""
     if not graph.directed or graph.num_nonzeros == 0:
         return 1.0
     rng = np.random.default_rng(1)
@@ -58,9 +58,9 @@ def mirrored_share(graph: Graph) -> float:
 
 
 def degrees(graph: Graph) -> npt.NDArray[np.int64]:
-    """Return the number of nonzeros of every row: int64[n].
+    """Return the number of nonzeros in the row of every vertex: int64[n].
 
-    In a directed graph, the nonzeros of the column with the same number are added.
+    If the graph is directed, the nonzeros in the column of the vertex are added.
     """
     found = graph.row_nonzeros().astype(np.int64)
     if graph.directed:
@@ -74,12 +74,12 @@ def degrees(graph: Graph) -> npt.NDArray[np.int64]:
 def needed_memory(
     task: Task, graph: Graph, data: VertexData, constraints: int, limit: int | None
 ) -> int:
-    """Predict the bytes that a compile takes.
+    """Predict how many bytes of memory a compile takes.
 
     Parameters:
         graph: The graph before normalisation.
         data: The vertex data.
-        constraints: Number of balances.
+        constraints: Number of weights that the parts share evenly.
         limit: Allowed bytes; None for no limit.
 
     Raises:

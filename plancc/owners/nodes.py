@@ -1,15 +1,15 @@
-"""Search in two levels: first the node of every row, then the rank within this node.
+"""Search in two levels: find a node for every row, then a rank within this node.
 
-With node-aware exchange, a row that several ranks of a node need is sent to the node once
-(`plancc.plan.routes`). So the rows between nodes are the volume of a partition with one part per
-node:
+With node-aware exchange, a row that several ranks of a node need is sent to this node only once
+(`plancc.plan.routes`). So the number of rows sent between nodes is the volume of a partition into
+nodes. The first search finds this partition. Then one search for each node divides the node's rows
+among its ranks. That search sees only the nonzeros of the node. It ignores rows of other nodes,
+since they may arrive at any rank of the node, which passes them on inside the node.
 
-    matrix --search--> nodes        few rows are sent between nodes
-    node k --search--> its ranks    on the nonzeros of node k; rows of other nodes cost nothing, and
-                                    may arrive at any rank, which passes them on inside the node
-
-If the user names another objective than the time of an epoch, the search has one level, and its
-parts are numbered for the nodes. For the time of an epoch, both searches are made.
+If the user names no objective, the search has two levels. If the user names objective "time",
+searches in one level and in two levels are made, and `plancc.owners.numbering` chooses the best
+owners. For all other objectives, the search has one level, and its parts are numbered for the nodes
+afterwards.
 """
 
 from __future__ import annotations
@@ -38,43 +38,47 @@ from plancc.search.job import Report
 from plancc.search.record import Judge, Record, SearchResult
 
 Find = Callable[[Graph, int, SearchOptions, Any, Report | None], SearchResult]
-"""A function that searches, given matrix, number of parts, options, `Limits`, and a function to
-report trials."""
+"""A search. Its arguments are the matrix, the number of parts, the options, the limits, and a
+function to which it reports trials."""
 OF_NODES = 0.5
-"""Share of the allowed imbalance that the nodes may have; the ranks of a node may have the rest."""
+"""Share of the allowed imbalance that the search into nodes may use; the searches into ranks may
+use the rest."""
 LEAST_EPSILON = 0.001
-"""Least imbalance that is allowed for the ranks of a node."""
+"""Imbalance that the ranks of a node are allowed at least."""
 FIRST = 0.5
-"""Share of the time budget that the partition into nodes gets."""
+"""Share of the time budget that the search into nodes gets."""
 INSIDE = {"fast": "fast", "balanced": "fast", "best": "balanced"}
-"""Effort inside nodes, by effort of the search; it is lower, since rows inside nodes cost less."""
+"""Effort of the search -> effort of the searches into ranks. It is lower, since rows sent inside a
+node cost less."""
 AT_ONCE = 2
-"""Least number of nodes that are searched at the same time. Partitioners are separate processes,
-and their results do not depend on each other."""
+"""Smallest number of searches into ranks that run at the same time, even on one thread, since
+partitioners run in separate processes."""
 ROWS_PER_RANK = 4
 """With fewer rows per part, the search has one level."""
 
 
 def pays(matrix: Graph, topology: Topology) -> bool:
-    """Whether a search in two levels pays: several nodes with several ranks each, and enough
-    rows."""
+    """Whether a search in two levels is worthwhile.
+
+    There must be several nodes, more ranks than nodes, and enough rows for each rank.
+    """
     if not 1 < topology.nodes < topology.num_ranks:
         return False
     return matrix.num_vertices >= ROWS_PER_RANK * topology.num_ranks
 
 
 def search_on_nodes(find: Find, asked: Unowned, limits: Limits | None) -> SearchResult:
-    """Search owners in two levels, nodes and then ranks, if `pays` says so; else in one level.
+    """Search for owners, in two levels if the task has a topology and `pays` returns True.
 
     Parameters:
-        find: The search.
+        find: The search in one level.
         asked: The matrix with its task.
         limits: Limits of the parts; None to search in one level.
 
     Returns:
-        The result. If the objective is "time", the attribute `others` includes owners from the
-        search in two levels. If the owners are from this search, the attribute `how` names the
-        topology.
+        The result. If the objective is "time", its attribute `others` includes the owners from
+        searches in two levels. If its owners come from a search in two levels, its attribute `how`
+        names the topology.
     """
     matrix, num_parts, report = asked.matrix, asked.task.num_parts, asked.report
     options, nodes = asked.task.search_options, asked.task.options.nodes
@@ -99,7 +103,7 @@ def search_on_nodes(find: Find, asked: Unowned, limits: Limits | None) -> Search
 
 
 def _together(one: SearchResult, two: SearchResult) -> SearchResult:
-    """Return the result `one`; owners of `two` that are as balanced are added to its `others`."""
+    """Return the result `one`; add the owners of `two` to its `others` if they are as balanced."""
     over = [min(each.overload for each in of.tried if each.best) for of in (one, two)]
     others = [*one.others, two.owners] if over[1] <= over[0] else one.others
     tried = [*one.tried, *(replace(each, best=False) for each in two.tried)]
@@ -108,12 +112,17 @@ def _together(one: SearchResult, two: SearchResult) -> SearchResult:
 
 @dataclass(frozen=True, eq=False)
 class _Share:
-    """A separate search: into nodes, or into the ranks of one node.
+    """A search in one of the two levels.
+
+    In the upper level, it divides all rows among the nodes. In the lower level, it divides the rows
+    of one node among the node's ranks.
 
     Attributes:
         matrix, options, limits: Arguments of the search.
-        rows, nonzeros (int64[...]): Rows and nonzeros of the whole matrix that the search owns.
-        own (bool[vertices of `matrix`]): Whether the search owns each vertex of its matrix.
+        rows, nonzeros (int64[num_rows], int64[num_nonzeros]): Rows and nonzeros that the search
+            divides, by their numbers in the whole matrix.
+        own (bool[matrix.num_vertices]): For every vertex of `matrix`, whether the search divides
+            it. Other vertices belong to other nodes.
     """
 
     matrix: Graph
@@ -173,7 +182,11 @@ def _on_nodes(
 def _between(
     matrix: Graph, options: SearchOptions, limits: Limits, first: npt.NDArray[np.int64]
 ) -> _Share:
-    """Return the search that divides vertices over nodes, with part of the allowed imbalance."""
+    """Return the search that divides rows among nodes.
+
+    The search may use the share `OF_NODES` of the allowed imbalance. `first` has the first rank of
+    every node, and at its end the number of ranks.
+    """
     capacities = limits.capacities or (1.0,) * int(first[-1])
     sums = np.add.reduceat(np.array(capacities), first[:-1])
     of_nodes = None if len(set(sums.tolist())) == 1 else tuple(sums.tolist())
@@ -197,7 +210,11 @@ def _inside(
     first: npt.NDArray[np.int64],
     node: int,
 ) -> _Share:
-    """Return the search into the ranks of a node: its nonzeros, and their rows and columns."""
+    """Return the search that divides the rows of one node among its ranks.
+
+    Its matrix has the nonzeros of the node, with their rows and columns. `first` has the first rank
+    of every node, and at its end the number of ranks.
+    """
     own = nodes.rows == node
     nonzeros = np.flatnonzero(nodes.of_nonzeros(matrix) == node)
     row = np.searchsorted(matrix.indptr, nonzeros, side="right") - 1
@@ -241,9 +258,9 @@ def _inside(
 def _options(
     options: SearchOptions, effort: str | None, epsilon: float, capacities: Any, of_budget: float
 ) -> SearchOptions:
-    """Return options of a separate search for the volume.
+    """Return the options of a search in one of the two levels; it minimises the volume.
 
-    `of_budget` is the share of the budget of `options`.
+    The search gets the share `of_budget` of the budget in `options`.
     """
     budget = options.budget
     return replace(

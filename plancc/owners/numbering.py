@@ -1,4 +1,4 @@
-"""Functions that renumber the parts, so that parts which exchange much share a node."""
+"""Renumber the parts of given owners so that parts that exchange many rows share a node."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from plancc.search.record import Trial
 
 STEP = "numbered for the machine"
 MAX_PARTS = 4096
-"""Most parts that are renumbered, since renumbering needs a table of all pairs of parts."""
+"""If there are more parts, they are not renumbered: it would need a table of all pairs of parts."""
 
 
 def numbered(
     asked: Unowned, found: Ownership, seconds: Callable[[Ownership], float] | None = None
 ) -> Ownership:
-    """Return the owners with renumbered parts, if these make the predicted epoch shorter.
+    """Renumber the parts if this makes the predicted epoch shorter.
 
-    For objective "time", all equally balanced owners (`Ownership.others`) are tried too.
+    If the objective is "time", the other owners that are as balanced (`Ownership.others`) are also
+    tried, each with its parts renumbered.
 
-    Parts are not renumbered if no search found the owners, or if rows are fixed. For objectives
-    other than "time", they are also not renumbered if a named partitioner found the owners, or if
-    the owners are mapped to a topology.
+    Parts keep their numbers if the model needs no search, or if rows are fixed. If the objective is
+    not "time", they also keep their numbers if the user names a partitioner or a topology.
 
     Parameters:
-        asked: The matrix with its task, which has the machine and the widths of the layers. Its
-            report is called with this step, if the step lowers the objective.
+        asked: The matrix with its task, whose options have the machine and the widths of the
+            layers. If better owners are found for objective "time", `asked.report` is called.
         found: The owners.
-        seconds: Function that returns the seconds of an epoch with some owners; None for the
-            predictor's.
+        seconds: Function that returns the seconds of an epoch for given owners; None to ask the
+            predictor.
 
     Returns:
         The better owners, or `found` itself.
@@ -79,10 +79,10 @@ def numbered(
 
 
 def _ways(asked: Unowned, found: Ownership) -> Iterator[Ownership]:
-    """Yield the owners, and the owners with renumbered parts.
+    """Yield the owners, then the same owners with renumbered parts.
 
-    For objective "time", also yield the equally balanced owners in `found.others`, if their parts
-    can be renumbered or the plan may have node-aware exchange.
+    For objective "time", do the same for the owners in `found.others`. They are left out if there
+    are few parts, all on one node.
     """
     matrix, task = asked.matrix, asked.task
     options, num_parts = task.options, task.num_parts
@@ -102,8 +102,7 @@ def _ways(asked: Unowned, found: Ownership) -> Iterator[Ownership]:
 def with_better_numbers(
     matrix: Graph, owners: Owners, num_parts: int, options: SearchOptions
 ) -> Owners:
-    """Return the owners with renumbered parts if they are predicted to be quicker, else
-    `owners`."""
+    """Return the owners, with renumbered parts if this shortens the predicted epoch."""
     predictor = options.predictor
     if not 1 < predictor.machine.node.ranks < num_parts <= MAX_PARTS:
         return owners  # all numberings are equal, or there are too many parts
@@ -134,5 +133,5 @@ def mapped(
 
 
 def _exchanges(tables: Tables) -> list[sp.csr_array]:
-    """Return how many rows every part sends to every other part, for each step of a product."""
+    """Return a matrix for each step of a product: how many rows part q sends to part m."""
     return [matrix_of_pairs(each) for each in tables.exchanges]

@@ -1,7 +1,8 @@
-"""Prices of the candidates of model ``auto``: predicted epochs before any search.
+"""Prices, which tell model ``auto`` before any search which of its candidates are promising.
 
-The price of a form without a search is the predicted epoch of its owners. The price of a searched
-form is the predicted epoch of owners that one partitioner finds quickly.
+A price is the predicted time of an epoch. If the model of a candidate assigns owners without a
+search, the price is computed for these owners. Otherwise it is computed for owners that one
+partitioner finds quickly.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ from plancc.partitioners.options import PartitionOptions
 from plancc.partitioners.run import partition
 
 MOST = 3
-"""Most candidates that are searched, if the user names none."""
+"""Largest number of candidates that are searched if the user names no candidates."""
 
 
 @dataclass(frozen=True)
 class Form:
-    """A candidate with one choice of its options, such as one shape of a process grid.
+    """A candidate with fixed options, such as a process grid with a fixed shape.
 
     Attributes:
         name: Name of the candidate.
         assigner: The model that assigns rows, with its number of parts.
-        label: String for display: the name, followed by the options, each after a colon.
+        label: The name and the options, separated by colons, for messages and tables.
     """
 
     name: str
@@ -47,13 +48,13 @@ class Form:
 
     @classmethod
     def of(cls, name: str, num_ranks: int, options: Mapping[str, Any]) -> Form:
-        """Make the form with these options; InputError if it does not suit the number of ranks."""
+        """Make the form with these options; InputError if they do not suit the number of ranks."""
         words = (key if value is True else f"{key}={value}" for key, value in options.items())
         return cls(name, Assigner.of(name, num_ranks, options), ":".join([name, *words]))
 
     @property
     def by_rows(self) -> bool:
-        """Whether the form's plan is a row plan."""
+        """Whether plans of this form are row plans."""
         return MODELS[self.assigner.model].layout == "row"
 
     @property
@@ -63,13 +64,15 @@ class Form:
 
 @dataclass
 class PricedForms:
-    """Prices of the candidates' forms; a price is computed when it is first needed.
+    """Prices of the forms of all candidates; a price is computed when it is first needed.
 
     Attributes:
         matrix, task, balance: The matrix, the task of model auto, and its balance.
-        rows: Owners that a quick method found, by (balance or model, number of parts).
-        seconds: Price of every form, by its label. A price is a pair: whether a rank lacks memory,
-            and the seconds of an epoch, which are infinite if the partitioner failed.
+        rows: Dict of the owners of rows from which prices are computed, int32[n] each. A key is a
+            tuple. Its first entry is the balance if the model is searched, else the name of the
+            model; its second entry is the number of parts.
+        seconds: Label of a form -> its price. A price is a pair: whether a rank has too little
+            memory, and the predicted seconds of an epoch, infinite if the partitioner failed.
     """
 
     matrix: Graph
@@ -79,16 +82,19 @@ class PricedForms:
     seconds: dict[str, tuple[bool, float]] = field(default_factory=dict)
 
     def balance_of(self, form: Form) -> Balance:
-        """Return the balance of a form's parts; parts of edge plans share nonzeros alone."""
+        """Return the balance of the parts in this form's plan.
+
+        It is the given balance. But the parts of an edge plan do not share rows, only nonzeros.
+        """
         if form.by_rows or "rows" not in self.balance.names:
             return self.balance
         return replace(self.balance, names=("nnz",), allowed={})
 
     def best_form(self, name: str, unfit: bool = False) -> list[Form]:
-        """Return a list with the form of least price; empty if no form suits the ranks and the
-        widths.
+        """Return a list with the form of candidate `name` that has the lowest price.
 
-        If `unfit`, return the first form, and compute no price.
+        The list is empty if no form suits the number of ranks, the widths of the layers and the
+        size of the graph. If `unfit`, the list has the first form, and no price is computed.
         """
         forms = []
         for options in MODELS[name].forms(self.task.num_parts):
@@ -102,7 +108,12 @@ class PricedForms:
         return forms[:1] if unfit or len(forms) < 2 else [min(forms, key=self.price)]
 
     def left_out(self, forms: Sequence[Form], unfits: Mapping[str, str]) -> dict[str, str]:
-        """Return the reason for every searched candidate that is not among the `MOST` cheapest."""
+        """Return a dict of the candidates whose price is too high for a search: name -> reason.
+
+        Of the candidates that need a search and suit the graph, only the `MOST` with the lowest
+        prices are searched. `unfits` maps names of candidates to the reasons why they do not suit
+        the graph. A candidate suits the graph if its reason is "" or missing.
+        """
         searched = [form for form in forms if form.searched and not unfits.get(form.name)]
         if len(searched) <= MOST:
             return {}
@@ -113,7 +124,7 @@ class PricedForms:
         }
 
     def price(self, form: Form) -> tuple[bool, float]:
-        """Return the price of a form; see `seconds`."""
+        """Return the price of a form, a pair as in `seconds`; compute it at the first call."""
         if form.label not in self.seconds:
             assigner = form.assigner
             try:
@@ -126,8 +137,10 @@ class PricedForms:
         return self.seconds[form.label]
 
     def _owners(self, form: Form) -> Owners:
-        """Return owners that the model assigns; for a searched model, owners from a quick
-        partitioner."""
+        """Return the owners of rows (and nonzeros) from which the price of a form is computed.
+
+        They are the owners that the model assigns, or for a searched model those that one
+        partitioner finds."""
         matrix, assigner, balance = self.matrix, form.assigner, self.balance_of(form)
         model = make_model(assigner.model, assigner.options)
         key = str(balance) if form.searched else assigner.model, assigner.num_parts
@@ -141,8 +154,9 @@ class PricedForms:
         return Owners(rows, of_nonzeros)
 
     def _rows(self, form: Form, model: Model, balance: Balance) -> Owner:
-        """Return owners of rows that the model assigns, or that a partitioner finds with a small
-        cut."""
+        """Return the owners of rows that the model assigns.
+
+        For a searched model, return those of a partitioner that minimises the edge cut."""
         matrix, options, num_parts = self.matrix, self.task.options, form.assigner.num_parts
         common: Any = {"balance": balance, "seed": options.seed}
         if not form.searched:

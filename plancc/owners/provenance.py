@@ -1,4 +1,4 @@
-"""The provenance that `compile` and `refine` write into a plan."""
+"""The provenance of a plan: entries that say how `compile` or `refine` has made the plan."""
 
 from __future__ import annotations
 
@@ -16,17 +16,20 @@ from plancc.options import PlanOptions, SearchOptions
 from plancc.version import __version__
 
 MAX_WORDS = 16
-"""Most entries of a list that the provenance writes in full."""
+"""Largest number of entries of a list that the provenance writes in full."""
 
 
 def now() -> str:
-    """Return the time in UTC; SOURCE_DATE_EPOCH, if set, replaces it for reproducible builds."""
+    """Return the current time in UTC, such as 2026-01-31T12:00:00Z.
+
+    If SOURCE_DATE_EPOCH is set, return that time instead, so that plans can be reproduced.
+    """
     seconds = float(os.environ.get("SOURCE_DATE_EPOCH") or time.time())
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def in_words(value: Any) -> str:
-    """Return a string for an option's value; for an array, only its type, since it may be long."""
+    """Return the value of an option as a string; for an array or a long list, return its type."""
     if isinstance(value, list | tuple) and len(value) <= MAX_WORDS:
         return ",".join(map(str, value))
     return str(value) if np.ndim(value) == 0 else f"<{type(value).__name__}>"
@@ -48,7 +51,13 @@ def graph_entries(source: Source, model: str, options: Mapping[str, Any]) -> dic
 
 
 def plan_entries(wishes: PlanOptions, seed: int, predicted: int) -> dict[str, Any]:
-    """Return the entries about memory, in bytes, and about link prediction."""
+    """Return the entries about memory and about link prediction.
+
+    Parameters:
+        wishes: Options of the plan.
+        seed: Seed of the split of the links.
+        predicted: Predicted memory of the compile, in bytes.
+    """
 
     def named(given: Any) -> str:
         is_path = isinstance(given, str | os.PathLike)
@@ -80,13 +89,13 @@ def provenance(
     """Return the provenance of a plan.
 
     Parameters:
-        first: The first entries: `graph_entries`, or entries of another plan's provenance.
-        command: Name of the command.
+        first: The first entries: `graph_entries`, or entries from the provenance of another plan.
+        command: Name of the command, such as "compile".
         balance: Balance of the parts.
-        reached (float[num_constraints]): Imbalance of the parts, by constraint.
+        reached (float[num_constraints]): Imbalance of the parts in every constraint.
         options: Options of the search.
-        more: Entries about the search and the predicted epoch.
-        notes: Warnings.
+        more: Entries about the search and about the predicted epoch.
+        notes: Warnings for the user.
     """
     return {
         **first,
@@ -103,6 +112,6 @@ def provenance(
 
 
 def empty_parts(owner: npt.NDArray[np.int32], num_parts: int) -> list[str]:
-    """Return a list with a warning if some parts have no rows; otherwise an empty list."""
+    """Return a list with one warning if some parts have no rows; otherwise an empty list."""
     empty = num_parts - np.count_nonzero(np.bincount(owner, minlength=num_parts))
     return [f"{empty} of {num_parts} parts have no rows"] if empty else []

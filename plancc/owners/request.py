@@ -1,6 +1,7 @@
-"""Requests of a compile, checked before a graph is read: task, balance and perhaps a process grid.
+"""The request of a compile: its options, checked before the graph is read.
 
-For a process grid, the model of its blocks finds the owners of rows, as for any row plan.
+If the request is for a process grid, another model (option `blocks`) assigns the rows to blocks, as
+it would assign them to the parts of a row plan.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from plancc.predict.widths import DataWidths
 
 @dataclass(frozen=True)
 class Assigner:
-    """The model that assigns rows to parts, and the process grid of these parts, if any.
+    """The model that assigns rows to parts, and the process grid to which the parts belong, if any.
 
     Attributes:
-        named: Name of the model that the user names.
-        grid: The process grid, or None.
-        model: Name of the model that assigns rows to parts.
-        num_parts: Number of parts of the row plan; for a grid, number of its blocks of rows.
+        named: Name of the model that the user asks for.
+        grid: The process grid; None if the user does not ask for one.
+        model: Name of the model that assigns rows to parts; not `named` if there is a grid.
+        num_parts: Number of parts; with a grid, number of its blocks of rows.
         options: Options of `model`.
     """
 
@@ -48,7 +49,7 @@ class Assigner:
 
     @classmethod
     def of(cls, model: str, num_ranks: int, options: Mapping[str, Any]) -> Assigner:
-        """Make the assigner of a model with options, for a number of ranks.
+        """Make the assigner for a model, its options and a number of ranks.
 
         Raises:
             InputError: For an option that the model does not have, and for a grid that does not
@@ -68,12 +69,15 @@ class Assigner:
                 self.grid.check_width(width)
 
     def with_capacities(self, options: SearchOptions) -> SearchOptions:
-        """Return the options with a capacity for every part: the user's, or else the machine's
-        speeds.
+        """Return the options with a capacity for every part.
+
+        The capacities are those that the user gives. If the user gives none, they are the speeds of
+        the ranks in the machine file. If the parts must have equal sizes, no capacities are set.
 
         Raises:
-            InputError: If there are more or fewer capacities than parts, more or fewer speeds than
-                ranks, or capacities for a model whose parts all have one size.
+            InputError: If the number of capacities is not the number of parts; if the number of
+                speeds is not the number of ranks; or if the user gives capacities for a model whose
+                parts have equal sizes.
         """
         grid = self.grid
         of_ranks = grid is None or (grid.scheme == "1d" and grid.num_parts == grid.num_ranks)
@@ -81,11 +85,11 @@ class Assigner:
             return options.of_parts(self.num_parts)
         if options.capacities is not None:
             who = self.named if not of_ranks else self.model
-            raise InputError(f"`capacities`: the parts of model '{who}' are all of one size")
+            raise InputError(f"`capacities`: the parts of model '{who}' must have equal sizes")
         return options
 
     def check_graph(self, num_vertices: int, vertex_data: VertexData) -> None:
-        """Raise InputError unless graph and features are large enough for parts and grid."""
+        """Raise InputError if there are too few vertices, or too few features for the grid."""
         if self.grid is None:
             check_num_parts(num_vertices, self.num_parts)
             return
@@ -95,7 +99,10 @@ class Assigner:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Context manager: an error that names `model` also says that a grid uses this model."""
+        """Context manager that explains errors about `model`, which the user may not have named.
+
+        It adds to the message that `model` assigns the blocks of rows of the process grid.
+        """
         try:
             yield
         except InputError as error:
@@ -107,15 +114,15 @@ class Assigner:
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """A checked request of `compile`.
+    """The checked request of a compile.
 
     Attributes:
         assigner: The model that assigns rows, and the process grid.
         options: Options of the model that the user names.
-        search, plan_options: The given options of the search and of the plan.
-        task: The task of the search; its options have a capacity for every part.
-        balance: Balance of the parts: the given balance; otherwise "weights" if
-            `plan_options.weights` are given; otherwise `default_balance`.
+        search, plan_options: Options of the search, and of the plan, as the user gives them.
+        task: The task of the search. Its options have a capacity for every part.
+        balance: Balance of the parts. If the user gives none, it is "weights" if there are
+            `plan_options.weights`, else the `default_balance`.
     """
 
     assigner: Assigner
@@ -129,15 +136,16 @@ class Request:
     def of(
         cls, model: str, num_ranks: int, options: Mapping[str, Any], refused: Rows = COMPILES
     ) -> Self:
-        """Make the request for a number of parts, or of ranks of a grid.
+        """Check the options of a compile, and make its request.
 
         Parameters:
             model: Name of the model.
-            options: Options of model, search and plan.
-            refused: Further combinations of options that are refused.
+            num_ranks: Number of parts; for a process grid, number of its ranks.
+            options: Options of the model, the search and the plan.
+            refused: Combinations of options that are refused, besides those that `Task` refuses.
 
         Raises:
-            InputError: For unknown, wrong or refused options.
+            InputError: For unknown options, wrong values and refused combinations.
         """
         of_search, of_plan, own = divided(options, SearchOptions, PlanOptions)
         search, plan_options = SearchOptions(**of_search), PlanOptions(**of_plan)
@@ -162,14 +170,15 @@ class Request:
         return request
 
     def for_graph(self, graph: Graph, data: VertexData) -> Self:
-        """Return the request with the widths of the layers, the training mask and the fixed rows.
+        """Return the request, completed by what depends on the graph and its data.
 
-        The widths are the user's if given, else they follow from the data, else they are the
-        defaults.
+        These are the widths of the layers, the training mask and the fixed rows. If the user gives
+        no widths, they follow from the data; if the data has no features or labels, defaults are
+        taken.
 
         Raises:
-            InputError: If graph or data do not suit the number of parts, balance, widths or fixed
-                rows.
+            InputError: If the graph or its data do not suit the number of parts, the balance, the
+                widths or the fixed rows.
         """
         widths, options = DataWidths.of(data), self.task.options
         self.assigner.check_graph(graph.num_vertices, data)
@@ -191,12 +200,16 @@ class Request:
 
 
 def default_balance(model: str, options: SearchOptions) -> str:
-    """Return the balance of the parts if the user names none.
+    """Return the balance that parts have if the user names none.
 
-    A search for row plans has `DEFAULT_BALANCE`, and so has model auto with objective "time".
-    Nonzeros, as in Demirci et al. 2022, are the balance of edge plans, mini-batches, and models
-    that assign rows themselves. Nonzeros are also the balance for a named partitioner, so that its
-    owners need no refinement. The exception is objective "time", which no partitioner can minimise.
+    A search for row plans has the balance `DEFAULT_BALANCE`, or "nnz,rows" if epsilon is above
+    `LOOSE`. The same holds for model auto with objective "time". In all other cases the balance is
+    "nnz", as in Demirci et al. 2022: for edge plans, for mini-batches, and for models that assign
+    rows themselves.
+
+    For row plans, there is one exception. If the user names a partitioner, and the objective is not
+    "time", the balance is "nnz", so that the owners need no refinement. For objective "time", a
+    partitioner's owners are refined in any case.
     """
     chosen = MODELS[model]
     of_rows = chosen.searched and chosen.layout == "row" and not chosen.of_batches

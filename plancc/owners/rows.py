@@ -1,10 +1,13 @@
-"""Owners of rows, for a row plan. A model is
+"""Find owners of rows, for row plans. There are three ways to find owners:
 
-searched     a searched model, no partitioner named   plancc.search, by effort
-partitioned  a searched model, a named partitioner    its owners; refined if the partitioner cannot
-                                                      minimise the objective itself, rebalanced if
-                                                      it misses several balances
-assigned     any other model                          the model's own owners
+a searched model, and no         `plancc.search` finds the owners
+partitioner is named
+
+a searched model, and the user   the partitioner finds the owners; they are refined if the
+names a partitioner              partitioner cannot minimise the objective itself, or rebalanced if
+                                 there are several limits and a part is above one of them
+
+any other model                  the model assigns the rows itself
 """
 
 from __future__ import annotations
@@ -51,12 +54,13 @@ CLUSTER_EPSILON = 0.1
 
 @dataclass(frozen=True)
 class _Rows:
-    """A task of finding owners of rows, with its limits.
+    """The task of finding owners of rows, with what follows from it.
 
     Attributes:
         asked: The matrix with its task.
         limits: Limits of the parts.
-        expectation: Objective of mini-batches; None for other models.
+        expectation: The objective, if the model minimises the expected volume of mini-batches; None
+            for other models.
     """
 
     asked: Unowned
@@ -100,7 +104,7 @@ def find_row_owners(asked: Unowned) -> Ownership:
 
 
 def _expectation(asked: Unowned, limits: Limits) -> Expectation | None:
-    """Return the objective of a model of mini-batches; None for other models."""
+    """Return the expected volume as an objective, for a model of mini-batches; else None."""
     task, model, options = asked.task, asked.task.model, asked.task.options
     if not isinstance(model, StochasticModel):
         if model.of_batches:
@@ -115,7 +119,7 @@ def _expectation(asked: Unowned, limits: Limits) -> Expectation | None:
 
 
 def _searched(job: _Rows) -> Ownership:
-    """Find owners by `plancc.search`, in two levels if there are nodes."""
+    """Find owners by a search in one level, or in two levels (see `plancc.owners.nodes`)."""
     task, expectation = job.asked.task, job.expectation
     how: Any = {"model": task.model, "expectation": expectation}
 
@@ -132,7 +136,7 @@ def _searched(job: _Rows) -> Ownership:
 
 
 def found_by_search(result: SearchResult, task: Task) -> Ownership:
-    """Return the owners of a search, with entries for the provenance."""
+    """Convert the result of a search to an `Ownership`, with entries for the provenance."""
     how = {
         "partitioner": "plancc",
         "partitioner_version": __version__,
@@ -159,7 +163,7 @@ def _versions(tried: Sequence[Trial]) -> str:
 
 
 def partitioned(problem: Hypergraph | WeightedGraph, task: Task, limits: Limits) -> Ownership:
-    """Find owners of the problem's vertices by one partitioner."""
+    """Find owners of the vertices of `problem` by the one partitioner that the options name."""
     result = partition(problem, task.num_parts, task.options, limits=limits)
     how = {
         "partitioner": result.partitioner,
@@ -175,8 +179,9 @@ def partitioned(problem: Hypergraph | WeightedGraph, task: Task, limits: Limits)
 def _left_to_do(found: Ownership, job: _Rows) -> str:
     """Return "refine" or "rebalance" if a partitioner's owners need this step, else "".
 
-    If the user gives the number of batches, the partitioner's owners are the result of the paper's
-    model, and are not refined. Otherwise they are refined.
+    Owners are refined if the partitioner cannot minimise the objective. There is one exception: if
+    the user gives the number of batches of a model of mini-batches, the owners stay as Demirci et
+    al. 2022 define them.
     """
     if found.how["partitioner"] == TRIVIAL:
         return ""
@@ -235,17 +240,22 @@ def _improved(found: Ownership, problem: Hypergraph | WeightedGraph, job: _Rows)
 def with_clusters(
     data: VertexData, matrix: Graph, clusters: int, seed: int, time_limit: float | None
 ) -> VertexData:
-    """Return vertex data with clusters of about equal size and few edges between clusters.
+    """Return the vertex data with clusters added, which a partitioner finds.
+
+    The clusters have about equal numbers of vertices, and few edges between them.
 
     Parameters:
+        data: The vertex data, without clusters.
+        matrix: The graph.
         clusters: Number of clusters.
-        time_limit: Seconds for the partitioner; None for its default.
+        seed: Seed of the partitioner.
+        time_limit: Seconds that the partitioner may take; None for the default.
 
     Raises:
-        InputError: If the data have clusters already, or `clusters` is not in 1..num_vertices.
+        InputError: If the data has clusters already, or `clusters` is not in 1..num_vertices.
     """
     if data.clusters is not None:
-        raise InputError(f"{clusters} clusters: the vertex data has clusters already")
+        raise InputError(f"cannot add {clusters} clusters: the vertex data has clusters already")
     check_num_parts(matrix.num_vertices, clusters, "cluster")
     problem = GraphModel().build(matrix, clusters, balance="rows", seed=seed)
     options = PartitionOptions(epsilon=CLUSTER_EPSILON, seed=seed, time_limit=time_limit)

@@ -1,8 +1,8 @@
-"""Tasks of finding owners, and their results.
+"""Types for the step that finds owners: what it gets, and what it returns.
 
-Task       model, number of parts and options of the search; refuses combinations without meaning
-Unowned    a matrix with task and balance
-Ownership  owners, entries for the provenance, and notes for the user
+Task       a model, a number of parts and options of a search, which must suit each other
+Unowned    a matrix for which owners must be found, with a task and a balance
+Ownership  the owners found, with entries for the provenance and notes for the user
 """
 
 from __future__ import annotations
@@ -35,18 +35,21 @@ Report = Callable[[Trial], None]
 """A function that is called with every step of a search when the step ends."""
 
 REFINED, REBALANCED = "the refined partition", "the rebalanced partition"
-"""Phrases for partitions, for warnings."""
+"""What warnings call the two kinds of partition."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A task of finding owners; a combination without meaning raises InputError.
+    """The task of finding owners by a model.
 
     Attributes:
         name: Name of the model in `plancc.models.MODELS`.
         model: The model with its options.
         num_parts: Number of parts.
         options: Options of the search.
+
+    Raises:
+        InputError: If an option does not suit the model, or another option.
     """
 
     name: str
@@ -69,16 +72,20 @@ class Task:
 
     @property
     def objectives(self) -> tuple[str, ...]:
-        """Objectives that the model allows; empty if no objective is named."""
+        """The objectives from which the user may choose.
+
+        Empty if there is nothing to check: if the user names no objective, or if the model is auto.
+        """
         if self.options.objective is None or self.model.layout == "any":
             return ()
         return (*self.model.own_objectives, *OBJECTIVES)
 
     @property
     def wish(self) -> str:
-        """Name of the first given option that asks for a search; "" for none.
+        """Name of the first option that the user gives and that asks for a search; "" if none does.
 
-        A budget does not ask for a search if a refinement alone takes place.
+        If there is only a refinement, option `budget` does not ask for a search, since it applies
+        to the refinement.
         """
         if self.model.layout == "any":
             return ""
@@ -89,11 +96,11 @@ class Task:
 
     @property
     def searches(self) -> bool:
-        """Whether plancc searches: it chooses partitioners and refinements itself.
+        """Whether plancc searches for owners; it then chooses partitioners and refinements itself.
 
-        A model with a default objective of its own is searched only if an option asks for a search.
-        For example, model gp without such options is the paper's model: METIS alone minimises the
-        edge cut.
+        If the model's default objective is one that only this model has, there is a search only if
+        an option of the user asks for it. For example, model gp minimises the edge cut. Without
+        such options, METIS alone finds its owners, as in the paper that introduced the model.
         """
         model, options = self.model, self.options
         if not model.searched or options.named:
@@ -104,10 +111,10 @@ class Task:
 
     @property
     def objective(self) -> str | None:
-        """Objective of the search, or of the refinement after a partitioner; None if there is
-        neither.
+        """Objective of the search, or of the refinement of a partitioner's owners.
 
-        A search for a model's own objective minimises the volume.
+        None if there is neither. If the default objective is one that only this model has, a search
+        minimises the volume instead.
         """
         model, asked = self.model, self.options.objective
         if model.of_batches:
@@ -120,7 +127,7 @@ class Task:
         return None
 
     def _minimised(self, objective: str) -> bool:
-        """Whether a partitioner of the model's problem minimises the objective itself."""
+        """Whether the partitioner minimises this objective itself; then no refinement follows."""
         if objective in self.model.own_objectives:
             return True
         partitioner = self.options.partitioner
@@ -130,7 +137,11 @@ class Task:
 
     @property
     def handed_on(self) -> dict[str, str]:
-        """The objective as an option of the model, if the model's partitioner can minimise it."""
+        """The user's objective, if it must be an option of the model; otherwise an empty dict.
+
+        This is so if the model has objectives of its own, and its partitioner minimises the
+        objective itself.
+        """
         asked = self.options.objective
         if asked is None or self.objective is not None or not self.model.own_objectives:
             return {}
@@ -138,18 +149,17 @@ class Task:
 
     @property
     def effort(self) -> str:
-        """Effort of the search; the default effort if none is given."""
+        """Effort of the search; the default effort if the user gives none."""
         return self.options.effort or EFFORT
 
     @property
     def search_options(self) -> SearchOptions:
-        """Options of the search, with the objective that the search minimises."""
+        """Options of the search; their objective is the one that the search minimises."""
         objective = None if self.model.of_batches else self.objective
         return replace(self.options, objective=objective)
 
     def wishes(self) -> dict[str, Any]:
-        """Return, for the provenance, the objective, the options that ask for a search, and the
-        fixed rows."""
+        """Return entries for the provenance: objective, search options and number of fixed rows."""
         objective = self.objective or (self.options.objective if self.model.searched else None)
         found = ({} if objective is None else {"objective": objective}) | self.options.wishes
         if self.options.fixed is not None:
@@ -159,7 +169,7 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Unowned:
-    """A normalised matrix without owners, with the task of finding owners.
+    """A normalised matrix without owners, with the task of finding them.
 
     Attributes:
         matrix: The normalised matrix.
@@ -181,13 +191,14 @@ class Ownership:
 
     Attributes:
         owners: The owners.
-        how: Entries for the provenance of a plan.
+        how: Entries for the provenance of the plan.
         about_run, about_owners: Notes for the user about the run, and about the owners.
-        balance: Balance of the parts, if it is not the balance of the task; else None.
-        limits: Limits of the parts; None if only owners are known.
-        others: Other owners that are as balanced, and may be quicker with other numbers or with
-            node-aware exchange.
-        grid, topology: Process grid, or topology of a node-aware exchange, that model auto chose.
+        balance: Balance of the parts; None if it is the balance that was asked for.
+        limits: Limits of the parts; None if they are not known.
+        others: Other owners that are as balanced. They may be quicker than `owners` after a
+            renumbering of the parts, or with node-aware exchange.
+        grid, topology: The process grid, or the topology for node-aware exchange, that model auto
+            chose; None if it chose none.
     """
 
     owners: Owners

@@ -1,9 +1,10 @@
-"""Partitioners: one adapter file per back end, all with the same signature.
+"""Partitioners: an adapter for each library, all with the same interface.
 
-`PARTITIONERS` maps names to `plancc.partitioners.adapter.Adapter` values. All code uses them by
-`partition` (in ``run.py``). Native libraries run in a child process (``process.py``, ``child.py``),
-so a library that crashes or never ends becomes a clear error. The input of a partitioner is a
-problem (``plancc.models.problem``), never a graph, a plan or a file.
+`PARTITIONERS` maps names to `plancc.partitioners.adapter.Adapter` objects. All other code calls
+`partition` (in ``run.py``), which calls an adapter. Native libraries run in a child process
+(``process.py``, ``child.py``), so that a library that crashes or hangs causes a clear error.
+The input of a partitioner is a problem (``plancc.models.problem``), never a graph, a plan or a
+file.
 """
 
 from __future__ import annotations

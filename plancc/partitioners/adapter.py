@@ -1,4 +1,4 @@
-"""The type of a partitioner's adapter, and helpers that several adapters share."""
+"""`Adapter`, the interface of a partitioner, and helpers that several adapters share."""
 
 from __future__ import annotations
 
@@ -15,32 +15,35 @@ from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph, WeightedGraph
 
 FEW = 16
-"""Up to this number of parts, a search makes several starts, since their results differ much."""
+"""Up to this number of parts, a search has more starts, since different starts then give very
+different results."""
 LARGE = 1_000_000
-"""In a graph with hubs and at least this many nonzeros, quick starts partition the graph of
-clusters."""
+"""If a graph has hubs and at least this many nonzeros, starts for effort "fast" partition the graph
+of clusters."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """A start of a search: a partitioner with a preset, for some kinds of graph.
+    """A way to begin a search: one run of a partitioner, whose owners the search then refines.
 
     Attributes:
-        rank: Rank among the starts, by kind of graph (`plancc.search.starts.KINDS`). The installed
-            start of the largest rank comes first. The start is not made on kinds without a rank.
+        rank: Kind of graph (`plancc.search.starts.KINDS`) -> priority. Among the starts whose
+            partitioner is installed, the one with the highest number comes first. A start is not
+            used for kinds of graph that are missing here.
         preset: Preset of the partitioner.
-        objective: "cut" or "volume" of the graph; "" for the column-net hypergraph.
-        efforts: Efforts that make the start. Effort "best" makes all starts except the starts that
-            are only for "fast".
-        slowness: Run time relative to METIS, roughly; effort "best" makes the start only if there
-            is time for it.
-        most_rows: Rows of an average part above which the start is not made.
-        most_parts: Number of parts above which the start is not made.
-        least_nonzeros, most_nonzeros: Least and largest number of nonzeros of the matrix for which
-            the start is made.
+        objective: "cut" or "volume" to partition the graph for this objective; "" to partition the
+            column-net hypergraph.
+        efforts: Efforts of a search that use the start. Effort "best" uses all starts, except those
+            that are only for "fast".
+        slowness: Run time, roughly, divided by the run time of METIS. Effort "best" uses the start
+            only if there is time for it.
+        most_rows: Largest number of rows in an average part for which the start is used.
+        most_parts: Largest number of parts for which the start is used.
+        least_nonzeros, most_nonzeros: Smallest and largest number of nonzeros of the matrix for
+            which the start is used.
         clustered: Whether to partition the graph of clusters (`plancc.passes.clusters`).
-        mild: Whether the start is only for graphs with mild hubs, such as graphs of authors
-            (`plancc.search.starts.is_mild`).
+        mild: Whether the start is only for graphs with mild hubs (`plancc.search.starts.is_mild`),
+            such as graphs of authors.
     """
 
     rank: Mapping[str, int]
@@ -58,51 +61,52 @@ class Start:
 
 @dataclass(frozen=True)
 class Adapter:
-    """A partitioner.
+    """The interface of a partitioner.
 
     Attributes:
         name: Name in the registry.
-        run: ``run(problem, num_parts, *, epsilon, seed, preset, threads) -> int[n]``, a function of
-            a module, which the child process imports by name. Its current folder is temporary. It
-            is called only with 2 <= num_parts < n and at least one net or edge. `epsilon` is a
-            float, or float64[num_constraints] if vertices have several weights.
-        accepts: Accepted kinds of problem: Hypergraph, WeightedGraph.
+        run: Function ``run(problem, num_parts, *, epsilon, seed, preset, threads) -> int[n]``. The
+            child process imports it by its name, so it must be defined in a module. It runs in a
+            temporary folder. It is called only if 2 <= num_parts < n and if there is a net or an
+            edge. `epsilon` is a float, or float64[num_constraints] if vertices have several
+            weights.
+        accepts: Types of problem that the partitioner accepts: Hypergraph, WeightedGraph.
         presets: Names of the presets; the first is the default.
-        objectives: Objectives of a WeightedGraph that the partitioner minimises.
-        library: Import name of the native library; empty for a partitioner of this process.
-        distribution: Name of the installed distribution that has the version.
+        objectives: Objectives that the partitioner can minimise for a WeightedGraph.
+        library: Import name of the native library; "" if the partitioner runs in this process.
+        distribution: Name of the installed distribution whose version is reported.
         install: The command that installs the library.
-        threaded: Whether several threads may change the answer from run to run (except for preset
-            "deterministic").
-        constraints: Whether the partitioner balances several weights per vertex. Other partitioners
-            get one weight per vertex that combines all (`plancc.models.weights.combined`).
+        threaded: Whether the answer may differ from run to run if there are several threads.
+            Presets "deterministic..." are exceptions.
+        constraints: Whether the partitioner balances several weights per vertex. If not, it gets
+            one weight per vertex that combines them (`plancc.models.weights.combined`).
         capacities: Whether `run` accepts ``capacities``: the shares of the parts,
-            float64[num_parts] with sum 1, or None for equal shares. Other partitioners make parts
-            of equal size, and `partition` moves vertices afterwards.
-        max_total: Largest sum of weights or costs that the library's integers hold; larger weights
-            are scaled down.
-        auto_rank: Rank in the choice of "auto" and of the first start of a search, by kind of
-            problem: the installed partitioner of the largest rank is taken. A partitioner without
-            a rank is used by its name only. The partitioners that plancc ships have the ranks 0
-            (builtin), 20 and 30.
-        strong_rank: Rank among the slow, strong partitioners, by kind of problem. Effort "best",
-            and searches for the expected volume of mini-batches, add one start by such a
-            partitioner.
-        highest: Preset that gives the best partitions; effort "best" makes a start with this preset
-            on every graph. "" if there is no such preset.
-        slowness: Run time relative to METIS, roughly; a strong start is made only if there is time
-            for it.
+            float64[num_parts] with sum 1, or None for equal shares. If not, the partitioner makes
+            parts of equal size, and `partition` then moves vertices.
+        max_total: Largest sum of weights or costs that the library's integers can hold. Larger
+            weights are scaled down.
+        auto_rank: Type of problem -> priority. For `partitioner` "auto", and for the first start of
+            a search, the installed partitioner with the highest number is chosen. If a type of
+            problem is missing here, the partitioner is used for such problems only if the user
+            names it. The partitioners of plancc have the numbers 0 (builtin), 20 and 30.
+        strong_rank: Type of problem -> priority among the strong partitioners, which are slow.
+            Effort "best", and searches for the expected volume of mini-batches, have one more
+            start, with the first of these.
+        highest: Preset that gives the best partitions; effort "best" has a start with this preset
+            for every graph. "" if there is no such preset.
+        slowness: Run time, roughly, divided by the run time of METIS. A start with a strong
+            partitioner is made only if there is time for it.
         several: Whether `run` accepts ``seeds``, a list, in place of ``seed``, and returns
-            int[len(seeds), n]. Then one process reads the problem once.
-        starts: Starts of searches. A partitioner without starts begins a search with its first
-            preset, if it is the first of its kind of problem by `auto_rank`.
-        prepare: ``prepare(problem, num_parts, options, folder) -> dict``, called in plancc's own
-            process. It returns the arguments of `run` by name, in place of problem, num_parts and
-            options. `folder` will be the current folder of `run`. Only for an adapter with a
-            `library`. A `run` without NumPy, in a module with few imports, begins a tenth of a
-            second earlier.
-        improver: Adapter of the same library that improves a partition: its `run` also gets
-            ``owner``, int32[n].
+            int[len(seeds), n]. One process then reads the problem only once.
+        starts: Ways in which a search can begin with this partitioner. A partitioner without such
+            ways can still begin a search, with its first preset, if it is the first by `auto_rank`.
+        prepare: Function ``prepare(problem, num_parts, options, folder) -> dict``, which runs in
+            plancc's own process before `run`. It returns the keyword arguments of `run`, which then
+            replace problem, num_parts and options. `run` starts in `folder`. Only adapters with a
+            `library` may have it. With it, `run` can do without NumPy and other slow imports. Such
+            a `run` begins a tenth of a second earlier.
+        improver: Adapter of the same library that improves a given partition; None if there is
+            none. Its `run` has one more option ``owner``, int32[n].
     """
 
     name: str
@@ -128,37 +132,39 @@ class Adapter:
 
     @property
     def model(self) -> str:
-        """Name of the model that the partitioner can solve: hp for hypergraphs, gp for graphs."""
+        """Name of a model whose problem the partitioner accepts: "hp" if hypergraphs, else "gp"."""
         return "hp" if Hypergraph in self.accepts else "gp"
 
     def available(self) -> bool:
-        """Whether the library is installed; the check does not load the library."""
+        """Whether the library is installed; the library is not loaded for this."""
         return not self.library or util.find_spec(self.library) is not None
 
     def version(self) -> str:
-        """Return the version of the distribution; "" if unknown."""
+        """Return the version of the installed distribution; "" if it is unknown."""
         try:
             return metadata.version(self.distribution) if self.distribution else ""
         except metadata.PackageNotFoundError:
             return ""
 
     def takes(self, problem: Hypergraph | WeightedGraph) -> bool:
-        """Whether the partitioner can minimise the objective of `problem`."""
+        """Whether the partitioner accepts `problem` and can minimise its objective."""
         objective = "" if isinstance(problem, Hypergraph) else problem.objective
         return self.takes_kind(type(problem), objective)
 
     def takes_kind(self, kind: type, objective: str = "") -> bool:
-        """Whether the partitioner accepts a kind of problem, for graphs with this `objective`."""
+        """Whether the partitioner accepts problems of the type `kind`.
+
+        For graphs, it must also be able to minimise `objective`.
+        """
         if not issubclass(kind, self.accepts):
             return False
         return issubclass(kind, Hypergraph) or objective in self.objectives
 
 
 def scaled(values: npt.NDArray[np.int64], max_total: int) -> npt.NDArray[np.int64]:
-    """Return `values`, divided by a factor if their sum is above `max_total`.
+    """Return `values`, scaled down if their sum is above `max_total`.
 
-    Every column of a matrix is scaled separately. Positive values stay positive. Balance is
-    measured with the true weights afterwards.
+    Every column of a matrix is scaled separately. Positive values stay positive.
     """
     total = values.sum(axis=0)
     if (total <= max_total).all():
@@ -170,11 +176,12 @@ def scaled(values: npt.NDArray[np.int64], max_total: int) -> npt.NDArray[np.int6
 def most_weights(
     weights: npt.NDArray[np.int64], epsilon: float, capacities: npt.NDArray[np.float64]
 ) -> list[int]:
-    """Return the largest weight of every part, for libraries that accept these limits.
+    """Return the largest allowed weight of every part, for libraries that accept such limits.
 
     Parameters:
-        weights: int64[n].
-        capacities: float64[num_parts], with sum 1.
+        weights (int64[n]): Weights of the vertices.
+        epsilon: Allowed imbalance.
+        capacities (float64[num_parts]): Shares of the parts, with sum 1.
     """
     limits = Limits(weights, len(capacities), epsilon, tuple(capacities))
     most: list[int] = limits.allowed[:, 0].astype(np.int64).tolist()
@@ -182,15 +189,15 @@ def most_weights(
 
 
 def write_lines(file: BinaryIO, values: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
-    """Write non-negative integers as text, one line for every run of `values`.
+    """Write non-negative integers as lines of text.
 
-    Numbers are padded with zeros to one width, so that digits are extracted by a few array
-    operations. The parsers of hypergraphs and graphs read "007" as 7.
+    All numbers are padded with zeros to the same width, so that a few array operations can extract
+    the digits. The libraries read "007" as 7.
 
     Parameters:
-        values: int64[m].
-        ends (int64[num_lines]): Line k ends after ``values[ends[k] - 1]``; every line holds a
-            number.
+        values (int64[m]): The numbers of all lines, one line after another.
+        ends (int64[num_lines]): The last number of line k is ``values[ends[k] - 1]``. Every line
+            has at least one number.
     """
     if len(values) == 0:
         return
@@ -211,8 +218,10 @@ def write_lines(file: BinaryIO, values: npt.NDArray[np.int64], ends: npt.NDArray
 def interleave_first(
     ptr: npt.NDArray[np.int64], values: npt.NDArray[Any], first: npt.NDArray[Any]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Put ``first[k]`` before run k of `values`; return the new values, and the ends of the
-    runs."""
+    """Insert one number before each group of numbers.
+
+    Group k is ``values[ptr[k]:ptr[k + 1]]``; ``first[k]`` is inserted before it. Returns the new
+    values, and for every group the index after its last number."""
     return (
         np.insert(values.astype(np.int64), ptr[:-1], first),
         ptr[1:] + np.arange(1, len(ptr), dtype=np.int64),

@@ -1,13 +1,15 @@
 """plancc's own partitioner, which is always installed, deterministic, and runs in this process.
 
-It is a multilevel partitioner of hypergraphs. A graph becomes a hypergraph first: a net of two pins
-per edge for the cut, or a net of each vertex with its neighbours for the volume.
+It is a multilevel partitioner of hypergraphs. A graph is first converted to a hypergraph. If the
+objective is the cut, every edge becomes a net of two pins. If it is the volume, every vertex
+becomes a net, with the vertex and its neighbours as pins.
 
-1. Coarsen: join vertices with many common nets to clusters of bounded size.
+1. Coarsen: join vertices that have many nets in common into clusters of limited weight.
 2. Split the coarsest hypergraph several times, by recursive bisection along breadth-first orders.
-3. Uncoarsen: move vertices to parts where connectivity - 1 falls, with a rising price on overweight
-   parts. Presets "eco" and "strong" keep several partitions, and drop some on every level: a finer
-   level costs more, and shows better which partition will be the best.
+3. Uncoarsen: on every level, move vertices to other parts if this lowers the connectivity-1 cut.
+   The price of overweight rises from sweep to sweep. Presets "eco" and "strong" refine several
+   partitions, and drop the worst of them on every level: a sweep on a finer level takes longer, and
+   shows better which partition will be the best.
 
 Steps 1 and 3 are steps of the V-cycles in ``plancc/passes/multilevel.py``.
 """
@@ -30,23 +32,26 @@ from plancc.passes.kernels.state import State, state_of, volume
 from plancc.passes.multilevel import Sweeps, coarsen
 
 STARTS_PINS = 1_000_000
-"""Bound on the pins that all initial partitions together visit; one partition is always made."""
+"""Bound on the number of pins that all initial partitions visit together; at least one initial
+partition is made in any case."""
 HUBS = {"hubs": 31, "wide": 31}
 FOR_FEW: dict[str, Any] = {"efforts": ("balanced",), "most_parts": FEW}
 
 
 @dataclass(frozen=True)
 class Preset:
-    """The amount of work for a partition.
+    """A preset, which decides how much work the partitioner does.
 
     Attributes:
-        prices: Successive prices of overweight while a level is refined
-            (`plancc.passes.presets.PRICES`).
-        tries: Most initial partitions.
+        prices: Prices of overweight in the sweeps on a level, one after another (see
+            `plancc.passes.presets.PRICES`).
+        tries: Largest number of initial partitions.
         kept: Number of partitions that are refined on the finest level.
-        growth: Factor by which the number of partitions grows with each coarser level.
-        slack: Overload of a part, relative to an even share, that is ignored on all levels but the
-            finest, where single clusters are too heavy for a better balance.
+        growth: On each coarser level, this factor times as many partitions are refined.
+        slack: On coarse levels, single clusters can be too heavy for a good balance. So a partition
+            counts as balanced if the mean overload of its parts is at most this number times the
+            mean weight of a part. Only the last choice, which gives the result, does not have this
+            tolerance.
     """
 
     prices: tuple[float, ...]
@@ -56,7 +61,7 @@ class Preset:
     slack: float = 0.0
 
     def left(self, level: int) -> int:
-        """Return the number of partitions that are refined on a level; the finest level is 0."""
+        """Return the number of partitions that are refined on `level`; the finest level is 0."""
         return round(self.kept * self.growth**level)
 
 
@@ -69,7 +74,7 @@ PRESETS = {
 
 
 def as_hypergraph(problem: Hypergraph | WeightedGraph) -> Hypergraph:
-    """Return the hypergraph whose connectivity - 1 is the problem's objective."""
+    """Return a hypergraph whose connectivity-1 cut is the objective of `problem`."""
     if isinstance(problem, Hypergraph):
         return problem
     n = problem.num_vertices
@@ -95,7 +100,10 @@ def run(
     threads: int,
     capacities: npt.NDArray[np.float64] | None = None,
 ) -> npt.NDArray[np.int32]:
-    """Return owners that minimise connectivity - 1, or a graph's cut or volume, on one thread."""
+    """Return owners that minimise the objective of `problem`; see `Adapter.run`.
+
+    The objective of a hypergraph is its connectivity-1 cut. `threads` is ignored.
+    """
     how, rng = PRESETS[preset], np.random.default_rng(seed)
     nets = nets_of(as_hypergraph(problem))
     shares = None if capacities is None else tuple(capacities.tolist())

@@ -1,4 +1,4 @@
-"""Initial partitions of the builtin partitioner, in numba."""
+"""Kernels that make the initial partitions of the builtin partitioner."""
 
 from __future__ import annotations
 
@@ -10,28 +10,36 @@ from plancc.kernel import njit
 from plancc.passes.kernels.nets import Nets
 
 MAX_SEARCHED_PINS = 1000
-"""Most pins of a net that breadth-first search follows; larger nets reach all vertices at once."""
+"""Breadth-first search skips nets with more pins, which would reach most vertices at once."""
 
 
 def bisect(nets: Nets, weight: Any, shares: Any, order: Any) -> Any:
-    """Find owners by recursive bisection along breadth-first orders, each from a far vertex.
+    """Find owners by recursive bisection along breadth-first orders.
+
+    Each breadth-first search starts from a vertex at the edge of the region to split, so that the
+    two halves have a short boundary.
 
     Parameters:
-        weight (int64[num_vertices]): Weight of every vertex, one number also if vertices have
-            several weights.
-        shares (float64[num_parts]): Shares of the parts in the total weight, not necessarily with
-            sum 1.
-        order (int64[num_vertices]): Vertices in the order in which searches start; not changed.
+        nets (Nets): The hypergraph.
+        weight (int64[num_vertices]): One weight for every vertex; several weights per vertex must
+            be combined before.
+        shares (float64[num_parts]): Relative sizes of the parts.
+        order (int64[num_vertices]): All vertices; not changed. The first vertex is the start of the
+            first search.
 
     Returns:
-        int32[num_vertices]
+        int32[num_vertices]: Part of every vertex.
     """
     return _bisect(nets, weight, shares, order.copy())
 
 
 @njit(cache=True, nogil=True)
 def _bisect(nets: Any, weight: Any, shares: Any, order: Any) -> Any:
-    """Split an order of vertices into two halves with the weights of their parts, recursively."""
+    """Do the work of `bisect`; `order` is changed.
+
+    Split the vertices into two pieces, in proportion to the shares of the parts. Split each piece
+    in the same way, until every piece is one part.
+    """
     n = len(weight)
     owner = np.zeros(n, dtype=np.int32)
     region = np.zeros(n, dtype=np.int64)
@@ -70,11 +78,16 @@ def _bisect(nets: Any, weight: Any, shares: Any, order: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _search(nets: Any, order: Any, region: Any, net_seen: Any, search: int) -> None:
-    """Put `order` into breadth-first order; if no vertex can be reached, continue from the next
-    one.
+    """Sort the vertices in `order` by a breadth-first search from the first of them.
 
-    ``net_seen[e]`` is the last search, counted from 1, that met net e. ``region[v]`` is
-    ``2 * search`` for a vertex of this search before it is found, and ``2 * search + 1`` after.
+    When all vertices that can be reached are found, the search continues from the next vertex in
+    `order`.
+
+    Parameters:
+        region (int64[num_vertices]): Scratch. For the vertices in `order`, ``2 * search`` until the
+            vertex is found, then ``2 * search + 1``.
+        net_seen (int64[num_nets]): For every net, the number of the last search that visited it.
+        search: Number of this search, from 1.
     """
     for v in order:
         region[v] = 2 * search

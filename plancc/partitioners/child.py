@@ -1,7 +1,8 @@
 """The child process in which a native partitioner runs: ``python -P -m plancc.partitioners.child``.
 
-The process reads one pickled job from stdin, and writes one pickled answer to its first stdout. The
-library's own output goes to stderr: descriptor 1 becomes stderr before the library is loaded.
+The process reads one pickled job from stdin, and writes one pickled answer to stdout. Before it
+loads the library, it redirects file descriptor 1 to stderr. So output of the library goes to
+stderr, and cannot mix with the answer.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from plancc.processes import die_with_parent
 
 
 def main() -> int:
-    """Run one job; the exit status is 0 with an answer, and 1 without."""
+    """Run one job. The exit status is 0 if an answer was written, else 1."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     answer = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

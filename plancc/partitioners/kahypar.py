@@ -1,4 +1,7 @@
-"""KaHyPar: direct k-way partitioning for connectivity - 1 (GPLv3, hence an extra)."""
+"""The adapter of KaHyPar, a hypergraph partitioner.
+
+KaHyPar is not installed with plancc, since its licence is GPLv3; the extra "kahypar" installs it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ def run(
     threads: int,
     capacities: npt.NDArray[np.float64] | None = None,
 ) -> npt.ArrayLike:
-    """Return owners that minimise connectivity - 1, on one thread; `threads` is ignored."""
+    """Return owners that minimise the connectivity-1 cut; see `Adapter.run`.
+
+    KaHyPar has one thread; `threads` is ignored.
+    """
     import kahypar
 
     context = kahypar.Context()

@@ -1,4 +1,4 @@
-"""KaMinPar: fast graph partitioning with threads, also for many parts."""
+"""The adapter of KaMinPar, a fast graph partitioner with threads, which can make many parts."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from plancc.partitioners.adapter import FEW, LARGE, Adapter, Start, most_weights
 from plancc.partitioners.kaminpar_child import run
 
 UNITS = 1000
-"""Largest factor on all weights if some vertices have weight 0."""
+"""Largest factor by which all weights are multiplied if some vertices have weight 0."""
 
 
 def _positive(weights: npt.NDArray[np.int64], max_total: int) -> npt.NDArray[np.int64]:
-    """Return the weights. If some are 0, scale the others up, and replace 0 by 1.
+    """Return weights that are all positive, since KaMinPar 3.7.3 may never end if a weight is 0.
 
-    With weights of 0, KaMinPar 3.7.3 may never end.
+    If a weight is 0, all weights are multiplied by up to `UNITS`, and then 0 is replaced by 1. The
+    sum stays below `max_total`.
     """
     if len(weights) == 0 or weights.min() > 0:
         return weights
@@ -30,10 +31,11 @@ def _positive(weights: npt.NDArray[np.int64], max_total: int) -> npt.NDArray[np.
 def _write_parhip(
     path: Path, problem: WeightedGraph, vertex_weights: npt.NDArray[np.int64]
 ) -> None:
-    """Write a ParHIP binary file: header, byte offsets of the neighbours, neighbours, weights.
+    """Write a binary file in the format of ParHIP.
 
-    All numbers are uint64. In the header's first number, bit 0 says that edges have no weights, and
-    bit 1 says that vertices have no weights.
+    The file has a header, the byte offset of every vertex's neighbours, the neighbours, and the
+    weights. All numbers are uint64. In the first number of the header, bit 0 is set if the edges
+    have no weights, bit 1 if the vertices have none.
     """
     n, m = problem.num_vertices, len(problem.indices)
     costs = problem.edge_weights
@@ -49,7 +51,7 @@ def _write_parhip(
 def prepare(
     problem: WeightedGraph, num_parts: int, options: dict[str, Any], folder: Path
 ) -> dict[str, Any]:
-    """Return the arguments of `run`, and write the graph into a file."""
+    """Write the graph to a file in `folder`; return the keyword arguments of `run`."""
     path, options = folder / "problem.parhip", dict(options)
     weights = _positive(problem.vertex_weights, ADAPTER.max_total)
     _write_parhip(path, problem, weights)

@@ -1,4 +1,4 @@
-"""The function that runs KaMinPar in the child process; the module imports nothing slow."""
+"""The function that runs KaMinPar in the child process. This module has no slow imports."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from array import array
 def run(
     path: str, goal: list[int] | tuple[int, float], seeds: list[int], preset: str, threads: int
 ) -> list[array[int]]:
-    """Minimise the cut, once for every seed.
+    """Minimise the edge cut once for every seed; return a list of owners.
 
     Parameters:
-        path: A ParHIP file, which is removed.
-        goal: Largest weight of every part; or the number of parts, and epsilon.
+        path: A ParHIP file with the graph; the file is removed after it is read.
+        goal: A list with the largest weight of every part, or a tuple of the number of parts and
+            epsilon.
         seeds, preset, threads: See `plancc.partitioners.adapter.Adapter.run`.
     """
     import kaminpar

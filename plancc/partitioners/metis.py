@@ -1,4 +1,4 @@
-"""METIS through pymetis: cut or total communication volume of a graph."""
+"""The adapter of METIS (from pymetis), which minimises the edge cut or the volume of a graph."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from plancc.partitioners.metis_child import run
 def prepare(
     problem: WeightedGraph, num_parts: int, options: dict[str, Any], folder: Path
 ) -> dict[str, Any]:
-    """Return the arguments of `run`; METIS has one thread.
+    """Return the keyword arguments of `run`; METIS has one thread.
 
     Raises:
-        InputError: For preset recursive with objective volume, which METIS does not have.
+        InputError: If the preset is "recursive", but the objective is "volume".
     """
     recursive = options["preset"] == "recursive"
     if recursive and problem.objective != "cut":

@@ -1,7 +1,8 @@
-"""The function that runs METIS in the child process (manual, 5.8); it imports nothing slow.
+"""The function that runs METIS in the child process. This module has no slow imports.
 
-The code calls the METIS library inside pymetis directly. pymetis's own function accepts one weight
-per vertex, and importing pymetis takes longer than METIS on a small graph.
+It calls the METIS library inside pymetis directly (section 5.8 of the METIS manual), for two
+reasons: the function of pymetis accepts only one weight per vertex, and importing pymetis takes
+longer than METIS needs for a small graph.
 """
 
 from __future__ import annotations
@@ -34,14 +35,15 @@ def run(
     objective: str | None,
     seeds: list[int],
 ) -> list[array[int]]:
-    """Minimise a graph's objective, once for every seed.
+    """Minimise the edge cut or the volume, once for every seed; return a list of owners.
 
     Parameters:
-        graph: Bytes of int64 arrays: "ptr", "neighbours", "weights" [n, number of constraints], and
-            "costs" unless all costs are 1. The function removes them from the dict, to free memory.
+        graph: Bytes of int64 arrays: "ptr" [n + 1], "neighbours", "weights" [n, num_constraints],
+            and "costs" unless all costs are 1. The function removes them from the dict, to free
+            memory.
         shares: Shares of the parts, with sum 1.
         allowed: Allowed imbalance of every constraint, in thousandths.
-        objective: A name of `OBJTYPE`; None for the cut by recursive bisection.
+        objective: "cut" or "volume"; None to minimise the cut by recursive bisection.
         seeds: Random seeds.
 
     Raises:
@@ -89,7 +91,7 @@ def run(
 
 
 def _library() -> Any:
-    """Import the compiled module of pymetis, without the rest of pymetis."""
+    """Import the compiled module of pymetis, and none of its Python modules."""
     name = "pymetis._internal"
     if name not in sys.modules:
         package = find_spec("pymetis")
@@ -97,17 +99,17 @@ def _library() -> Any:
         found = None if folders is None else PathFinder.find_spec("_internal", folders)
         spec = None if found is None else spec_from_file_location(name, found.origin)
         if spec is None or spec.loader is None:
-            raise BackendError(f"this pymetis has no compiled part; {OTHERWISE}")
+            raise BackendError(f"pymetis lacks its compiled module; {OTHERWISE}")
         sys.modules[name] = module_from_spec(spec)
         spec.loader.exec_module(sys.modules[name])
     return sys.modules[name]
 
 
 def _function(name: str) -> Callable[..., int]:
-    """Return a partitioning function of METIS, with 13 pointers as arguments; None is NULL."""
+    """Return a partitioning function of METIS, whose 13 arguments are addresses; None is NULL."""
     function = getattr(ctypes.CDLL(_library().__file__), name, None)
     if function is None:
-        raise BackendError(f"this pymetis has no {name}; {OTHERWISE}")
+        raise BackendError(f"pymetis has no function {name}; {OTHERWISE}")
     function.argtypes = [ctypes.c_void_p] * 13
     function.restype = ctypes.c_int
     return function

@@ -1,4 +1,4 @@
-"""Mt-KaHyPar: multilevel hypergraph and graph partitioning with threads."""
+"""The adapter of Mt-KaHyPar, a partitioner of hypergraphs and graphs with threads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from plancc.partitioners.mtkahypar_child import improve
 
 
 def _write_hypergraph(path: str, problem: Hypergraph) -> None:
-    """Write an hMETIS text, which the library reads faster and in less memory than Python lists."""
+    """Write a file in the format of hMETIS.
+
+    The library reads it faster than it converts Python lists, and with less memory.
+    """
     pins, ends = problem.pins.astype(np.int64) + 1, problem.net_ptr[1:]
     if problem.net_costs is not None:
         pins, ends = interleave_first(problem.net_ptr, pins, problem.net_costs)
@@ -28,7 +31,10 @@ def _write_hypergraph(path: str, problem: Hypergraph) -> None:
 
 
 def _write_graph(path: str, problem: WeightedGraph) -> None:
-    """Write a METIS text; every line begins with the vertex weight, so no line is empty."""
+    """Write a file in the format of METIS.
+
+    Every line begins with the weight of its vertex, so that no line is empty.
+    """
     ptr, values = problem.indptr, problem.indices.astype(np.int64) + 1
     if problem.edge_weights is not None:
         values = np.stack([values, problem.edge_weights], axis=1).reshape(-1)
@@ -50,7 +56,10 @@ def run(
     threads: int,
     capacities: npt.NDArray[np.float64] | None = None,
 ) -> npt.ArrayLike:
-    """Return owners that minimise connectivity - 1 of a hypergraph, or the cut of a graph."""
+    """Return owners that minimise the connectivity-1 cut of a hypergraph, or the cut of a graph.
+
+    For the parameters, see `Adapter.run`.
+    """
     import mtkahypar
 
     library = mtkahypar.initialize(threads)
@@ -81,7 +90,7 @@ def run(
 def prepare_improve(
     problem: Hypergraph, num_parts: int, options: dict[str, Any], folder: Path
 ) -> dict[str, Any]:
-    """Return the arguments of `improve`, and write the hypergraph into a file."""
+    """Write the hypergraph to a file in `folder`; return the keyword arguments of `improve`."""
     path, epsilon = str(folder / "problem.hgr"), options["epsilon"]
     _write_hypergraph(path, problem)
     capacities, most = options.get("capacities"), None

@@ -1,4 +1,4 @@
-"""The function that runs V-cycles of Mt-KaHyPar in the child process; it imports nothing slow."""
+"""The function that runs V-cycles of Mt-KaHyPar in the child process, without slow imports."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from array import array
 def improve(
     path: str, goal: tuple[int, float], most: list[int] | None, owner: bytes, seed: int
 ) -> array[int]:
-    """Lower connectivity - 1 by one V-cycle, on one thread.
+    """Lower the connectivity-1 cut of given owners by one V-cycle, on one thread.
+
+    Returns the new owners.
 
     Parameters:
-        path: An hMETIS file, which is removed.
+        path: A file in the format of hMETIS; it is removed after it is read.
         goal: Number of parts, and epsilon.
-        most: Largest weight of every part; None for equal parts.
-        owner: Bytes of the first owners, int32[num_vertices].
+        most: Largest weight of every part; None if all parts have equal shares.
+        owner: Bytes of the given owners, int32[num_vertices].
         seed: Random seed.
     """
     import mtkahypar

@@ -16,7 +16,7 @@ from plancc.threads import MOST_THREADS
 
 AUTO = "auto"
 MOST_SECONDS = 2_000_000
-"""Most seconds that the system can wait in one call."""
+"""Largest number of seconds that the operating system can wait in one call."""
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 of_search = partial(option, section="Search")
 of_partitioner = partial(option, section="Partitioners")
@@ -26,31 +26,31 @@ of_balance = partial(option, section="Balance")
 @described
 @dataclass(frozen=True)
 class PartitionOptions:
-    """Options of one partitioner.
+    """Options that a partitioner gets; `SearchOptions` adds the options of a search.
 
     Raises:
-        InputError: For an unknown name, or a number out of range.
+        InputError: If the partitioner is unknown, or a number is out of range.
     """
 
     partitioner: str = of_partitioner(
         AUTO,
         f"partitioner in place of the search: {', '.join(PARTITIONERS)}",
-        more="Its answer is taken as it is, unless it does not have the objective, for which the "
-        "answer is then refined, or misses several balances, for which rows are moved. Outside of "
-        f"a search {AUTO} is the installed one of the largest ``Adapter.auto_rank``; if it fails, "
-        "builtin.",
+        more="Its owners are kept as they are, with two exceptions: they are refined if it cannot "
+        "minimise the objective, and rows move if a part is above one of several limits. Outside "
+        f"a search, {AUTO} is the installed partitioner with the highest ``Adapter.auto_rank``; if "
+        "it fails, builtin.",
         metavar="NAME",
     )
     preset: str | None = of_partitioner(
         None,
         "preset of the partitioner (see plancc list partitioners)",
-        more="None: its first.",
+        more="None: the first preset of the partitioner.",
         metavar="NAME",
     )
     epsilon: float = of_balance(
         0.01,
         "allowed imbalance, max / mean - 1",
-        more="A part weighs at most ``(1 + epsilon) * ceil(total / num_parts)``, by every "
+        more="A part weighs at most ``(1 + epsilon) * ceil(total / num_parts)``, in every "
         "constraint.",
         at_least=0,
         below=math.inf,
@@ -65,7 +65,7 @@ class PartitionOptions:
     threads: int = of_search(1, "threads of the search", at_least=1, at_most=MOST_THREADS)
     time_limit: float | None = of_partitioner(
         None,
-        "seconds after which a partitioner is killed; `budget` ends a search, with the best so far",
+        "seconds after which a partitioner is killed; `budget` ends a search with its best result",
         otherwise="6 hours",
         metavar="SECONDS",
         above=0,
@@ -74,8 +74,8 @@ class PartitionOptions:
     capacities: Capacities = of_balance(
         None,
         "relative speeds of the ranks; parts get work in proportion",
-        more="By every balance; as a machine with these speeds. None: the speeds of the machine, "
-        "1 for all where it has none.",
+        more="They apply to every weight that parts share. None: the speeds in the machine file, "
+        "or 1 for all if it has none.",
         metavar="C0,C1,...|FILE",
     )
 
@@ -88,7 +88,7 @@ class PartitionOptions:
 
 
 def parse_budget(text: str) -> float:
-    """Return the seconds of a string such as 90, 30s, 5m or 2h; InputError for another string."""
+    """Convert a string such as 90, 30s, 5m or 2h to seconds; InputError for any other string."""
     found = re.fullmatch(r"([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)([smh]?)", text.strip(), re.ASCII)
     seconds = float(found[1]) * UNITS[found[2]] if found else 0
     if not 0 < seconds <= MOST_SECONDS:

@@ -1,4 +1,4 @@
-"""The parent's side of a native partitioner's child process."""
+"""`run_in_child`: start a child process in which a native partitioner runs, and get its answer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 def _last_words(path: Path) -> str:
-    """Return the last line of the library's output, for error messages."""
+    """Return the end of the library's output, up to 600 characters, for error messages."""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - 4000))
         lines = _COLOURS.sub("", file.read().decode("utf-8", "replace")).splitlines()
@@ -38,10 +38,10 @@ def _last_words(path: Path) -> str:
 def _answer(
     child: subprocess.Popen[bytes], time_limit: float, stop: Callable[[], bool] | None
 ) -> bytes:
-    """Return the bytes that the child writes.
+    """Wait for the child, and return the bytes that it has written.
 
     Raises:
-        TimeoutExpired: After `time_limit` seconds.
+        TimeoutExpired: If the child has not ended after `time_limit` seconds.
         InterruptedError: If `stop` returns true.
     """
     end = time.monotonic() + time_limit
@@ -57,7 +57,11 @@ def _answer(
 
 
 def advice(run: Callable[..., object]) -> str:
-    """Return advice for the user if an adapter's `run` fails, for messages."""
+    """Return the end of an error message about an adapter whose function `run` has failed.
+
+    The text tells the user to try the builtin partitioner. If `run` is not part of plancc, the text
+    names the file and the line of `run` instead.
+    """
     return OTHERWISE if run.__module__.startswith("plancc.") else f"look at {place_of(run)}"
 
 
@@ -69,10 +73,10 @@ def run_in_child(
     time_limit: float,
     stop: Callable[[], bool] | None = None,
 ) -> Any:
-    """Run ``adapter.run`` in a child process and return its raw answer.
+    """Run ``adapter.run`` in a child process; return its answer unchecked.
 
-    On Linux, the child ends when this process ends. If this function raises an exception, also for
-    Ctrl-C, the child is killed.
+    On Linux, the child ends when this process ends. If this function raises an exception, the child
+    is killed; this includes Ctrl-C.
 
     Parameters:
         problem: Hypergraph or WeightedGraph.
@@ -82,7 +86,7 @@ def run_in_child(
 
     Raises:
         BackendError: If the child crashed, failed, was stopped, exceeded `time_limit` or gave no
-            answer; the message ends with the last words of the child's output.
+            answer. The message quotes the end of the child's output.
         PlanccError: If the adapter raised an error of this class.
     """
     command = [sys.executable, "-P", "-m", "plancc.partitioners.child"]

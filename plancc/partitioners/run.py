@@ -1,4 +1,7 @@
-"""`partition` chooses a partitioner, solves trivial cases itself, and checks the answer."""
+"""`partition`: choose a partitioner, run it, and check its answer.
+
+Trivial problems, such as a partition into one part, are solved without a partitioner.
+"""
 
 from __future__ import annotations
 
@@ -31,24 +34,24 @@ MAX_TIME_LIMIT = 1e6
 """Largest time limit, in seconds, that the timers of the operating system accept."""
 
 LEAST_EPSILON = 1e-3
-"""Smaller allowed imbalances count as this one when constraints are combined."""
+"""When constraints are combined, smaller allowed imbalances are replaced by this one."""
 
 TRIVIAL = "none"
-"""Name of the partitioner in a trivial result: one part, one vertex per part, or no nets."""
+"""Name of the partitioner in the result if no partitioner is needed (see `_trivial_owner`)."""
 
 
 @dataclass(frozen=True)
 class PartitionResult:
-    """Owners of a partitioner.
+    """The owners that a partitioner has found, and how it found them.
 
     Attributes:
         owner (int32[num_vertices]): Part of every vertex; every part has at least one vertex.
         partitioner: Name of the partitioner; "none" if there was nothing to minimise.
         version: Version of the library; "" if it has none.
         preset: Preset of the partitioner; "" if it has none.
-        about_run, about_owners: Notes for the user about the run (fallbacks, reproducibility), and
-            about the owners (filled parts, missed balance).
-        seconds: Wall-clock seconds of the partitioner, its process included.
+        about_run: Notes for the user about the run, such as "metis is not installed".
+        about_owners: Notes for the user about the owners, such as "metis left 1 of 8 parts empty".
+        seconds: Wall-clock seconds of the run, including the start of the child process.
     """
 
     owner: npt.NDArray[np.int32]
@@ -77,16 +80,16 @@ def partition(
     Parameters:
         num_parts: Number of parts, at most the number of vertices.
         options: Options of the partitioner; None for the defaults.
-        limits: Limits with a column for every weight of the problem; only names and allowed
-            imbalances are used. None for the options' epsilon in every column.
-        stop: Function that is called regularly; if it returns true, a native partitioner is ended.
+        limits: Limits with a name and an allowed imbalance for every weight of the problem; their
+            other fields are not used. None: `options.epsilon` applies to every weight.
+        stop: Function that is called regularly; if it returns true, a native partitioner is killed.
 
     Raises:
-        InputError: For more parts than vertices, negative weights, costs below 1, a sum of costs or
-            of one constraint's weights above `MAX_TOTAL`, an unknown preset, or a partitioner that
-            does not accept this kind of problem.
-        BackendUnavailable: If the named partitioner is not installed.
-        BackendError: If the named partitioner failed or gave a wrong answer.
+        InputError: If there are more parts than vertices; if a weight is negative or a cost is
+            below 1; if the costs, or the weights of one constraint, sum to more than `MAX_TOTAL`;
+            if the preset is unknown; or if the partitioner does not accept this type of problem.
+        BackendUnavailable: If the user names a partitioner that is not installed.
+        BackendError: If the partitioner that the user names fails or gives a wrong answer.
     """
     options = options or PartitionOptions()
     return partitions(problem, num_parts, [options.seed], options, limits=limits, stop=stop)[0]
@@ -101,10 +104,10 @@ def partitions(
     limits: Limits | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> list[PartitionResult]:
-    """Return a result of `partition` for every seed; the seed of the options is ignored.
+    """Run `partition` once for every seed, and return its results; `options.seed` is ignored.
 
-    A partitioner that accepts several seeds has one process and one time limit for all seeds. If
-    there is nothing to minimise, one result is returned.
+    If the partitioner accepts several seeds at once (`Adapter.several`), one process runs all
+    seeds, with one time limit. If there is nothing to minimise, the list has one result.
     """
     check_num_parts(problem.num_vertices, num_parts)
     check_problem(problem)
@@ -146,7 +149,7 @@ def partitions(
 
 
 def _notes(adapter: Adapter, limits: Limits, preset: str, threads: int) -> list[str]:
-    """Return notes for the user about a partitioner with the given limits, preset and threads."""
+    """Return notes for the user on what the partitioner cannot do with these settings."""
     notes = []
     if limits.unequal and not adapter.capacities:
         moved = "plancc moved vertices between them, to the shares of `capacities`"
@@ -159,7 +162,7 @@ def _notes(adapter: Adapter, limits: Limits, preset: str, threads: int) -> list[
 
 
 def improver(problem: Hypergraph) -> Adapter | None:
-    """Return the strongest installed adapter that improves partitions (`Adapter.improver`)."""
+    """Return the strongest installed adapter that improves partitions; None if there is none."""
     able = by_rank(problem, lambda adapter: adapter.strong_rank)
     return next((each.improver for each in able if each.improver and each.available()), None)
 
@@ -172,23 +175,26 @@ def improve(
     time_limit: float = TIME_LIMIT,
     stop: Callable[[], bool] | None = None,
 ) -> npt.NDArray[np.int32]:
-    """Improve a partition by a native library; the result may be worse, or exceed the limits.
+    """Run a native library that improves a partition; the result may still be worse, or unbalanced.
 
     Parameters:
-        owner (int32[num_vertices]): The partition, which is not changed.
-        time_limit: Time limit in seconds.
+        problem: The hypergraph.
+        owner (int32[num_vertices]): The partition; not changed.
+        seed: Seed of the library.
+        limits: Limits of the parts.
+        time_limit: Seconds after which the library is killed.
         stop: See `partition`.
 
     Returns:
-        int32[num_vertices]
+        int32[num_vertices]: Part of every vertex; every part has at least one vertex.
 
     Raises:
-        BackendUnavailable: If no `improver` is installed.
+        BackendUnavailable: If no such library is installed (see `improver`).
         BackendError: If the library failed or gave a wrong answer.
     """
     adapter = improver(problem)
     if adapter is None:
-        raise BackendUnavailable("no library that improves partitions is installed")
+        raise BackendUnavailable("no installed partitioner can improve a given partition")
     limit = min(time_limit, MAX_TIME_LIMIT)
     (raw,) = _run(adapter, problem, [seed], limits, {"owner": owner}, limit, stop)
     found = checked_owner(adapter.name, raw, problem.num_vertices, limits.num_parts)
@@ -202,8 +208,10 @@ def _mended(
     limits: Limits,
     seed: int,
 ) -> tuple[npt.NDArray[np.int32], list[str]]:
-    """Return the owners, changed so that shares are right and no part is empty, and notes for the
-    user."""
+    """Repair the owners that a partitioner has found; return them and notes for the user.
+
+    If the parts have unequal capacities, but the partitioner can only make equal parts, vertices
+    move until the parts are within their limits. Every empty part gets a vertex."""
     if limits.unequal and not adapter.capacities:
         from plancc.partitioners.builtin import as_hypergraph
 
@@ -220,9 +228,10 @@ def _mended(
 def _limits(
     weights: npt.NDArray[np.int64], num_parts: int, options: PartitionOptions, given: Limits | None
 ) -> Limits:
-    """Return limits for the problem's weights.
+    """Return the limits of the parts for these weights.
 
-    Epsilon and names are taken from `given`, if it has as many constraints as the problem.
+    Allowed imbalances and names are those of `given` if it has as many constraints as the weights.
+    Otherwise `options.epsilon` applies to every constraint.
     """
     limits = Limits(weights, num_parts, options.epsilon, options.capacities)
     if given is None or len(given.names) != len(limits.names):
@@ -231,13 +240,13 @@ def _limits(
 
 
 def check_problem(problem: Hypergraph | WeightedGraph) -> None:
-    """Raise InputError for weights or costs that no partitioner accepts."""
+    """Raise InputError if weights or costs are too small, or their sums too large."""
     costs = problem.net_costs if isinstance(problem, Hypergraph) else problem.edge_weights
     for what, values, least in (("vertex weight", problem.vertex_weights, 0), ("cost", costs, 1)):
         if values is None or len(values) == 0:
             continue
         if int(values.min()) < least:
-            raise InputError(f"a {what} is {values.min()}: at least {least} is needed")
+            raise InputError(f"a {what} is {values.min()}; it must be at least {least}")
         if (values.sum(axis=0, dtype=np.float64) > MAX_TOTAL).any():
             raise InputError(f"the {what}s sum to more than {MAX_TOTAL}; scale them down")
 
@@ -245,10 +254,10 @@ def check_problem(problem: Hypergraph | WeightedGraph) -> None:
 def by_rank(
     problem: Hypergraph | WeightedGraph, ranks: Callable[[Adapter], Mapping[type, int]]
 ) -> list[Adapter]:
-    """Return the partitioners that accept `problem` and have a rank, the largest rank first.
+    """Return the partitioners that accept `problem` and have a priority, in descending priority.
 
     Parameters:
-        ranks: Function that returns an adapter's ``auto_rank`` or ``strong_rank``.
+        ranks: Function that returns the priorities of an adapter, its `auto_rank` or `strong_rank`.
     """
     objective = problem.objective if isinstance(problem, WeightedGraph) else ""
     return by_rank_of_kind(type(problem), objective, ranks)
@@ -257,33 +266,44 @@ def by_rank(
 def by_rank_of_kind(
     kind: type, objective: str, ranks: Callable[[Adapter], Mapping[type, int]]
 ) -> list[Adapter]:
-    """Return `by_rank` for a kind of problem with this objective, "" for hypergraphs."""
+    """Do what `by_rank` does, for a type of problem and an objective ("" for hypergraphs)."""
     able = [a for a in PARTITIONERS.loaded().values() if a.takes_kind(kind, objective)]
     ranked = [a for a in able if kind in ranks(a)]
     return sorted(ranked, key=lambda adapter: -ranks(adapter)[kind])
 
 
 def ranked(kind: type) -> list[str]:
-    """Return the partitioners from which "auto" chooses for a kind of problem, best first."""
+    """Return the names of the partitioners among which "auto" chooses, the best first.
+
+    `kind` is the type of the problem.
+    """
     ranks = {n: a.auto_rank[kind] for n, a in PARTITIONERS.loaded().items() if kind in a.auto_rank}
     return sorted(ranks, key=lambda name: -ranks[name])
 
 
 def strongest(problem: Hypergraph | WeightedGraph) -> Adapter | None:
-    """Return the best of the slow, strong partitioners for `problem`; see `_best_of`."""
+    """Return the best installed one of the strong partitioners that accept `problem`.
+
+    If none of them is installed, return the best; None if no strong partitioner accepts `problem`.
+    """
     return _best_of(by_rank(problem, lambda adapter: adapter.strong_rank))
 
 
 def _best_of(ranked: Sequence[Adapter]) -> Adapter | None:
-    """Return the first installed adapter; if no adapter is installed, the first (for the
-    message)."""
+    """Return the first adapter that is installed, or None if there are no adapters.
+
+    If no adapter is installed, return the first one, so that a message can name it."""
     return next((each for each in ranked if each.available()), ranked[0] if ranked else None)
 
 
 def _candidates(
     problem: Hypergraph | WeightedGraph, partitioner: str, warnings: list[str]
 ) -> list[Adapter]:
-    """Return the adapters to try, in order; for "auto", the best installed one, then builtin."""
+    """Return the adapters to try, in this order.
+
+    If `partitioner` is "auto", these are the best installed one, and then builtin. Notes about
+    better ones that are not installed are added to `warnings`.
+    """
     if partitioner != AUTO:
         adapter: Adapter = PARTITIONERS[partitioner]
         check_accepts(partitioner, type(problem))
@@ -307,9 +327,10 @@ def _candidates(
 
 
 def check_accepts(partitioner: str, kind: type) -> None:
-    """Raise InputError if a partitioner does not accept a kind of problem.
+    """Raise InputError if a partitioner does not accept problems of the type `kind`.
 
-    The message names partitioners that accept it, and a model that suits the partitioner.
+    The message names a model whose problem the partitioner accepts, and other partitioners that
+    accept `kind`.
     """
     adapter: Adapter = PARTITIONERS[partitioner]
     if kind not in adapter.accepts:
@@ -328,7 +349,10 @@ def _describe(problem: Hypergraph | WeightedGraph) -> str:
 def _trivial_owner(
     problem: Hypergraph | WeightedGraph, limits: Limits
 ) -> npt.NDArray[np.int32] | None:
-    """Return owners if there is nothing to minimise, else None."""
+    """Return owners if no partitioner is needed, else None.
+
+    This is so if there is one part, if every part has one vertex, or if there are no nets or edges.
+    """
     n, num_parts = problem.num_vertices, limits.num_parts
     if num_parts == 1:
         return np.zeros(n, dtype=np.int32)
@@ -360,7 +384,12 @@ def _run(
     time_limit: float,
     stop: Callable[[], bool] | None,
 ) -> list[object]:
-    """Run the partitioner on a problem that fits its integers; return an answer for every seed."""
+    """Run the partitioner; return its answer for every seed, unchecked.
+
+    First, the problem is adapted to the partitioner. If the partitioner accepts only one weight per
+    vertex, several weights are combined. Weights and costs that are too large for its integers are
+    scaled down.
+    """
     weights, num_parts = problem.vertex_weights, limits.num_parts
     epsilon: Any = np.minimum(limits.epsilon, num_parts - 1.0)  # the largest possible imbalance
     if weights.ndim > 1:
@@ -401,9 +430,9 @@ def _combined_constraint(
 ) -> tuple[npt.NDArray[np.int64], float]:
     """Combine several constraints: return one weight per vertex, and one allowed imbalance.
 
-    The weight of a constraint is inversely proportional to its allowed imbalance. The combined
-    allowed imbalance is the average of the allowed imbalances, weighted in the same way. So a
-    partition within all limits is within this limit, and tight limits count most.
+    The importance of a constraint is inversely proportional to its allowed imbalance, so that tight
+    limits count most. The combined allowed imbalance is the mean of the allowed imbalances,
+    weighted by importance. So a partition within all limits is also within the combined limit.
     """
     if (epsilon == epsilon[0]).all():
         return combined(weights), float(epsilon[0])
@@ -415,8 +444,10 @@ def _combined_constraint(
 def checked_owner(
     who: str, raw: object, num_vertices: int, num_parts: int, advice: str = ""
 ) -> npt.NDArray[np.int32]:
-    """Return the answer of `who` as int32[n]; BackendError for a wrong shape or wrong part
-    numbers."""
+    """Check owners that a partitioner or model has found, and return them as int32[n].
+
+    `who` is the name of the partitioner or model, for the message. `advice` is the end of the
+    message. BackendError if the shape or a part number is wrong."""
     wrong = ""
     try:
         owner = np.asarray(raw)
@@ -432,13 +463,17 @@ def checked_owner(
 
 
 NOISE = 1.1
-"""No note is made if imbalance / epsilon is at most this number."""
+"""Users get no note if the imbalance is at most epsilon times this number."""
 ROUNDED = 0.05
-"""A note is made if an imbalance that whole vertices may explain exceeds epsilon by this."""
+"""If no part is above its limit, users get a note if the imbalance exceeds epsilon by more than
+this number. It can exceed epsilon, since limits are rounded to whole vertices."""
 
 
 def balance_notes(owner: npt.NDArray[np.int32], limits: Limits, who: str) -> list[str]:
-    """Return notes about vertices too heavy for balance, and about missed balance."""
+    """Return notes for the user if some vertices are too heavy, or if the owners are not balanced.
+
+    `who` is what notes call the partition, such as "the refined partition" or "metis".
+    """
     notes = []
     for each in limits.apart():
         about = f"{each.names[0]}: " if len(limits.names) > 1 else ""

@@ -1,1 +1,1 @@
-"""Passes that improve a partition: functions, and frozen dataclasses with tuned numbers."""
+"""Passes: functions and frozen dataclasses that improve a given partition."""

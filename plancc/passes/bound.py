@@ -1,4 +1,4 @@
-"""A lower bound of the volume of all balanced partitions."""
+"""A lower bound on the volume of all balanced partitions."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from plancc.passes.presets import NEAR_LEAST
 
 
 def least_volume(nets: Nets, limits: Limits) -> int:
-    """Return a lower bound of the volume of every partition within the limits.
+    """Return a lower bound on the volume of every partition within the limits, in rows.
 
-    The pins of a net need so many parts that these can hold the weight of the pins, at best the
-    parts with the highest limits. So only nets that are heavier than a part count, which are the
-    nets of hubs. If there are no hubs, the bound is 0.
+    If the pins of a net weigh more than the limit of one part, the net must touch several parts.
+    The bound assumes that the net touches the parts with the highest limits. Only the nets of
+    hubs are that heavy. If there are no hubs, the bound is 0.
     """
     weight = net_weights(nets)
     room = np.sort(limits.limit, axis=0)[::-1].cumsum(axis=0)
@@ -25,5 +25,8 @@ def least_volume(nets: Nets, limits: Limits) -> int:
 
 
 def reaches(volume: int, overload: float, least: int) -> bool:
-    """Whether a partition is balanced and has a volume close to the lower bound `least`."""
+    """Whether the volume is close to the lower bound `least`, and no part is above its limit.
+
+    `overload` is the overload of the partition; it is 0 if no part is above its limit.
+    """
     return overload == 0 and volume <= (1 + NEAR_LEAST) * least

@@ -1,10 +1,10 @@
-"""Clusters of a graph and the graph between clusters, to partition graphs that are too large.
+"""Replace a graph that is too large for a partitioner by a smaller graph of clusters.
 
-Clusters come from size-constrained label propagation (Meyerhenke, Sanders and Schulz, 2014): a
-vertex joins the cluster that most of its links lead to, if the cluster has room. Besides the
-matrix, this needs only memory proportional to the vertices, and a fraction of a partitioner's time.
-While the graph between clusters is too large, clusters are joined to larger clusters. A partition
-of this graph is a partition of the vertices.
+The clusters are found by size-constrained label propagation (Meyerhenke, Sanders and Schulz, 2014):
+a vertex joins the cluster to which most of its links lead, if the cluster has room. Label
+propagation is much faster than a partitioner. Besides the matrix, it needs only memory proportional
+to the number of vertices. As long as the graph of clusters is too large, clusters are joined to
+form larger clusters. A partition of the graph of clusters is also a partition of the vertices.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from plancc.passes.presets import PROPAGATION, Propagation
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """Clusters, and the graph between the clusters.
+    """Clusters of vertices, and the graph of clusters.
 
     Attributes:
         label (int32[n]): Cluster of every vertex.
-        graph: Graph with a vertex for every cluster. The cost of an edge is the number of links
-            between two clusters; the weight of a cluster is the weight of its vertices.
+        graph: Graph with one vertex for every cluster. The cost of an edge is the number of links
+            between the two clusters. The weight of a cluster is the total weight of its vertices.
     """
 
     label: npt.NDArray[np.int32]
@@ -45,11 +45,14 @@ class Clusters:
 
 
 def links_of(matrix: Graph, nets: Nets) -> ClusterLinks:
-    """Return the links of a matrix: columns of every row and, if directed, rows of every column.
+    """Return the links from every vertex to its neighbours, along edges of both directions.
+
+    The links of vertex v lead to the columns of row v. If the matrix is directed, vertex v has
+    further links, to the rows of column v.
 
     Parameters:
         matrix: The matrix.
-        nets: The column nets of the matrix, with sources.
+        nets: The column nets of the matrix; `Nets.source` must be known.
     """
     n = matrix.num_vertices
     other = np.empty(0, dtype=np.int32)
@@ -61,7 +64,10 @@ def links_of(matrix: Graph, nets: Nets) -> ClusterLinks:
 
 
 def degrees_of(matrix: Graph, nets: Nets) -> npt.NDArray[np.int64]:
-    """Number of neighbours of every vertex in the undirected graph, int64[n]; see `links_of`."""
+    """Return the number of neighbours of every vertex, int64[n]; directions are ignored.
+
+    For the parameters, see `links_of`.
+    """
     links = links_of(matrix, nets)
     found: npt.NDArray[np.int64] = degrees(links.ptr, links.ends, *links[3:])
     return found
@@ -75,19 +81,19 @@ def find_clusters(
     stopped: Callable[[], bool] = lambda: False,
     how: Propagation = PROPAGATION,
 ) -> Clusters | None:
-    """Find clusters that are small enough for a balanced partition.
+    """Find clusters that are light enough for a balanced partition.
 
     Parameters:
         links: Links of the vertices.
         weight (int64[n, num_constraints]): Weights of the vertices.
         limits: Limits of the parts.
-        rng: Random numbers that shuffle the vertices.
-        stopped: Function that is called between rounds; if it returns True, no round follows.
-        how: Tuned numbers.
+        rng: Random generator; it shuffles the vertices before each round.
+        stopped: Function that is called after every round; if it returns True, no round follows.
+        how: Tuned numbers of the label propagation.
 
     Returns:
-        The clusters. None if there would be few links less between clusters (as in graphs without
-        communities), or too few clusters.
+        The clusters. None if too many links lead from one cluster to another (as in graphs without
+        communities), or if there are too few clusters.
     """
     share = limits.total * limits.relative.min() / limits.num_parts
     heaviest = np.maximum(1, share // how.per_part).astype(np.int64)
@@ -108,7 +114,7 @@ def find_clusters(
 
 
 def number_of_links(links: ClusterLinks) -> int:
-    """Number of links of all vertices, in both lists."""
+    """Return the total length of all lists of neighbours in `links`."""
     return len(links.ends) + (len(links.other_ends) if len(links.other) else 0)
 
 
@@ -120,7 +126,11 @@ def _propagated(
     stopped: Callable[[], bool],
     how: Propagation,
 ) -> tuple[npt.NDArray[np.int32], int]:
-    """Return the cluster 0..m-1 of every vertex, and m; first, vertices with few links choose."""
+    """Return the cluster of every vertex, in 0..m-1, and the number of clusters m.
+
+    In the first round, vertices choose in ascending order of their number of links. In later
+    rounds, the order is random.
+    """
     n = len(weight)
     label, load = np.arange(n, dtype=np.int32), weight.copy()
     score = np.zeros(n, dtype=np.int64)

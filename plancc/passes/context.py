@@ -17,17 +17,18 @@ class Context:
     """Parameters that every pass takes. `plancc.passes.presets` has the tuned numbers of each pass.
 
     Attributes:
-        limits: Limits of the weights of vertices, or of nonzeros if nonzeros have owners.
+        limits: Limits of the parts. In a row plan they limit weights of vertices; in an edge plan
+            they limit numbers of nonzeros.
         seed: Seed of random choices. The same seed gives the same owners, unless the deadline
             passes.
         threads: Number of threads. The owners do not depend on `threads`, unless the deadline
             passes.
         deadline: No sweep starts after the deadline, except sweeps that restore the balance.
-        time: Computes the time of an epoch, for the objective "time"; None for other objectives.
-        movable (bool[nnz], optional): Whether each nonzero may be in another part than its row.
-            None: all nonzeros may.
-        held (bool[n], optional): Whether each row of an edge partition must keep its owner. None:
-            no row must.
+        time: Predicts the time of an epoch, for the objective "time"; None for other objectives.
+        movable (bool[nnz], optional): For every nonzero, whether it may have another owner than
+            its row. None: all nonzeros may.
+        held (bool[n], optional): For every row of an edge plan, whether the row must keep its
+            owner. None: all rows may change their owners.
     """
 
     limits: Limits

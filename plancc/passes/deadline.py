@@ -10,17 +10,18 @@ import numpy as np
 from plancc.clock import wall_seconds
 
 Stop = Callable[[], object]
-"""A function that returns whether to stop with the present result. It is called often, in any
-thread."""
+"""A function that returns whether the search must stop and keep its result so far. It is called
+often, in any thread."""
 
 
 @dataclass
 class Deadline:
-    """A moment after which no further sweep starts. Code that shares the deadline may move it.
+    """A moment after which no further sweep starts. All threads of a search share one object.
 
     Attributes:
-        at: The moment, in seconds on the clock of `plancc.clock`.
-        stop: Function that returns whether to stop before this moment; None: never.
+        at: The moment, in seconds on the clock of `plancc.clock`. A search that fails in one
+            thread sets it to minus infinity, so that the other threads stop.
+        stop: Function that returns whether to stop earlier; None: the search never stops earlier.
     """
 
     at: float = np.inf
@@ -28,7 +29,7 @@ class Deadline:
 
     @classmethod
     def after(cls, seconds: float | None, stop: Stop | None = None) -> Deadline:
-        """Return the deadline in `seconds` from now; None for no deadline."""
+        """Return a deadline that is `seconds` from now. If `seconds` is None, it never passes."""
         return cls(np.inf if seconds is None else wall_seconds() + seconds, stop)
 
     def earlier(self, seconds: float) -> Deadline:
@@ -39,7 +40,7 @@ class Deadline:
         return -np.inf if self.stopped() else self.at - wall_seconds()
 
     def stopped(self) -> bool:
-        """Whether everything must stop at once, including native partitioners."""
+        """Whether all work must stop now, even a native partitioner that is still running."""
         return self.at == -np.inf or (self.stop is not None and bool(self.stop()))
 
     def passed(self) -> bool:

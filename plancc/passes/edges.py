@@ -1,7 +1,7 @@
-"""The pass `RefineEdges`, which refines owners of rows and nonzeros for an exact objective.
+"""The pass `RefineEdges`, which refines the owners of rows and nonzeros of an edge plan.
 
-Owners are compared by their overload, then by the value of the objective, then by the volume;
-smaller is better.
+To choose the better of two partitions, the pass compares their overload, then the value of the
+objective, then the volume; smaller is better.
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ ROWS = EpochRates(message=0.0, row=1.0, nonzero=0.0, own_row=0.0)
 class RefineEdges:
     """Move nonzeros and owners of rows to other parts, so that an edge plan costs less.
 
-    A round consists of sweeps (`plancc.passes.kernels.edge_moves`). First, parts may grow beyond
-    the limit at a price that rises from sweep to sweep. Next, sweeps restore the balance at the
-    least cost. Last, sweeps stay within the limit. If the objective is not the volume, the rows or
-    messages of the busiest parts also have a price.
+    A round consists of sweeps (`plancc.passes.kernels.edge_moves`). In the first sweeps, parts may
+    grow beyond the limit, at a price that rises from sweep to sweep. The next sweeps restore the
+    balance at the lowest cost. The last sweeps keep all parts within the limit. If the objective is
+    not the volume, sweeps also put a price on messages, or on the traffic of the busiest parts.
 
     Attributes:
         objective: A name in `plancc.cost.objectives.OBJECTIVES`.
-        rounds: Largest number of rounds after the first sweeps within the limit. If a part is above
-            the limit, there is at least one round.
+        rounds: Largest number of rounds. Before the first round, sweeps improve the given owners;
+            in these sweeps, no move fills a part beyond the limit. If `rounds` is 0, but a part was
+            above the limit from the beginning and still is, one round runs nevertheless.
         numbers: Tuned numbers.
     """
 
@@ -51,19 +52,19 @@ class RefineEdges:
         """Refine owners, without changing the given arrays.
 
         The owner of a row may change if all nonzeros of the row may move. A nonzero on the diagonal
-        moves only together with the owner of its row. The capacities of parts are also used as
-        their speeds.
+        moves only together with the owner of its row. For objective "time", the capacity of a part
+        is also its speed: a part of twice the capacity computes twice as fast.
 
         Returns:
-            Owners that are never worse than the given owners, by overload of the nonzeros, then by
-            value.
+            The best owners found. Their overload is never higher than that of the given owners; if
+            the overload is equal, the value of the objective is never higher.
 
         Raises:
             InputError: See `find_objective` and `Owners.check`.
         """
         objective = find_objective(self.objective)
         if objective.is_time and context.time is None:
-            raise InputError("objective 'time' needs the prediction of an epoch (`time`)")
+            raise InputError("objective 'time' needs a prediction of epoch times (`time`)")
         owners.check(matrix, context.num_parts)
         search = _Search(self, objective, matrix, context)
         before = search.start(owners)
@@ -90,14 +91,14 @@ class _Search:
         self.scale = 1 / self.limits.relative
 
     def start(self, owners: Owners) -> Merit:
-        """Set these owners as the start; return their merit."""
+        """Start the search from the given owners; return their merit."""
         self.owners = Owners(owners.rows, owners.of_nonzeros(self.matrix))
         self._back()
         self.best = self._merit()
         return self.best
 
     def _back(self) -> None:
-        """Return to the best owners so far."""
+        """Reset the state to the best owners so far."""
         nonzeros = self.owners.of_nonzeros(self.matrix)
         rows = self.owners.rows
         self.state: EdgeState = owners_of(self.pattern, rows, nonzeros, self.num_parts, self.pairs)
@@ -117,7 +118,7 @@ class _Search:
         return Merit(self.limits.overload(state.sums), value, volume(state))
 
     def run(self) -> None:
-        """Run rounds until several in a row have found nothing better."""
+        """Run rounds until several rounds in a row have found no better owners."""
         how = self.numbers
         strength, fruitless = how.first_fees if self.charges_messages else 0.0, 0
         self._climb(strength)
@@ -140,7 +141,7 @@ class _Search:
                 self._back()
 
     def _keep(self) -> bool:
-        """Keep the state's owners if they are the best so far; return whether they are."""
+        """Copy the state's owners if they are the best so far; return whether they are."""
         reached = self._merit()
         if reached >= self.best:
             return False
@@ -156,14 +157,25 @@ class _Search:
                 return
 
     def _restore(self, strength: float) -> None:
-        """Bring parts below the limit, even after the deadline."""
+        """Sweep at rising prices of overweight until no part is above the limit.
+
+        The sweeps run even after the deadline. Prices of traffic are proportional to `strength`.
+        """
         for price in self.numbers.restoring:
             if self.limits.overload(self.state.sums) == 0:
                 return
             self._sweep(price, np.inf, strength, restoring=True)
 
     def _sweep(self, price: float, cap: Any, strength: float, *, restoring: bool = False) -> None:
-        """Visit the owners of all rows, then all rows and columns with pins in several parts."""
+        """Run a sweep that moves owners of rows, then one that moves nonzeros.
+
+        Parameters:
+            price: Price of overweight.
+            cap: Number of nonzeros above which no move may fill a part; one float for all parts, or
+                float64[num_parts].
+            strength: Prices of traffic are proportional to this number.
+            restoring: Whether the sweep restores the balance; then it runs even after the deadline.
+        """
         if self.deadline.passed() and not restoring:
             return
         prices = self._prices(price, cap, strength)
@@ -191,8 +203,9 @@ class _Search:
         return Prices(**(none | tariff | weight))
 
     def _tariff(self, strength: float) -> dict[str, Any]:
-        """Return the objective's prices of traffic, as in `plancc.passes.refine`: fields of
-        `Prices`.
+        """Return the fields of `Prices` that put a price on the traffic that the objective counts.
+
+        The prices are proportional to `strength`, and computed as in `plancc.passes.refine`.
         """
         state, best = self.state, self.best.value
         if self.charges_messages:

@@ -15,12 +15,13 @@ def fill_empty_parts(
 ) -> npt.NDArray[np.int32]:
     """Move one vertex into every empty part.
 
-    The lightest vertices of the heaviest parts move; a part never gives away its last vertex.
+    The vertices that move are the lightest vertices of the heaviest parts. A part never gives away
+    its last vertex.
 
     Parameters:
         owner (int32[n]): Part of every vertex; not changed.
-        weights (int64[n] or int64[n, c]): Weights of the vertices; several constraints have equal
-            importance (`plancc.models.weights.combined`).
+        weights (int64[n] or int64[n, c]): Weights of the vertices. If there are several weights per
+            vertex, they count equally (`plancc.models.weights.combined`).
         num_parts: Number of parts.
 
     Returns:
@@ -30,7 +31,7 @@ def fill_empty_parts(
         InputError: If there are fewer vertices than parts.
     """
     if len(owner) < num_parts:
-        raise InputError(f"{num_parts} parts for {len(owner)} vertices: every part needs one")
+        raise InputError(f"{num_parts} parts for {len(owner)} vertices: each part needs a vertex")
     size = np.bincount(owner, minlength=num_parts)
     empty = np.flatnonzero(size == 0)
     if len(empty) == 0:

@@ -1,8 +1,9 @@
-"""Refinement around fixed vertices, which keep their parts.
+"""Refine a partition in which some vertices are fixed: these vertices must stay in their parts.
 
-All fixed vertices of a part become one vertex of a smaller hypergraph. An extra constraint allows
-every part one of these vertices. So all passes work unchanged. At the end, parts are renumbered so
-that every part has the number of the fixed vertices that it holds.
+The fixed vertices of each part are merged into one vertex, which gives a smaller hypergraph. An
+extra constraint allows at most one merged vertex in every part. So all passes can refine the
+smaller hypergraph unchanged. Afterwards, the parts are renumbered so that every merged vertex is in
+the part of its fixed vertices.
 """
 
 from __future__ import annotations
@@ -23,13 +24,16 @@ from plancc.passes.refine import RefineVolume
 
 @dataclass(frozen=True, eq=False)
 class Around:
-    """A smaller problem: the free vertices, then one vertex for all fixed vertices of each part.
+    """A problem with fixed vertices, made smaller by merging the fixed vertices of each part.
+
+    The vertices of the smaller problem are the free vertices, followed by the merged vertices.
 
     Attributes:
         given: Limits of the given problem.
         problem: The smaller problem. `Hypergraph.fixed` has the parts of the merged vertices.
         limits: Limits of the smaller problem; every part may hold one merged vertex.
-        label (int32[given vertices]): Vertex of the smaller problem for every given vertex.
+        label (int32[num_vertices]): For every vertex of the given problem, the vertex of the
+            smaller problem that represents it.
     """
 
     given: Limits
@@ -39,13 +43,13 @@ class Around:
 
     @classmethod
     def of(cls, fixed: Owner, problem: Hypergraph, limits: Limits, sized: bool = False) -> Around:
-        """Make the smaller problem for fixed vertices.
+        """Merge the fixed vertices of each part.
 
         Parameters:
             fixed (int32[num_vertices]): Part of every fixed vertex; -1 for free vertices.
             problem: The given problem.
             limits: Limits of the given problem; all parts must have the same capacity.
-            sized: Whether pins keep their sizes, for an expected volume.
+            sized: Whether the smaller problem has pin sizes, which the expected volume needs.
         """
         free = fixed < 0
         parts, place = np.unique(fixed[~free], return_inverse=True)
@@ -74,12 +78,15 @@ class Around:
 
     @property
     def refinable(self) -> Hypergraph:
-        """The smaller problem with the weights of `limits`, for passes."""
+        """The smaller problem as passes need it: its weights include the extra constraint."""
         return replace(self.problem, vertex_weights=self.limits.weights)
 
     @property
     def fixed(self) -> Owner:
-        """Part of every fixed vertex, -1 for free vertices: int32[given vertices]."""
+        """The part of every vertex of the given problem, -1 for free vertices: int32[num_vertices].
+
+        A free vertex may be in any part.
+        """
         assert self.problem.fixed is not None
         return self.problem.fixed[self.label]
 
@@ -89,17 +96,15 @@ class Around:
         return self.problem.fixed[self.problem.fixed >= 0]
 
     def inside(self, owner: Owner) -> Owner:
-        """Return owners of the smaller problem's vertices, given owners of the original
-        vertices.
-        """
+        """Convert owners of the given vertices to owners of the smaller problem's vertices."""
         found = np.empty(self.problem.num_vertices, np.int32)
         found[self.label] = owner
         return found
 
     def outside(self, owner: Owner) -> Owner:
-        """Return owners of the original vertices, given owners of the smaller problem's vertices.
+        """Convert owners of the smaller problem's vertices to owners of the given vertices.
 
-        Parts are renumbered so that fixed vertices are in their parts.
+        Parts are renumbered so that all fixed vertices are in their parts.
         """
         return numbered_by(self._parts, owner, self.limits.num_parts)[self.label]
 
@@ -109,7 +114,7 @@ class Around:
         return len(np.unique(owner[len(owner) - number :])) == number
 
     def within(self, context: Context) -> Context:
-        """Return a context for the smaller problem, given a context for the original problem."""
+        """Convert a context of the given problem to a context of the smaller problem."""
         time = context.time
         if time is not None:
             seconds = time.seconds
@@ -124,13 +129,13 @@ def refine_around(
     problem: Hypergraph,
     context: Context,
 ) -> Owner:
-    """Refine owners while fixed vertices keep their owners.
+    """Refine owners by a pass, while fixed vertices keep their owners.
 
     Parameters:
-        fixed (bool[num_vertices]): Whether a vertex keeps its owner.
+        fixed (bool[num_vertices]): For every vertex, whether it keeps its owner.
         refinement: The pass.
-        owner (int32[num_vertices]): Present owners; not changed.
-        problem: The nets, with sources.
+        owner (int32[num_vertices]): Current owners; not changed.
+        problem: The hypergraph; its net sources must be known.
         context: Context of the pass; all parts must have the same capacity.
 
     Returns:
@@ -144,7 +149,13 @@ def refine_around(
 
 
 def numbered_by(parts: Owner, owner: Owner, num_parts: int) -> Owner:
-    """Renumber parts so that the last ``len(parts)`` vertices are in `parts`."""
+    """Renumber parts so that the last vertices are in the given parts; return the new owners.
+
+    Parameters:
+        parts (int32[m]): Parts of the last m vertices after the renumbering, all different.
+        owner (int32[num_vertices]): Owners before the renumbering; not changed.
+        num_parts: Number of parts.
+    """
     last, number = slice(len(owner) - len(parts), None), np.full(num_parts, -1, np.int32)
     number[owner[last]] = parts
     number[number < 0] = np.setdiff1d(np.arange(num_parts), number)

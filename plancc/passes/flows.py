@@ -1,11 +1,11 @@
 """Refine pairs of parts by minimum cuts, for graphs with short boundaries.
 
-On meshes and road networks, few single moves lower the volume. A minimum cut around the
-boundary of two parts moves whole layers at once (`plancc.passes.kernels.flows`). Pairs are solved
-in rounds (active block scheduling: Sanders and Schulz, 2011). The first round takes all pairs of
-parts that share nets; later rounds take pairs in which a part has changed. A round consists of
-batches of disjoint pairs, which are solved side by side. The result does not depend on the number
-of threads.
+On meshes and road networks, few moves of single vertices lower the volume. A minimum cut around the
+boundary of two parts moves whole layers of vertices at once (`plancc.passes.kernels.flows`). Pairs
+are refined in rounds (active block scheduling: Sanders and Schulz, 2011). The first round takes all
+pairs of parts that share nets; later rounds take the pairs in which a part has changed. A round
+consists of batches of disjoint pairs, which are refined in parallel. The result does not depend on
+the number of threads.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from plancc.passes.presets import CUTS, Cuts
 
 @dataclass(frozen=True, eq=False)
 class Flows:
-    """Minimum cuts between neighbouring parts, repeated while they lower the volume.
+    """Minimum cuts between neighbouring parts, repeated as long as they lower the volume.
 
-    A part above its limit does not get heavier; other parts stay below their limits.
+    A part above its limit does not get heavier; all other parts stay within their limits.
 
     Attributes:
         limits: Limits of the parts.
-        deadline: No pair of parts is begun after the deadline.
-        threads: Number of pairs that are solved at once. The owners do not depend on `threads`,
+        deadline: After the deadline, no cut is searched for any further pair of parts.
+        threads: Number of pairs that are refined at once. The owners do not depend on `threads`,
             unless the deadline passes.
         numbers: Tuned numbers.
-        most: Largest total number of vertices that may move; None: any number. If a pair would
-            exceed this number, it is not changed.
+        most: Largest number of vertices that may move in total; None: any number. If the cut of a
+            pair would exceed this number, the pair stays as it is.
     """
 
     limits: Limits
@@ -57,12 +57,13 @@ class Flows:
     most: int | None = None
 
     def refine(self, nets: Nets, state: State) -> int:
-        """Lower the volume of `state`; return the work, roughly the number of visited nodes and
-        pins.
+        """Lower the volume of `state`; return the work.
 
-        Neither the volume nor the overload ever rises. The state is unchanged, and the work 0, if
-        most parts are neighbours of most other parts (`Cuts.max_neighbours`), or if some nets are
-        much larger than others (`Cuts.max_unevenness`).
+        The work is roughly the number of nodes of flow networks that the searches visit.
+
+        Neither the volume nor the overload ever rises. In two cases the state does not change, and
+        0 is returned: if parts have too many neighbours (`Cuts.max_neighbours`), or if some nets
+        are much larger than others (`Cuts.max_unevenness`).
         """
         how = self.numbers
         if _unevenness(nets) > how.max_unevenness:
@@ -122,9 +123,10 @@ class Flows:
         cut_nets: Any,
         history: Any,
     ) -> tuple[npt.NDArray[np.int32], int]:
-        """Find vertices that two parts should exchange; return them and the work.
+        """Find the vertices that two parts should exchange, without changing the state.
 
-        The state is not changed.
+        Returns:
+            The vertices, and the work (see `refine`).
         """
         if self.deadline.passed():
             return np.empty(0, dtype=np.int32), 0
@@ -145,13 +147,16 @@ class Flows:
 
 
 def _unevenness(nets: Nets) -> float:
-    """Mean square of the nets' sizes over the square of their mean."""
+    """Return the mean square of the nets' sizes, divided by the square of their mean size."""
     size = np.diff(nets.net_ptr).astype(np.float64)
     return float((size * size).sum() * len(size) / max(size.sum(), 1.0) ** 2)
 
 
 def _disjoint(pairs: npt.NDArray[np.int64], num_parts: int) -> Iterator[npt.NDArray[np.int64]]:
-    """Yield batches of disjoint pairs, as places in `pairs`; batches are filled greedily."""
+    """Divide pairs of parts into batches of disjoint pairs; yield the indices of each batch.
+
+    A batch takes every pair that shares no part with the earlier pairs of the batch.
+    """
     left = np.arange(len(pairs))
     while len(left) > 0:
         free = np.ones(num_parts, dtype=np.bool_)
@@ -167,7 +172,10 @@ def _disjoint(pairs: npt.NDArray[np.int64], num_parts: int) -> Iterator[npt.NDAr
 def _cut_nets(
     pairs: list[npt.NDArray[np.int64]], max_spread: int, state: State
 ) -> list[npt.NDArray[np.int32]]:
-    """Return, for each of these disjoint pairs, the nets with pins in both parts."""
+    """Return an array for each of these disjoint pairs: the nets that touch both parts.
+
+    Nets that touch more than `max_spread` parts are left out.
+    """
     partner = np.arange(len(state.sums))
     one, two = np.transpose(pairs)
     partner[one], partner[two] = two, one
@@ -178,9 +186,10 @@ def _cut_nets(
 def _exchange(
     vertices: npt.NDArray[np.int32], pair: npt.NDArray[np.int64], nets: Nets, state: State
 ) -> int:
-    """Exchange vertices of two parts; return the rows saved.
+    """Exchange vertices between two parts; return the number of rows saved.
 
-    If the nets outside the network make the exchange worse, undo it.
+    If the volume rises, undo the exchange. The volume can rise because the flow network leaves out
+    some nets.
     """
     saved = int(exchange_between(vertices, pair[0], pair[1], nets, state))
     if saved >= 0:

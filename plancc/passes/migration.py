@@ -1,4 +1,4 @@
-"""Find owners for a changed graph, so that few rows change their owner."""
+"""Find owners for a changed graph such that few rows change their owner."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def place_all(owner: Owner, nets: Nets, context: Context) -> Owner:
     Parameters:
         owner (int32[num_vertices]): Part of every vertex, -1 for a vertex without a part; not
             changed.
-        nets, context: The problem.
+        nets: The nets of the changed graph.
+        context: Parameters of the pass.
 
     Returns:
         int32[num_vertices]: The new owners; `owner` itself if every vertex has a part.
@@ -38,15 +39,16 @@ def place_all(owner: Owner, nets: Nets, context: Context) -> Owner:
 
 @dataclass(frozen=True)
 class Migrate:
-    """Lower the volume of an epoch, while few rows change their owner.
+    """Lower the volume, while few rows change their owner.
 
-    First, vertices leave parts above the limit, at the cost of the fewest rows. Then searches from
-    the whole boundary repeatedly make the move that saves most, even if it costs rows, since later
-    moves may save more. At the end of a search, all moves after its best moment are undone. On
-    meshes and roads, minimum cuts also move layers of vertices.
+    First, vertices leave parts above the limit, at the cost of the fewest rows. Then local searches
+    start from all boundary vertices. A search makes the best of all possible moves, again and
+    again, even if the move raises the volume, since later moves may save more rows. At the end, the
+    search goes back to the moment of the lowest volume: all later moves are undone. On meshes and
+    road networks, minimum cuts also move layers of vertices.
 
     Attributes:
-        most: Largest number of old vertices that may get another owner.
+        most: Largest number of vertices that may get another owner; new vertices do not count.
         numbers: Tuned numbers.
     """
 
@@ -57,8 +59,9 @@ class Migrate:
         """Return new owners, int32[num_vertices].
 
         Parameters:
-            owner (int32[num_vertices]): Present owners, -1 for new vertices; not changed.
-            problem: Hypergraph of the changed matrix (model hp).
+            owner (int32[num_vertices]): Owners before the change, -1 for new vertices; the array
+                is not changed.
+            problem: Hypergraph that model hp builds from the changed matrix.
             context: Parameters of the pass.
         """
         nets = nets_of(problem)
@@ -74,7 +77,7 @@ class Migrate:
         return state.owner
 
     def _search(self, owner: Owner, nets: Nets, state: State, sweeps: Sweeps) -> None:
-        """Run searches from the whole boundary until a search saves too little volume."""
+        """Run local searches from all boundary vertices, until a search saves too few rows."""
         saved = rows = volume(nets, state)
         while saved > LEAST_MIGRATION * rows and not sweeps.deadline.passed():
             left = self.most - _moved(owner, state)
@@ -85,7 +88,10 @@ class Migrate:
             saved, _ = sweeps.search_from(order, max(len(order), 1), left, limit, nets, state)
 
     def _within_limits(self, owner: Owner, nets: Nets, state: State, sweeps: Sweeps) -> State:
-        """Lower the overload by moves and then by exchanges; return the new state."""
+        """Lower the overload by moves of vertices, then by exchanges; return the new state.
+
+        If the exchanges would change the owner of too many vertices, they are undone.
+        """
         limits = sweeps.limits
         if limits.overload(state.sums) > 0:
             sweeps.relieve(nets, state, self.most)
@@ -98,5 +104,5 @@ class Migrate:
 
 
 def _moved(owner: Owner, state: State) -> int:
-    """Number of vertices whose owner has changed."""
+    """Return the number of vertices that have left their part; new vertices do not count."""
     return int(np.count_nonzero((owner >= 0) & (owner != state.owner)))

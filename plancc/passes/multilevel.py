@@ -1,13 +1,14 @@
-"""Sweeps and V-cycles. A V-cycle refines a partition first on coarse hypergraphs of clusters.
+"""Sweeps and V-cycles. A V-cycle refines a partition on coarse hypergraphs, then on finer ones.
 
                   coarsen (clusters stay within parts)        refine on every level
     finest    o o o o o o o o o o o o o o o o                 o o o o o o o o o o o o
                  o  o  o  o  o  o  o                             o  o  o  o  o  o
     coarsest       O    O    O    O               ->               O    O    O
 
-On every level, the price of overweight parts rises from sweep to sweep. At first, parts may grow
-beyond the limit while vertices move to better parts. Then the balance is restored at the least cost
-in volume. If parts have few neighbours, minimum cuts between parts follow (`plancc.passes.flows`).
+Every vertex of a coarse hypergraph is a cluster of vertices of the next finer one. On every level,
+the price of overweight rises from sweep to sweep. At low prices, parts may grow beyond the limit
+while vertices move to better parts. Higher prices restore the balance, at the lowest cost in
+volume. If parts have few neighbours, minimum cuts between parts follow (`plancc.passes.flows`).
 """
 
 from __future__ import annotations
@@ -38,10 +39,13 @@ class Goal:
     """The objective of sweeps: the volume, or the expected volume of mini-batches.
 
     Attributes:
-        reach (float64[m + 1], or None): Probabilities (see `plancc.passes.kernels.expected`), for
-            nets with sizes and sources. None: the objective is the volume. Gains below
-            `plancc.passes.presets.TINY` count as 0, so ``reach[1]`` should be about 1.
-        unit: Factor of the expectation in `value`.
+        reach (float64[m + 1], or None): Entry c is the probability that a part with c pins of a net
+            needs the net's row (`plancc.passes.kernels.expected`). Sweeps treat gains below
+            `plancc.passes.presets.TINY` as 0. So all entries must be multiplied by one factor such
+            that ``reach[1]`` is about 1. The nets must have sizes and sources. None: the objective
+            is the volume.
+        unit: Factor by which `value` multiplies the expected volume, to undo the scaling of
+            `reach`.
     """
 
     reach: npt.NDArray[np.float64] | None = None
@@ -49,15 +53,16 @@ class Goal:
 
     @property
     def overlap(self) -> float:
-        """Share of a row's cost that is saved if two pins are in one part
-        (`kernels.coarsening.cluster`).
-        """
+        """The parameter `overlap` of `plancc.passes.kernels.coarsening.cluster`, in 0..1."""
         if self.reach is None or len(self.reach) < 3 or self.reach[1] <= 0:
             return 1.0
         return float(np.clip(2 - self.reach[2] / self.reach[1], 0, 1))
 
     def value(self, nets: Nets, state: State) -> int | float:
-        """Return the volume; or the expected volume, if the source of every net is in the batch."""
+        """Return the volume, or the expected volume of mini-batches.
+
+        The expected volume assumes, for every net, that the net's source is in the batch.
+        """
         if self.reach is None:
             return volume(nets, state)
         return self.unit * float(expected(nets, state, self.reach))
@@ -65,7 +70,7 @@ class Goal:
     def sweep(
         self, order: Any, nets: Nets, state: State, bounds: Bounds, threads: int = 1
     ) -> tuple[int, int]:
-        """Run one sweep (`plancc.passes.kernels.volume.sweep`).
+        """Run one sweep over the vertices in `order` (`sweep` or `sweep_expected`).
 
         Returns:
             moved, evaluations: Number of vertices moved, and number of gains computed.
@@ -82,15 +87,14 @@ VOLUME = Goal()
 
 @dataclass(eq=False)
 class Sweeps:
-    """Sweeps over the vertices of a partition; most methods change the given state in place.
+    """Methods that refine a partition by sweeps; most of them change the given state in place.
 
     Attributes:
         limits: Limits of the parts.
         rng: Random numbers that shuffle the vertices.
-        deadline: No sweep and no coarser level starts after the deadline, except sweeps that
-            restore the balance.
+        deadline: No sweep starts and no coarser level is built after the deadline.
         goal: Objective of the sweeps.
-        threads: Number of threads of sweeps and cuts; it does not change the result.
+        threads: Number of threads of sweeps and cuts; the result does not depend on it.
         numbers: Tuned numbers.
         evaluations: Number of gains computed so far, each for a pair of vertex and part.
     """
@@ -110,10 +114,10 @@ class Sweeps:
         return moved
 
     def anneal(self, nets: Nets, state: State, prices: tuple[float, ...] | None = None) -> None:
-        """Sweep with rising prices of overweight.
+        """Run sweeps, each at a higher price of overweight than the sweep before.
 
-        If the boundary is small, sweeps are repeated, since a sweep moves weight by only one layer
-        of vertices.
+        If the boundary is small, several sweeps run at each price, since one sweep can only move
+        the vertices on the boundary. `prices` replaces the prices of `numbers`.
         """
         order = boundary(nets, state)
         share = self._share_of_weight(order, nets)
@@ -135,11 +139,14 @@ class Sweeps:
     def price_unit(
         self, nets: Nets, state: State, share: npt.NDArray[np.float64] | None = None
     ) -> npt.NDArray[np.float64]:
-        """Unit of the prices of overweight, float64[num_parts, num_constraints].
+        """Return the unit of the prices of overweight, float64[num_parts, num_constraints].
 
-        The smaller the even share of a part, the higher its unit. The unit grows with the inverse
-        square of the boundary's share of the weight, since a part can only move weight that lies on
-        its boundary. `share`: the boundary's share of the weight, if known.
+        The less weight a part should have, the higher its unit. The less weight is on the boundary,
+        the higher all units, since only vertices on the boundary can move: if the boundary has the
+        share s of the total weight, the unit is proportional to 1 / s**2.
+
+        Parameters:
+            share (float64[num_constraints]): The shares s; None to compute them.
         """
         if share is None:
             share = self._share_of_weight(boundary(nets, state), nets)
@@ -153,9 +160,16 @@ class Sweeps:
         return np.clip(weight / np.maximum(self.limits.total, 1), least, 1)
 
     def refined(self, nets: Nets, owners: Sequence[Owner], cuts: Cuts, coarse: bool) -> Owner:
-        """Choose the owners with the smallest volume, and refine them by sweeps and minimum cuts.
+        """Choose the partition with the smallest volume; refine it by sweeps and minimum cuts.
 
-        `owners` are not changed. `coarse`: whether vertices are clusters; if so, a V-cycle follows.
+        Parameters:
+            owners: Partitions, int32[num_vertices] each; not changed.
+            cuts: Tuned numbers of the minimum cuts.
+            coarse: Whether the vertices of `nets` are clusters. If so, a V-cycle follows, and the
+                sweeps and cuts are repeated.
+
+        Returns:
+            int32[num_vertices]: The best owners found.
         """
         limits = self.limits
         states = [state_of(nets, owner, limits.num_parts) for owner in owners]
@@ -172,22 +186,22 @@ class Sweeps:
         return min(found)[-1]
 
     def settle(self, nets: Nets, state: State) -> None:
-        """Bring parts below the limit, and then improve them within the limit.
+        """Bring all parts within the limit, then lower the volume within the limit.
 
-        After the deadline, only the balance is restored, in the quickest way.
+        After the deadline, the balance is still restored, in the quickest way; nothing else runs.
         """
         self.restore_balance(nets, state)
         self.improve(nets, state)
 
     def improve(self, nets: Nets, state: State) -> None:
-        """Call `climb`, then `eject`; neither volume nor overload rises."""
+        """Run sweeps within the limit, then ejection chains; neither volume nor overload rises."""
         before, chains = self.evaluations, self.numbers.ejection
         self.climb(nets, state)
         if chains is not None:
             self.eject(nets, state, chains.work * (self.evaluations - before))
 
     def climb(self, nets: Nets, state: State) -> None:
-        """Sweep within the limit; neither volume nor overload rises."""
+        """Run sweeps in which no part exceeds its limit; neither volume nor overload rises."""
         bounds = self.limits.bounds(np.zeros(state.sums.shape), self.limits.limit)
         moved = 1
         for _ in range(self.numbers.climbs):
@@ -201,8 +215,8 @@ class Sweeps:
     def eject(self, nets: Nets, state: State, most: int) -> None:
         """Run ejection chains: vertices move into full parts, and these parts eject other vertices.
 
-        See `plancc.passes.kernels.ejection`. No chain begins after `most` gains were computed. If
-        the goal is not the volume, nothing is done. Neither volume nor overload rises.
+        See `plancc.passes.kernels.ejection`. Once `most` gains have been computed, no new chain
+        begins. If the goal is not the volume, nothing is done. Neither volume nor overload rises.
         """
         how = self.numbers.ejection
         if self.goal.reach is not None or how is None:
@@ -233,11 +247,16 @@ class Sweeps:
         cuts: tuple[Cuts, ...] = (CUTS, WIDE_CUTS),
         most: int | None = None,
     ) -> int:
-        """Apply minimum cuts between neighbouring parts, if parts have few neighbours; return the
-        work.
+        """Apply minimum cuts between neighbouring parts, if parts have few neighbours.
 
-        Neither volume nor overload rises. If the goal is not the volume, nothing is done. Each of
-        `cuts` moves at most `most` vertices; None: any number.
+        Neither volume nor overload rises. If the goal is not the volume, nothing is done.
+
+        Parameters:
+            cuts: Tuned numbers; the cuts are run once for each entry.
+            most: Largest number of vertices that one run may move; None: any number.
+
+        Returns:
+            The work, about the number of nodes that the searches visited; 0 if no cut was tried.
         """
         if self.goal.reach is not None:
             return 0
@@ -252,7 +271,7 @@ class Sweeps:
     def polish(self, nets: Nets, state: State) -> int:
         """Alternate minimum cuts and local searches, if parts have few neighbours.
 
-        Neither volume nor overload rises. Returns the work of the cuts; 0 if no cut was tried.
+        Neither volume nor overload rises. Returns the sum of the results of `cut`.
         """
         work = self.cut(nets, state, (WIDE_CUTS,))
         for _ in range(self.numbers.polishes if work > 0 else 0):
@@ -262,10 +281,10 @@ class Sweeps:
         return work
 
     def search(self, nets: Nets, state: State) -> int:
-        """Run local searches from the whole boundary, within the limit; return the number of rows
-        saved.
+        """Run local searches from all boundary vertices; return the number of rows saved.
 
-        See `plancc.passes.kernels.local_search`. The goal must be the volume.
+        No part exceeds its limit (see `plancc.passes.kernels.local_search`). The goal must be the
+        volume.
         """
         order = boundary(nets, state)
         self.rng.shuffle(order)
@@ -283,13 +302,14 @@ class Sweeps:
     def search_from(
         self, order: Any, width: int, most: int, limit: Any, nets: Nets, state: State
     ) -> tuple[int, bool]:
-        """Run local searches from the vertices in `order`; each search starts from `width`
-        vertices.
+        """Run local searches; each search starts from the next `width` vertices of `order`.
 
-        A search makes at most `most` moves.
+        Parameters:
+            most: Largest number of moves in a search.
+            limit (float64[num_parts, num_constraints]): Largest weights of the parts.
 
         Returns:
-            The rows saved, and whether all searches ended before the deadline.
+            The number of rows saved, and whether all searches ended before the deadline.
         """
         how, scale = self.numbers.local_search, 1 / self.limits.relative
         effort = width, how.patience, how.max_pins, how.work, most, limit.astype(np.float64), scale
@@ -302,7 +322,7 @@ class Sweeps:
     def anneal_and_cut(
         self, nets: Nets, state: State, prices: tuple[float, ...] | None = None, cuts: Cuts = CUTS
     ) -> None:
-        """Sweep with rising prices, or within the limit if `prices` is empty; then cut."""
+        """Call `anneal` with these prices, or `improve` if `prices` is empty; then call `cut`."""
         if prices is not None and len(prices) == 0:
             self.improve(nets, state)
         else:
@@ -312,11 +332,12 @@ class Sweeps:
     def restore_balance(self, nets: Nets, state: State) -> None:
         """Move vertices out of parts above the limit, at the cost of the fewest rows.
 
-        First, sweeps run at even higher prices, which also move weight through full parts. Then
-        single vertices move to any part with room, the cheapest first, and pairs of parts exchange
-        vertices (`trade`). If several constraints are missed slightly, exchanges come first, since
-        they cost fewer rows than these sweeps. A part of few heavy vertices may stay above the
-        limit. After the deadline, only single vertices move.
+        First, sweeps run at higher prices of overweight than in `anneal`. In these sweeps, a full
+        part may take a vertex and then give another one. Next, single vertices move to any part
+        with room (`relieve`); those that cost the fewest rows move first. Last, pairs of parts
+        exchange vertices (`trade`). If there are several constraints and the overload is small,
+        exchanges come before sweeps, since they then cost fewer rows. A part that consists of few
+        heavy vertices may stay above the limit. After the deadline, only single vertices move.
         """
         how = self.numbers.restoring
         for price in how.prices:
@@ -333,18 +354,21 @@ class Sweeps:
         self.trade(nets, state)
 
     def relieve(self, nets: Nets, state: State, most: int | None = None) -> None:
-        """Move at most `most` vertices out of parts above the limit, the cheapest first."""
+        """Move vertices out of parts above the limit; those that cost the fewest rows move first.
+
+        At most `most` vertices move; None: any number.
+        """
         limit = self.limits.limit
         costs = relief_costs(nets, state, limit)
         order = np.argsort(costs, kind="stable")[: np.isfinite(costs).sum()]
         relieve(order[:most], nets, state, limit)
 
     def trade(self, nets: Nets, state: State) -> int:
-        """Exchange vertices between pairs of parts to lower the overload; return how often.
+        """Exchange vertices between pairs of parts to lower the overload.
 
-        Each part above its limit tries some parts with room. So the work grows with the number of
-        parts above their limit, and not with the number of pairs of parts. The overload never
-        rises, and no part becomes empty.
+        For each part above its limit, only some of the parts with room are tried. So the work grows
+        with the number of parts above their limit, not with the number of pairs of parts. The
+        overload never rises, and no part becomes empty. Returns the number of exchanges.
         """
         limits, numbers = self.limits, self.numbers.restoring.trading
         limit = np.ascontiguousarray(limits.limit, dtype=np.float64)
@@ -379,16 +403,17 @@ class Sweeps:
         *,
         other: Owner | None = None,
     ) -> State:
-        """Run one V-cycle from a partition; the result may be worse or unbalanced.
+        """Run one V-cycle from a partition; the new partition may be worse or unbalanced.
 
         Parameters:
             nets: The hypergraph.
             owner (int32[num_vertices]): The partition; not changed.
             refine: Function ``refine(nets, state)`` that changes the state. It is called on every
                 level, from the coarsest to the finest. None: `anneal`, then `cut`.
-            other (int32[num_vertices], optional): A second partition. If given, only vertices that
-                share a part in both partitions are clustered. So the cut of either partition can be
-                kept (the combine operator of evolutionary partitioners).
+            other (int32[num_vertices], optional): A second partition. If given, two vertices may
+                only be in one cluster if they share a part in both partitions. So either partition
+                is also a partition of the clusters (the combine operator of evolutionary
+                partitioners).
 
         Returns:
             The state on the finest level.
@@ -426,11 +451,23 @@ def coarsen(
     overlap: float = 1.0,
     how: Coarsening = V_CYCLES.coarsening,
 ) -> Iterator[tuple[Nets, Owner, npt.NDArray[np.int32]]]:
-    """Yield coarser and coarser levels: nets, owners, and the cluster of every vertex of the finer
-    level.
+    """Build coarser and coarser hypergraphs of clusters, until they are small.
 
-    Only vertices with the same number in `together` are clustered. All vertices with the same
-    number must have the same owner.
+    Coarsening also ends if there are nearly as many clusters as vertices.
+
+    Parameters:
+        nets: The hypergraph of the finest level.
+        owner (int32[num_vertices]): Part of every vertex.
+        together (int[num_vertices]): Two vertices may only be in one cluster if they have the same
+            number. Vertices with the same number must have the same owner.
+        num_parts: Number of parts.
+        rng: Random numbers that shuffle the vertices.
+        overlap: See `cluster`.
+        how: Tuned numbers.
+
+    Yields:
+        For every coarser level: its hypergraph, the part of every cluster, and, for every vertex of
+        the next finer level, its cluster.
     """
     heaviest = np.maximum(1, nets.weight.sum(axis=0) // (how.per_part * num_parts))
     while len(nets.weight) > 2 * how.per_part * num_parts:
@@ -447,7 +484,7 @@ def coarsen(
 def _cluster_values(
     values: npt.NDArray[Any], label: npt.NDArray[np.int32], num: int
 ) -> npt.NDArray[Any]:
-    """For every cluster, the value that all its vertices share."""
+    """Return, for every cluster, the value that all vertices of the cluster have."""
     result = np.empty(num, dtype=values.dtype)
     result[label] = values
     return result
@@ -456,7 +493,13 @@ def _cluster_values(
 def price_unit(
     value: float, share: npt.NDArray[np.float64], limits: Limits
 ) -> npt.NDArray[np.float64]:
-    """Return `Sweeps.price_unit`, given the volume and the boundary's share of every weight."""
+    """Return the unit of the prices of overweight, float64[num_parts, num_constraints].
+
+    Parameters:
+        value: The volume, or the value of another objective.
+        share (float64[num_constraints]): Share of the total weight that is on the boundary.
+        limits: Limits of the parts.
+    """
     total = np.maximum(limits.total, 1)
     overweight = Annealing.overweight * np.maximum(total / limits.num_parts, 1)
     return np.asarray(value / total / overweight / share**2 / limits.relative[:, None])

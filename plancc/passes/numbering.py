@@ -1,4 +1,4 @@
-"""Number the parts for the nodes of a machine, so that exchanges take less time."""
+"""Renumber the parts to suit the nodes of a machine, so that exchanges take less time."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from plancc.passes.presets import MEAN, Swaps
 class MapToMachine:
     """Renumber parts so that exchanges take less time on the slowest rank.
 
-    Messages inside a node and between nodes cost latency and time per row. All rows that leave or
-    enter a node share the node's link into the network (`LinkRates`). Swaps of two parts on
-    different nodes are tried in random order, and kept if the time falls. `MapToTopology` is
-    simpler: it counts only rows between nodes.
+    A message takes its latency, and a time for each row; the numbers are different inside a node
+    and between nodes. All rows that leave or enter a node go through the same link into the network
+    (`LinkRates`). Swaps of two parts on different nodes are tried in random order, and are kept if
+    the time falls. `MapToTopology` is simpler: it counts only the rows between nodes.
 
     Attributes:
-        links: Prices, and the node of every rank.
+        links: Times of rows and messages, and the node of every rank.
         speeds (float64[num_parts], optional): Speeds of the parts; only parts of equal speed are
             swapped. None: all parts have the same speed.
         seed: Seed of the random order; the same seed gives the same numbers.
@@ -38,9 +38,9 @@ class MapToMachine:
         """Return the new number of every part, int32[num_parts].
 
         Parameters:
-            exchanges (sequence of csr_array int64[num_parts, num_parts]): Rows that part q sends to
-                part m, in the expand (`plancc.cost.pairs`) and in the fold if there is one. The
-                exchanges take place one after the other.
+            exchanges (sequence of csr_array int64[num_parts, num_parts]): One matrix for the expand
+                (`plancc.cost.pairs`), and one for the fold if there is one. Entry (q, m) is the
+                number of rows that part q sends to part m. The fold begins after the expand.
         """
         num_parts = exchanges[0].shape[0]
         node = np.asarray(self.links.node)
@@ -57,10 +57,10 @@ class MapToMachine:
 
 @njit(cache=True, nogil=True)
 def _swap(rows, pairs, kind, links):  # type: ignore[no-untyped-def]
-    """Try the swaps in `pairs` and keep swaps that lower the time; return every part's rank,
-    int32[p].
+    """Try the swaps in `pairs`, and keep each swap that lowers the time.
 
-    `rows` are float64[exchanges, p, p].
+    `rows`, float64[steps, p, p], are the rows that each part sends to each other part. Returns the
+    rank of every part, int32[p].
     """
     rank = np.arange(rows.shape[1]).astype(np.int32)
     node = links.node.copy()  # node of every part
@@ -83,10 +83,10 @@ def _swap(rows, pairs, kind, links):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def sums_of(rows, node):  # type: ignore[no-untyped-def]
-    """Traffic of every part: float64[step, kind, near or far, part].
+    """Return the traffic of every part, float64[steps, 4, 2, num_parts].
 
-    The kinds are rows sent, rows received, messages sent and messages received. Near is inside a
-    node, far between nodes.
+    The second index is 0 for rows sent, 1 for rows received, 2 for messages sent, 3 for messages
+    received. The third index is 0 for traffic inside a node, 1 for traffic between nodes.
     """
     steps, num_parts, _ = rows.shape
     sums = np.zeros((steps, 4, 2, num_parts))
@@ -100,7 +100,10 @@ def sums_of(rows, node):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _count(s, q, m, far, sign, rows, sums):  # type: ignore[no-untyped-def]
-    """Add (`sign` 1) or subtract (-1) the message from part q to part m; `far`: 1 between nodes."""
+    """Add the message from part q to part m to `sums`; subtract it if `sign` is -1.
+
+    `s` is the step. `far` is 1 if the parts are on different nodes, else 0.
+    """
     sums[s, 0, far, q] += sign * rows[s, q, m]
     sums[s, 1, far, m] += sign * rows[s, q, m]
     sums[s, 2, far, q] += sign
@@ -109,7 +112,7 @@ def _count(s, q, m, far, sign, rows, sums):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _exchange(i, j, node, rows, sums):  # type: ignore[no-untyped-def]
-    """Swap the nodes of parts i and j; messages between i and j stay between nodes."""
+    """Swap parts i and j, which are on different nodes; update `node` and `sums`."""
     steps, num_parts, _ = rows.shape
     for a, b in ((i, j), (j, i)):
         old, new = node[a], node[b]
@@ -127,7 +130,10 @@ def _exchange(i, j, node, rows, sums):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def seconds(sums, rank, links):  # type: ignore[no-untyped-def]
-    """Return the sum over steps of the slowest rank's seconds, plus a small share of the mean."""
+    """Return the seconds of all steps; a step takes as long as its slowest rank.
+
+    A small share of the ranks' mean time is added, to choose between equal times.
+    """
     steps, _, _, num_parts = sums.shape
     node = links.node[rank]
     total = 0.0

@@ -1,10 +1,11 @@
 """Tuned numbers of the passes, in a dataclass for each pass.
 
-Some docstrings quote a *loss* that `python -m benchmarks ablation` has measured. It is the
-objective without the pass divided by the objective with the pass, as a geometric mean over graphs.
+Some docstrings quote a *loss* that `python -m benchmarks ablation` has measured: the value of an
+objective without the pass, divided by its value with the pass (geometric mean over graphs). A loss
+of 1.05 says that the value is 5% higher without the pass.
 
-A pass takes its numbers as a parameter; the defaults are below. `plancc.search.presets` has the
-numbers of the efforts. Kernels read the plain constants at the end.
+A pass takes its numbers as a parameter; their defaults are in this module. The numbers of the
+efforts are in `plancc.search.presets`. Kernels read the constants at the end of this module.
 """
 
 from __future__ import annotations
@@ -13,16 +14,18 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 PRICES = (0.2, 0.5, 1.0, 3.0, 10.0)
-"""Price in each sweep, one after another. A price is the cost per unit of weight at an
-overweight of `Annealing.overweight`, relative to the partition's volume per unit of weight."""
+"""Prices of overweight in the sweeps of a level, one for each sweep. A price is the cost of one
+more unit of weight in a part whose overweight is `Annealing.overweight`. The unit of the price is
+the volume of the partition, divided by the total weight."""
 RESTORING_PRICES = (30.0, 100.0, 300.0)
-"""Prices of further sweeps, one after another, until no part is above the limit."""
+"""Prices of overweight in further sweeps, which end when no part is above its limit."""
 
 
 @dataclass(frozen=True)
 class Annealing:
-    """Tuned numbers of the sweeps in which parts may exceed the limit, at rising prices of
-    overweight.
+    """Tuned numbers of the sweeps in which parts may exceed the limit.
+
+    Weight above the target has a price, which rises from sweep to sweep.
     """
 
     prices: tuple[float, ...] = PRICES
@@ -35,7 +38,7 @@ class Annealing:
 
 @dataclass(frozen=True)
 class Coarsening:
-    """Tuned numbers of the levels of a V-cycle."""
+    """Tuned numbers that decide how a V-cycle builds its coarser levels."""
 
     per_part: int = 10  # vertices per part, about, on the coarsest level
     similar: float = 0.95  # a level with more than this share of the finer vertices ends coarsening
@@ -47,8 +50,8 @@ class Coarsening:
 class Trading:
     """Tuned numbers of exchanges of vertices between parts above their limit and parts with room.
 
-    Loss without exchanges: 1.010 of the volume with 64 parts. If two limits are tight, parts stay
-    above their limits without exchanges.
+    Without exchanges, the volume has a loss of 1.010 with 64 parts. If a part has two tight limits,
+    it often stays above one of them without exchanges.
     """
 
     # For every round: least share of a part's overload that an exchange must remove, and parts with
@@ -65,8 +68,9 @@ TRADING = Trading()
 
 @dataclass(frozen=True)
 class Restoring:
-    """Tuned numbers of the sweeps at even higher prices, and of the exchanges, that restore the
-    balance.
+    """Tuned numbers of the sweeps and exchanges that restore the balance.
+
+    The prices of overweight in these sweeps are higher than in `Annealing`.
     """
 
     prices: tuple[float, ...] = RESTORING_PRICES
@@ -83,7 +87,8 @@ class Restoring:
 class Cuts:
     """Tuned numbers of minimum cuts between neighbouring parts.
 
-    Loss without the last cuts of a refinement: 1.057 of the volume, on a mesh in 8 parts.
+    Without the cuts at the end of a refinement, the volume has a loss of 1.057 on a mesh with 8
+    parts.
     """
 
     # Most weight next to the boundary that a minimum cut may move, as a share of the part's weight.
@@ -113,14 +118,14 @@ class Cuts:
 
 CUTS = Cuts()
 WIDE_CUTS = replace(CUTS, reach=3 * CUTS.reach)
-"""The last cuts of a refinement."""
+"""Numbers of the cuts at the end of a refinement, which can move more weight."""
 
 
 @dataclass(frozen=True)
 class LocalSearch:
     """Tuned numbers of local searches, which start from a few vertices of the boundary.
 
-    During a search, the partition may become worse for some moves.
+    A search also makes moves that raise the volume, since later moves may save more.
     """
 
     seeds: int = 25  # vertices from which a search starts
@@ -136,8 +141,8 @@ class LocalSearch:
 class Ejection:
     """Tuned numbers of ejection chains, which move vertices into full parts.
 
-    Loss without chains: 1.013 of the volume with 64 parts, and 1.042 with 512 parts. With 512
-    parts, the search without chains takes a fifth of the CPU time.
+    Without chains, the volume has a loss of 1.013 with 64 parts, and of 1.042 with 512 parts. With
+    512 parts, a search without chains takes a fifth of the CPU time of a search with chains.
     """
 
     chain: int = 8  # most moves of a chain
@@ -157,7 +162,10 @@ class Ejection:
 
 @dataclass(frozen=True)
 class VCycles:
-    """Tuned numbers of the sweeps on every level, and of the passes after the sweeps."""
+    """Tuned numbers of V-cycles: of the sweeps on every level, and of the steps after the sweeps.
+
+    These steps are ejection chains, local searches and minimum cuts.
+    """
 
     annealing: Annealing = Annealing()
     climbs: int = 2  # sweeps within the limit that end a refinement
@@ -173,19 +181,22 @@ class VCycles:
 
 V_CYCLES = VCycles()
 QUICK = replace(V_CYCLES, annealing=Annealing((0.3, 1.0, 6.0)), ejection=None)
-"""Fewer sweeps and no chains: this takes three quarters of the time, and gives 0.7% more volume."""
+"""Numbers for fewer sweeps and no chains: three quarters of the time, and 0.7% more volume."""
 MIGRATION = replace(V_CYCLES, local_search=LocalSearch(max_pins=50))
-"""Numbers for a changed graph, where a search starts from the whole boundary; `seeds` is unused."""
+"""Numbers for a changed graph. `LocalSearch.seeds` is unused: a search starts from all boundary
+vertices."""
 MIGRATION_CUTS = replace(CUTS, reach=0.03, max_rounds=1)
-"""Cuts near the boundary, in one round: a tenth of the time of `CUTS`, and most of the saving."""
+"""Numbers for cuts near the boundary, in one round. They take a tenth of the time of `CUTS`, and
+save most of the rows that `CUTS` would save."""
 LEAST_MIGRATION = 0.001
-"""A further search after a change follows only if the last saved this share of the volume."""
+"""In a changed graph, another search runs only if the last one saved this share of the volume."""
 
 
 @dataclass(frozen=True)
 class Fees:
-    """Tuned numbers of the fees of messages (the first rows cost most), and of the price of
-    traffic.
+    """Tuned numbers of the price of traffic, and of the fees for the rows of a message.
+
+    The first rows of a message have the highest fees.
     """
 
     # A message with this share of the average rows pays 1 - 1/e of the highest total fee.
@@ -201,12 +212,12 @@ class Fees:
 class TrafficRounds:
     """Tuned numbers of the rounds of a pass that puts a price on traffic.
 
-    To *hold* a value of the objective means to lower the volume while the value must not rise. To
-    *shave* a value means to hold a slightly lower value.
+    To *hold* a value of the objective means to lower the volume while the objective must not exceed
+    the value. To *shave* a value means to hold a slightly lower value.
 
-    Loss without rounds: 1.057 of the busiest part's rows and 1.083 of the messages, with 8 parts.
-    Loss without holds: 1.021 of the busiest part's rows, with 64 parts. Loss without shaving: 1.006
-    of the volume, with 8 parts.
+    Without rounds, the rows of the busiest part have a loss of 1.057, and the messages a loss of
+    1.083, with 8 parts. Without holding, the rows of the busiest part have a loss of 1.021 with 64
+    parts. Without shaving, the volume has a loss of 1.006 with 8 parts.
     """
 
     # Prices of traffic from sweep to sweep beyond the limit, over the strength of the round.
@@ -239,9 +250,9 @@ TIME_ROUNDS = TrafficRounds(stronger=1.6, of_busiest=True)
 
 @dataclass(frozen=True)
 class EdgeRounds:
-    """Tuned numbers of rounds of sweeps over nonzeros and owners of rows.
+    """Tuned numbers of the rounds of `RefineEdges`: sweeps over nonzeros and owners of rows.
 
-    Loss without rounds: 1.007 of the volume, with 64 parts.
+    Without rounds, the volume has a loss of 1.007 with 64 parts.
     """
 
     prices: tuple[float, ...] = PRICES
@@ -263,7 +274,7 @@ EDGE_ROUNDS = EdgeRounds()
 
 @dataclass(frozen=True)
 class Propagation:
-    """Tuned numbers of clustering by size-constrained label propagation."""
+    """Tuned numbers of the label propagation that finds clusters."""
 
     rounds: int = 6  # most rounds, in which every vertex chooses a cluster
     few: float = 0.02  # rounds end if less than this share of the vertices changes its cluster
@@ -280,43 +291,44 @@ PROPAGATION = Propagation()
 
 @dataclass(frozen=True)
 class Swaps:
-    """Tuned numbers of swaps of parts between the nodes of a machine."""
+    """Tuned numbers of the swaps of `MapToMachine`, which move parts between nodes."""
 
     per_part: int = 60  # swaps that are tried, per part
     most: int = 30_000  # most swaps in all, since the time of a swap grows with the number of parts
 
 
 NEAR_LEAST = 0.01
-"""A search ends when the volume exceeds the lower bound by at most this share."""
+"""A search ends when its volume is at most this share above the lower bound."""
 
 MEAN = 1e-3
-"""Weight of the mean time of the ranks, which is added to the slowest rank's time to break ties."""
+"""Factor of the ranks' mean time, which is added to the slowest rank's time to break ties."""
 TINY = 1e-9
 """Gains, and shares of an overload, up to this number count as rounding errors."""
 BOUND_ROUNDING = 1e-6
-"""An upper bound of an expected gain rules out a move if it is below 0 by this number, since
-sums are rounded."""
+"""A move is ruled out if the upper bound on its gain is below minus this number, which allows for
+rounding errors."""
 PENALTY_ROUNDING = 1e-13
-"""Upper bound of the relative error of sums of penalties."""
+"""Upper bound on the relative rounding error of a sum of penalties."""
 LISTED = 4
-"""The parts that a vertex touches are listed only if they are at most 1 / `LISTED` of all parts."""
+"""The parts that the nets of a vertex touch are listed only if they are at most 1 / `LISTED` of all
+parts."""
 STRIDE = 32
 """Number of parts that are skipped together if none of them has enough gain."""
 BLOCKED_PINS, BLOCKS = 500_000, 64
-"""A sweep over at least `BLOCKED_PINS` pins is divided into `BLOCKS` blocks; all vertices of a
-block choose their parts at once."""
+"""A sweep over at least `BLOCKED_PINS` pins is divided into `BLOCKS` blocks. The vertices of a
+block choose their parts in parallel."""
 SHORT = 32
-"""A net is short if it has fewer nonzeros than 1 / `SHORT` of the number of parts; then only its
-own parts are visited. If a net has at least `SHORT` nonzeros in a part, a quick test comes first
-whether the net can leave the part."""
+"""A net is short if `SHORT` times its number of nonzeros is below the number of parts. For a short
+net, a sweep visits only the parts that the net touches. If a net has at least `SHORT` nonzeros in a
+part, a quick test shows first whether it can be worthwhile for the net to leave the part."""
 MAX_FEES_READ = 1 << 12
-"""Largest number of fees that are read to choose a part for one vertex; so hubs try only some
-parts."""
+"""Largest number of fees that a sweep reads to choose a part for one vertex. With this bound, hubs
+try only some of the parts."""
 SAMPLE = 64
-"""Largest number of vertices of a part that are candidates for an exchange. A larger part is cut
-into this many groups by weight, and each group's candidate is the vertex whose move costs the
-fewest rows."""
+"""Largest number of vertices of a part that are candidates for an exchange. The vertices of a
+larger part are divided into this many groups by weight. The candidate of a group is the vertex
+whose move costs the fewest rows."""
 GROUP = 4
-"""Approximate number of vertices of a group that are rated."""
+"""Approximate number of vertices of a group that are rated to find the candidate of the group."""
 MAX_STEPS = 32
-"""Largest number of exchanges of a part in one call."""
+"""Largest number of exchanges that a part above its limit makes in one call."""

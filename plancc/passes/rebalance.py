@@ -1,4 +1,4 @@
-"""Bring the parts of any partition below their limits."""
+"""Bring the parts of any partition within their limits."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from plancc.passes.multilevel import Sweeps
 def rebalance(owner: Owner, problem: Hypergraph, context: Context) -> Owner:
     """Lower the overload of a partition, at the cost of the fewest rows.
 
-    This repairs partitions from partitioners that balance only one weight, or none. If vertices are
-    too heavy for a balanced partition, moves and exchanges bring the parts as close as they can.
+    Some partitioners balance only one of several weights, or none. The function repairs the
+    partitions that they find. If vertices are too heavy for a balanced partition, some parts stay
+    above their limits.
 
     Parameters:
         owner (int32[num_vertices]): The partition; not changed.
-        problem, context: The hypergraph, and the parameters of the pass.
+        problem: The hypergraph.
+        context: Parameters of the pass.
 
     Returns:
         int32[num_vertices]: New owners; `owner` itself if no part is above the limit, or if the

@@ -1,7 +1,7 @@
-"""Passes that refine the owners of rows for an exact objective, which partitioners cannot minimise.
+"""Passes that refine the owners of rows for objectives that partitioners cannot minimise exactly.
 
-Every pass returns the best owners that it has found, or the given owners. Owners are compared by
-their overload, then by the value of the objective; smaller is better.
+Every pass returns the best owners that it has found, or the given owners. To choose the better of
+two partitions, a pass compares their overload, then the value of the objective; smaller is better.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from plancc.registry import check_choice
 
 
 class Merit(NamedTuple):
-    """Lexicographic score of owners; lower is better.
+    """Score of a partition; the first attribute that differs decides, and lower is better.
 
     Attributes:
-        overload: Excess weight above the limit, summed over the parts and divided by the mean
-            weight of a part.
+        overload: Weight above the limit, summed over the parts and divided by the mean weight of a
+            part.
         value: Value of the pass's objective (`plancc.cost.objectives`).
         volume: Number of rows sent in a product.
     """
@@ -60,7 +60,8 @@ class Refined:
         before, after: Merit of the given owners, and of the best owners.
         cycles: Number of V-cycles.
         evaluations: Number of gains computed, each for a pair of vertex and part.
-        least: Lower bound of the volume within the limits, if the search uses it; else 0.
+        least: Lower bound on the volume of a partition within the limits; 0 if the pass computes
+            no bound.
     """
 
     owners: Owners
@@ -72,12 +73,12 @@ class Refined:
 
     @property
     def owner(self) -> Owner:
-        """Owners of the vertices, or of the rows."""
+        """Owners of the rows, which are the vertices of the hypergraph in a row plan."""
         return self.owners.rows
 
 
 class _Run:
-    """One run of a pass: its nets and sweeps, the present state, and the best owners so far."""
+    """One run of a pass: its nets, its sweeps, the current state, and the best owners so far."""
 
     def __init__(
         self, options: RefineVolume, owner: Owner, problem: Hypergraph, context: Context
@@ -94,16 +95,16 @@ class _Run:
         self.best = options._merit(self)
 
     def back(self) -> None:
-        """Return to the best owners so far."""
+        """Reset the state to the best owners so far."""
         self.state = state_of(self.nets, self.owner, self.context.num_parts)
 
     def merit(self, value: float) -> Merit:
-        """Return the merit of the present state, given the value of the objective."""
+        """Return the merit of the current state; `value` is its value of the objective."""
         overload = self.sweeps.limits.overload(self.state.sums)
         return Merit(overload, value, volume(self.nets, self.state))
 
     def keep(self, merit: Merit) -> None:
-        """Keep the present state as the best so far."""
+        """Copy the owners of the current state: they are the best so far, with this merit."""
         self.owner, self.best = self.state.owner.copy(), merit
 
 
@@ -111,13 +112,13 @@ class _Run:
 class RefineVolume:
     """Lower the volume by sweeps over boundary vertices, minimum cuts, and then V-cycles.
 
-    First, sweeps stay within the limit. Then parts may exceed it. If parts have few neighbours,
-    minimum cuts between two parts follow (`plancc.passes.flows`). The passes for other objectives
-    derive from this class.
+    In the first sweeps, no part exceeds its limit. In the sweeps that follow, parts may exceed
+    their limits. If parts have few neighbours, minimum cuts between two parts come after the sweeps
+    (`plancc.passes.flows`). The passes for other objectives derive from this class.
 
     Attributes:
-        cycles: Largest number of V-cycles after the first round, which has sweeps only on the
-            finest level.
+        cycles: Largest number of V-cycles. The sweeps before the first V-cycle, which are only on
+            the finest level, do not count.
         polishes: Whether the pass also runs minimum cuts before the first V-cycle, and ends with
             wide minimum cuts and local searches.
         numbers: Tuned numbers.
@@ -138,16 +139,16 @@ class RefineVolume:
 
         Parameters:
             owner (int32[num_vertices]): The partition; not changed.
-            problem: Hypergraph whose connectivity-1 cut is the volume (model hp). Objectives other
-                than the volume need `net_sources`.
+            problem: Hypergraph whose connectivity-1 cut is the volume, as model hp builds it.
+                Objectives other than the volume need `problem.net_sources`.
             context: Parameters of the pass.
             other (int32[num_vertices], optional): A second partition, which the first V-cycle
-                combines with the given one (`Sweeps.v_cycle`). Only for the volume and the expected
-                volume.
+                combines with the given one (`Sweeps.v_cycle`). Only the passes for the volume and
+                the expected volume use it.
 
         Raises:
-            InputError: If the number of owners is wrong, or an owner is outside 0..num_parts-1; if
-                the objective needs net sources or a prediction that is missing.
+            InputError: If the number of owners is wrong; if an owner is outside 0..num_parts-1; or
+                if the objective needs net sources, or the predicted time, and these are missing.
         """
         run = _Run(self, owner, problem, context)
         run.other, before = other, run.best
@@ -155,14 +156,14 @@ class RefineVolume:
         return Refined(Owners(run.owner), before, run.best, cycles, tried, run.least)
 
     def _goal(self, problem: Hypergraph, context: Context) -> Goal:
-        """Return the objective of sweeps; InputError if the pass cannot refine the problem."""
+        """Return the objective of sweeps; raise InputError if the problem or context lacks data."""
         return VOLUME
 
     def _merit(self, run: _Run) -> Merit:
         return run.merit(run.sweeps.goal.value(run.nets, run.state))
 
     def _refine(self, run: _Run) -> int:
-        """Run the rounds and keep the best owners; return the number of V-cycles."""
+        """Run the sweeps and V-cycles; keep the best owners, and return the number of V-cycles."""
         nets, sweeps = run.nets, run.sweeps
 
         def settle(cuts: bool = True) -> None:
@@ -205,13 +206,13 @@ class RefineVolume:
 
 @dataclass(frozen=True, eq=False)
 class RefineExpected(RefineVolume):
-    """Lower the expected number of rows sent in a mini-batch: `RefineVolume` with another
-    objective.
+    """Lower the expected volume of mini-batches: `RefineVolume` with another objective.
 
     Attributes:
-        reach (float64[m + 1]): Probability that a part needs a row that 0, 1, 2, ... of the part's
-            rows use (`plancc.sampling.batch.Inclusion`); m is at least the largest number of pins
-            of a net. If reach[1] is 0, as for batches of one vertex, the pass lowers the edge cut.
+        reach (float64[m + 1]): Entry c is the probability that a part with c pins of a net needs
+            the net's row (`plancc.sampling.batch.Inclusion`). m is at least the largest number of
+            pins in a net. If ``reach[1]`` is 0, as for batches of one vertex, the pass lowers the
+            edge cut.
     """
 
     objective: ClassVar[str] = "expected volume"
@@ -222,9 +223,9 @@ class RefineExpected(RefineVolume):
     def _goal(self, problem: Hypergraph, context: Context) -> Goal:
         most = int(np.diff(problem.net_ptr).max(initial=0))
         if problem.net_sources is None:
-            raise InputError("the expected volume needs a hypergraph with net sources")
+            raise InputError("the expected volume needs a hypergraph with `net_sources`")
         if len(self.reach) <= most:
-            raise InputError(f"{len(self.reach)} probabilities: a net has {most} pins")
+            raise InputError(f"`reach` has {len(self.reach)} entries, but needs more than {most}")
         if len(self.reach) < 2 or self.reach[1] == 0:  # the edge cut, the limit of tiny batches
             return Goal(np.arange(most + 1, dtype=np.float64))
         return Goal(self.reach / self.reach[1], float(self.reach[1]))
@@ -234,12 +235,12 @@ class RefineExpected(RefineVolume):
 class _RefineTraffic(RefineVolume, ABC):
     """Base class of passes that run rounds of V-cycles with prices on traffic.
 
-    If a round lowers the objective, but its volume is too high, the next round starts from the
-    round's result, at lower prices. So messages that the round has removed stay removed. Otherwise
-    the next round starts from the best owners so far.
+    Suppose that a round lowers the objective, but that its volume is too high. Then the next round
+    starts from the result of this round, at lower prices, so that removed messages stay removed. In
+    all other cases, the next round starts from the best owners so far.
 
     Attributes:
-        max_extra_volume: Relative amount by which the volume may exceed the volume of the given
+        max_extra_volume: Largest increase of the volume, as a share of the volume of the given
             owners.
     """
 
@@ -250,22 +251,22 @@ class _RefineTraffic(RefineVolume, ABC):
 
     @abstractmethod
     def _value(self, run: _Run, flow: PairTraffic) -> float:
-        """Return the value of the objective for the present state of the run."""
+        """Return the value of the objective for the current state of the run."""
 
     @abstractmethod
     def _tariff(self, strength: float, run: _Run, flow: PairTraffic) -> Tariff:
-        """Return prices of traffic in proportion to `strength`."""
+        """Return the prices of traffic, which are proportional to `strength`."""
 
     def _held(self, value: float) -> Tariff | None:
-        """Return prices at which sweeps lower the volume while the objective is at most `value`.
+        """Return prices at which sweeps lower the volume, and the objective hardly exceeds `value`.
 
-        None if sweeps of the pass may raise the objective.
+        None if the pass has no such prices. Then its sweeps may raise the objective.
         """
         return None
 
     def _goal(self, problem: Hypergraph, context: Context) -> Goal:
         if problem.net_sources is None:
-            raise InputError(f"objective '{self.objective}' needs a hypergraph with net sources")
+            raise InputError(f"objective '{self.objective}' needs a hypergraph with `net_sources`")
         return VOLUME
 
     def _flow(self, nets: Nets, state: State) -> PairTraffic:
@@ -283,7 +284,7 @@ class _RefineTraffic(RefineVolume, ABC):
 
 
 class _Rounds:
-    """The rounds of one run of a `_RefineTraffic` pass."""
+    """One run of a `_RefineTraffic` pass: its rounds, and what follows them."""
 
     def __init__(self, options: _RefineTraffic, run: _Run) -> None:
         self.options, self.run, self.sweeps = options, run, run.sweeps
@@ -296,8 +297,9 @@ class _Rounds:
         self.allowed = max(self.allowed, int(volume * (1 + self.options.max_extra_volume)))
 
     def push(self) -> int:
-        """Run rounds with prices on traffic (the first on the finest level); return the V-cycles
-        run.
+        """Run rounds with prices on traffic; return the number of V-cycles.
+
+        The first round has sweeps on the finest level only; every later round is a V-cycle.
         """
         run, schedule = self.run, self.options.schedule
         fruitless, cycle, reached = 0, 0, run.best
@@ -327,7 +329,7 @@ class _Rounds:
         return cycle
 
     def shave(self) -> None:
-        """Lower the objective step by step: each step sweeps with a slightly lower upper bound."""
+        """Lower the objective in small steps: shave its value (see `TrafficRounds`) repeatedly."""
         how = self.options.schedule
         if how.shavings == 0:
             return
@@ -347,7 +349,7 @@ class _Rounds:
                 return
 
     def recover(self) -> None:
-        """Lower the volume by sweeps within the limit that hold the value."""
+        """Lower the volume by sweeps that hold the best value so far (see `TrafficRounds`)."""
         run = self.run
         if self.options._held(run.best.value) is None:
             return
@@ -360,8 +362,10 @@ class _Rounds:
         return self.options._tariff(self.strength * price, self.run, flow)
 
     def _refine_level(self, level: Nets, state: State) -> None:
-        """Run sweeps on one level: beyond the limit at rising prices of overweight, or within the
-        limit.
+        """Run the sweeps of one level.
+
+        If `within` is set, no part may exceed its limit. Otherwise parts may exceed their limits,
+        and the price of overweight rises from sweep to sweep.
         """
         flow, prices = self.options._flow(level, state), self.options.schedule.prices
         if self.within:
@@ -398,7 +402,10 @@ class _Rounds:
         return reached
 
     def _hold(self, value: float, times: int) -> Merit:
-        """Run sweeps within the limit, at the prices that hold a value; return the merit."""
+        """Run sweeps that hold a value of the objective (see `TrafficRounds`); return the merit.
+
+        `times` is the number of sweeps. No part exceeds its limit.
+        """
         run, tariff = self.run, self.options._held(value)
         flow = self.options._flow(run.nets, run.state)
         ladder = [(self.free, tariff)] * times
@@ -408,7 +415,11 @@ class _Rounds:
     def _sweep(
         self, level: Nets, state: State, flow: PairTraffic, ladder: Any, cap: Any = None
     ) -> None:
-        """Run one sweep for every pair (price of overweight, tariff) in `ladder`."""
+        """Run one sweep for each entry of `ladder`, at the prices of this entry.
+
+        An entry is a tuple: the price of overweight, and a `Tariff`. `cap` is the largest weight of
+        every part; None: no cap.
+        """
         sweeps = self.sweeps
         for price, tariff in ladder:
             if sweeps.deadline.passed():
@@ -421,15 +432,18 @@ class _Rounds:
 
 
 def message_size(traffic: Any, share: float) -> float:
-    """Return `share` times the mean rows of a message, at least 1; `traffic` is like
-    `PairTraffic`.
+    """Return `share` times the mean number of rows in a message, but at least 1.
+
+    `traffic` has the attributes `sent` and `messages_sent` of `PairTraffic`.
     """
     return max(share * traffic.sent.sum() / max(traffic.messages_sent.sum(), 1), 1.0)
 
 
 def message_fees(size: float, first: float) -> npt.NDArray[np.float64]:
-    """Return the fees of a message's rows, float64[m]: `first` * exp(-row / `size`), and 0 at the
-    end.
+    """Return the fee of each row of a message, float64[m].
+
+    The fee of row k is ``first * exp(-k / size)``. The last fee is 0; it applies to all further
+    rows.
     """
     size = min(size, Fees.max_size)
     fees = first * np.exp(-np.arange(int(8 * size) + 2) / size)
@@ -439,11 +453,12 @@ def message_fees(size: float, first: float) -> npt.NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class RefineMaxVolume(_RefineTraffic):
-    """Lower the rows that the busiest part sends or receives.
+    """Lower the number of rows that the busiest part sends or receives.
 
-    The idea of GVB (Mukhopadhyay et al., 2024): lower the maximum without a large rise of the
-    total. Rows above a ceiling between the mean and the maximum have a price. At the end, the
-    maximum is lowered in small steps, and then the volume while the maximum must not rise.
+    As in GVB (Mukhopadhyay et al., 2024), the maximum falls while the total rises only a little.
+    Rows above a ceiling have a price; the ceiling is between the mean and the maximum. After the
+    rounds, small steps lower the maximum further. Last, sweeps lower the volume while the maximum
+    must not rise.
     """
 
     objective: ClassVar[str] = "max-volume"
@@ -465,11 +480,11 @@ class RefineMaxVolume(_RefineTraffic):
 
 @dataclass(frozen=True)
 class RefineMessages(_RefineTraffic):
-    """Lower the number of messages: the first two rows of a message have fees.
+    """Lower the number of messages by fees for the first two rows of every message.
 
-    On coarse levels a cluster has many rows, so one move can remove whole messages. Removed
-    messages stay removed. The fees of later rounds fall until the volume is within the allowed
-    bound.
+    On coarse levels a cluster has many rows, so that one move can remove whole messages. Messages
+    that a round has removed stay removed in the next round, while the fees fall from round to round
+    until the volume is low enough.
     """
 
     objective: ClassVar[str] = "messages"
@@ -492,10 +507,10 @@ class RefineMessages(_RefineTraffic):
 class RefineTime(_RefineTraffic):
     """Lower the predicted time of an epoch (`plancc.predict.predictor.Predictor`).
 
-    Ranks wait for each other after every exchange and every product. So the work of the slowest
-    rank and the traffic of the busiest rank count separately. The limits of the balance bound the
-    work. Rows and messages of the busiest parts have prices, by the rates of the prediction. The
-    result of a round is kept if the predicted time is lower.
+    Ranks wait for each other after every exchange and every product. So the time depends on the
+    work of the slowest rank and on the traffic of the busiest rank, separately. The limits of the
+    parts bound the work. Rows and messages of the busiest parts have prices, which follow from
+    `EpochTime.rates`. The result of a round is kept if its predicted time is lower.
     """
 
     objective: ClassVar[str] = "time"
@@ -505,7 +520,7 @@ class RefineTime(_RefineTraffic):
 
     def _goal(self, problem: Hypergraph, context: Context) -> Goal:
         if context.time is None:
-            raise InputError("objective 'time' needs the prediction of an epoch (`time`)")
+            raise InputError("objective 'time' needs a prediction of epoch times (`time`)")
         return super()._goal(problem, context)
 
     def _value(self, run: _Run, flow: PairTraffic) -> float:
@@ -537,9 +552,12 @@ _PASSES: dict[str, type[Any]] = {
 def refiner(
     objective: str, cycles: int | None = None, max_extra_volume: float | None = None
 ) -> RefineVolume:
-    """Return the pass for an objective of `plancc.cost.objectives`; None: the default of the pass.
+    """Return the pass that refines owners of rows for `objective`.
 
-    `max_extra_volume` is ignored if the pass has no such field.
+    Parameters:
+        objective: "volume", "max-volume", "messages" or "time".
+        cycles, max_extra_volume: Fields of the pass; None: the default of the pass. The pass for
+            the volume has no `max_extra_volume`, and ignores it.
     """
     check_choice("objective", objective, _PASSES)
     asked = {"cycles": cycles, "max_extra_volume": max_extra_volume}

@@ -1,4 +1,4 @@
-"""`resplit`: split nonzeros between rows and columns, with the least volume for given owners."""
+"""`resplit`: choose the owner of every nonzero for given owners of rows, with the least volume."""
 
 from __future__ import annotations
 
@@ -13,23 +13,27 @@ from plancc.passes.kernels import split as kernels
 
 
 def resplit(owner: npt.NDArray[np.int32], matrix: Graph, context: Context) -> npt.NDArray[np.bool_]:
-    """Split the nonzeros of a matrix, with the least volume for the given owners of rows.
+    """Assign each nonzero to its row or to its column, with the least volume for given owners.
 
-    Nonzero (i, j) goes to the owner of row i, which then needs row j of H. Or it goes to the owner
-    of row j, which then folds row i. For the nonzeros of every pair of parts, the least volume is
-    the size of a minimum vertex cover (the s2D partitions of Kayaaslan, Aykanat and Ucar, "1.5D
-    parallel sparse matrix-vector multiply", SIAM J. Sci. Comput. 2018). The cover is exact, by
-    Hopcroft and Karp's matching and Koenig's theorem. Among several minimum covers, the function
-    takes a cover that relieves the heavier part. Nonzeros within a part go with the lighter of row
-    and column, as in `MediumGrainModel`. Nonzeros of the diagonal never go with their columns.
+    Nonzero (i, j) can be assigned to row i. Then the owner of row i computes it, and needs row j of
+    H. Or it can be assigned to column j. Then the owner of row j computes it, and sends a partial
+    sum of row i. For the nonzeros between two parts, the least volume is the size of a minimum
+    vertex cover (the s2D partitions of Kayaaslan, Aykanat and Ucar, "1.5D parallel sparse
+    matrix-vector multiply", SIAM J. Sci. Comput. 2018). The cover is exact, by the matching of
+    Hopcroft and Karp and the theorem of Koenig. If there are several minimum covers, the function
+    takes one that gives fewer nonzeros to the heavier part.
+
+    A nonzero whose row and column have the same owner is assigned to the one with fewer nonzeros,
+    as in `MediumGrainModel`. A nonzero on the diagonal is never assigned to its column.
 
     Parameters:
         owner (int32[n]): Owner of every row.
-        matrix, context: The matrix, and the parameters of the pass.
+        matrix: The matrix.
+        context: Parameters of the pass.
 
     Returns:
-        bool[num_nonzeros]: Whether the nonzero goes with its column. Parts may be above the limit
-            of nonzeros.
+        bool[num_nonzeros]: Whether the nonzero is assigned to its column. A part may have more
+            nonzeros than its limit.
 
     Raises:
         InputError: If the number of owners is wrong, or an owner is outside 0..num_parts-1.

@@ -1,6 +1,6 @@
-"""Number the parts so that parts which exchange many rows share a node.
+"""Renumber the parts so that parts that exchange many rows share a node.
 
-`plancc.cost.topology` computes the cost of a numbering.
+`plancc.cost.topology` computes how many rows a numbering sends between nodes.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from plancc.plan.topology import Topology
 
 @dataclass(frozen=True)
 class MapToTopology:
-    """Renumber parts so that few rows are sent between nodes; the rows of every part stay together.
+    """Renumber parts so that few rows are sent between nodes; the rows of a part stay together.
 
     ::
 
-        parts 0 1 2 3 on 2 nodes of 2 ranks; 0 and 2 exchange much, so do 1 and 3
+        parts 0 1 2 3 on 2 nodes of 2 ranks; 0 and 2 exchange many rows, so do 1 and 3
 
         before   node 0: 0 1    node 1: 2 3        after   node 0: 0 2    node 1: 1 3
                                                    renamed         0 1            2 3
 
-    There are two starts: the given numbering, and a numbering grown greedily node by node. Each
-    numbering is improved by swaps of a part with its best partner, until no swap helps. The better
-    result is returned. The result is the same in every run, and never worse than the given
-    numbering. No swap of two parts would improve the result, unless the number of sweeps has
-    reached `sweeps`. A sweep takes O(p^2) time and memory.
+    The search starts from two numberings: the given one, and one that fills the nodes one after
+    another by a greedy rule. A sweep over the parts swaps each part with the part for which this
+    saves the most rows between nodes. Sweeps are repeated until no swap saves rows, or until their
+    number reaches `sweeps`. The better of the two results is returned, which is never worse than
+    the given numbering. The result is the same in every run. For p parts, a sweep takes O(p^2) time
+    and memory.
 
     Attributes:
         topology: The nodes and their ranks.
-        sweeps: Largest number of sweeps over all parts; a sweep finds the best partner of every
-            part.
-        capacities: Capacities of the parts. Only parts of equal capacity are swapped, so that rank
-            r keeps a part of its capacity. The given numbering is then the only start. None: equal
-            capacities.
+        sweeps: Largest number of sweeps.
+        capacities: Capacities of the parts. Only parts of equal capacity are swapped, so that every
+            rank keeps a part of its capacity. If capacities differ, the search starts from the
+            given numbering only. None: equal capacities.
     """
 
     topology: Topology
@@ -53,8 +53,8 @@ class MapToTopology:
 
         Parameters:
             owner (int32[n]): Part of every vertex; not changed.
-            pairs (csr_array int64[num_parts, num_parts]): Rows that part q sends to part m with
-                these owners (`plancc.cost.pairs`).
+            pairs (csr_array int64[num_parts, num_parts]): Entry (q, m) is the number of rows that
+                part q sends to part m with these owners (`plancc.cost.pairs`).
             num_parts: Number of parts.
 
         Returns:
@@ -68,7 +68,7 @@ class MapToTopology:
         return owner if (number == np.arange(num_parts)).all() else number[owner]
 
     def _numbering(self, pairs: sp.csr_array) -> npt.NDArray[np.int32]:
-        """New number of every part, int32[p]."""
+        """Return the new number of every part, int32[num_parts]."""
         nodes, ranks = self.topology.nodes, self.topology.ranks()
         num_parts = self.topology.num_ranks
         if nodes == 1 or nodes == num_parts:
@@ -98,7 +98,7 @@ class MapToTopology:
 
 
 def _between(pairs: sp.csr_array, node: npt.NDArray[np.int32]) -> int:
-    """Number of rows sent between nodes, if part m is on ``node[m]``."""
+    """Return the number of rows sent between nodes if part m is on node ``node[m]``."""
     sender = np.repeat(node, np.diff(pairs.indptr))
     return int(pairs.data[sender != node[pairs.indices]].sum())
 
@@ -107,9 +107,15 @@ def _between(pairs: sp.csr_array, node: npt.NDArray[np.int32]) -> int:
 def _grow(weight, ranks):  # type: ignore[no-untyped-def]
     """Fill one node after another: add the part that exchanges most rows with the node's parts.
 
-    The first part of a node is the part that exchanges most rows with all free parts. The same rule
-    decides among equal parts. `weight` is int64[p, p], symmetric; `ranks` is int64[nodes]. Returns
-    the node of every part, int32[p].
+    The first part of a node is the one that exchanges most rows with the parts that have no node
+    yet. The same rule decides if several parts are equally good for a node that is partly filled.
+
+    Parameters:
+        weight (int64[p, p]): Rows that two parts exchange, symmetric.
+        ranks (int64[nodes]): Number of ranks of every node.
+
+    Returns:
+        int32[p]: Node of every part.
     """
     num_parts = len(weight)
     node = np.full(num_parts, -1, dtype=np.int32)
@@ -131,12 +137,21 @@ def _grow(weight, ranks):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _swap(weight, start, kind, nodes, sweeps):  # type: ignore[no-untyped-def]
-    """Swap every part with the best part of its kind on another node, while swaps help.
+    """Sweep over the parts; swap each with the part of another node for which this saves most rows.
 
-    Consider a swap of part i on node a and part j on node b. Its gain is the number of rows that
-    each part exchanges with the other part's node, minus the rows that each exchanges with its own
-    node, minus twice the rows between i and j (these stay between nodes). Returns the node of every
-    part, int32[p].
+    A swap of part i on node a with part j on node b saves these rows: those between i and node b,
+    plus those between j and node a, minus those between i and node a, minus those between j and
+    node b, minus twice those between i and j, which stay between nodes.
+
+    Parameters:
+        weight (int64[p, p]): Rows that two parts exchange, symmetric.
+        start (int32[p]): Node of every part before the swaps; not changed.
+        kind (int64[p]): Only parts with the same number are swapped.
+        nodes: Number of nodes.
+        sweeps: Largest number of sweeps.
+
+    Returns:
+        int32[p]: Node of every part.
     """
     num_parts = len(weight)
     node = start.copy()

@@ -1,4 +1,4 @@
-"""`VectorOwners`: choose owners of rows for given owners of nonzeros."""
+"""`VectorOwners`: choose the owners of rows when the owners of nonzeros are given."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class VectorOwners:
         parts with nonzeros of column v  0 1 3      owner 1 or 3 saves two rows, 0 or 4 one row
         parts with nonzeros of row v     1 3 4
 
-    Row v of H and row v of the product have the same owner. So an owner on both lists saves two
-    rows, and an owner on one list saves one row. The owner is always a part that saves most. Among
-    several such parts, the rows that parts send and receive decide. Vertices with the most parts
-    choose first (the idea of Bisseling and Meesen, *Communication balancing in parallel sparse
-    matrix-vector multiplication*, ETNA 2005, here for one owner of both vectors). Then sweeps
-    revise the owners one by one.
+    Row v of H and row v of the product have the same owner. If this owner is on both lists, two
+    rows need not be sent; if it is on one list, one row. The owner is always a part that saves the
+    most rows. If there are several such parts, the one with the least traffic is taken. Owners are
+    chosen first for the vertices with the longest lists. This is the idea of Bisseling and Meesen
+    (*Communication balancing in parallel sparse matrix-vector multiplication*, ETNA 2005), who
+    choose two owners for a vertex, one for each vector. Then sweeps revise the owners one by one.
 
     Attributes:
         sweeps: Largest number of sweeps over all owners.
@@ -36,12 +36,12 @@ class VectorOwners:
     sweeps: int = 8
 
     def refine(self, owners: Owners, matrix: Graph, context: Context) -> Owners:
-        """Return new owners of rows; apart from rows, only nonzeros on the diagonal change owners.
+        """Return new owners of rows; of the nonzeros, only those on the diagonal change owners.
 
-        The volume never rises; at the same volume, the rows that the busiest part sends or receives
-        do not rise. A vertex without nonzeros off the diagonal in its row and column keeps its
-        owner. Nonzeros on the diagonal move with their row, but these moves bring no part above
-        the limit of nonzeros.
+        The volume never rises. If the volume stays the same, the number of rows that the busiest
+        part sends or receives does not rise. A vertex keeps its owner if its row and column have no
+        nonzeros off the diagonal. A nonzero on the diagonal moves with its row, but only to a part
+        that stays within its limit of nonzeros.
 
         Raises:
             InputError: See `Owners.check`.
@@ -65,12 +65,15 @@ class VectorOwners:
 
 @njit(cache=True, nogil=True)
 def _needs(indptr, indices, nonzero_owner, num_parts):  # type: ignore[no-untyped-def]
-    """List, for every vertex, the parts with nonzeros of its row or column off the diagonal.
+    """List, for every vertex, the parts that have nonzeros of its row or its column.
 
-    Returns ``ptr`` int64[n + 1], ``part`` int32[m], ``kind`` int8[m], ``diagonal`` int64[n]. The
-    parts of vertex v are ``part[ptr[v]:ptr[v + 1]]``. The kind of a part is 1 if it has nonzeros of
-    the row, 2 for the column, 3 for both. ``diagonal`` has the place of every diagonal nonzero, or
-    -1.
+    Nonzeros on the diagonal do not count.
+
+    Returns:
+        ptr (int64[n + 1]), part (int32[m]): The parts of vertex v are ``part[ptr[v]:ptr[v + 1]]``.
+        kind (int8[m]): For every listed part, 1 if it has nonzeros of the row only, 2 if it has
+            nonzeros of the column only, 3 if it has both.
+        diagonal (int64[n]): Index of nonzero (v, v) in the CSR; -1 if there is none.
     """
     n = len(indptr) - 1
     column_ptr, _, place = transpose(indptr, indices, np.arange(len(indices)), n)
@@ -108,7 +111,10 @@ def _needs(indptr, indices, nonzero_owner, num_parts):  # type: ignore[no-untype
 
 @njit(cache=True, nogil=True)
 def _trade(ptr, part, kind, v, q, sign, sent, received):  # type: ignore[no-untyped-def]
-    """Add (`sign` 1) or subtract (-1) the rows that are sent for vertex v if part q owns v."""
+    """Add the rows that are sent for vertex v if part q owns v; subtract them if `sign` is -1.
+
+    `sent` and `received`, int64[num_parts], are updated.
+    """
     for a in range(ptr[v], ptr[v + 1]):
         m = part[a]
         if m != q:
@@ -124,11 +130,14 @@ def _trade(ptr, part, kind, v, q, sign, sent, received):  # type: ignore[no-unty
 def _assign(  # type: ignore[no-untyped-def]
     ptr, part, kind, diagonal, owner, nonzero_owner, num_parts, limit, order, sweeps, anew
 ):
-    """Choose owners: from scratch if `anew`, else starting from the present owners.
+    """Choose the owners of rows; if `anew`, ignore the current owners.
 
-    The load of a part is the larger of its sent and received rows. Among the parts that save most
-    rows, the owner is the part with the smallest load afterwards. Returns the volume, and the
-    largest load of all parts.
+    The load of a part is the number of rows that it sends or the number that it receives, whichever
+    is larger. If several parts save the most rows, the owner is the one that would then have the
+    smallest load. `owner` and `nonzero_owner` are updated.
+
+    Returns:
+        The volume, and the largest load of a part.
     """
     sent = np.zeros(num_parts, dtype=np.int64)
     received = np.zeros(num_parts, dtype=np.int64)
@@ -184,7 +193,7 @@ def _assign(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _is_foreign(ptr, part, v, q):  # type: ignore[no-untyped-def]
-    """Whether part q has no nonzero in the row and column of vertex v, off the diagonal."""
+    """Whether part q has no nonzeros of the row or column of v, other than on the diagonal."""
     for a in range(ptr[v], ptr[v + 1]):  # noqa: SIM110 - numba knows no all(...)
         if part[a] == q:
             return False

@@ -21,7 +21,9 @@ FILTERS = {h5py.h5z.FILTER_DEFLATE: "deflate", h5py.h5z.FILTER_SHUFFLE: "shuffle
 HDF5_ERROR = re.compile(r"^['\"]?(Can't|Unable to|Error iterating|Couldn't|Invalid location)")
 """How h5py's messages begin if the error comes from HDF5."""
 MAX_DEFLATION = 1100
-"""Above deflate's highest ratio, 1032. A dataset that claims more is not stored completely."""
+"""Bound on a compression ratio, above deflate's highest ratio of 1032. A dataset with a higher
+ratio is not stored completely.
+"""
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 WITH_CHECKSUMS = 3
@@ -87,8 +89,8 @@ class Container:
         """Return whether the file has a group or dataset (`kind`) called `name`.
 
         Raises:
-            PlanError: If a part of the path is a soft or external link, since such a link may lead
-                out of the file. Also if the object is not a `kind`.
+            PlanError: If an element of the path is a soft or external link, since such a link may
+                lead out of the file. Also if `name` is an object of another kind.
         """
         steps = name.split("/")
         for depth in range(1, len(steps) + 1):

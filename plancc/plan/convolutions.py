@@ -61,9 +61,7 @@ class ConvOptions:
         more="See `plancc.plan.convolutions.ConvOptions`.",
         choices=PARAMETRIZATIONS,
     )
-    bias: bool | None = of_model(
-        None, "bias of the layers", otherwise="as `parametrization` has it"
-    )
+    bias: bool | None = of_model(None, "bias of the layers", otherwise="as `parametrization` says")
 
     paper_bias: ClassVar[bool] = False
     printed: ClassVar[tuple[str, ...]] = ()
@@ -80,6 +78,7 @@ class ConvOptions:
         Parameters:
             choices: Value of each option, by the name of the option.
             of: Name of the convolution, for messages.
+
         Raises:
             InputError: If an option does not exist, or if its value has the wrong type or is not
                 allowed.
@@ -152,9 +151,9 @@ class ConvOptions:
         return found
 
     def _transposed(self, forward: Steps) -> Steps:
-        """Return the forward steps in the order whose reverse is the backward pass.
+        """Return the forward steps, in the order that the backward pass reverses.
 
-        A subclass may return an order other than that of the forward pass.
+        The base class returns the order of the forward pass. A subclass may return another order.
         """
         return forward
 
@@ -221,7 +220,7 @@ class SAGEOptions(ProductOptions):
 
     @property
     def coefficients(self) -> str:
-        """The name, in `COEFFICIENTS`, of the values of A. Aggregator "max" ignores the values."""
+        """Which values A has: a name in `COEFFICIENTS`. Aggregator "max" ignores the values."""
         return "closed-mean" if self.aggregator == "gcn" else self.aggregator
 
     def steps(self, d_in: int, d_out: int, last: bool) -> Steps:

@@ -41,7 +41,7 @@ def cut_points(cut: str, table: Callable[[str], npt.NDArray[Any]]) -> Int64Array
     """Return the offsets that cut a dataset into the entries of each part.
 
     Parameters:
-        cut: `FileDataset.cut` of the dataset, not "".
+        cut: `FileDataset.cut` of the dataset; it must not be "".
         table: Function that returns a dataset of the plan by its name. In a damaged plan, the
             dataset may hold any numbers.
 
@@ -94,9 +94,9 @@ def digests_of(
 
 
 def points_of(arrays: Arrays) -> dict[str, Int64Array]:
-    """Return the result of `cut_points` for each value of `FileDataset.cut` in these datasets.
+    """Call `cut_points` for each value of `FileDataset.cut` that these datasets have.
 
-    The keys are the values of `FileDataset.cut`.
+    Return the results by value of `FileDataset.cut`.
     """
     cuts = dict.fromkeys(dataset_of(name).cut for name in arrays)  # the same order on all ranks
     return {cut: cut_points(cut, arrays.__getitem__) for cut in cuts if cut}

@@ -4,7 +4,7 @@ An exchange is a 0/1 matrix for every pair of ranks. A 1 at (i, j) says that row
 is row j of the sender. Every method is an operation on these matrices:
 
     reversed      transpose them: an expand becomes a fold, or the adjoint of the expand
-    keep          set some 1s to 0: keep live rows, a sample of the boundary, or a mini-batch
+    keep          set some 1s to 0: keep used rows, a sample of the boundary, or a mini-batch
     renumbered    permute or drop rows and columns: use a new row order, or some rows only
     merged        join parts that run on one rank: a row that several parts need is sent once
     of_parts      take only the messages of consecutive parts
@@ -36,11 +36,11 @@ class Side:
             never the part itself.
         row_ptr (int64[num_messages + 1]): Rows of message k are ``row[row_ptr[k]:row_ptr[k + 1]]``;
             no message is empty.
-        row (int32[volume], or int64 for places in plan order): Number of every row at this end, in
-            the order of the messages. At the end of the owner these are local row numbers, which
-            ascend within every message of a plan; in the expand they are the send mask X_mn
-            (Demirci et al. 2022, Eq. 8). At the other end, a *plan* repeats the owner's numbers
-            (the receive set). A *rank* instead numbers the rows 0, 1, 2, ... as they arrive.
+        row (int32[volume], or int64 for places in plan order): Number of every row, in the order of
+            the messages. At the end of the owner these are local row numbers, which ascend within
+            every message of a plan; in the expand they are the send mask X_mn (Demirci et al. 2022,
+            Eq. 8). At the other end, a *plan* has these local row numbers of the owner, too (the
+            receive set), but a *rank* numbers the rows 0, 1, 2, ... in the order of arrival.
     """
 
     ptr: Int64Array
@@ -235,8 +235,8 @@ def nonzeros_of(row_ptr: Int64Array, rows: IntArray) -> tuple[Int64Array, Int64A
     """Find the nonzeros of some rows of a CSR matrix.
 
     Returns:
-        The offsets of the chosen rows, int64[len(rows) + 1], and the indices of their nonzeros in
-        the arrays of the matrix, int64.
+        The offsets of each chosen row in the second array, int64[len(rows) + 1]; and the indices of
+        the rows' nonzeros in the arrays of the matrix, int64.
     """
     degree = np.diff(row_ptr)[rows]
     ptr = offsets(degree)
@@ -254,7 +254,7 @@ def places(kept: BoolArray) -> Int32Array:
 def interval(number: IntArray, starts: Int64Array) -> Int64Array:
     """Return, for each number, the index of the interval that contains it.
 
-    `starts` is the ascending first number of every interval. Intervals may be empty.
+    `starts` holds the first number of every interval, ascending. Intervals may be empty.
     """
     return np.searchsorted(starts, number, side="right") - 1
 

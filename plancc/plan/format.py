@@ -72,9 +72,9 @@ ROOT_ATTRIBUTES = (
 
 PART_PTR = "rows/part_ptr"
 TYPE_PTR = "rows/type_ptr"
-"""Offsets of the parts' rows for every type, in plans with vertex data by type."""
+"""Dataset of the offsets of the parts' rows for every type, in plans with vertex data by type."""
 FOLDED = "fold/send_row_ptr"
-"""Offsets of the rows that each part folds, in edge plans."""
+"""Dataset of the offsets of the rows that each part folds, in edge plans."""
 LOCAL_ROWS = "local rows"
 """Value of `FileDataset.cut` for data with an entry per local row: own rows, then folded rows."""
 OF_TYPE = " of type "
@@ -205,7 +205,9 @@ GROUPS = tuple(dict.fromkeys(name.partition("/")[0] for name in DATASETS))
 
 
 def dataset_of(name: str) -> FileDataset:
-    """Return the description of a dataset by its name in the file; KeyError for an unknown name.
+    """Return the description of a dataset by its name in the file.
+
+    Raise KeyError for an unknown name.
 
     For vertices of type number k, the name of vertex data ends in "_of_k".
     """
@@ -218,7 +220,7 @@ def dataset_of(name: str) -> FileDataset:
 
 
 def datasets_of(header: Header) -> dict[str, FileDataset]:
-    """Return the datasets that a plan with this header has or, if they are optional, may have."""
+    """Return the datasets of a plan with this header, including those that are optional."""
     numbers = range(0 if header.types is None else len(header.types.counts))
     names = [*DATASETS, *(f"vertex_data/{key}_of_{k}" for key in KEYS for k in numbers)]
     found = {name: dataset_of(name) for name in names}

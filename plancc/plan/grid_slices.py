@@ -54,9 +54,9 @@ def share_of_rank(
 
     Parameters:
         held: The parts of the rank.
-        block: The parts `RankParts.parts_to_read`, without vertex data.
+        block: The parts in the range `RankParts.parts_to_read`, without vertex data.
         part: The rank's own part of the row plan if `keeps_part` is true for the grid, else None.
-        vertex_data: Vertex data of the rows `RankParts.rows`.
+        vertex_data: Vertex data of the rows in the range `RankParts.rows`.
 
     Returns:
         A Part with a `GridShare`. Its `index` is the rank, its `num_parts` the number of ranks.

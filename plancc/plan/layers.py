@@ -95,8 +95,9 @@ class Linear(LayerStep):
 
     Attributes:
         inner, columns: Number of rows and of columns of W.
-        rows: Which rows x has: the "inputs" of the layer, a row for each of the "columns" of A, or
-            the "outputs" of the layer. "" until the function `placed` fills it.
+        rows: Which rows x has. "inputs": the rows of the layer's input. "columns": one row for each
+            local column of A. "outputs": the rows of the layer's output. "": the function `placed`
+            has not filled this attribute yet.
         of_weights: Whether the adjoint computes only the gradient of W, and not that of x.
     """
 
@@ -132,7 +133,7 @@ class OwnLinear(Linear):
 class Bias(RowStep):
     """Trained parameters, one for each column.
 
-    They are added to every row, or they multiply every row.
+    The layer adds these parameters to every row, or multiplies every row by them.
     """
 
     @property
@@ -180,7 +181,7 @@ def steps_problem(steps: object, d_in: int) -> str:
         elif type(step) is Linear:
             columns = step.inner
         if columns != width:
-            return f"{step!r} reads {columns} columns, and its input has {width}"
+            return f"{step!r} reads {columns} columns, but its input has {width}"
         if isinstance(step, Linear):
             width = step.columns
         before = step

@@ -215,7 +215,7 @@ def numbers_problem(links: PartLinks, per_link: int) -> str:
 
 
 def sources_problem(links: PartLinks, per_link: int) -> tuple[str, str]:
-    """Check that the negatives of every link have the same source as the link, on some parts.
+    """Check, for some parts, that the negatives of every link have the same source as the link.
 
     Returns:
         The rule, and what violates it; "" if the rule holds.

@@ -57,8 +57,8 @@ def lower(
     Parameters:
         matrix: The normalised matrix, with values.
         owners: The parts, ``0..num_parts-1``, that own the rows and perhaps the nonzeros. Parallel
-            relations between the same two vertices share one owner, so nonzeros are counted as in
-            the result of `plancc.graph.union.without_relations`.
+            nonzeros (same row and column) share one owner, so `owners.nonzeros` has an entry for
+            each nonzero that `plancc.graph.union.without_relations` would return.
         normalization, self_loops: The options with which `matrix` was made, for the header.
 
     Returns:
@@ -181,8 +181,8 @@ def lowered_parts(
     """Number the columns of parts first..last-1 locally, and list the messages to these parts.
 
     Returns:
-        Received rows, numbered by their sender; and the length, receiver and sender of every
-        message, sorted by receiver.
+        Received rows, with the local numbers that they have at their sender; and the length,
+        receiver and sender of every message, sorted by receiver.
     """
     scratch = np.empty(part_ptr[-1], dtype=np.int32)
     # room for an upper bound of the received rows; untouched pages cost nothing
@@ -219,8 +219,8 @@ def _permute(indptr, indices, values, position, row_ptr, first, last, column, va
 def _lower_parts_of_rows(part_ptr, row_ptr, first, last, local, halo_row, column, value):  # type: ignore[no-untyped-def]
     """Number the columns of parts first..last-1 locally, and list the messages to these parts.
 
-    `local` (int32[n]) is scratch memory. The received rows, numbered by their sender, are written
-    to `halo_row`. Returns the length, receiver and sender of every message.
+    `local` (int32[n]) is scratch memory. The local numbers that the received rows have at their
+    sender are written to `halo_row`. Returns the length, receiver and sender of every message.
     """
     bitmap = np.zeros(len(local) // 64 + 1, dtype=np.uint64)
     longest = 0
@@ -318,9 +318,9 @@ def _lower_edge_parts(  # type: ignore[no-untyped-def]
     """Number rows and columns of parts first..last-1 locally; write `column` and `value`.
 
     Returns the messages of received rows; the messages of folded rows; and the number of nonzeros
-    of every local row, int64. The messages are four arrays: the rows, numbered by their owner; the
-    number of rows of each message; the part that needs or folds the rows; and the part that owns
-    them.
+    of every local row, int64. The messages are four arrays: the local numbers of the rows at their
+    owner; the number of rows of each message; the part that needs or folds the rows; and the part
+    that owns them.
     """
     num_rows = part_ptr[-1]
     most = ptr[last] - ptr[first]
@@ -396,8 +396,8 @@ def _fill(  # type: ignore[no-untyped-def]
 def _exchange(chunks: _Chunks, num_parts: int) -> Exchange:
     """Return the exchange from the owners of rows to the parts that need these rows.
 
-    A fold is the reverse of such an exchange. Every chunk has four arrays: the rows, numbered by
-    their owner; and the length, the part and the owner of each message, sorted by part.
+    A fold is the reverse of such an exchange. Every chunk has four arrays: the local numbers of the
+    rows at their owner; and the length, the part and the owner of each message, sorted by part.
     """
     columns = zip(*chunks, strict=True)
     halo_row, lengths, receiver, sender = (np.concatenate(column) for column in columns)

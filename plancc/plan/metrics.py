@@ -66,7 +66,7 @@ class Traffic:
         messages_sent, messages_received: Messages that the part sends and receives in both
             exchanges.
         fold: The rows and messages of the fold alone; None if the plan has no fold.
-        copies (int64[num_parts] or None): Number of vertices of which the part has an own row, a
+        copies (int64[num_parts] or None): Number of vertices for which the part has an own row, a
             received row or a partial sum. None if the plan has no fold; then the number is `rows` +
             `received`.
     """
@@ -118,8 +118,8 @@ class Metrics:
         boundary_ratio, max_boundary_ratio: Halo rows divided by own rows, for all parts together,
             and for the part with the highest ratio (Wan et al. 2022 call it the ratio of boundary
             to inner nodes). A part without rows counts as 0.
-        fold_volume, fold_messages: The part of `volume` and of `messages` that belongs to the fold;
-            0 in a row plan.
+        fold_volume, fold_messages: Rows in `volume` and messages in `messages` that belong to the
+            fold; 0 in a row plan.
         replication_factor: Number of parts that have an own row, a received row or a partial sum of
             a vertex; mean over all vertices. Md et al. 2021, Table 4, leaves out vertices without
             an edge.

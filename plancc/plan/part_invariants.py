@@ -108,7 +108,7 @@ def data_invariants(data: VertexData, num_vertices: int) -> Iterator[tuple[str, 
         yield vertex_data_problem(name, array[:0] if fine else array, num_vertices)
     for each in (data, *data.of_type.values()):
         if each.targets is not None:
-            yield "labels or targets", "both are there" if each.labels is not None else ""
+            yield "labels or targets", "both are present" if each.labels is not None else ""
 
 
 def _messages(parts: PartRange, table: Side, rows: Int64Array, of_part: bool) -> str:
@@ -291,7 +291,7 @@ def claims_of(parts: PartRange, held: RankParts) -> Claims:
 
 @njit(cache=True, nogil=True, plain=True)
 def _unbalanced(numbers, first, last):  # type: ignore[no-untyped-def]
-    """Return the sum of `mix` over `numbers`, minus the sum of `mix` over ``first..last-1``.
+    """Return the sum of the hash `mix` over `numbers`, minus its sum over ``first..last-1``.
 
     The result is computed modulo 2^64, and returned as int64.
     """
@@ -307,8 +307,8 @@ def _unbalanced(numbers, first, last):  # type: ignore[no-untyped-def]
 def _digest_messages(table, part_ptr, first, of_part, rank_of_part, digest):  # type: ignore[no-untyped-def]
     """Add the hash of every message to ``digest[r]``, where rank r runs the part at the other end.
 
-    The hash of a message is the sum of the hashes of its rows. `mix` hashes each row's place in
-    plan order, together with the part that reads the row. `of_part`: whether the part owns the rows
+    The hash of a message is the sum of the hashes of its rows. The hash of a row (`mix`) covers the
+    row's place in plan order and the part that reads it. `of_part`: whether the part owns the rows
     of its messages; otherwise the peer owns them.
     """
     ptr, peer, row_ptr, row = table

@@ -34,9 +34,9 @@ class Claims:
             this rank sends to rank r in step s. ``expected[s, r]`` is the digest of those that it
             expects from rank r. The steps are the expand, the fold of an edge plan, and the hops of
             a node-aware exchange. Messages between parts of the same rank count too.
-        vertices: Sum of `mix` over the ids of this rank's vertices, minus the sum of `mix` over
-            this rank's share of the numbers 0..n-1, modulo 2^64. Added up over all ranks, this is 0
-            if every vertex occurs once.
+        vertices: Sum of the hash `mix` over this rank's vertices, minus the sum of `mix` over this
+            rank's share of the numbers 0..n-1, modulo 2^64. Added up over all ranks, this is 0 if
+            every vertex occurs once.
         nonzeros: Number of nonzeros of this rank, minus an even share of the number in the header.
             Added up over all ranks, this is 0.
         folds: Whether the second step is the fold.
@@ -59,8 +59,8 @@ class GridShare:
         row_ptr, place, value (int64[rows of the block + 1], int32[m], float[m]): The block of A
             that this rank multiplies with or broadcasts, as CSR. Its rows are the rows of the
             process row, which are more than the rank's own rows in "3d". Its columns are the
-            columns of the process column, as places in plan order. The block has no nonzeros if
-            `block` is given.
+            columns of the process column, as places in plan order. If `block` is given, `place` and
+            `value` are empty, and `row_ptr` is [0].
         block: This rank's part of the row plan, with its messages but without vertex data. Only for
             scheme "feature" and for sparse grids; otherwise None.
     """
@@ -79,8 +79,8 @@ class Part(WithColumns):
     """One part's slice of a plan, or several parts merged on one rank (`plancc.plan.merge`).
 
     Attributes:
-        index, num_parts: Number of this part, and number of all parts. After a merge these are
-            numbers of ranks.
+        index, num_parts: Number of this part, and number of all parts. After a merge: number of
+            this rank, and number of all ranks.
         first_row: Place of this part's first row in plan order.
         global_id (int32[rows]): Vertex of every own row.
         num_interior: Rows ``0..num_interior-1`` use only columns of own rows. Every other own row
@@ -262,9 +262,9 @@ class PartRange(WithColumns):
         )
 
     def with_distinct_columns(self) -> PartRange:
-        """Return these parts with parallel nonzeros (same row and column) joined to one.
+        """Return these parts with parallel nonzeros (same row and column) merged into one.
 
-        Only `row_ptr` and `column` of the result are meaningful; `value` is not joined.
+        Only `row_ptr` and `column` of the result are meaningful; the values are not merged.
         """
         if self.relation is None:
             return self

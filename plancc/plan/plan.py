@@ -279,7 +279,7 @@ class Plan(WithColumns):
             The content hash that the file stores.
 
         Raises:
-            OutputError: If the folder is missing or not writable, or the disk fills.
+            OutputError: If the folder is missing or not writable, or if the disk is full.
         """
         from plancc.plan.writer import write_file  # h5py is loaded at first use
 

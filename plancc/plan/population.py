@@ -1,4 +1,4 @@
-"""Read from a plan the population from which samplers draw.
+"""The population from which samplers draw, read from a plan.
 
 Compiler and runtime must draw from the same population to get the same batches. So the vertices are
 in the order of the graph's source. The columns of each row ascend, because a sampler chooses a

@@ -14,12 +14,12 @@ holds partial sums for other ranks. The blocks are:
   "folded" |  folded   | folded_halo |
            +-----------+-------------+
 
-A program does not depend on ranks or sizes. Whoever reads a program gives a meaning to the names in
-its steps. The runtime binds them to messages, groups of ranks and matrices, and executes the
-program. To count words, `plancc.plan.words.transfers` binds them to the traffic of messages and
+A program does not depend on ranks or sizes. The code that uses a program gives a meaning to the
+names in its steps. The runtime binds them to messages, groups of ranks and matrices, and executes
+the program. To count words, `plancc.plan.words.transfers` binds them to the traffic of messages and
 groups.
 
-Between two collective steps, the runtime uses this order. It starts all messages. Before a step
+Between two collective steps, the runtime works in this order. It starts all messages. Before a step
 reads the rows of a message, it waits for the message. It adds scattered rows last. If rows arrive
 in pieces, the product multiplies one piece after another. A program that needs another order raises
 an error.
@@ -223,7 +223,8 @@ def replicated(needed_only: bool) -> Program:
     """Return the program of 1.5D (Tripathy et al. 2020, Algorithm 2).
 
     The ranks of a process row have copies of the same part. For each part, one of these ranks sends
-    the rows of the part to other ranks (Equation 3). On this rank, space "held" has these rows.
+    the rows of the part to other ranks (Equation 3). On the sending rank, space "held" has these
+    rows.
 
     Parameters:
         needed_only: Whether ranks send only needed rows, in the messages of a row plan, instead of

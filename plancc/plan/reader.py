@@ -357,7 +357,7 @@ class PlanFile:
             if start == stop:
                 return MappedRows(np.empty((0, dataset.shape[1]), kind))
             if at is None or at % kind.itemsize:
-                why = "compressed" if at is None else f"at byte {at}, inside a number"
+                why = "compressed" if at is None else f"misaligned (at byte {at})"
                 raise InputError(
                     f"{self.path}: /{name} is {why}, and cannot be mapped into memory; compile the "
                     "graph again, without compression"

@@ -21,7 +21,7 @@ ONE, SIX, LOW_SIX = np.uint64(1), np.uint64(6), np.uint64(63)
 
 @njit(cache=True, nogil=True, plain=True)
 def offsets_of(key, num_groups):  # type: ignore[no-untyped-def]
-    """Return the offsets that the groups have in a list sorted by group, int64[num_groups + 1].
+    """Return the offsets of the groups in a list sorted by group, int64[num_groups + 1].
 
     `key` is the group of every entry; the entries may be in any order.
     """
@@ -155,10 +155,11 @@ def list_marked(  # type: ignore[no-untyped-def]
 ):
     """Clear a bitmap over plan order, and list the marked rows as messages, one for each owner.
 
-    The marked rows, numbered by their owner, are written to `row` from index `size` on. From index
-    `messages` on, the number of rows of each message is added to `lengths`, which has zeros there,
-    and the owner of these rows is written to `owner`. ``local[r]`` becomes the local number of
-    marked row r. These numbers begin at `first_local`.
+    The local numbers of the marked rows at their owner are written to `row` from index `size` on.
+    From index `messages` on, the number of rows of each message is added to `lengths`, which has
+    zeros there, and the owner of these rows is written to `owner`. ``local[r]`` becomes the local
+    number of marked row r at the part that needs or folds the row. These numbers begin at
+    `first_local`.
 
     Returns the new values of `size` and `messages`.
     """

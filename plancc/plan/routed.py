@@ -50,12 +50,13 @@ class PartRoute:
 
 @dataclass(frozen=True, eq=False)
 class Routed(Exchange):
-    """A rank's exchange that sends rows in hops. Method `keep` returns an exchange without them.
+    """A rank's exchange that sends rows in hops. Its method `keep` returns an exchange without
+    hops.
 
     Attributes:
         route: The rank's share of the hops.
-        from_owners: Whether the owners of rows send them, so that hops run from collect to spread.
-            A fold uses the hops in reverse.
+        from_owners: Whether the owners send the rows, so that hops run from collect to spread. A
+            fold uses the hops in reverse.
     """
 
     route: PartRoute
@@ -66,7 +67,9 @@ class Routed(Exchange):
         return Routed(self.receive, self.send, self.route, not self.from_owners)
 
     def renumbered(self, sent: IntArray | None = None, received: IntArray | None = None) -> Routed:
-        """Renumber rows as `Exchange.renumbered` does, also the own rows that are sent in hops."""
+        """Renumber rows as `Exchange.renumbered` does, including the own rows that are sent in
+        hops.
+        """
         new, own = super().renumbered(sent, received), sent if self.from_owners else received
         route = self.route if own is None else self.route.renumbered(own)
         return Routed(new.send, new.receive, route, self.from_owners)

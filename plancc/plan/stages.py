@@ -1,10 +1,10 @@
 """Stages of the pipeline of a feature plan: batches of a part's rows (Wan et al. 2025, 3.2.2).
 
 The rows of the part are cut into *batches* of equal size, one for each *stage*. All ranks of the
-part have equal shares of every batch. Two ranks and three stages give:
+part have equal shares of every batch. Six rows, two ranks and three stages give:
 
-    rows     | 0     1 | 2     3 | 4     5 |
-    rank       0  |  1   0  |  1   0  |  1
+    row      |  0   1  |  2   3  |  4   5  |
+    rank     |  0   1  |  0   1  |  0   1  |
     batch    |    0    |    1    |    2    |
 
 So all ranks send, multiply and update in every stage.

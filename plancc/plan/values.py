@@ -15,7 +15,7 @@ STEPS = ("expand", "fold")
 LINKS = "links"
 """Name of the exchange that sends the targets of links; rows are numbered as in the expand."""
 OF_ROWS = (*STEPS, LINKS)
-"""Exchanges whose rows are numbered by their owners; hops have places in plan order instead."""
+"""Exchanges that number rows as their owners do; hops use places in plan order instead."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Count the words and messages of an epoch, for predictions and for the figures of the runtime.
 
-A step of a program causes *transfers*: exchanges or collectives. The caller gives the transfers for
-each name of a step. `count` adds up their words and messages. Tests check that the transports of
-the runtime send exactly these counts. A word is one number of any type.
+A step of a program causes *transfers*: exchanges or collectives. The caller gives the transfers of
+a step by the name of the step. `count` adds up their words and messages. Tests check that the
+transports of the runtime send exactly these counts. A word is one number of any type.
 """
 
 from __future__ import annotations

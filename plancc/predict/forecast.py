@@ -1,4 +1,4 @@
-"""Forecast: a plan's predicted epoch, compared with a random partition's and a lower bound."""
+"""The predicted epoch time of a plan, with that of a random partition and a lower bound."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ RECORDED = ("machine", "dims", "epoch_seconds", "random_epoch_seconds", "bound_s
 
 @dataclass(frozen=True)
 class Forecast:
-    """Predicted seconds of one epoch, as recorded in a plan's provenance.
+    """Predicted seconds of one epoch, which the compiler records in the plan's provenance.
 
     Attributes:
-        predictor: The predictor, with widths of the layers and the machine.
-        seconds: Seconds of the plan; None if its grid has more columns than a width.
-        random_seconds: Seconds of an even random row partition onto as many ranks.
-        bound_seconds: Seconds with all work evenly spread and no rows exchanged.
+        predictor: The predictor, with the widths of the layers and the machine.
+        seconds: Seconds with the plan. None if a width is smaller than the number of process
+            columns of the plan's grid.
+        random_seconds: Seconds with a random row partition for the same number of ranks.
+        bound_seconds: Seconds if all work were evenly spread and no rows were exchanged.
     """
 
     predictor: Predictor
@@ -53,7 +54,7 @@ class Forecast:
 
     @property
     def slower(self) -> bool:
-        """Whether the predicted epoch is longer than a random partition's by more than `ALIKE`."""
+        """Whether an epoch takes longer than with a random partition, by a share above `ALIKE`."""
         return self.seconds is not None and self.seconds > (1 + ALIKE) * self.random_seconds
 
     @property
@@ -69,7 +70,7 @@ class Forecast:
         )
 
     def provenance(self) -> Mapping[str, Any]:
-        """Return machine, widths and seconds by their names in a provenance."""
+        """Return machine, widths and seconds, by the names that they have in the provenance."""
         seconds = {} if self.seconds is None else {"epoch_seconds": self.seconds}
         return {
             "machine": self.predictor.machine.to_json(),

@@ -1,8 +1,9 @@
-"""The rates of a machine, without any measurement or prediction.
+"""The numbers that describe the speed of a machine.
 
-Three numbers give the postal model (a message of b bytes takes ``latency + b / bandwidth`` seconds)
-and a rate of multiply-adds. The other numbers say what the ranks of a node share, how fast products
-of other shapes and other work are, and how collectives are made. `plancc.predict.simulation` uses
+Three numbers are required: the latency and the bandwidth of messages, and a rate of multiply-adds.
+A message of b bytes takes ``latency + b / bandwidth`` seconds (the postal model). The other numbers
+are optional. They say what the ranks of a node share, how fast products of different shapes and
+other kinds of work run, and by which algorithms collectives run. `plancc.predict.simulation` uses
 all of them.
 """
 
@@ -76,7 +77,14 @@ RULES = {
 
 
 def _check(part: Any, prefix: str = "") -> None:
-    """Raise InputError for an attribute that breaks its rule; a default of None is allowed."""
+    """Raise InputError if an attribute of `part` breaks its rule (`RULES`).
+
+    None is allowed where it is the default.
+
+    Parameters:
+        part: A `Machine`, or the object of one of its tables, such as a `Node`.
+        prefix: Name of the table in a machine file, followed by a dot; "" for a `Machine`.
+    """
     for each in fields(part):
         value, rule = getattr(part, each.name), RULES.get(each.name, POSITIVE)
         if each.name in TABLES or (value is None and each.default is None):
@@ -87,16 +95,16 @@ def _check(part: Any, prefix: str = "") -> None:
 
 @dataclass(frozen=True)
 class Node:
-    """Resources that the ranks of a node share. None stands for a value derived from the machine.
+    """Resources that the ranks of a node share.
 
     Attributes:
-        ranks: Ranks per node; rank r is on node ``r // ranks``.
-        cores: Cores that these ranks share. If there are fewer cores than ranks, all compute takes
-            ranks / cores times as long. None for one core per rank.
-        injection: Bytes per second that the whole node can send into the network while it receives
-            as many. None for ranks x bandwidth.
-        latency, bandwidth: Latency and bandwidth of a rank's messages inside the node; None for the
-            values between nodes.
+        ranks: Number of ranks per node; rank r is on node ``r // ranks``.
+        cores: Number of cores that these ranks share. If there are fewer cores than ranks, all
+            compute takes ranks / cores times as long. None: one core per rank.
+        injection: Bytes per second that the whole node can send into the network, while it receives
+            the same number of bytes. None: ranks x bandwidth.
+        latency, bandwidth: Latency and bandwidth of messages between ranks of a node. None: the
+            same as between nodes.
         memory: Bytes of memory per rank; None if unknown.
     """
 
@@ -113,15 +121,15 @@ class Node:
 
 @dataclass(frozen=True)
 class Compute:
-    """Rates of a rank's compute other than sparse products.
+    """Speed of the work of a rank other than sparse products.
 
     Attributes:
         dense: Multiply-adds per second of dense products; None: the rate of sparse products.
-        stream: Bytes per second read and written by elementwise work, and by dense products for
-            their operands. None: reading and writing take no time.
-        overhead: Seconds per operation of any size.
-        drawn_block, drawn_row, drawn_nonzero: Seconds per block, row and nonzero to draw a
-            mini-batch and to build its blocks; None: the numbers in `DRAWN`.
+        stream: Bytes per second that elementwise work reads and writes. Dense products read and
+            write their matrices at this rate too. None: reading and writing take no time.
+        overhead: Seconds that every operation takes in addition, whatever its size.
+        drawn_block, drawn_row, drawn_nonzero: Drawing a mini-batch and building its blocks takes
+            this many seconds per block, per row and per nonzero. None: the numbers in `DRAWN`.
     """
 
     dense: float | None = None
@@ -137,14 +145,17 @@ class Compute:
 
 @dataclass(frozen=True)
 class SparseRates:
-    """Multiply-adds per second of sparse products, by their shape.
+    """Multiply-adds per second of sparse products, measured for several shapes.
 
     Attributes:
-        nonzeros_per_row, width: Points of the measurements, ascending.
-        multiply_adds: Table of rates: a line for every number of nonzeros per row, with one rate
-            for every width. If `rows` is not empty, such a table for every number of rows.
-        rows: Numbers of rows of a square matrix, ascending; the number of rows decides whether the
-            dense operand fits into a cache. Empty if the rates hold for all sizes.
+        nonzeros_per_row: Numbers of nonzeros per row that were measured, ascending.
+        width: Numbers of columns of the dense matrix that were measured, ascending.
+        multiply_adds: Table of rates. It has a line for every number in `nonzeros_per_row`, and in
+            each line a rate for every number in `width`. If `rows` is not empty, there is such a
+            table for every number in `rows`.
+        rows: Numbers of rows of a square matrix that were measured, ascending. They matter because
+            they decide whether the dense matrix fits into a cache. Empty if the rates hold for all
+            numbers of rows.
     """
 
     nonzeros_per_row: tuple[float, ...]
@@ -178,8 +189,16 @@ class SparseRates:
     def rate(
         self, nonzeros_per_row: npt.ArrayLike, width: npt.ArrayLike, rows: npt.ArrayLike = 1
     ) -> Float64Array:
-        """Return rates by log-linear interpolation between points; they are constant outside the
-        table."""
+        """Return the rates for these shapes, float64, by interpolation in the table.
+
+        Logarithms of rates are linear in the logarithms of the arguments. Outside the table, the
+        nearest value applies.
+
+        Parameters:
+            nonzeros_per_row: Mean number of nonzeros per row.
+            width: Number of columns of the dense matrix.
+            rows: Number of rows of the sparse matrix.
+        """
         axes = (self.rows or (1.0,), self.nonzeros_per_row, self.width)
         table = np.log(np.array(self.multiply_adds, np.float64).reshape([*map(len, axes)]))
         places = [
@@ -196,8 +215,11 @@ class SparseRates:
 
 
 def _place(points: Sequence[float], values: npt.ArrayLike) -> tuple[npt.NDArray[np.int64], Any]:
-    """Return the index of the last point <= each value, and the value's position, 0..1 in
-    logarithms, between this point and the next."""
+    """Return for every value the index of the last point that is not above the value.
+
+    Also return where the value's logarithm lies between the logarithms of this point (0) and of the
+    next point (1). A value below the first point or above the last is replaced by that point.
+    """
     axis = np.log(np.array(points, np.float64))
     at = np.clip(np.log(np.maximum(np.asarray(values, np.float64), 1e-300)), axis[0], axis[-1])
     place = np.clip(np.searchsorted(axis, at, side="right") - 1, 0, max(len(axis) - 2, 0))
@@ -207,11 +229,12 @@ def _place(points: Sequence[float], values: npt.ArrayLike) -> tuple[npt.NDArray[
 
 @dataclass(frozen=True)
 class Overlap:
-    """The share of communication that products hide.
+    """How much of the time of messages is hidden, because products are computed meanwhile.
 
     Attributes:
-        communication: Share, 0..1, of the time that overlap can hide at most, which is the time of
-            messages or of the product of own rows, whichever is less.
+        communication: The hidden time, divided by the time that could be hidden at best: 0..1. At
+            best, the time of the messages is hidden, or the time of the product of own rows if that
+            is shorter.
     """
 
     communication: float = 0.0
@@ -222,13 +245,17 @@ class Overlap:
 
 @dataclass(frozen=True)
 class CollectiveShapes:
-    """Algorithms of collectives; "auto" is the faster one, by size and number of ranks.
+    """The algorithms by which collectives run: "ring", "tree", or "auto" for the faster one.
+
+    Let g be the number of ranks in a group, and let *time of the words* be the time in which one
+    rank sends all words of the collective once.
 
     Attributes:
-        broadcast: "ring": pipelined; g - 1 latencies, and the words once. "tree": ceil(log2 g)
-            times a latency and the words.
-        allreduce: "ring": 2 (g - 1) latencies, and 2 (g - 1) / g times the words. "tree": two
-            trees.
+        broadcast: "ring" takes g - 1 latencies plus the time of the words, since it sends the words
+            in pieces. "tree" takes ceil(log2 g) rounds, each of one latency plus the time of the
+            words.
+        allreduce: "ring" takes 2 (g - 1) latencies plus 2 (g - 1) / g times the time of the words.
+            "tree" takes twice as long as a broadcast by "tree".
     """
 
     broadcast: str = "ring"
@@ -241,14 +268,19 @@ class CollectiveShapes:
 
 @dataclass(frozen=True)
 class Machine:
-    """Rates of one rank and of its link.
+    """The speed of one rank, of its connection to the network, and of what ranks share.
 
     Attributes:
         latency: Seconds per message.
-        bandwidth: Bytes per second that a rank sends while it receives as many.
+        bandwidth: Bytes per second that a rank can send, while it receives the same number of
+            bytes.
         multiply_adds: Multiply-adds per second of sparse products.
-        name, source: Name of the machine, and origin of its numbers.
+        name, source: Name of the machine, and where its numbers come from.
+        node: What the ranks of a node share.
+        compute: Speed of work other than sparse products.
         spmm: Rates of sparse products by shape; None if `multiply_adds` holds for every shape.
+        overlap: How much of the time of messages is hidden.
+        collective: Algorithms of collectives.
         speed: Speed of every rank, or of every rank of a node if all nodes are alike. The compute
             of a rank, including overheads, takes ``1 / speed`` times as long as at speed 1. Empty
             if all speeds are 1.
@@ -274,9 +306,10 @@ class Machine:
         object.__setattr__(self, "speed", tuple(self.speed))
 
     def on_nodes(self, ranks: int | None) -> Machine:
-        """Return the machine with this number of ranks per node; None keeps the machine's number.
+        """Return the machine with `ranks` ranks per node.
 
-        The number is also kept if the machine has speeds for the ranks of a node.
+        The machine is returned unchanged if `ranks` is None, or if its `speed` has an entry for
+        every rank of a node.
         """
         if ranks is None or len(self.speed) == self.node.ranks:
             return self
@@ -284,7 +317,10 @@ class Machine:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Return a machine from its attributes and `TABLES`, as in a file or from `as_dict`.
+        """Return the machine that a dict describes.
+
+        The dict has the form of a machine file, and of the result of `as_dict`: its keys are
+        attributes, and the values of keys in `TABLES` are dicts.
 
         Raises:
             InputError: If a key is missing or unknown, or a value is not allowed.
@@ -308,7 +344,7 @@ class Machine:
         except (TypeError, ValueError, RecursionError):
             values = None
         if not isinstance(values, dict):
-            raise InputError("machine: not the JSON of one")
+            raise InputError("machine: the string is not a machine in JSON")
         return cls.from_dict(values)
 
     def to_json(self) -> str:
@@ -317,22 +353,21 @@ class Machine:
 
     @property
     def title(self) -> str:
-        """The machine's name; if the machine has no name, its latency, bandwidth and rate as a
-        phrase."""
+        """The machine's name; without a name, a phrase with its three required numbers."""
         return self.name or (
             f"of {self.latency:g} s per message, {self.bandwidth:g} bytes/s, "
             f"{self.multiply_adds:g} multiply-adds/s"
         )
 
     def check_ranks(self, num_ranks: int) -> None:
-        """Raise InputError if the machine has speeds for another number of ranks."""
+        """Raise InputError unless `speed` has `num_ranks` entries, or one per rank of a node."""
         if self.speed and len(self.speed) not in (num_ranks, self.node.ranks):
             per_node = (
                 f", or {self.node.ranks} for the ranks of a node" if self.node.ranks > 1 else ""
             )
             raise InputError(
                 f"machine: 'speed' has {len(self.speed)} numbers: {num_ranks} ranks need "
-                f"{num_ranks}{per_node}"
+                f"{num_ranks} numbers{per_node}"
             )
 
     def speeds(self, num_ranks: int) -> Float64Array:
@@ -344,7 +379,7 @@ class Machine:
 
     @property
     def injection(self) -> float:
-        """Bytes per second of a node into the network."""
+        """Bytes per second that all ranks of a node together can send into the network."""
         if self.node.injection is None:
             return self.node.ranks * self.bandwidth
         return self.node.injection
@@ -356,7 +391,7 @@ class Machine:
 
     @property
     def inside_bandwidth(self) -> float:
-        """Bytes per second of a rank inside its node."""
+        """Bytes per second that a rank can send to ranks of its node."""
         return self.bandwidth if self.node.bandwidth is None else self.node.bandwidth
 
     @property
@@ -366,7 +401,7 @@ class Machine:
 
     @property
     def drawn(self) -> list[float]:
-        """Seconds per block, row and nonzero of a mini-batch that is drawn."""
+        """Seconds for each block, row and nonzero when a mini-batch is drawn: three numbers."""
         return [getattr(self.compute, name) or usual for name, usual in DRAWN.items()]
 
     def sparse_multiply_adds(
@@ -379,8 +414,10 @@ class Machine:
         return self.spmm.rate(nonzeros_per_row, width, rows)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return a dict for JSON: the three required numbers, and all attributes that are not
-        defaults."""
+        """Return a dict that can be written as JSON.
+
+        It has the three required numbers, and all other attributes that differ from their defaults.
+        """
         usual = {
             each.name: each.default if each.default_factory is MISSING else each.default_factory()
             for each in fields(self)
@@ -402,9 +439,9 @@ TABLES: dict[str, type] = {
 
 
 def _meant(prefix: str, key: str, known: Sequence[str]) -> str:
-    """Return a hint about an unknown key: the table that has the key, or a similar known key.
+    """Return a hint for the message about an unknown key; "" if there is no hint.
 
-    Returns "" if there is no hint.
+    The hint names the table to which the key belongs, or else a known key that is similar.
     """
     kinds: dict[str, type] = {"": Machine, **TABLES}
     others = {name: kind for name, kind in kinds.items() if name != prefix.removesuffix(".")}
@@ -420,7 +457,10 @@ def _meant(prefix: str, key: str, known: Sequence[str]) -> str:
 
 
 def _check_keys(prefix: str, values: Mapping[str, Any], kind: type) -> None:
-    """Raise InputError for unknown or missing keys of `kind`."""
+    """Raise InputError if `values` has a key that is no attribute of `kind`, or lacks a needed one.
+
+    `prefix`: name of the table in a machine file, followed by a dot; "" outside of tables.
+    """
     known = [each.name for each in fields(kind)]
     for key in values:
         if key not in known:

@@ -1,4 +1,4 @@
-"""Functions that read machines from TOML files: the shipped machines, and the user's own."""
+"""Functions that read machines from TOML files: from those of plancc, and from those of a user."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def find_machine(name: str | PathLike[str]) -> Machine:
         return read_machine(str(SHIPPED.joinpath(f"{text}.toml")))
     if not os.path.exists(text) and not {os.sep, "."} & set(text):
         raise InputError(
-            f"machine '{text}': no such file, nor a machine of plancc: {', '.join(shipped)}"
+            f"machine '{text}': no such file; give a path, or choose from {', '.join(shipped)}"
         )
     return read_machine(text)
 
@@ -50,7 +50,7 @@ def read_machine(path: str | PathLike[str]) -> Machine:
             second) and ``multiply_adds`` (per second). It may have ``name``, ``source`` and
             ``speed`` (a list), and tables ``node``, ``compute``, ``spmm``, ``overlap`` and
             ``collective`` with the attributes of `Node`, `Compute`, `SparseRates`, `Overlap` and
-            `CollectiveShapes`. Missing keys have defaults; the default name is the file's.
+            `CollectiveShapes`. Missing keys have defaults; the default name is that of the file.
 
     Raises:
         InputError: If the file cannot be read or is not TOML, lacks a needed key, has an unknown

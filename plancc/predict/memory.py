@@ -1,8 +1,8 @@
-"""An estimate of the memory of a rank that trains a GCN, term by term.
+"""An estimate of the memory that a rank needs to train a GCN, as a sum of terms.
 
-An epoch has all passes of `plancc_runtime`, in float32 on a CPU, without dropout or norms. Not
-counted: weights, their gradients and the optimiser's numbers (two per weight for Adam, one with
-momentum), libraries, and the allocator's own memory.
+It is for training with all passes of `plancc_runtime`, in float32 on a CPU, without dropout or
+norms. It leaves out weights, their gradients, the optimiser's numbers (two for each weight with
+Adam, one with momentum), libraries, and memory that the allocator keeps for itself.
 """
 
 from __future__ import annotations
@@ -27,18 +27,20 @@ class Memory:
     """Bytes of every part, int64[num_parts] each.
 
     Attributes:
-        plan: The part as read: columns, values, row pointers and vertices, send masks, labels and
-            the places of labelled rows.
-        matrix: The part laid out for products: own nonzeros (and their transpose, unless they are
-            symmetric), blocks of halo columns or folded rows, and the transposes of these. Every
-            layer from the second on that leaves out dead rows has a layout of its own.
-        halo: Buffers of the rows sent and received, for every graph and width. Partial sums of
-            folded rows are only in these buffers. For process grids and feature slices: pieces
-            received, and products before they are reduced or reordered.
-        features: The product A H^0, which replaces the features, and its live rows. While the
-            product is computed, the features H^0 are in memory, too.
-        activations: Largest sum, at any time of a training step or an evaluation, of products,
-            activations and gradients.
+        plan: The part as it is read from the file: column numbers, values, row pointers, vertex
+            numbers, lists of rows to send, labels, and positions of labelled rows.
+        matrix: The matrices with which the part multiplies: its nonzeros in own rows and columns,
+            its nonzeros in halo columns or in folded rows, and the transposes of both (a symmetric
+            matrix needs no transpose). Layers from the second on that leave out dead rows have
+            matrices of their own.
+        halo: Buffers for the rows that are sent and received, for every matrix and width. In
+            process grids and feature plans: the pieces that are received, and products before they
+            are reduced or reordered.
+        features: The product A H^0, which replaces the features, and a copy of the live rows of
+            the product if other rows are dead. While the product is computed, the features H^0 are
+            in memory too; `activations` includes them.
+        activations: Products, activations and gradients that are in memory at the same time, at the
+            moment of a training step or an evaluation when they take the most memory.
     """
 
     plan: Int64Array
@@ -52,7 +54,7 @@ class Memory:
         return np.sum([getattr(self, field.name) for field in fields(self)], axis=0)
 
     def part_terms(self, index: int) -> dict[str, int]:
-        """Return every term and the total of one part, in bytes."""
+        """Return the terms of one part by name, and their sum as "total", in bytes."""
         names = [field.name for field in fields(self)]
         return {name: int(getattr(self, name)[index]) for name in (*names, "total")}
 
@@ -66,14 +68,15 @@ def row_memory(
     value_bytes: int = WORD_BYTES,
     recompute: bool = False,
 ) -> Memory:
-    """Return the largest memory that every part needs at any time, in bytes.
+    """Return the largest memory that every part of a row or edge plan needs at any time, in bytes.
 
     Parameters:
-        parts: Traffic of the exchange of all rows.
-        live: Traffic of every layer, without dead rows.
+        parts: Load and traffic of every part if all rows are exchanged.
+        live: For every layer, load and traffic of every part without dead rows.
         dims: Widths d_0..d_L.
-        halo_nonzeros (int64[num_parts]): Nonzeros in halo columns or folded rows.
-        symmetric: Whether the own nonzeros of every part equal their transpose.
+        halo_nonzeros (int64[num_parts]): Number of nonzeros of every part in halo columns or folded
+            rows.
+        symmetric: Whether the nonzeros in own rows and columns equal their transpose in every part.
         value_bytes: Bytes of a value in the plan file.
         recompute: Whether the backward pass computes activations again
             (`plancc_runtime.nn.recompute`).
@@ -124,7 +127,10 @@ def _matrix(
 
 
 def _masks(parts: Traffic) -> Int64Array:
-    """Return how many own rows every part has in index lists: sent rows, and rows with a fold."""
+    """Return how many entries every part's lists of own rows have in total: int64[num_parts].
+
+    The lists have the own rows that the part sends, and those for which it receives partial sums.
+    """
     fold = parts.fold
     return parts.sent if fold is None else parts.sent - fold.sent + fold.received
 
@@ -142,14 +148,20 @@ def _buffers(parts: Traffic, layers: Sequence[Traffic], dims: Sequence[int]) -> 
 def _training(
     rows: Sequence[Int64Array], dims: Sequence[int], held: Sequence[int | Int64Array]
 ) -> Int64Array:
-    """Return the largest number of words that autograd holds at any time.
+    """Return the largest number of words that autograd holds at any time: int64[num_ranks].
 
-    Kept for the backward pass: the output H of every hidden layer (as mask of its activation), and
-    A H of layers that aggregate first. The backward pass, from the last layer to the first, holds
-    the gradients of H and Z at the activation, of Z and the product at W, and of both ends of A.
-    The loss holds the network's outputs, the product before them, their softmax, and the gradients
-    of these. Of ``dims[k]`` columns a part holds ``held[k]``, but it holds all columns of the
-    outputs.
+    The forward pass keeps for the backward pass the output H of every hidden layer, which is also
+    the mask of the activation, and A H of layers that multiply by A first. The backward pass goes
+    from the last layer to the first. In each layer it holds, one after another: the gradients of H
+    and Z = A H W at the activation; the gradients of Z and of the product that W multiplies; and
+    the gradients before and after the product with A. The loss holds the network's outputs, the
+    product from which they come, their softmax, and the gradients of these.
+
+    Parameters:
+        rows (list of int64[num_ranks]): For every layer, the number of output rows on a rank.
+        dims: Widths d_0..d_L.
+        held: For every width ``dims[k]``, the number of columns that a rank holds. It holds all
+            columns of the network's outputs.
     """
     zero = np.zeros_like(rows[0])
     last = len(dims) - 2
@@ -176,13 +188,14 @@ def _training(
 
 
 def _recomputing(rows: Sequence[Int64Array], dims: Sequence[int]) -> Int64Array:
-    """Return the result of `_training` if only the products A (H W) or A H are kept.
+    """Return what `_training` returns, if the backward pass computes activations again.
 
-    At the moment of largest memory there are the products so far and two more matrices: the moved
-        rows and their
-    product in the forward pass; the gradients of both, or of two neighbouring products, in the
-    backward pass. The first layer's product is kept with the features. Blocks of rows are not
-    counted.
+    Then only the products A (H W) or A H are kept. At the moment when the most words are held,
+    autograd holds the products so far and two more matrices. In the forward pass, the two are the
+    exchanged rows and the product of A with these rows. In the backward pass, they are the
+    gradients of the exchanged rows and of that product, or of the products of two neighbouring
+    layers. Two things are not counted: the product of the first layer, which is part of
+    `Memory.features`, and the blocks of rows that are computed again.
     """
     moved = [min(d_in, d_out) for d_in, d_out in pairwise(dims)]
     last = len(dims) - 2
@@ -204,7 +217,9 @@ def _recomputing(rows: Sequence[Int64Array], dims: Sequence[int]) -> Int64Array:
 def _evaluation(
     rows: Int64Array, dims: Sequence[int], held: Sequence[int | Int64Array]
 ) -> Int64Array:
-    """Return the words of the three largest matrices of a forward pass without gradients."""
+    """Return the words of the largest three matrices that a forward pass without gradients holds
+    at the same time: int64[num_ranks]. For the parameters see `_training`.
+    """
     most = 2 * rows * held[1]
     for k in range(1, len(dims) - 1):
         wide_in, wide_out = rows * held[k], rows * held[k + 1]
@@ -222,18 +237,19 @@ def grid_memory(
     buffers: Int64Array,
     laid_out: int,
 ) -> Memory:
-    """Return the bytes of every rank of a process grid, or of feature slices.
+    """Return the largest memory that every rank of a grid or feature plan needs, in bytes.
 
     Parameters:
-        rows (int64[num_ranks]): Rows of H between products.
-        block_rows, nonzeros (int64[num_ranks]): Sizes of the rank's block of A.
+        rows (int64[num_ranks]): Number of rows of H that the rank holds between products.
+        block_rows, nonzeros (int64[num_ranks]): Number of rows and nonzeros of the rank's block of
+            A.
         dims: Widths d_0..d_L.
-        held (list of int or int64[num_ranks]): Columns of each width that the rank holds between
-            products.
-        buffers (int64[num_ranks]): Number of words that a product receives, plus words of its
-            results before they are reduced or reordered.
-        laid_out: Number of copies of the block for products, including its transpose and copies
-            that are sent.
+        held (list of int or int64[num_ranks]): For each width, the number of columns that the rank
+            holds between products.
+        buffers (int64[num_ranks]): Number of words that the rank receives for a product, and of
+            results that are not yet reduced or reordered.
+        laid_out: Number of copies of the rank's block in memory, including its transpose and the
+            copies that are sent.
 
     Returns:
         Memory, with arrays int64[num_ranks].

@@ -1,12 +1,13 @@
-"""Passes that make an epoch send fewer words, and the steps of layers with these passes.
+"""Passes that make an epoch send fewer words, and the steps of layers when these passes are on.
 
 The passes have the same names as in `plancc_runtime.options.PASSES`. The pass "overlap" is not
 listed, since it does not change the number of words.
 
-    plain      products move d_in columns forward, d_out back (`ProductOptions`, order "paper")
-    order      products move the narrower of H and H W
-    constant   the first layer's product with the features is known
-    dead-rows  rows that no labelled training vertex depends on are left out (`Tables.live`)
+    no pass    the rows that a layer exchanges have d_in columns in the forward pass, and d_out
+               columns in the backward pass (`ProductOptions`, order "paper")
+    order      a layer exchanges rows of H or of H W, whichever has fewer columns
+    constant   the product of A with the features is computed once, not in every epoch
+    dead-rows  rows on which no labelled training vertex depends are left out (`Tables.live`)
 """
 
 from __future__ import annotations
@@ -35,7 +36,12 @@ DEFAULT_DIMS = (128, 128, 16)
 def layers_of(
     dims: Sequence[int], passes: Sequence[str], options: ConvOptions | None = None
 ) -> list[BothWays]:
-    """Return the steps of every layer of widths d_0..d_L; by default the steps of a GCN.
+    """Return the steps of every layer of a network, forward and back.
+
+    Parameters:
+        dims: Widths d_0..d_L.
+        passes: Names of the passes that are on.
+        options: The kind of layer and its options; None: a GCN.
 
     Raises:
         InputError: If a pass is unknown, or the options do not fit the widths.
@@ -43,7 +49,7 @@ def layers_of(
     for name in passes:
         check_choice("pass", name, PASSES)
     if len(dims) < 2 or min(dims) < 1:
-        raise InputError(f"dims {list(dims)}: give at least two widths from 1")
+        raise InputError(f"dims {list(dims)}: give two or more widths, each at least 1")
     chosen = options or GCNOptions()
     if "order" not in passes and chosen.with_order("auto") == chosen:  # the order can be chosen
         chosen = chosen.with_order("paper")
@@ -61,6 +67,9 @@ def layers_of(
 
 
 def moved_widths(dims: Sequence[int], passes: Sequence[str]) -> list[tuple[int, int]]:
-    """Return, for every GCN layer with these passes, the widths of rows sent forward and back."""
+    """Return the number of columns of the rows that every layer of a GCN sends.
+
+    There is a pair for every layer: the number in the forward pass, and in the backward pass.
+    """
     layers = layers_of(dims, passes)
     return [(moved_columns(each.forward), moved_columns(each.back)) for each in layers]

@@ -1,8 +1,9 @@
-"""The time that the pipeline of a feature plan hides (Wan et al. 2025, Section 3.2.2).
+"""The time of a feature plan's product if messages and work run in a pipeline.
 
-The rows are cut into batches. A product begins with the input batches that it needs. While a batch
-is multiplied, further batches arrive, and the previous batch is sent back and then updated. Every
-rank computes one thing at a time, and its network card moves one batch at a time:
+The pipeline is that of Wan et al. 2025, Section 3.2.2. The rows are cut into batches. The product
+of a batch begins when the batches of rows that it needs have arrived. While a batch is multiplied,
+further batches arrive, and the previous batch is sent back and then updated. Every rank computes
+one thing at a time, and its network card moves one batch at a time:
 
     card      in 0  in 1  back 0  in 2  back 1  back 2
     rank            product 0  product 1  update 0  product 2  update 1  update 2
@@ -28,8 +29,8 @@ class Pipeline:
     """The division of a feature plan's rows into batches, for a plan with one group.
 
     Attributes:
-        needs: For every batch of a product, the number of the last input batch that this or an
-            earlier batch needs.
+        needs: For every batch of a product, the number of the last batch of input rows that must
+            have arrived before the batch can be multiplied. The numbers do not decrease.
     """
 
     needs: tuple[int, ...]
@@ -46,11 +47,12 @@ class Pipeline:
         """Return the pipeline of a matrix whose rows are put in reverse Cuthill-McKee order.
 
         Parameters:
-            stages: Number of batches, from 2 to `MOST_STAGES`. None for the number that follows
-                from the matrix bandwidth (Proposition 3.5).
+            matrix: The matrix of the plan.
+            stages: Number of batches, from 2 to `MOST_STAGES`. None: the number that follows from
+                the bandwidth of the reordered matrix (Proposition 3.5).
 
         Raises:
-            InputError: For any other number.
+            InputError: If `stages` is not in this range.
         """
         if stages is not None and not 2 <= stages <= MOST_STAGES:
             raise InputError(f"`pipeline` {stages}: give auto, or 2 to {MOST_STAGES} stages")
@@ -68,11 +70,13 @@ class Pipeline:
     def seconds(
         self, moved: Float64Array, product: Float64Array, update: Float64Array
     ) -> Float64Array:
-        """Return the seconds of a product and its update.
+        """Return the seconds of a product and of the update that follows it: float64[num_ranks].
 
         Parameters:
-            moved (float64[num_ranks]): Seconds of all messages; half of this time is for the input.
-            product, update (float64[num_ranks]): Seconds that a rank computes.
+            moved (float64[num_ranks]): Seconds of all messages. Half of them bring input rows, the
+                other half send results back.
+            product, update (float64[num_ranks]): Seconds that a rank takes to multiply, and to
+                update rows.
         """
         s = self.stages
         message, multiply, rest = moved / (2 * s), product / s, update / s

@@ -1,7 +1,8 @@
-"""The class that predicts epochs, to make, compare and display plans.
+"""The class that predicts the time of an epoch.
 
-All times come from `plancc.predict.simulation`, for the schedule of any tables; no other formula
-adds up seconds.
+Predictions serve to make plans, to compare plans, and to show times to the user. All times come
+from `plancc.predict.simulation`; no other code adds up seconds. A prediction needs only *tables*,
+the sizes of a plan's parts and messages (`plancc.predict.schedules.tables`).
 """
 
 from __future__ import annotations
@@ -49,11 +50,13 @@ class Predictor:
 
     Attributes:
         dims: Widths d_0..d_L.
-        passes: Names in `plancc.predict.passes.PASSES`. With "dead-rows", only tables that have
-            `Tables.live` can be predicted.
-        approximation: What every epoch leaves out; None for nothing.
-        convolution: The convolution; a search uses a GCN's.
-        pipeline: Pipeline of feature plans with one group; None for none.
+        machine: The machine.
+        passes: Names of the passes that are on (`plancc.predict.passes.PASSES`). With "dead-rows",
+            epochs can be predicted only from tables that have `Tables.live`.
+        approximation: The approximation that epochs make, such as boundary sampling; None for exact
+            epochs.
+        convolution: The graph convolution of the network; by default that of a GCN.
+        pipeline: Pipeline for feature plans with one group; None if products are not pipelined.
     """
 
     dims: Sequence[int]
@@ -64,9 +67,12 @@ class Predictor:
     pipeline: Pipeline | None = None
 
     def epoch(self, tables: Tables, word_bytes: int = WORD_BYTES) -> Prediction:
-        """Return the prediction for these tables, with numbers of 4 or 8 bytes.
+        """Return the prediction for the plan that has these tables.
 
-        Rows travel node-aware if the machine's nodes equal the nodes of the plan's topology.
+        The plan's hops between nodes are used if its topology has the same nodes as the machine.
+        Otherwise every row is sent directly.
+
+        `word_bytes`: bytes of a number in training, 4 or 8.
         """
         tables = tables.on_nodes(self.machine.node.ranks)
         schedule = schedule_of(
@@ -77,18 +83,22 @@ class Predictor:
     def of_owners(
         self, matrix: Graph, owners: Owners, num_parts: int, grid: Grid | None = None
     ) -> Prediction:
-        """Return the prediction for the plan that these owners would make; the plan is not built.
+        """Return the prediction for the plan that these owners would give; the plan is not built.
 
         Parameters:
-            owners: Owners; only of rows if there is a grid.
+            matrix: The normalised matrix.
+            owners: Owners of rows; without a grid also of nonzeros.
             num_parts: Number of parts; with a grid, the number of its parts.
-            grid: Process grid. If its pieces are smaller than blocks, the plan may differ a little
-                from the prediction: see `tables_of_owners`.
+            grid: Process grid, if the plan has one. If the grid is not square, the prediction may
+                differ a little from that for the built plan: see `tables_of_owners`.
         """
         return self.epoch(tables_of_owners(matrix, owners, num_parts, grid))
 
     def of_random(self, matrix: Graph, num_parts: int) -> Prediction:
-        """Return the prediction for an even random row partition, always the same one."""
+        """Return the prediction for a random row partition, always the same one.
+
+        Parts have equal numbers of rows, or numbers in proportion to the speeds of the ranks.
+        """
         speeds = tuple(self.machine.speeds(num_parts)) if self.machine.speed else None
         owner = random_owner(matrix.num_vertices, num_parts, BASELINE_SEED, speeds)
         return self.of_owners(matrix, Owners(owner), num_parts)
@@ -96,12 +106,14 @@ class Predictor:
     def bound(
         self, num_vertices: int, num_nonzeros: int, num_parts: int, word_bytes: int = WORD_BYTES
     ) -> float:
-        """Return the seconds of an epoch with all work evenly spread and no exchange of rows.
+        """Return the seconds of an epoch if all work were evenly spread and no rows were exchanged.
 
-        Ranks of unequal speed have work in proportion to it. The all-reduce of the gradients stays.
+        Work is spread in proportion to the speeds of the ranks. The all-reduce of the gradients is
+        included.
 
         Parameters:
-            num_vertices, num_nonzeros: Sizes of the matrix, with its diagonal.
+            num_vertices: Number of rows of the matrix.
+            num_nonzeros: Number of nonzeros of the matrix, its diagonal included.
             num_parts: Number of ranks.
             word_bytes: Bytes of a number: 4 or 8.
         """
@@ -109,7 +121,10 @@ class Predictor:
         return replace(self, approximation=None, pipeline=None).epoch(even, word_bytes).seconds
 
     def bound_of(self, tables: Tables, word_bytes: int = WORD_BYTES) -> float:
-        """Return `bound` for the sizes of these tables, layer by layer if there are live rows."""
+        """Return the same lower bound as `bound`, for the numbers of rows and nonzeros in `tables`.
+
+        If the tables leave out dead rows, every layer has the numbers of its own live rows.
+        """
 
         def even(of: Tables) -> Tables:
             return self._even(int(of.rows.sum()), int(of.nonzeros.sum()), tables.num_ranks)
@@ -127,11 +142,14 @@ class Predictor:
         return even_tables("bound", num_vertices, num_nonzeros, num_parts, speeds=speeds)
 
     def time(self, matrix: Graph, num_parts: int, grid: Grid | None = None) -> EpochTime:
-        """Return a function that predicts the epoch from owners of this matrix, for a search.
+        """Return what a search needs to minimise the epoch time of owners of this matrix.
+
+        The result has a function that predicts the epoch exactly, and the rates by which the search
+        estimates moves.
 
         Parameters:
-            matrix, num_parts, grid: See `of_owners`. If there is a grid, the rates are computed for
-                a row plan on the same ranks.
+            matrix, num_parts, grid: See `of_owners`. If there is a grid, the rates are those of a
+                row plan on the same number of ranks.
         """
         num_ranks = num_parts if grid is None else grid.num_ranks
         return EpochTime(
@@ -140,11 +158,11 @@ class Predictor:
         )
 
     def links(self, num_parts: int) -> LinkRates:
-        """Return the costs of an epoch's messages inside and between nodes, for numbering the
-        parts.
+        """Return what a message and a row cost in an epoch, inside a node and between nodes.
 
-        The costs are defined as in `plancc.predict.simulation`, and summed over all exchanges of an
-        epoch.
+        From these costs, plancc decides how to number the parts. The number of a part decides on
+        which node it runs. The costs are those of `plancc.predict.simulation`, summed over all
+        exchanges of an epoch.
         """
         machine = self.machine
         widths = np.array(moved_widths(self.dims, self.passes))
@@ -165,17 +183,19 @@ class Predictor:
         )
 
     def rates(self, num_vertices: int, num_nonzeros: int, num_parts: int) -> EpochRates:
-        """Return seconds per message, row moved, nonzero and own row, to estimate moves quickly.
+        """Return seconds per message, per row sent, per nonzero and per own row of a part.
 
-        The rates are finite differences of predictions for an example: all parts are alike, and
-        each exchanges `HALO` rows per own row with up to `PEERS` other parts. One quantity at a
-        time is raised on all ranks. Ranks have speed 1.
+        With these rates, a search estimates quickly how a move changes the time of an epoch. Each
+        rate is a finite difference: in an example, one of the four quantities grows on all ranks,
+        and the change of the predicted time is divided by this growth. In the example all parts are
+        alike, each receives `HALO` rows per own row from up to `PEERS` other parts, and all ranks
+        have speed 1.
 
         Parameters:
             num_vertices, num_nonzeros, num_parts: See `bound`.
 
         Returns:
-            The rates, which are not negative; with one part, the rates of messages and rows are 0.
+            The rates, at least 0. With one part, the rates of messages and of rows sent are 0.
         """
         if self.machine.speed:
             alike = replace(self, machine=replace(self.machine, speed=()))
@@ -215,13 +235,16 @@ def default_predictor(
 
 
 def _alike(rows: int, nonzeros: int, expand: Pairs) -> Tables:
-    """Return tables of parts that all have the same size."""
+    """Return tables in which every part has `rows` rows and `nonzeros` nonzeros."""
     every = np.ones(expand.num_ranks, np.int64)
     return Tables("rates", "row", rows=rows * every, nonzeros=nonzeros * every, expand=expand)
 
 
 def _halved(pairs: Pairs, rows: int) -> Pairs:
-    """Return the same rows in twice as many messages; a message has `rows` rows, at least 2."""
+    """Return messages in which each message of `pairs` is split into two of half its size.
+
+    All messages of `pairs` have `rows` rows, at least 2.
+    """
     return Pairs(
         pairs.num_ranks,
         np.repeat(pairs.source, 2),

@@ -13,8 +13,8 @@ from plancc.predict.predictor import Predictor
 from plancc.predict.schedules import tables_of
 
 SIZES = (0.25, 0.5, 1, 2)
-"""Sizes of groups to try, as multiples of the square root of the number of parts, where messages
-are few."""
+"""Sizes of groups to try, as multiples of the square root of the number of parts. With groups of
+about this size, parts send few messages."""
 
 
 def best_relays(plan: Plan, predictor: Predictor, most: int) -> tuple[Plan, float, str]:
@@ -22,10 +22,11 @@ def best_relays(plan: Plan, predictor: Predictor, most: int) -> tuple[Plan, floa
 
     Parameters:
         plan: A row or edge plan; its present hops are replaced.
-        most: Most successive messages in which a row may travel: 2 or 3.
+        predictor: Predicts the epoch of every candidate.
+        most: Largest number of hops in which a row may travel: 2 or 3.
 
     Returns:
-        Plan, seconds, and the arguments of `with_routes`, such as "16x16 in 2 hops".
+        Plan, seconds, and the name of the relays, such as "16x16 in 2 hops": 16 groups of 16 parts.
     """
     ranks = predictor.machine.node.ranks
     found = (
@@ -38,7 +39,11 @@ def best_relays(plan: Plan, predictor: Predictor, most: int) -> tuple[Plan, floa
 
 
 def _groups(num_parts: int, ranks_per_node: int) -> Iterator[Topology]:
-    """Yield sizes of groups of parts: near the square root of their number, and a node's size."""
+    """Yield divisions of the parts into groups of equal size; the last group may be smaller.
+
+    The sizes are a few numbers near the square root of the number of parts (`SIZES`), and the
+    number of ranks per node.
+    """
     root = 2 ** round(np.log2(num_parts) / 2)
     sizes = {int(root * share) for share in SIZES} | {ranks_per_node}
     for size in sorted(each for each in sizes if 1 < each <= num_parts // 2) or [num_parts]:

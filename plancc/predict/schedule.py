@@ -2,8 +2,8 @@
 
 This is the intermediate representation between plans (`plancc.predict.schedules` builds it) and
 times (`plancc.predict.simulation`). Its words and messages equal the runtime's counts in
-``Transport.traffic``; collectives count as ``plancc_runtime/transport/base.py`` documents. A word
-is one number of any type.
+``Transport.traffic``. The words of collectives are counted as
+``plancc_runtime/transport/base.py`` says. A word is one number of any type.
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ DIRECTIONS = ("batch", "forward", "links", "back", "update")
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """The messages of one exchange: senders, receivers and rows; no message is empty.
+    """The messages of one exchange: who sends how many rows to whom. No message is empty.
 
     Attributes:
+        num_ranks: Number of ranks.
         source, target (int32[num_messages]): Sender and receiver, never the same.
-        rows (int64[num_messages]): Rows of each message.
-        hops: Successive exchanges that bring rows from their owners; empty if owners send rows
-            directly.
+        rows (int64[num_messages]): Number of rows of each message.
+        hops: The exchanges that bring the rows from their owners in several hops, in order; empty
+            if owners send rows directly.
     """
 
     num_ranks: int
@@ -56,16 +57,22 @@ class Pairs:
 
     @cached_property
     def reversed(self) -> Pairs:
-        """The messages in the opposite direction."""
+        """The same messages with sender and receiver exchanged."""
         return Pairs(self.num_ranks, self.target, self.source, self.rows, self.hops)
 
     def by_step(self, name: str) -> dict[str, Pairs]:
-        """Return the exchanges by the name of their step: the hops, or else only the step
-        `name`."""
+        """Return the exchanges by which the rows travel; keys are the names of their steps.
+
+        The exchanges are the hops. If there are no hops, the only exchange is this one, and its
+        key is `name`.
+        """
         return dict(zip(HOPS, self.hops, strict=True)) if self.hops else {name: self}
 
     def by_node(self, ranks_per_node: int) -> PairSplit:
-        """Return, and cache, the traffic of every rank: between nodes, and in total."""
+        """Return the traffic of every rank between nodes and in total, if nodes have this size.
+
+        The result is kept for later calls.
+        """
         if ranks_per_node not in self._split:
             messages = map(np.array, (self.source, self.target, self.rows))  # one type of array
             sums = _split(*messages, self.num_ranks, ranks_per_node)
@@ -89,9 +96,9 @@ class Place(NamedTuple):
     """The place of an operation in an epoch.
 
     Attributes:
-        layer: Layer from 1; 0 for all layers together.
+        layer: Number of the layer, counted from 1; 0 if the operation is for all layers.
         direction: One of `DIRECTIONS`.
-        step: `DRAW`, or one of `STEPS`.
+        step: Name of the step: `DRAW`, or one of `STEPS`.
     """
 
     layer: int
@@ -104,10 +111,12 @@ class PointToPoint(Transfer):
     """Point-to-point messages.
 
     Attributes:
-        width (int or int64[num_ranks]): Columns of a row; see `plancc.plan.words.RowMessages`.
-        step: One of `STEPS`, to which the time of the messages is counted.
-        is_late: Whether no rank waits for the messages in this epoch. Ranks then wait only if the
-            messages take longer than the rest of the epoch.
+        pairs: The messages.
+        width (int or int64[num_ranks]): Number of columns of a row
+            (`plancc.plan.words.RowMessages`).
+        step: Name in `STEPS` of the step to whose time the messages are added.
+        is_late: Whether the messages bring rows for a later epoch. Ranks then wait only for the
+            time by which the messages take longer than the rest of the epoch.
     """
 
     pairs: Pairs
@@ -122,15 +131,16 @@ class PointToPoint(Transfer):
 
 @dataclass(frozen=True, eq=False)
 class SparseProduct:
-    """Local products of a sparse and a dense matrix.
+    """Local products of a sparse and a dense matrix, on every rank.
 
     Attributes:
-        rows, nonzeros (int64[num_ranks]): Rows and nonzeros of the sparse matrices, over all calls.
-        width (int or int64[num_ranks]): Columns of the dense matrices.
-        calls (int or int64[num_ranks]): Number of products into which the nonzeros are divided, by
+        rows (int64[num_ranks]): Number of rows of the sparse matrix.
+        nonzeros (int64[num_ranks]): Number of its nonzeros, summed over all calls.
+        width (int or int64[num_ranks]): Number of columns of the dense matrix.
+        calls (int or int64[num_ranks]): Number of calls. If there are several, each multiplies some
             columns of the sparse matrix.
-        own (int64[num_ranks] or None): Nonzeros of own rows, which may be multiplied while messages
-            travel; None: all nonzeros.
+        own (int64[num_ranks] or None): Number of nonzeros in own rows, which can be multiplied
+            while messages travel; None: all nonzeros.
     """
 
     rows: Int64Array
@@ -145,7 +155,8 @@ class DenseProduct:
     """Local products of dense matrices: ``rows * inner * columns`` multiply-adds on every rank.
 
     Attributes:
-        rows, inner, columns: int64[num_ranks] or int.
+        rows, inner, columns (int or int64[num_ranks]): The first matrix has `rows` rows and `inner`
+            columns; the second has `inner` rows and `columns` columns.
     """
 
     rows: Int64Array
@@ -158,8 +169,8 @@ class Elementwise:
     """Work on every element: activations, the loss, packing of rows to send.
 
     Attributes:
-        words (int64[num_ranks]): Words read and written.
-        calls: Number of operations.
+        words (int64[num_ranks]): Number of words that a rank reads and writes.
+        calls: Number of operations into which the work is divided.
     """
 
     words: Int64Array
@@ -171,12 +182,13 @@ class BatchDraw:
     """The work of drawing a mini-batch and building its blocks.
 
     Attributes:
-        blocks: Number of blocks that a rank draws as owner; each takes a fixed time besides the
-            time for rows and nonzeros.
-        rows (int64[num_ranks]): Sum over all blocks of own rows, rows sent, rows received, and
-            nonzeros that the rank draws for others.
-        nonzeros (int64[num_ranks]): Nonzeros of own rows in all blocks.
-        alone: Whether no message is needed, so that another core may draw during a step.
+        blocks: Number of blocks in which a rank draws nonzeros of own rows. Each block takes a
+            fixed time besides the time for rows and nonzeros.
+        rows (int64[num_ranks]): Number of own rows, of rows sent, of rows received, and of nonzeros
+            that the rank draws for others, all added up and summed over the blocks.
+        nonzeros (int64[num_ranks]): Number of nonzeros in own rows, summed over the blocks.
+        alone: Whether a rank draws without messages, so that a second core can draw the next batch
+            during a step.
     """
 
     blocks: int
@@ -189,7 +201,7 @@ Work = Transfer | SparseProduct | DenseProduct | Elementwise | BatchDraw
 
 
 class Operation(NamedTuple):
-    """One operation of an epoch, on all ranks."""
+    """One operation of an epoch: its place in the epoch, and the work of all ranks."""
 
     place: Place
     work: Work
@@ -201,11 +213,15 @@ class Schedule:
 
     Attributes:
         name: Path of the plan, or a name for it.
-        layout: Layout, such as "row" or "grid 2d 4x4".
+        layout: Layout of the plan, such as "row" or "grid 2d 4x4".
+        num_ranks: Number of ranks.
         dims: Widths d_0..d_L.
-        memory: Largest memory of every rank at any time, for float32.
-        notes: Assumptions, as sentences.
-        pipeline: Pipeline of a feature plan; None for none.
+        passes: Names of the passes that are on.
+        operations: The operations, in order.
+        memory: Largest memory that every rank needs at any time, for float32.
+        notes: Sentences that say what the prediction assumes.
+        convolution: The graph convolution of the network.
+        pipeline: Pipeline of a feature plan; None if products are not pipelined.
     """
 
     name: str
@@ -227,7 +243,11 @@ class Schedule:
 
 @njit(cache=True, nogil=True, plain=True)
 def _split(source, target, rows, num_ranks, ranks_per_node):  # type: ignore[no-untyped-def]
-    """Return the fields of both tables of a `PairSplit`: int64[2, 4, num_ranks]."""
+    """Return the numbers of a `PairSplit`, int64[2, 4, num_ranks].
+
+    Index 0 of the first axis is the traffic between nodes, index 1 the total traffic. The second
+    axis has the fields of `StepTraffic`. For the parameters see `Pairs`.
+    """
     found = np.zeros((2, 4, num_ranks), dtype=np.int64)
     for k in range(len(source)):
         i, j, size = source[k], target[k], rows[k]

@@ -1,26 +1,28 @@
 """The time of a schedule on a machine.
 
-Ranks wait for each other after every step of a layer and direction. So an epoch takes the sum, over
-the steps, of the slowest rank's time. Times of one operation:
+Ranks wait for each other after every step of a layer and direction. So every step takes as long as
+its slowest rank, and an epoch takes the sum over its steps. An operation takes this time:
 
-    message       latency + bytes / bandwidth, inside a node or between nodes. A rank's messages go
-                  one after the other, its sends at the same time as its receives. Messages between
-                  nodes take at least all bytes of the node / injection.
-    ring          in a group of g ranks in their order: (g - 1) latencies, and the bytes at the
-                  bandwidth of the slowest link. Rings through one node share its injection
-                  (Tripathy et al. 2020, Section VI-A).
-    tree          ceil(log2) of the number of nodes between nodes, then of a node's ranks inside it,
-                  times latency + bytes / bandwidth
-    product       multiply-adds / rate, slower if a node has more ranks than cores. A dense product
-                  also reads and writes its rows: bytes / stream.
+    message       latency + bytes / bandwidth. Both numbers depend on whether the message stays
+                  inside a node. A rank sends its messages one after the other, and receives at the
+                  same time. All messages of a node to other nodes take at least bytes / injection.
+    ring          A collective passes its bytes through the g ranks of a group in their order:
+                  g - 1 latencies, and bytes / bandwidth of the slowest link. Rings that pass
+                  through the same node share its injection (Tripathy et al. 2020, Section VI-A).
+    tree          A collective runs in rounds, each of which takes latency + bytes / bandwidth. It
+                  takes ceil(log2 k) rounds between k nodes, then ceil(log2 r) rounds between the r
+                  ranks of a node.
+    product       multiply-adds / rate; longer if a node has more ranks than cores. A dense product
+                  also takes bytes / stream to read and write its rows.
     elementwise   bytes / stream
-    batch         blocks, rows and nonzeros, each times its seconds. If ranks draw alone and have
-                  two cores each, only the time beyond the rest of the step.
+    batch         The machine says how many seconds a drawn block, row and nonzero takes. If ranks
+                  draw without messages and have two cores each, a batch is drawn during the
+                  previous step, and only the time by which it takes longer is added.
 
-Batches of a pipeline overlap as in `plancc.predict.pipelines`.
-Late messages (of delayed partial sums) count only the time that exceeds all other steps. A rank's
-compute, and its overhead of every operation, is divided by the rank's speed. Rates hold for
-float32; numbers of 8 bytes take twice as long.
+In a pipeline, messages and work overlap as `plancc.predict.pipelines` says. Late messages, which
+bring partial sums of earlier epochs, add only the time by which they take longer than all other
+steps together. The time of a rank's compute, and the overhead of its operations, is divided by the
+rank's speed. Rates hold for float32; numbers of 8 bytes take twice as long to compute and to send.
 """
 
 from __future__ import annotations
@@ -67,7 +69,7 @@ if TYPE_CHECKING:
 Float64Array = npt.NDArray[np.float64]
 
 WORDS = (4, 8)
-"""Allowed numbers of bytes of a number."""
+"""Allowed sizes of a number, in bytes."""
 _LATE = Place(0, "update", "fold")
 """Place where ranks wait for late messages."""
 _DRAW = Place(0, "batch", DRAW)
@@ -75,9 +77,10 @@ _DRAW = Place(0, "batch", DRAW)
 
 
 class StepTime(NamedTuple):
-    """Seconds of one step of a layer, forward or back; layer 0 stands for all layers together.
+    """Seconds of one step of a layer, forward or back.
 
     Attributes:
+        layer, direction, step: The place of the step in the epoch (`Place`).
         slowest, mean: Seconds of the slowest rank, and mean over the ranks.
         rank: The slowest rank.
     """
@@ -95,9 +98,13 @@ class Prediction:
     """Predicted time and memory of an epoch on a machine.
 
     Attributes:
-        steps: Steps that take time, by layer within forward, back and update.
-        of_rank (dict of str to float64[num_ranks]): Seconds of every rank in each of `STEPS`, and
-            in `DRAW` for mini-batches, without the time of waiting for other ranks.
+        schedule: The operations of the epoch.
+        machine: The machine.
+        word_bytes: Bytes of a number, 4 or 8.
+        steps: The steps that take time, in the order of the epoch.
+        of_rank (dict of str to float64[num_ranks]): For every name in `STEPS` (and `DRAW` for
+            mini-batches), the seconds of every rank in the steps of this name. Time in which a rank
+            waits for others is not counted.
     """
 
     schedule: Schedule
@@ -108,32 +115,37 @@ class Prediction:
 
     @cached_property
     def counts(self) -> Counts:
-        """Exact words and messages of every rank."""
+        """Words and messages of every rank, which are counted exactly."""
         return self.schedule.counts()
 
     @property
     def seconds(self) -> float:
-        """Seconds of an epoch: the sum over steps of the slowest rank's time."""
+        """Seconds of an epoch: the seconds of the slowest rank in each step, summed over steps."""
         return sum(each.slowest for each in self.steps)
 
     @property
     def mean_seconds(self) -> float:
-        """Seconds of an epoch if every rank took the mean time and nobody waited."""
+        """Seconds of an epoch if every rank took the mean time of all ranks in every step."""
         return sum(each.mean for each in self.steps)
 
     @property
     def rank_seconds(self) -> Float64Array:
-        """Seconds of every rank without waiting for others: float64[num_ranks]."""
+        """Seconds of every rank, not counting time in which it waits for others:
+        float64[num_ranks].
+        """
         return np.sum(list(self.of_rank.values()), axis=0)
 
     @property
     def communication(self) -> float:
-        """Seconds of the slowest rank in all steps that move words."""
+        """Seconds of the slowest rank in each step that sends words, summed over these steps."""
         return sum(each.slowest for each in self.steps if each.step not in COMPUTED)
 
     def of_step(self, step: str) -> tuple[float, float]:
-        """Return two sums over all layers of a step's seconds: of the slowest rank, and of the
-        mean."""
+        """Return the seconds of all steps of this name, summed over the layers.
+
+        The first number is for the slowest rank of every step, the second for the mean of all
+        ranks.
+        """
         chosen = [each for each in self.steps if each.step == step]
         return sum(each.slowest for each in chosen), sum(each.mean for each in chosen)
 
@@ -164,8 +176,10 @@ class Prediction:
 
     @property
     def memory_of_rank(self) -> Int64Array:
-        """Bytes of every rank, int64[num_ranks]; column numbers are counted with the width of
-        values."""
+        """Bytes that every rank needs at most at any time: int64[num_ranks].
+
+        With numbers of 8 bytes, column numbers are counted with 8 bytes too.
+        """
         return self.schedule.memory.total * (self.word_bytes // WORD_BYTES)
 
     @property
@@ -176,14 +190,18 @@ class Prediction:
 
     @property
     def fits(self) -> bool | None:
-        """Whether a rank's memory suffices for every rank; None if the machine's memory is
-        unknown."""
+        """Whether every rank needs at most the memory that the machine has per rank.
+
+        None if the machine's memory is unknown.
+        """
         memory = self.machine.node.memory
         return None if memory is None else self.memory["total"] <= memory
 
     def as_dict(self, per_rank: bool = False) -> dict[str, Any]:
-        """Return the prediction as a dict for JSON, if `per_rank` with the figures of every
-        rank."""
+        """Return the prediction as a dict that can be written as JSON.
+
+        `per_rank`: whether to add the figures of every rank.
+        """
         schedule = self.schedule
         result: dict[str, Any] = {
             "name": schedule.name,
@@ -226,10 +244,13 @@ def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES)
     """Return the predicted time of an epoch.
 
     Parameters:
+        schedule: The operations of the epoch.
+        machine: The machine.
         word_bytes: Bytes of a number: 4 or 8.
 
     Raises:
-        InputError: For another number, or if the machine has speeds for another number of ranks.
+        InputError: If `word_bytes` is neither 4 nor 8, or if the machine has speeds for another
+            number of ranks.
     """
     if word_bytes not in WORDS:
         raise InputError(f"{word_bytes} bytes per number: choose 4 or 8")
@@ -276,7 +297,10 @@ def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES)
 
 
 def slowness(machine: Machine, num_ranks: int) -> Float64Array:
-    """Return every rank's slowdown relative to an unshared core of speed 1: float64[num_ranks].
+    """Return how many times slower every rank is than a rank with its own core and speed 1.
+
+    The result is float64[num_ranks]. Ranks are slower if several share a core, or if their speed is
+    below 1. They are faster if their speed is above 1.
 
     Raises:
         InputError: If the machine has speeds for another number of ranks.
@@ -286,7 +310,10 @@ def slowness(machine: Machine, num_ranks: int) -> Float64Array:
 
 
 def _shared(machine: Machine, num_ranks: int) -> Float64Array:
-    """Return the ranks per core on the node of every rank: float64[num_ranks]."""
+    """Return for every rank how many ranks share a core of its node: float64[num_ranks].
+
+    The number is below 1 if there are more cores than ranks.
+    """
     node = np.arange(num_ranks) // machine.node.ranks
     shared: Float64Array = np.bincount(node) / (machine.node.cores or machine.node.ranks)
     return shared[node]
@@ -295,7 +322,13 @@ def _shared(machine: Machine, num_ranks: int) -> Float64Array:
 def _hide(
     times: dict[Place, Float64Array], products: Mapping[Place, Float64Array], share: float
 ) -> None:
-    """Subtract from the times of messages the time that the products of own rows hide."""
+    """Subtract from the times of messages the time that the products of own rows hide.
+
+    Parameters:
+        times: Seconds of every rank, by place; changed here.
+        products: Seconds of the products of own rows, by place.
+        share: Share of the time that could be hidden (`Overlap.communication`).
+    """
     for (layer, direction, _), product in products.items():
         places = [Place(layer, direction, step) for step in ("expand", "cross", "fold")]
         exchanges = [place for place in places if place in times]
@@ -327,22 +360,35 @@ def order_of(place: Place) -> tuple[int, int, int]:
 def _shaped(
     shape: str, ring: Callable[[], Float64Array], tree: Callable[[], Float64Array]
 ) -> Float64Array:
-    """Return the time of a collective in one of `plancc.predict.machine.COLLECTIVES`."""
+    """Return the time of a collective by the algorithm `shape`: "ring", "tree" or "auto".
+
+    `ring`, `tree`: functions that return the time by this algorithm; "auto" takes the shorter time.
+    """
     if shape == "auto":
         return np.minimum(ring(), tree())
     return ring() if shape == "ring" else tree()
 
 
 class _Rings(NamedTuple):
-    """Rings of groups: latencies of g - 1 network links, and bytes per second of the slowest
-    link."""
+    """Rings through the ranks of several groups, with one entry for each group.
+
+    Attributes:
+        latency: Seconds of g - 1 latencies, for a group of g ranks.
+        bandwidth: Bytes per second of the slowest link between ranks that follow each other.
+    """
 
     latency: Float64Array
     bandwidth: Float64Array
 
 
 class WorkTimes:
-    """Times of operations on a machine, float64[num_ranks] each."""
+    """Computes how long every rank needs for an operation on a machine.
+
+    Parameters:
+        machine: The machine.
+        num_ranks: Number of ranks.
+        word_bytes: Bytes of a number, 4 or 8.
+    """
 
     def __init__(self, machine: Machine, num_ranks: int, word_bytes: int) -> None:
         self._machine, self._num_ranks, self._bytes = machine, num_ranks, word_bytes
@@ -363,7 +409,10 @@ class WorkTimes:
         }
 
     def seconds(self, work: Work) -> Float64Array:
-        """Return the seconds of every rank, without waiting for others: float64[num_ranks]."""
+        """Return the seconds of every rank for this work: float64[num_ranks].
+
+        Time in which a rank waits for others is not counted.
+        """
         return self._timers[type(work)](work)
 
     def _sparse(self, of: SparseProduct) -> Float64Array:
@@ -396,8 +445,12 @@ class WorkTimes:
         return self._exchange(StepTraffic(*inside), between)
 
     def _exchange(self, inside: StepTraffic, between: StepTraffic) -> Float64Array:
-        """Return the seconds of messages inside and between nodes: the larger of sending and
-        receiving."""
+        """Return the seconds that every rank needs for its messages: float64[num_ranks].
+
+        Sending and receiving run at the same time; the longer of the two counts.
+
+        `inside`, `between`: traffic of every rank inside its node, and with other nodes.
+        """
         machine = self._machine
         near = np.maximum(
             inside.messages_sent, inside.messages_received
@@ -468,7 +521,10 @@ class WorkTimes:
         return found
 
     def _rings(self, of: Collective) -> _Rings:
-        """Return the rings of all groups at once, through all members in their order."""
+        """Return a ring for every group of a collective, through its ranks in their order.
+
+        All groups run at the same time, and share the connections of nodes to the network.
+        """
         machine, members = self._machine, of.members
         node = self._node[of.ranks]
         leaves = node != np.roll(node, -1, axis=1)
@@ -481,7 +537,13 @@ class WorkTimes:
     def _tree(
         self, of: Collective, rounds: npt.NDArray[Any], once: npt.NDArray[Any]
     ) -> Float64Array:
-        """Return the seconds of trees between the nodes of every group, then inside each node."""
+        """Return the seconds of a collective by trees, for every group: float64[groups].
+
+        A tree connects the nodes of a group; then a tree connects the ranks in each node.
+
+        `rounds`: number of messages that are sent one after another along each link. `once`: bytes
+        that all these messages have together, on each link.
+        """
         machine = self._machine
         node = self._node[of.ranks]
         first = np.ones(node.shape, np.bool_)  # the group's first rank on a node; ranks ascend

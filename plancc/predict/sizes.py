@@ -1,6 +1,7 @@
-"""Sizes of a graph that stand in for the graph, and tables for predictions from these sizes.
+"""Tables for predictions without a graph, from numbers of vertices and nonzeros.
 
-Parts have equal sizes. The number of their halo rows is measured on plans, or assumed.
+All parts have equal sizes. Their number of halo rows is measured on plans of other graphs, or
+assumed.
 """
 
 from __future__ import annotations
@@ -23,16 +24,17 @@ from plancc.predict.schedules.tables import Tables, sends_rows
 
 @dataclass(frozen=True)
 class Boundary:
-    """Halo rows per own row of a part, as a function of the number of parts.
+    """The number of halo rows per own row of a part, as a function of the number of parts p.
 
-    Between two points, the logarithm of the value is linear in log p; beyond the points, the
-    nearest interval is continued. With one point, the value is constant.
+    It is known at some points. Between two points, its logarithm is linear in log p. Beyond the
+    first and the last point, the line of the nearest two points is continued. With one point, the
+    function is constant.
 
     Attributes:
-        points: Triples, ascending: number of parts; halo rows per own row; and number of parts that
-            a part receives from. If the last number is None, it is as large as possible: at most
-            one part for each row.
-        source: "assumed", or names of the measured plans.
+        points: Tuples of three numbers, in ascending order: number of parts; halo rows per own row;
+            number of parts from which a part receives rows. The third number may be None: a part
+            then receives from all other parts, or from as many as it has halo rows.
+        source: "assumed", or the names of the plans on which the points were measured.
     """
 
     points: tuple[tuple[int, float, float | None], ...]
@@ -40,12 +42,13 @@ class Boundary:
 
     @classmethod
     def parse(cls, text: str) -> Boundary:
-        """Return the boundary from a string like "16:0.5,256:1.2" or "16:0.5:12,...", or from plan
-        files.
+        """Return the function that a string describes, such as "16:0.5,256:1.2" or "16:0.5:12".
+
+        The string may also name plan files, on which the points are measured.
 
         Raises:
-            InputError: For any other string, negative or infinite numbers, or equal numbers of
-                parts.
+            InputError: If the string has another form, if a number is negative or infinite, or if
+                two points have the same number of parts.
         """
         points: list[tuple[int, float, float | None]] = []
         plans = []
@@ -63,20 +66,23 @@ class Boundary:
                 point = 0, 0.0, None
             if point[0] < 1 or point[1] < 0 or (point[2] or 0) < 0:
                 raise InputError(
-                    f"`boundary` '{text}': '{word}' is not PARTS:FRACTION, such as 16:0.5 for half "
-                    "a halo row per own row of 16 parts, nor a plan file"
+                    f"`boundary` '{text}': '{word}' is not a plan file or PARTS:FRACTION; 16:0.5, "
+                    "for example, gives each of 16 parts half as many halo rows as own rows"
                 )
             points.append(point)
         points.sort(key=lambda point: point[0])
         if not points:
-            raise InputError(f"`boundary` '{text}': give at least one PARTS:FRACTION")
+            raise InputError(f"`boundary` '{text}': has no point; give at least one PARTS:FRACTION")
         numbers = [point[0] for point in points]
         if len(set(numbers)) < len(numbers):
-            raise InputError(f"`boundary` '{text}': a number of parts is given twice")
+            raise InputError(f"`boundary` '{text}': gives a number of parts twice; leave one out")
         return cls(tuple(points), f"measured on {', '.join(plans)}" if plans else "assumed")
 
     def at(self, num_parts: int) -> tuple[float, float | None]:
-        """Return a part's halo rows per own row, and its number of peers or None; see `points`."""
+        """Return a part's halo rows per own row for this number of parts.
+
+        Also return from how many parts it receives rows; None as in `points`.
+        """
         parts = [point[0] for point in self.points]
         fraction = _power_law(parts, [point[1] for point in self.points], num_parts)
         peers = [point[2] for point in self.points if point[2] is not None]
@@ -86,7 +92,11 @@ class Boundary:
 
 
 def _power_law(parts: Sequence[int], values: Sequence[float], at: int) -> float:
-    """Interpolate or extrapolate in logarithms; linear in log p if a value is 0."""
+    """Return the value of a function at `at` from its values at the points `parts`.
+
+    The logarithm of the value is linear in the logarithm of the argument. If one of the two nearest
+    values is 0, the value itself is linear in the logarithm of the argument.
+    """
     if len(parts) == 1:
         return values[0]
     last = min(max(1, int(np.searchsorted(parts, at))), len(parts) - 1)
@@ -104,19 +114,21 @@ def _measured(path: str) -> tuple[int, float, float | None]:
         check_tables(file)
         metrics = file.metrics()
         if metrics is None or file.header.layout == "edge":
-            raise InputError(f"{path}: has no halo rows per own row: a row plan is needed")
+            raise InputError(f"{path}: the file has no numbers of halo rows; give a row plan")
         return file.header.num_parts, metrics.boundary_ratio, metrics.average_messages
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes that stand in for a graph.
+    """The numbers that replace a graph in a prediction.
 
     Attributes:
-        vertices, nonzeros: Sizes of the matrix, with its diagonal.
-        boundary: Boundary by label of a model. The key "" is for all other models that exchange
-            rows, except rp. By default, rp has the boundary of a random matrix whose rows all have
-            the same number of nonzeros.
+        vertices: Number of vertices.
+        nonzeros: Number of nonzeros of the matrix, its diagonal included.
+        boundary: For every model in the dict, by its label: how many halo rows parts have. The key
+            "" stands for all other models that exchange rows, except rp. If rp has no entry, its
+            halo rows are those of a random matrix whose columns all have the same number of
+            nonzeros.
 
     Raises:
         InputError: If there are no vertices, or fewer nonzeros than vertices.
@@ -131,8 +143,8 @@ class Sizes:
             raise InputError(f"`vertices` {self.vertices}: at least 1 is needed")
         if not self.vertices <= self.nonzeros <= self.vertices**2:
             raise InputError(
-                f"`nonzeros` {self.nonzeros}: {self.vertices} vertices have from {self.vertices} "
-                f"(the diagonal) to {self.vertices**2} of them"
+                f"`nonzeros` {self.nonzeros}: for {self.vertices} vertices choose from "
+                f"{self.vertices} (the diagonal alone) to {self.vertices**2}"
             )
 
 
@@ -146,8 +158,12 @@ def tables_of_sizes(
     """Return tables of parts of equal sizes, with measured or assumed halo rows.
 
     Parameters:
+        sizes: Number of vertices and nonzeros.
+        name: Name of the tables.
         num_parts: Number of parts; with a grid, the number of its parts.
-        boundary: Boundary, if parts send rows; None for the boundary of a random matrix.
+        grid: Process grid, if there is one.
+        boundary: How many halo rows parts have, if they send rows to each other; None: as many as
+            in a random matrix.
     """
     tables = even_tables(name, sizes.vertices, sizes.nonzeros, num_parts, grid)
     if not sends_rows(grid):
@@ -159,11 +175,11 @@ def tables_of_sizes(
 
 
 def random_boundary(vertices: int, nonzeros: int, num_parts: int) -> float:
-    """Return the expected halo rows per own row of a random partition with equal columns.
+    """Return the expected number of halo rows per own row of a random partition into p parts.
 
-    A column has d = nonzeros / vertices - 1 nonzeros off the diagonal, in random rows. So
-    ``(p - 1) (1 - (1 - 1 / p)^d)`` of the other p - 1 parts need it. Graphs whose columns differ
-    have fewer halo rows.
+    All columns are assumed to have d = nonzeros / vertices - 1 nonzeros off the diagonal, in random
+    rows. Then ``(p - 1) (1 - (1 - 1 / p)^d)`` of the p - 1 other parts need a row. Graphs whose
+    columns have different numbers of nonzeros have fewer halo rows.
     """
     degree = nonzeros / vertices - 1
     return (num_parts - 1) * (1 - (1 - 1 / num_parts) ** degree)
@@ -177,7 +193,10 @@ def even_tables(
     grid: Grid | None = None,
     speeds: npt.NDArray[np.float64] | None = None,
 ) -> Tables:
-    """Return tables of parts without exchanges, of equal sizes or in proportion to `speeds`."""
+    """Return tables of parts that exchange no rows.
+
+    The parts have equal sizes, or sizes in proportion to `speeds`, float64[num_parts].
+    """
     nobody = np.zeros(0, np.int32)
     return Tables(
         name=name,
@@ -197,8 +216,12 @@ def _shares(total: int, number: int, speeds: npt.NDArray[np.float64] | None = No
 
 
 def _even_pairs(rows: Int64Array, fraction: float, peers: float | None) -> Pairs:
-    """Return messages in which each part receives `fraction` rows per own row, from `peers`
-    parts."""
+    """Return messages in which every part receives `fraction` rows per own row.
+
+    Every part receives from `peers` parts; None: from all other parts.
+
+    `rows`, int64[num_parts]: number of own rows of every part.
+    """
     num_parts = len(rows)
     halo = min(round(fraction * int(rows.max())), int(rows.sum() - rows.max()))
     number = num_parts - 1 if peers is None else min(num_parts - 1, max(1, round(peers)))
@@ -207,7 +230,10 @@ def _even_pairs(rows: Int64Array, fraction: float, peers: float | None) -> Pairs
 
 
 def ring(num_parts: int, rows: Int64Array) -> Pairs:
-    """Return messages from every part to other parts at even distances in a ring of all parts."""
+    """Return messages in which every part receives ``rows[k]`` rows from its k-th peer.
+
+    The parts form a ring, and the peers of a part are at equal distances in the ring.
+    """
     peers = len(rows)
     offsets = 1 + np.arange(peers, dtype=np.int64) * (num_parts - 1) // max(1, peers)
     target = np.repeat(np.arange(num_parts, dtype=np.int32), peers)

@@ -1,4 +1,4 @@
-"""Widths of the layers that vertex data need, and checks of given widths."""
+"""The widths of the first and last layer that vertex data need, and checks of given widths."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class DataWidths:
     """The first and the last width that features and labels need.
 
     Attributes:
-        features: Columns of the features; None without features.
-        classes: Number of classes of the labels or targets; None without them.
-        excess: Reason why a network should not have an output for every class; empty if there is
-            none.
+        features: Number of columns of the features; None if there are no features.
+        classes: Number of classes of the labels or targets; None if there are neither.
+        excess: Why a network should not have an output for every class: there are too many for the
+            number of vertices. Empty if it can have one for every class.
     """
 
     features: int | None = None
@@ -45,7 +45,7 @@ class DataWidths:
 
     @classmethod
     def read(cls, file: PlanFile) -> DataWidths:
-        """Return the widths of a plan file; reads only the labels of its vertex data."""
+        """Return the widths of a plan file. Of its vertex data, only the labels are read."""
         if file.header.types is None:
             return cls._read(file, "")
         names = file.header.types.names
@@ -53,7 +53,7 @@ class DataWidths:
 
     @classmethod
     def _read(cls, file: PlanFile, end: str) -> DataWidths:
-        """Return the widths of the datasets whose names end with `end`."""
+        """Return the widths of the vertex data whose dataset names end with `end`."""
         features = file.width(f"vertex_data/features{end}")
         targets = file.width(f"vertex_data/targets{end}")
         if targets is not None:
@@ -63,7 +63,11 @@ class DataWidths:
 
     @classmethod
     def _over_types(cls, found: Sequence[DataWidths]) -> DataWidths:
-        """Return the widest features, and the classes of the only type with labels."""
+        """Return the widths for several vertex types, given those of each type.
+
+        `features` is the largest number of columns; `classes` is that of the only type with labels,
+        or None if several types have labels.
+        """
         labelled = [each for each in found if each.classes is not None]
         one = labelled[0] if len(labelled) == 1 else cls()
         features = max((each.features or 0 for each in found), default=0)
@@ -71,7 +75,7 @@ class DataWidths:
 
     @classmethod
     def _from_labels(cls, features: int | None, labels: npt.NDArray[np.int32] | None) -> DataWidths:
-        """Return the widths of data that have labels, or neither labels nor targets."""
+        """Return the widths of data without targets, from the number of features and the labels."""
         if labels is None:
             return cls(features or None)
         classes = int(labels.max(initial=-1)) + 1
@@ -79,13 +83,14 @@ class DataWidths:
 
     @property
     def known(self) -> bool:
-        """Whether the data give any width."""
+        """Whether the data have features, labels or targets, and so determine a width."""
         return self.features is not None or self.classes is not None
 
     @property
     def dims(self) -> tuple[int, ...]:
-        """`DEFAULT_DIMS` with its ends replaced by the number of features and of classes, if
-        known."""
+        """Widths d_0..d_L: `DEFAULT_DIMS`, with the first width replaced by the number of features
+        and the last by the number of classes, where these are known.
+        """
         first, *hidden, last = DEFAULT_DIMS
         return (self.features or first, *hidden, self.classes or last)
 

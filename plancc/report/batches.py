@@ -1,6 +1,7 @@
-"""Volumes and messages of plans on fresh mini-batches, as plain values for inspect and compare.
+"""Volumes and messages of plans on mini-batches that were not used to compile the plans.
 
-Whole plans are read, and every batch is drawn once for all plans.
+`plancc inspect` and `plancc compare` print them. Whole plans are read, and every batch is drawn
+once for all plans.
 """
 
 from __future__ import annotations
@@ -35,14 +36,17 @@ class BatchReport:
     """Figures of a plan on batches that were not used to compile it.
 
     Attributes:
-        sampler: The sampler and its options, as a string like in the provenance.
-        num_blocks: Number of blocks of a batch. Volume and messages count one exchange for each
-            block.
+        path: Path of the plan file.
+        sampler: The sampler and its options, as a string in the form that the provenance uses.
+        seed: Seed of the batches.
+        num_blocks: Number of blocks of a batch. Volume and messages are sums over one exchange for
+            each block.
         figures: Figures of every batch.
         expected_volume: Exact expected volume; None if the sampler's probabilities are unknown.
-        difference, ratio: The volume minus, and divided by, the first plan's volume on the same
-            batches. Both are None if there is only one plan; `ratio` is None if the first plan's
-            volume is 0.
+        difference: This plan's volume minus the first plan's, on the same batches. None if there is
+            only one plan.
+        ratio: This plan's volume divided by the first plan's. None if there is only one plan, or if
+            the first plan's volume is 0.
     """
 
     path: str
@@ -66,7 +70,7 @@ class BatchReport:
         return {name: estimate(getattr(self.figures, name)) for name in names}
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the report ready for JSON."""
+        """Return the report as a dict that can be written as JSON."""
         result: dict[str, Any] = {
             "sampler": self.sampler,
             "seed": self.seed,
@@ -99,16 +103,17 @@ def batch_reports(
         paths: Plan files. Batches are drawn from the first plan's population, using its training
             mask and clusters.
         number: Number of batches, at least 1.
-        num_ranks: Number of ranks to which the parts are merged first.
-        sampler: Name of a sampler; by default the first sampler that a plan was compiled for, or
-            "uniform".
+        num_ranks: Number of ranks. If it is smaller than a plan's number of parts, several parts
+            are merged on a rank before anything is counted. None: one rank per part.
+        sampler: Name of a sampler. By default it is the sampler in the provenance of the first plan
+            that has one, or else "uniform".
         seed: See `plancc.cost.batches.batch_figures`.
         **options: See `plancc.sampling.make_sampler`.
 
     Raises:
-        InputError: If a file is missing or an edge plan, if plans have different patterns, if
-            `num_ranks` is not in 1..num_parts, or if no batch can be drawn with these options from
-            the first plan.
+        InputError: If a file is missing or holds an edge plan, if the matrices of the plans have
+            different patterns, if `num_ranks` is not in 1..num_parts, or if the sampler cannot draw
+            batches from the first plan with these options.
         PlanError: If a file is damaged.
 
     Warns:
@@ -129,8 +134,8 @@ def batch_reports(
     chosen = chosen_sampler(next(filter(None, recorded), ""), *sizes[0], sampler, **options)
     if have_types and chosen.of_training:
         raise InputError(
-            f"sampler '{chosen.name}': only runs draw batches of a plan with types, by relation; "
-            "the steps of a run say what batches move"
+            f"sampler '{chosen.name}': for a plan with vertex types, batches are drawn only during "
+            "training; train to see what every step sends"
         )
     first: tuple[str, Population] | None = None
     owners, names = [], []
@@ -142,7 +147,7 @@ def batch_reports(
         if first is None:
             first = file.path, population
         elif not all(np.array_equal(population.pattern[k], first[1].pattern[k]) for k in (0, 1)):
-            raise InputError(f"{file.path}: has another matrix pattern than {first[0]}")
+            raise InputError(f"{file.path}: its matrix is not that of {first[0]}; leave it out")
         owners.append((rank_of_parts(plan.num_parts, ranks)[plan.owner()], ranks))
         names.append(file.path)
     assert first is not None

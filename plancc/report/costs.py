@@ -1,4 +1,4 @@
-"""Costs in a report: of training epochs, and of products on process grids."""
+"""Costs that a report shows for training epochs, and for products on process grids."""
 
 from __future__ import annotations
 
@@ -33,18 +33,20 @@ WIDTH = 128
 
 @dataclass(frozen=True)
 class TrainingCost:
-    """The cost of one training epoch of a GCN; `dims` are the widths of its layers.
+    """The cost of one training epoch of a GCN.
 
     Attributes:
-        words, max_words_sent, messages, max_messages_sent: Words and messages that are sent if all
-            passes (`plancc.predict.passes`) are off: by all parts, and by the part that sends most.
-        in_hops: Whether rows are sent in hops between nodes, and counted in every hop.
+        dims: Widths d_0..d_L of the layers.
+        words, messages: Words and messages that all parts send if all passes are off
+            (`plancc.predict.passes`).
+        max_words_sent, max_messages_sent: The same for the part that sends most.
+        in_hops: Whether rows are sent in several hops. If so, a row counts in every hop.
         max_memory: Bytes of the part that needs the most memory, with all passes on, by term and in
             total (`plancc.predict.memory`).
-        recomputed_memory: Total bytes of this part if activations are recomputed in the backward
-            pass.
-        passes: Costs with no pass on, then with one pass more each time (`plancc.report.passes`).
-            For edge plans, the pass that leaves out dead rows is not included.
+        recomputed_memory: Total bytes of the part that needs the most memory if activations are
+            recomputed in the backward pass.
+        passes: Costs with no pass on, then with the first pass on, with the first two, and so on
+            (`plancc.report.passes`). Edge plans have no costs for the pass "dead-rows".
     """
 
     dims: list[int]
@@ -67,9 +69,15 @@ class TrainingCost:
         dims: Sequence[int],
         in_hops: bool = False,
     ) -> TrainingCost:
-        """Return the cost of a plan's matrix for these owners; `parts` is their traffic.
+        """Return the cost of an epoch on the matrix of a plan, for the plan's or for other owners.
 
-        `in_hops`: whether these are the plan's own owners, and rows are sent in the plan's hops.
+        Parameters:
+            plan: The plan. Rows on which none of its training vertices depends are dead.
+            matrix: The matrix of the plan.
+            owners: Owners of rows and nonzeros.
+            parts: Traffic of one product with these owners.
+            dims: Widths d_0..d_L of the layers.
+            in_hops: Whether rows are sent in the plan's hops. `owners` must then be the plan's.
         """
         num_parts, header, layers = len(parts.rows), plan.header, len(dims) - 1
         has_rows = not owners.is_edge_partition
@@ -117,8 +125,9 @@ class TrainingCost:
 
 
 def product_of(plan: Plan) -> ProductTraffic | None:
-    """Return the words of a grid plan's product, for H as wide as its features; None without a
-    grid.
+    """Return the words of one product on a plan's process grid; None if the plan has no grid.
+
+    H has as many columns as the plan's features, or `WIDTH` columns if there are no features.
     """
     header, features = plan.header, plan.vertex_data.features
     if header.grid is None:
@@ -136,11 +145,11 @@ def read_product(file: PlanFile) -> ProductTraffic | None:
 
 
 def grid_pass_costs(path: str, dims: Sequence[int]) -> list[PassCost]:
-    """Return costs of an epoch on a plan's grid: with no pass on, then with one pass more each
-    time.
+    """Return costs of an epoch on a plan's process grid: with no pass on, then with one more pass
+    each time.
 
-    All-reduces are not counted as messages. All-reduces sum over the copies of "1.5d", and sum
-    gradients.
+    All-reduces are not counted. They add up gradients and, in scheme "1.5d", the products of the
+    ranks that share a block of rows.
 
     Raises:
         InputError: If a width is smaller than the number of process columns.

@@ -1,8 +1,8 @@
-"""The predicted time of an epoch, its lower bound, the time of a random partition, and their basis.
+"""The predicted time of an epoch, with a lower bound and the time of a random partition.
 
-The *basis* is the machine and the widths of the layers. Every command that prints a time chooses
-the basis here, in this order: values that the user gives, values recorded in the plan, widths of
-the plan's features and labels, defaults.
+A prediction needs a *basis*: a machine, and the widths of the layers. Every command that prints a
+time chooses the basis here. It takes the first of these that exists: the values that the user
+gives, the values that the plan records, the widths of the plan's features and labels, the defaults.
 """
 
 from __future__ import annotations
@@ -26,14 +26,17 @@ from plancc.report.provenance import recorded_dims, recorded_machine
 
 @dataclass(frozen=True)
 class Basis:
-    """Machine and widths of the layers for a prediction, and the origin of both.
+    """Machine and widths of the layers for a prediction, and where they come from.
 
     Attributes:
-        dims_from: "given", "plan" (its provenance), "data" (its features and labels), "default", or
-            "differ": the default, because the plans to compare have different widths.
-        machine_from: "given", "plan", "default" or "differ".
-        excess: Why there is no prediction for these widths (`DataWidths.excess`); empty for given
-            widths.
+        predictor: Predicts epochs with this machine and these widths.
+        dims_from: Where the widths come from: "given" by the user, "plan" (its provenance), "data"
+            (its features and labels), "default", or "differ" (the default, because the plans to
+            compare have different widths).
+        machine_from: Where the machine comes from: "given", "plan", "default" or "differ".
+        excess: Why no time is predicted: the labels have so many classes that the last width seems
+            wrong (`DataWidths.excess`). Empty if times are predicted, and always if the user gives
+            the widths.
     """
 
     predictor: Predictor
@@ -77,7 +80,7 @@ class Basis:
         """Raise InputError if these widths allow no prediction; the message begins with `where`."""
         if self.excess:
             raise InputError(
-                f"{where}{self.excess}; number the classes from 0, or give `dims` if this is right"
+                f"{where}{self.excess}; number the classes from 0, or give `dims` to allow so many"
             )
 
     @classmethod
@@ -88,11 +91,12 @@ class Basis:
         machine: Machine | None = None,
         links: bool = False,
     ) -> Basis:
-        """Return the basis for a plan file; see `of`.
+        """Return the basis for a plan file; for the other parameters see `of`.
 
         Parameters:
-            links: Whether the task is link prediction. If so, outputs have no classes, and are as
-                wide as the last hidden layer unless `dims` gives another width.
+            file: The open plan file.
+            links: Whether the task is link prediction. If so, the output layer has no classes. It
+                is as wide as the last hidden layer, unless `dims` is given.
         """
         widths = DataWidths.read(file)
         if links:
@@ -110,13 +114,16 @@ class Basis:
             raise InputError(f"{file.path}: {error}") from None
 
     def on_nodes_of(self, header: Header) -> Basis:
-        """Return the basis with the number of ranks per node of the plan with this header."""
+        """Return the basis with as many ranks per node as the plan that has this header."""
         machine = self.predictor.machine.on_nodes(header.ranks_per_node)
         return replace(self, predictor=replace(self.predictor, machine=machine))
 
     @classmethod
     def shared(cls, several: Sequence[Basis]) -> Basis:
-        """Return one basis for several plans: values that all plans agree on, else defaults."""
+        """Return one basis for several plans.
+
+        Machine and widths are those of the plans if all plans have the same, else the defaults.
+        """
         first, usual = several[0], default_predictor()
         dims, machine = first.predictor.dims, first.predictor.machine
         dims_from, machine_from = first.dims_from, first.machine_from
@@ -134,7 +141,7 @@ class Basis:
         return "given" in (self.dims_from, self.machine_from)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the basis ready for JSON."""
+        """Return the basis as a dict that can be written as JSON."""
         return {
             "dims": list(self.predictor.dims),
             "dims_from": self.dims_from,
@@ -149,13 +156,15 @@ class EpochTimes:
     """The predicted time of a plan's epoch, and other times for comparison.
 
     Attributes:
-        seconds: Predicted seconds of an epoch, as by `plancc simulate`, not counting link
-            prediction; None: see `why`.
+        basis: Machine and widths for which the times are predicted.
+        seconds: Predicted seconds of an epoch, as `plancc simulate` prints them, but without the
+            work for link prediction. None if there is no prediction; `why` then says why.
         bound: Seconds of an epoch if all work were evenly spread and no rows were exchanged
             (`Predictor.bound`).
-        random: Seconds of an epoch of an even random row partition over the same number of ranks
-            (`Predictor.of_random`); None: unknown, since the matrix was not read.
-        exchange: The share of `seconds` in which rows are sent, for the slowest rank in every step.
+        random: Seconds of an epoch of a random row partition over the same number of ranks
+            (`Predictor.of_random`). None if unknown, because the matrix was not read.
+        exchange: Seconds that the epoch spends on sending, without the all-reduce of gradients.
+            They are the slowest rank's seconds in each step that sends, summed over these steps.
         why: Why there is no prediction; empty if there is one.
     """
 
@@ -168,12 +177,17 @@ class EpochTimes:
 
     @classmethod
     def of(cls, basis: Basis, tables: Tables, random: float | None = None) -> EpochTimes:
-        """Return the predicted epoch times of a plan with these tables.
+        """Return the predicted epoch times of a plan.
+
+        Parameters:
+            basis: Machine and widths.
+            tables: Sizes of the plan's parts and messages.
+            random: Seconds of a random partition, if they are known.
 
         Raises:
-            InputError: If a given width is too small for the grid, or a given machine has speeds
-                for another number of ranks. If neither width nor machine is given, the message
-                becomes `why`.
+            InputError: If the user gave machine or widths, and a width is too small for the grid,
+                or the machine has speeds for another number of ranks. If the user gave neither, no
+                error is raised, and `why` holds the message.
         """
         sizes = int(tables.rows.sum()), int(tables.nonzeros.sum()), tables.num_ranks
         try:
@@ -189,7 +203,7 @@ class EpochTimes:
 
     @classmethod
     def of_plan(cls, plan: Plan) -> EpochTimes:
-        """Return the times of a plan in memory, with its own machine and widths."""
+        """Return the times of a plan in memory, for the machine and widths that it records."""
         provenance = plan.provenance
         basis = Basis.of(provenance, DataWidths.of(plan.vertex_data)).on_nodes_of(plan.header)
         return cls.of(basis, tables_of(plan), recorded_random(provenance, basis))
@@ -202,7 +216,7 @@ class EpochTimes:
             return None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the times ready for JSON."""
+        """Return the times as a dict that can be written as JSON."""
         return {
             "seconds": self.seconds,
             "bound_seconds": self.bound,
@@ -213,7 +227,10 @@ class EpochTimes:
 
 
 def recorded_random(provenance: Mapping[str, Any], basis: Basis) -> float | None:
-    """Return the recorded seconds of a random partition; None if machine or widths differ."""
+    """Return the epoch seconds of a random partition that a plan's provenance records.
+
+    Return None if the provenance has none, or if its machine or widths differ from the basis.
+    """
     seconds = provenance.get("random_epoch_seconds")
     if not isinstance(seconds, int | float) or not (math.isfinite(seconds) and seconds > 0):
         return None

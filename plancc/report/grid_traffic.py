@@ -25,17 +25,21 @@ KINDS = {
 
 @dataclass(frozen=True)
 class ProductTraffic:
-    """Words of one forward product, sent by all ranks.
+    """Words that all ranks send in one forward product, by the kind of data that is sent.
 
     Attributes:
-        width: Columns of H.
-        rows: Rows of H: broadcasts within process columns, or messages of needed rows.
-        sums: Partial sums of the product that are scattered over the layers of a 3d grid.
-        swapped: Rows that are exchanged for slices of columns before the product, and back after it
-            ("feature").
-        reduced: Words in all-reductions over the copies of a part ("1.5d").
-        matrix: Blocks of A, broadcast within process rows ("2d", "3d"): one word for each value,
-            one for each column number, one for every row of a piece, and one more.
+        width: Number of columns of H.
+        rows: Words of rows of H, which are broadcast within process columns, or sent in messages if
+            only needed rows are sent.
+        sums: Words of partial sums, which the layers of a 3D grid add up.
+        swapped: Words of the all-to-alls of feature plans. Before the product, they turn some whole
+            rows on every rank into some columns of all rows; after the product, they do the
+            reverse.
+        reduced: Words of all-reduces, in which the ranks that share a block of rows add up their
+            products (scheme "1.5d").
+        matrix: Words of blocks of A, which are broadcast within process rows (schemes "2d" and
+            "3d"). A block has a word for every value, every column number and every row, and one
+            more.
     """
 
     width: int
@@ -47,11 +51,13 @@ class ProductTraffic:
 
 
 def product_traffic(tables: Tables, width: int) -> ProductTraffic:
-    """Count one product (Tripathy et al. 2020, Algorithms 1 to 3; Wan et al. 2025, Algorithm 2).
+    """Count the words of one product on a process grid.
+
+    The products are Algorithms 1 to 3 of Tripathy et al. 2020, and Algorithm 2 of Wan et al. 2025.
 
     Parameters:
-        tables: Tables of a grid plan, with or without `blocks`.
-        width: Columns of H.
+        tables: Sizes of a grid plan; `Tables.blocks` may be None.
+        width: Number of columns of H.
     """
     scheduler, step = scheduler_of(tables), Aggregate(width)
     works, words = scheduler.works(1, step), dict.fromkeys(KINDS.values(), 0)

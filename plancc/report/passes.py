@@ -1,6 +1,7 @@
-"""Costs of a GCN's epoch: with no pass on, with passes that save words, with boundary sampling.
+"""Words and messages of one epoch of a GCN, depending on its passes and on boundary sampling.
 
-Set-up, evaluations and all-reduces are not counted.
+Costs are given with no pass on, then with one more pass each time. What is sent before training, in
+evaluations and in all-reduces is not counted.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ class PassCost:
     """The cost of one epoch with some passes on.
 
     Attributes:
+        passes: Names of the passes that are on.
         words, messages: Words and messages that all parts send.
         max_words_sent, max_messages_sent: Words and messages of the part that sends most.
-        saved: The share of the words that these passes save, relative to no pass.
+        saved: The share of the words that these passes save, compared with no pass.
     """
 
     passes: list[str]
@@ -37,9 +39,12 @@ class PassCost:
 
     @classmethod
     def of(cls, passes: Sequence[str], sent: Counts, plain: PassCost | None) -> PassCost:
-        """Return the cost of an epoch that sends `sent` with the passes `passes`.
+        """Return the cost of an epoch, given what every rank sends.
 
-        `plain`: the cost with no pass; None if `passes` is empty.
+        Parameters:
+            passes: Names of the passes that are on.
+            sent: Words and messages of every rank.
+            plain: The cost with no pass on; None if `passes` is empty.
         """
         words = int(sent.words_sent.sum())
         return cls(
@@ -53,9 +58,10 @@ class PassCost:
 
 
 def added_passes(passes: Sequence[str], epoch: Callable[[Sequence[str]], Counts]) -> list[PassCost]:
-    """Return costs of an epoch with no pass on, then with one pass more each time.
+    """Return costs of an epoch with no pass on, then with one more pass each time.
 
-    `epoch` returns the counts of an epoch for a list of passes.
+    `epoch`: function that takes the names of the passes that are on, and returns the words and
+    messages of every rank.
     """
     costs: list[PassCost] = []
     for number in range(len(passes) + 1):
@@ -71,10 +77,10 @@ class SampledCost:
     Attributes:
         rate: Probability p that a halo row is kept.
         words, messages: Expected words and messages of all parts, with all passes on.
-        saved: The share of the words that is saved, relative to rate 1.
-        max_memory, mean_memory: Bytes by Equation 4 of Wan et al. 2022, as the maximum and the mean
-            over parts. The equation sums (3 x own rows + p x halo rows) x input width over the
-            layers, in float32.
+        saved: The share of the words that sampling saves, compared with rate 1.
+        max_memory, mean_memory: Maximum and mean over the parts of the bytes that Equation 4 of Wan
+            et al. 2022 gives for a part: (3 x own rows + p x halo rows) x input width, summed over
+            the layers, times 4 bytes.
     """
 
     rate: float
@@ -88,11 +94,12 @@ class SampledCost:
 def sampled_costs(
     parts: Traffic, live: Sequence[Int64Array], dims: Sequence[int], rates: Sequence[float]
 ) -> list[SampledCost]:
-    """Return the costs of boundary sampling at these rates.
+    """Return the expected cost of an epoch for each of these rates of boundary sampling.
 
     A message of s rows is sent if at least one row is kept, with probability 1 - (1 - p)^s.
 
     Parameters:
+        parts: Traffic of the exchange of all rows.
         live (list of int64[num_messages]): For every layer, the number of rows of each message.
         dims: Widths d_0..d_L.
         rates: Rates in [0, 1].
@@ -118,7 +125,8 @@ def sampled_costs(
 
 
 def equation_4(parts: Traffic, dims: Sequence[int], rate: float = 1.0) -> npt.NDArray[np.float64]:
-    """Return the bytes of each part by Eq. 4 of Wan et al. 2022, float64[num_parts]; see
-    `SampledCost`.
+    """Return the bytes that Equation 4 of Wan et al. 2022 gives for each part: float64[num_parts].
+
+    `SampledCost` explains the equation. `rate` is its probability p.
     """
     return WORD_BYTES * sum(dims[:-1]) * (3 * parts.rows + rate * parts.received)

@@ -1,4 +1,4 @@
-"""Payback: the number of epochs after which the epochs of a plan have saved its search time."""
+"""Payback: the number of epochs after which shorter epochs have saved the time of a search."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 NEVER = "never"
 Payoff = float | str | None
-"""A number of epochs, or `NEVER` if the search never pays; None: unknown."""
+"""A number of epochs, or `NEVER` if the search never pays off; None: unknown."""
 
 
 @dataclass(frozen=True)
@@ -17,18 +17,18 @@ class Spending:
     """Seconds for the search and for an epoch of a plan; None: unknown.
 
     Attributes:
-        search: Seconds to find its owners.
-        epoch: Seconds of a predicted epoch.
+        search: Seconds that finding the owners took.
+        epoch: Predicted seconds of an epoch.
     """
 
     search: float | None
     epoch: float | None
 
     def pays_over(self, other: Spending) -> Payoff:
-        """Return the number of epochs after which this plan's shorter epochs offset its longer
-        search.
+        """Return after how many epochs this plan's shorter epochs make up for its longer search.
 
-        The number is 0 if the search is not longer, and `NEVER` if the epochs are not shorter.
+        This plan is compared with the plan `other`. The number is 0 if this plan's search was not
+        longer, and `NEVER` if its epochs are not shorter. None if a number of seconds is unknown.
         """
         if self.epoch is None or other.epoch is None:
             return None
@@ -43,8 +43,8 @@ class Spending:
 def search_seconds(provenance: Mapping[str, Any]) -> float | None:
     """Return the wall-clock seconds that finding, refining and patching a plan's owners has taken.
 
-    0 if a model assigned the owners itself; None if the user gave a part vector, or if the value is
-    unreadable.
+    The result is 0 if a model assigned the owners itself. It is None if the user gave a part
+    vector, or if the value is unreadable.
     """
     seconds = provenance.get("search_seconds", None if "partitioner" in provenance else 0.0)
     known = isinstance(seconds, int | float) and "model_part" not in provenance

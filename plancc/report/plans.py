@@ -1,8 +1,9 @@
-"""Figures of a plan as plain values, which inspect and compare print.
+"""The figures of a plan that `plancc inspect` and `plancc compare` print.
 
 The plan is checked first, some parts at a time. The whole plan is read if it is an edge plan, or if
-its grid divides columns. These figures also need the whole plan: figures for fewer ranks, training
-costs, the time of the baseline, and the baseline if it is missing.
+its process grid divides columns. It is also read for figures for fewer ranks, for training costs,
+for the epoch time of a random partition, and for the traffic of a random partition if the plan file
+does not contain that traffic.
 """
 
 from __future__ import annotations
@@ -58,26 +59,32 @@ DIFFERENT = "figures of different matrices do not compare"
 
 @dataclass(frozen=True)
 class Report:
-    """Figures of a plan, and of an even random partition for comparison.
+    """Figures of a plan, and of a random partition with parts of equal size for comparison.
 
     Attributes:
-        provenance: Provenance in the file; `tried` (the steps of the search) is decoded to a list
+        path: Path of the plan file.
+        header, content_sha256: Header of the plan, and its content hash.
+        provenance: Provenance of the plan; `tried` (the steps of the search) is decoded to a list
             of dicts.
-        num_ranks: Number of ranks that all figures are for: the number of parts, or fewer if parts
-            are merged. For a grid plan it is the number of ranks of the grid, while figures
-            describe its row plan.
         vertex_data: Names of the vertex data in the plan.
-        training, random_training: Costs of a training epoch for given widths, for the plan and for
-            a random partition.
-        sampled: Costs at the given rates of boundary sampling.
+        num_ranks: Number of ranks: as many as parts, or fewer if parts are merged. For a grid plan
+            it is the number of ranks of the grid; `metrics`, `random` and `parts` then describe its
+            row plan.
+        metrics, random: Figures of one product, for the plan and for the random partition.
+        parts: Load and traffic of every part in one product.
+        training, random_training: Costs of a training epoch, for the plan and for the random
+            partition. None unless the user gives widths.
+        sampled: Costs of an epoch for each rate of boundary sampling that the user gives.
         epoch: Predicted time of an epoch, with its machine and widths.
-        topology: Costs on the given topology, or on the topology that the plan was compiled for.
-        relays: Costs of a plan with relays; None if parts are merged.
-        product: Words of one product on the grid of a grid plan.
-        on_grid: Costs of an epoch on the grid, for given widths.
+        topology: Traffic within and between nodes. The nodes are those that the user gives, or
+            those that the plan was compiled for; None if there are neither.
+        relays: Traffic of the busiest part of a plan with relays; None for other plans, and if
+            parts are merged.
+        product: Words of one product on the process grid; None if the plan has no grid.
+        on_grid: Costs of an epoch on the process grid; empty unless the user gives widths.
         types, relations: Figures of the vertex types and relations; empty if parts are merged.
-        links: For a plan with links for link prediction: number of links by split, and rows and
-            messages of the exchange for links.
+        links: In a plan for link prediction: number of links by split, and number of rows and
+            messages of the exchange for links. Empty for other plans.
         more: Figures that a caller adds, by their names in JSON. They are dataclasses with a method
             ``facts(metrics)``, which returns pairs of strings for the table of facts.
         ids_are_names: Whether the ids of vertices are strings.
@@ -112,12 +119,18 @@ class Report:
         return Spending(search_seconds(self.provenance), self.epoch.seconds)
 
     def pays_over(self, other: Report | None = None) -> Payoff:
-        """Return after how many epochs the search pays, compared to another plan (None: random)."""
+        """Return after how many epochs this plan's shorter epochs have saved its search time.
+
+        The plan is compared with another plan, or with a random partition if `other` is None.
+        """
         random = Spending(0.0, self.epoch.random)
         return self.spending.pays_over(random if other is None else other.spending)
 
     def as_dict(self, per_part: bool = False) -> dict[str, Any]:
-        """Return the report ready for JSON."""
+        """Return the report as a dict that can be written as JSON.
+
+        `per_part`: whether to add the figures of every part.
+        """
         result: dict[str, Any] = {
             "path": self.path,
             "header": header_attributes(self.header),
@@ -152,7 +165,7 @@ def _plain(value: Any) -> Any:
 
 
 def _links(file: PlanFile) -> dict[str, int]:
-    """Return `Report.links` of an open plan."""
+    """Return the figures `Report.links` of an open plan file."""
     if file.header.links is None:
         return {}
     counts = np.bincount(file.read("links/kind"), minlength=NUM_KINDS)
@@ -175,27 +188,29 @@ def report(
     """Return the figures of a plan file.
 
     Parameters:
-        dims: Widths d_0..d_L. If given, words and memory of training are added (for a grid plan
-            only words and messages). None: `Basis` chooses the widths for the predicted epoch, and
-            nothing is added.
-        num_ranks: Number of ranks to which the parts are merged first; parts of a grid plan cannot
-            be merged.
+        path: Path of the plan file.
+        dims: Widths d_0..d_L of the layers. If they are given, the report has costs of training:
+            words, messages and memory, or for a grid plan words and messages only. None: the report
+            has no such costs, and `Basis` chooses widths for the predicted epoch time.
+        num_ranks: Number of ranks. If it is smaller than the number of parts, several parts are
+            merged on a rank before anything is counted. None: one rank per part. Parts of a grid
+            plan cannot be merged.
         machine: Machine of the predicted epoch; by default `Basis` chooses it.
         topology: A topology of `num_ranks` ranks; by default the topology in the plan's provenance,
             if it has this many ranks.
         boundary_sampling: Rates in [0, 1] for which an epoch's costs are computed; `dims` must be
             given too.
-        basis: Basis of the epoch's time, shared by all plans that are compared; by default it is
-            chosen for this plan.
-        random_epoch: Whether to predict the epoch of a random partition from the matrix, if the
-            plan does not record it.
+        basis: Machine and widths for the predicted time, if several plans are compared; by default
+            they are chosen for this plan.
+        random_epoch: Whether to predict the epoch time of a random partition from the matrix, if
+            the plan does not record it.
 
     Raises:
         InputError: If the file is missing; if `num_ranks` is not in 1..num_parts; if the topology
-            has another number of ranks; if `dims` contradict the plan's features and labels; if
-            there are rates without `dims`, or for an edge or grid plan. For a grid plan also if a
-            width is below its process columns, or if there is a topology and its ranks do not
-            exchange the rows of a row plan.
+            has another number of ranks; if `dims` contradict the plan's features and labels; or if
+            `boundary_sampling` is given without `dims`, or for a plan that is not a row plan. For a
+            grid plan, also if a width is smaller than the number of process columns, or if a
+            topology is given but the ranks do not send each other single rows.
         PlanError: If the file is damaged.
     """
     if dims is None and boundary_sampling:
@@ -235,12 +250,15 @@ def report(
 
 
 def other_graph(first: Report, other: Report, first_file: str, other_file: str) -> str:
-    """Say why two plans have different matrices, so that they cannot be compared; "" if not.
+    """Say how the matrices of two plans differ, so that the plans cannot be compared.
 
-    Matrices are read only if the sizes agree and the hashes of the sources differ or are unknown.
+    Return "" if the matrices have the same nonzeros. Matrices are read only if their sizes agree
+    and the hashes of the graph files differ or are unknown.
 
     Parameters:
-        first_file, other_file: Paths of the plans; reports may name other paths.
+        first, other: Reports of the two plans.
+        first_file, other_file: Paths from which the plan files are read. They may differ from the
+            paths in the reports, which the result names.
     """
     for kind in ("vertices", "nonzeros"):
         one, two = (getattr(each.header, f"num_{kind}") for each in (first, other))
@@ -259,8 +277,9 @@ def other_graph(first: Report, other: Report, first_file: str, other_file: str) 
 
 
 class _Source:
-    """An open plan file, with parts merged to some ranks; data are read when a figure needs
-    them.
+    """An open plan file, from which data are read when a figure needs them.
+
+    If there are fewer ranks than parts, several parts are merged to one rank.
     """
 
     def __init__(self, file: PlanFile, num_ranks: int) -> None:
@@ -273,8 +292,11 @@ class _Source:
         return self.file.read_plan()
 
     def epoch(self, basis: Basis, random_epoch: bool) -> EpochTimes:
-        """Return the predicted times; see `report`. The matrix is read only if a random partition's
-        time is needed: for a given basis, for merged parts, or if the time is not recorded.
+        """Return the predicted times; for the parameters see `report`.
+
+        The matrix is read only to predict the time of a random partition. This is done if the user
+        gave machine or widths, if parts are merged, or if `random_epoch` is True and the plan does
+        not record the time.
         """
         try:
             tables = read_tables(self.file.path, self.num_ranks if self.merged else None)
@@ -289,8 +311,9 @@ class _Source:
         return replace(times, random=random)
 
     def type_figures(self, traffic: Callable[[Plan], list[T]]) -> list[T]:
-        """Return the figures of types or relations; [] if the plan has no types, or if parts are
-        merged.
+        """Return the figures of the vertex types or relations, which `traffic` computes.
+
+        Return [] if the plan has no vertex types, or if parts are merged.
         """
         return [] if self.merged or self.file.header.types is None else traffic(self.plan)
 
@@ -312,8 +335,10 @@ class _Source:
         return traffic_of(read_tables(self.file.path, blocks=False))
 
     def random(self, counted: bool) -> Metrics:
-        """Return a random partition's figures: from the file, or counted if `counted` or not in the
-        file.
+        """Return the figures of a random partition.
+
+        They are read from the file. If `counted` is True, or if the file does not have them, they
+        are counted here.
         """
         recorded = None if self.merged or counted else self.file.metrics("random_")
         return recorded or summarize(self.random_parts)
@@ -342,7 +367,7 @@ class _Source:
         return sampled_costs(self.parts, messages, dims, rates)
 
     def on_nodes(self, topology: Topology) -> TopologyCost:
-        """Return the traffic inside and between nodes."""
+        """Return the traffic of one product within and between the nodes of a topology."""
         if not self.merged:
             return read_topology_cost(self.file, topology)
         tables = tables_of_owners(self.matrix, self.owners, self.num_ranks)
@@ -364,8 +389,9 @@ class _Source:
 
 
 def check_plan(file: PlanFile) -> None:
-    """Make the checks of `plancc verify`, before any figure of the plan is printed; may raise
-    PlanError.
+    """Check a plan file as `plancc verify` does; PlanError if the file is damaged.
+
+    Callers check a plan before they print any of its figures.
     """
     file.check_content()
     check_tables(file)

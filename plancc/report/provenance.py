@@ -21,8 +21,9 @@ CANDIDATE_FIGURES = (
 
 
 def recorded_machine(provenance: Mapping[str, Any]) -> Machine | None:
-    """Return the machine that a plan was compiled or refined for; None if the value is
-    unreadable.
+    """Return the machine that a plan was compiled or refined for.
+
+    Return None if the plan does not record one, or if the value is unreadable.
     """
     value = provenance.get("machine", "")
     text = json.dumps(value) if isinstance(value, dict) else str(value)
@@ -33,7 +34,10 @@ def recorded_machine(provenance: Mapping[str, Any]) -> Machine | None:
 
 
 def recorded_dims(provenance: Mapping[str, Any]) -> list[int] | None:
-    """Return the widths d_0..d_L that a plan was compiled for; None if the value is unreadable."""
+    """Return the widths d_0..d_L that a plan was compiled for.
+
+    Return None if the plan does not record them, or if the value is unreadable.
+    """
     try:
         dims = [int(word) for word in str(provenance.get("dims", "")).split(",")]
     except ValueError:
@@ -42,9 +46,10 @@ def recorded_dims(provenance: Mapping[str, Any]) -> list[int] | None:
 
 
 def decoded(provenance: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a plan's provenance, with readable JSON values decoded.
+    """Return a plan's provenance, with the values that are JSON decoded.
 
-    ``tried`` and ``candidates`` become lists, and ``machine`` the dict of `Machine.as_dict`.
+    ``tried`` and ``candidates`` become lists; ``machine`` becomes a dict, as `Machine.as_dict`
+    returns it. Unreadable values stay strings.
     """
     machine = recorded_machine(provenance)
     values = {
@@ -67,8 +72,8 @@ def read_candidates(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
 def read_tried(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the steps of the search, in order; [] if they are not recorded.
 
-    Every dict has a name (step), and numbers or None: seconds, value, volume, overload (missing in
-    plans of older versions), and whether the step was the best so far (best).
+    Every dict has the attributes of `plancc.search.record.Trial`: the name of the step, and figures
+    that are numbers or None. In plans of older versions, ``overload`` is missing.
     """
     return _read_list(provenance, "tried", ("step",), TRIED_FIGURES)
 
@@ -76,8 +81,10 @@ def read_tried(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _read_list(
     provenance: Mapping[str, Any], name: str, texts: Sequence[str], figures: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return a decoded list of dicts that have these strings and figures; [] for any other
-    value.
+    """Decode an entry of the provenance that is a JSON list of dicts.
+
+    Return [] if the entry is missing, or if it is not a list of dicts with these values: a string
+    for every name in `texts`; a finite number or None for every name in `figures`.
     """
     try:
         found = json.loads(provenance.get(name, ""))
@@ -93,10 +100,13 @@ def _read_list(
 
 
 def reached(tried: Sequence[Mapping[str, Any]]) -> int | float | None:
-    """Return the value of the best step, which is the plan's value."""
+    """Return the objective's value for the best step of a search; it is the plan's value too.
+
+    `tried`: the steps, as `read_tried` returns them.
+    """
     return next((each.get("value") for each in reversed(tried) if each.get("best")), None)
 
 
 def _is_figure(value: Any) -> bool:
-    """Return whether the value is a finite number, a truth value, or None."""
+    """Return whether the value is a finite number, True, False or None."""
     return value is None or (isinstance(value, int | float) and abs(value) < np.inf)

@@ -1,4 +1,7 @@
-"""What the hops of a plan save: traffic between nodes, and traffic of the busiest part."""
+"""The traffic of a plan whose rows travel in hops, compared with sending every row directly.
+
+Node-aware hops reduce the traffic between nodes; relays reduce the traffic of the busiest part.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +27,15 @@ class TopologyCost:
     """Traffic of expand and fold of one product, inside and between the nodes of a topology.
 
     Attributes:
-        volume, messages: Rows and messages if every row is sent directly from rank to rank.
-        volume_in_hops, messages_in_hops: Rows and messages if every row is sent to a node once
-            (`plancc.plan.routes`); None if parts are merged.
+        topology: The nodes, and the ranks on each node.
+        volume, messages: Number of rows and messages, inside and between nodes, if every row is
+            sent directly from rank to rank.
+        volume_in_hops, messages_in_hops: The same for a node-aware exchange, which sends every row
+            to a node only once (`plancc.plan.routes`); None if parts are merged.
         has_hops: Whether the plan has these hops.
-        random_share: Expected share of `volume` and `messages` between nodes if parts were numbered
-            at random. It is the share of parts on other nodes among the p - 1 other parts.
+        random_share: Share of `volume` and of `messages` that would on average be between nodes if
+            parts were numbered at random. It is the probability that two parts are on different
+            nodes.
     """
 
     topology: Topology
@@ -48,7 +54,15 @@ class TopologyCost:
         hops: Sequence[sp.csr_array] | None = None,
         has_hops: bool = False,
     ) -> TopologyCost:
-        """Return the cost, given a plan's tables and the rows that parts send in every hop."""
+        """Return the cost of a plan on a topology.
+
+        Parameters:
+            tables: Sizes of the plan's parts and messages.
+            topology: The nodes.
+            hops: For every hop of a node-aware exchange, a matrix with the number of rows that each
+                part sends to each other part; None if parts are merged.
+            has_hops: Whether the plan has these hops.
+        """
         ranks, total = topology.ranks(), topology.num_ranks
         random_share = int((ranks * (total - ranks)).sum()) / max(1, total * (total - 1))
 
@@ -81,10 +95,10 @@ def _sum(each: Iterable[ByNode]) -> ByNode:
 
 
 def read_topology_cost(file: PlanFile, topology: Topology) -> TopologyCost:
-    """Return the cost of the plan in an open file on a topology with a rank for every part.
+    """Return the traffic of the plan in an open file on a topology.
 
-    If the plan has no hops for this topology, hops are computed here and counted. To do so, the
-    rows of all messages are read.
+    The topology has as many ranks as the plan has parts. If the plan has no hops for this topology,
+    the hops that it could have are computed here. In this case the rows of all messages are read.
     """
     tables, part_ptr = read_tables(file.path, blocks=False), file.read("rows/part_ptr")
     if tables.topology == topology:
@@ -98,7 +112,7 @@ def read_topology_cost(file: PlanFile, topology: Topology) -> TopologyCost:
 
 
 class Busiest(NamedTuple):
-    """The busiest part of one product.
+    """The traffic of the busiest parts in one product.
 
     Attributes:
         rows, messages: The largest number of rows, and of messages, that a part sends or receives.
@@ -111,7 +125,11 @@ class Busiest(NamedTuple):
 
     @classmethod
     def of(cls, steps: Iterable[StepTraffic]) -> Self:
-        """Return the counts of the busiest part, summed over steps that run one after another."""
+        """Return the counts of the busiest part for steps that run one after another.
+
+        The rows and messages of every part are summed over the steps before the busiest part is
+        chosen.
+        """
         sent, received, *messages = (sum(each) for each in zip(*steps, strict=True))
         rows, most = (int(np.maximum(*ends).max()) for ends in ((sent, received), messages))
         return cls(rows, most, int(sent.sum()))
@@ -119,13 +137,13 @@ class Busiest(NamedTuple):
 
 @dataclass(frozen=True)
 class RelayCost:
-    """The busiest part of one product, over expand and fold.
+    """The traffic of the busiest part in one product, with and without relays.
 
     Attributes:
-        straight, relayed: Counts if every row is sent directly from rank to rank, and counts over
-            relays.
-        least_rows: Lower bound on the rows of the busiest part: every part receives the rows that
-            it needs, and sends its partial rows.
+        straight: Counts for expand and fold if every row is sent directly from rank to rank.
+        relayed: Counts if rows are sent over relays.
+        least_rows: Lower bound for the number of rows of the busiest part, with any relays: every
+            part must receive the rows that it needs, and send its partial sums.
     """
 
     straight: Busiest
@@ -149,16 +167,19 @@ class RelayCost:
 
 
 def chosen_topology(file: PlanFile, num_ranks: int, given: Topology | None) -> Topology | None:
-    """Return the given topology, or else the plan's own; InputError if the given one does not
-    fit.
+    """Return the topology `given`, or else that in the plan's provenance; None if there is neither.
+
+    Raises:
+        InputError: If `given` has another number of ranks, or if the ranks of the plan's process
+            grid do not send each other single rows.
     """
     grid = file.header.grid
     exchanges_rows = grid is None or grid.exchanges_rows
     if given is not None:
         if not exchanges_rows:
             raise InputError(
-                f"{file.path}: ranks of grid '{grid}' do not exchange the rows of a row plan; a "
-                "topology is only for row and edge plans, and cagnet-1d with `sparse`"
+                f"{file.path}: a topology needs ranks that send each other single rows, not grid "
+                f"'{grid}'; use a row plan, an edge plan, or cagnet-1d with `sparse`"
             )
         given.check(num_ranks)
         return given

@@ -15,12 +15,13 @@ class Table:
     """A table of strings.
 
     Attributes:
-        columns: Heads of the columns.
-        title, caption: Title and caption, or ""; a caption may have several lines.
+        columns: Headings of the columns.
+        title, caption: Title and caption; "" for none. A caption may have several lines.
         left: Number of columns, from the left, that are aligned left; other columns are aligned
             right.
-        has_heads: Whether the heads are shown. If not, the first column is emphasised.
-        justify: "left", "right" or "center" for every column.
+        has_heads: Whether the headings are shown. If not, the first column is emphasised.
+        justify: For every column, "left", "right" or "center".
+        rows: The lines of cells.
     """
 
     columns: Sequence[str]

@@ -1,13 +1,15 @@
 """Mini-batches: samplers that choose the rows and nonzeros of a training step.
 
-Compiler and runtime draw with the same code, so that the same seed gives the same batches to both.
-Every batch is a function of (seed, stream, number) alone. So any rank can draw any batch, or only
-the rows of a batch that the rank needs, without messages.
+Compiler and runtime use the same samplers, so that the same seed gives both the same batches. A
+batch depends only on its seed, its stream and its number. So any rank can draw any batch without
+messages, or only those rows of a batch that the rank needs.
 
-    Population    the input of samplers: pattern, training mask and clusters, if needed
-    Sampler       a way to draw: a frozen dataclass of options, one file per sampler
-    Batch         the result: its vertices, the nonzeros it keeps, and its targets
-    draw          the function that draws; `plancc.testing.SamplerTests` checks batches
+    Population    what a sampler draws from: the pattern of the matrix, the training mask, clusters
+    Sampler       base class of samplers; a sampler is a frozen dataclass, whose fields are options
+    Batch         what a sampler draws: vertices, nonzeros, and targets
+    draw          draws a batch by a sampler, and checks it
+
+`plancc.testing.SamplerTests` tests the batches of a sampler.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The population that samplers draw from, and the batches that they draw."""
+"""`Population`, from which samplers draw, and `Batch`, which they draw."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """All vertices in the order of the source, with the arrays that samplers need.
+    """All vertices, in the order of the source of the graph, with the arrays that samplers need.
 
     Attributes:
         indptr, indices (int64[num_vertices + 1], int32[num_nonzeros], or None): Pattern of the
-            normalised matrix; columns are unique and ascending in every row. None if the sampler
-            does not need the pattern and nobody asks for a `Batch.block`.
-        train_mask (bool[num_vertices], or None): Training mask; None only if the vertex data have
-            no training mask. (Without a mask, the sampler `neighbour` draws other batches.)
-        clusters (int32[num_vertices], or None): Cluster of every vertex, from 0.
+            normalised matrix; columns are unique and ascending in every row. May be None if the
+            sampler does not need the pattern and `Batch.block` is not called.
+        train_mask (bool[num_vertices], or None): Training mask; None only if the vertex data has no
+            training mask. If there is a mask, the sampler `neighbour` draws its seed vertices from
+            the training vertices.
+        clusters (int32[num_vertices], or None): Number of every vertex's cluster, at least 0.
     """
 
     num_vertices: int
@@ -39,7 +40,7 @@ class Population:
 
     @property
     def pattern(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-        """``indptr, indices``; InputError if the population has no pattern."""
+        """The pair ``indptr, indices``; InputError if the population has no pattern."""
         if self.indptr is None or self.indices is None:
             raise InputError("this sampler needs the pattern of the whole matrix")
         return self.indptr, self.indices
@@ -53,7 +54,10 @@ class Population:
 
     @cached_property
     def listed_clusters(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-        """The clusters with vertices: cluster k has ``vertices[ptr[k]:ptr[k + 1]]``."""
+        """The vertices of every cluster, as two arrays (ptr, vertices).
+
+        The k-th cluster that has vertices has ``vertices[ptr[k]:ptr[k + 1]]``.
+        """
         assert self.clusters is not None
         _, sizes = np.unique(self.clusters, return_counts=True)
         vertices = np.argsort(self.clusters, kind="stable").astype(np.int32)
@@ -62,17 +66,17 @@ class Population:
 
 @dataclass(frozen=True, eq=False)
 class BatchLayer:
-    """The nonzeros that one layer of a batch keeps; vertices are numbers in the population.
+    """The nonzeros that a batch keeps in one layer; rows and columns are numbers of vertices.
 
     Attributes:
         rows (int32[m]): Rows, ascending.
-        ptr: int64[m + 1].
-        columns (int32[ptr[-1]]): Columns of row ``rows[k]`` are ``columns[ptr[k]:ptr[k + 1]]``,
-            unique and ascending.
-        places (int32[ptr[-1]] or None): Position of every nonzero among all nonzeros of its row, in
-            order of columns.
-        factors (float64[ptr[-1]] or None): Factors of the nonzeros, never 0. Batches that are
-            `listed` have both places and factors.
+        ptr (int64[m + 1]), columns (int32[ptr[-1]]): Row ``rows[k]`` keeps the nonzeros in the
+            columns ``columns[ptr[k]:ptr[k + 1]]``, unique and ascending.
+        places (int32[ptr[-1]] or None): For every kept nonzero, its position among all nonzeros of
+            its row, sorted by column.
+        factors (float64[ptr[-1]] or None): For every kept nonzero, the factor by which the batch
+            multiplies its value, never 0. Only batches that are `listed` must have `places` and
+            `factors`.
     """
 
     rows: npt.NDArray[np.int32]
@@ -83,13 +87,14 @@ class BatchLayer:
 
 
 class Batch(ABC):
-    """One mini-batch: a function of sampler, population, seed and number.
+    """One mini-batch. A block is the matrix that a layer of the batch uses.
 
     Attributes:
         num_blocks: 1 if all layers use the same block, otherwise the number of layers. Block 0 is
             the block of the first layer.
-        listed: Whether ranks take the nonzeros of a block from `block`, in time proportional to its
-            rows and nonzeros. Otherwise they ask for `factors` of all nonzeros between `vertices`.
+        listed: Whether ranks call `block` to get the nonzeros of a block; the time must then be
+            proportional to the rows and nonzeros of the block. If False, ranks call `factors` with
+            all nonzeros between `vertices`.
     """
 
     num_blocks: int = 1
@@ -97,35 +102,38 @@ class Batch(ABC):
 
     @abstractmethod
     def vertices(self) -> Int32s | None:
-        """Return the vertices that are rows or columns of a block, ascending, int32[m]; None for
-        all."""
+        """Return the vertices that are rows or columns of a block, ascending, int32[m].
+
+        None if these are all vertices."""
 
     def targets(self) -> Int32s | None:
-        """Return the vertices with an output in the loss, ascending, int32[m]; None for all
-        vertices."""
+        """Return the vertices whose outputs enter the loss, ascending, int32[m].
+
+        None if these are all vertices."""
         return None
 
     def factors(self, block: int, vertices: Ints, rows: Ints, columns: Ints) -> Floats | None:
-        """Return the batch's factor on each of some nonzeros; 0 if the batch leaves the nonzero
-        out.
+        """Return the factor by which the batch multiplies the value of each given nonzero.
+
+        The factor is 0 if the batch leaves the nonzero out.
 
         Parameters:
             block: Number of a block, in 0..num_blocks - 1.
-            vertices (int[v]): Vertices of the batch; factors of other vertices are undefined.
-            rows, columns (int[m]): Nonzero k is (``vertices[rows[k]]``, ``vertices[columns[k]]``).
+            vertices (int[v]): Vertices, which must all be in the batch.
+            rows, columns (int[m]): Row and column of every nonzero, as indices in `vertices`.
 
         Returns:
-            float64[m], or None if all are 1
+            float64[m]; None if all factors are 1.
         """
         return None
 
     @abstractmethod
     def block(self, block: int) -> BatchLayer:
-        """Return all nonzeros of one block; the population must have its pattern."""
+        """Return all nonzeros of block number `block`; the population must have a pattern."""
 
 
 class VertexBatch(Batch):
-    """A batch of vertices, with the subgraph that they induce.
+    """A batch that consists of vertices and of all nonzeros between them.
 
     Parameters:
         drawn: Function that returns the vertices, ascending: int32[m].
@@ -147,18 +155,19 @@ class VertexBatch(Batch):
 
 @dataclass(frozen=True, eq=False)
 class Inclusion:
-    """A sampler's probabilities, if known, from which the expected volume follows.
+    """Probabilities that a batch of a sampler includes a vertex, and that a part needs its row.
 
-    Let a batch include vertex j. A part that owns c rows i != j with a nonzero in column j needs
-    row j with probability ``reach[c]``. So row j is sent ``share * sum of reach[c]`` times on
-    average, where the sum is over the parts that do not own row j.
+    The expected volume follows from them. Take a batch that includes vertex j, and a part that does
+    not own row j. Let c be the number of the part's rows that have a nonzero in column j. The part
+    needs row j with probability ``reach[c]``. So the expected number of parts to which row j is
+    sent is `share` times the sum of ``reach[c]`` over these parts.
 
     Attributes:
-        share: Probability that a batch includes a given vertex of `vertices`.
+        share: Probability that a batch includes vertex j, the same for all j in `vertices`.
         reach (float64[m + 1]): Probabilities, a concave sequence that begins with 0; m is at least
             the number of pins of every net.
-        vertices (bool[num_vertices], or None): Vertices that a batch may include, together with all
-            nonzeros between included vertices; None for all vertices.
+        vertices (bool[num_vertices], or None): Whether a batch may include a vertex; None: it may
+            include all. If it includes two vertices, it keeps the nonzeros between them.
     """
 
     share: float

@@ -14,10 +14,11 @@ from plancc.sampling.sampler import SHOWN, SizedSampler
 
 @dataclass(frozen=True)
 class ClusterSampler(SizedSampler):
-    """Random clusters, at least one, with `batch_size` vertices on average.
+    """A batch has all vertices of some random clusters, on average about `batch_size` vertices.
 
-    Every set of this many clusters is equally likely (Chiang et al., Cluster-GCN, KDD 2019, section
-    3.2, "stochastic multiple partitions"). Cluster numbers without vertices are ignored.
+    Every batch has the same number of clusters, at least one. All sets of this many clusters are
+    equally likely (Chiang et al., Cluster-GCN, KDD 2019, section 3.2, "stochastic multiple
+    partitions"). Clusters without vertices are never drawn.
     """
 
     name: ClassVar[str] = "cluster"

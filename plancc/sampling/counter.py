@@ -1,6 +1,6 @@
-"""Random numbers and random orders as functions of a key and a position, in numba.
+"""Random numbers and random orders that are functions of a key and a position, compiled by numba.
 
-No number depends on earlier draws, so any number can be computed alone.
+A random number does not depend on earlier ones, so each can be computed without the others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from plancc.sampling.kernels import ascending
 ROUNDS = 8
 """Rounds of the Feistel network in `at_place`."""
 LEAST_SIDE = 16
-"""Smallest side of the network's grid: smaller grids give uneven orders."""
+"""Smallest side of the grid of the Feistel network; with smaller grids, orders are not uniform."""
 
 GAMMA = np.uint64(0x9E3779B97F4A7C15)
 """Difference between successive states of splitmix64."""
@@ -29,18 +29,21 @@ _S31, _S32 = np.uint64(31), np.uint64(32)
 
 
 def key_of(*numbers: int) -> np.uint64:
-    """Return a key that depends on all numbers and their order; InputError if one is not uint64."""
+    """Return a key that depends on all numbers and their order.
+
+    InputError if a number is not in 0..2^64 - 1.
+    """
     key = np.uint64(0)
     for number in numbers:
         if not 0 <= number < 2**64:
-            raise InputError(f"seed {number}: must be in 0..2^64 - 1")
+            raise InputError(f"seed {number} is not in 0..2^64 - 1")
         key = np.uint64(bits(key, np.uint64(number)))
     return key
 
 
 @njit(cache=True, nogil=True, plain=True)
 def mix(x: Any) -> Any:
-    """splitmix64 (Steele, Lea and Flood 2014): a bijection whose outputs look like random bits."""
+    """Map x to 64 bits that look random, one-to-one (splitmix64; Steele, Lea and Flood, 2014)."""
     z = np.uint64(x) + GAMMA
     z = (z ^ (z >> _S30)) * _MUL1
     z = (z ^ (z >> _S27)) * _MUL2
@@ -49,19 +52,19 @@ def mix(x: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def bits(key: Any, place: Any) -> Any:
-    """Return 64 random bits of `key` at `place`; they can serve as the key of further bits."""
+    """Return 64 random bits that depend on `key` and `place`; they can be used as another key."""
     return mix(np.uint64(key) ^ mix(np.uint64(place)))
 
 
 @njit(cache=True, nogil=True)
 def below(random: Any, bound: Any) -> Any:
-    """Return a number in 0..bound - 1 (bound up to 2^32) from the upper half of 64 random bits."""
+    """Convert 64 random bits to a number in 0..bound - 1; `bound` is at most 2^32."""
     return np.int64(((np.uint64(random) >> _S32) * np.uint64(bound)) >> _S32)
 
 
 @njit(cache=True, nogil=True)
 def unit(random: Any) -> Any:
-    """Return a number in [0, 1) from the upper 53 of 64 random bits."""
+    """Convert 64 random bits to a float64 in [0, 1)."""
     return np.float64(np.uint64(random) >> _S11) * 2.0**-53
 
 
@@ -72,11 +75,11 @@ def _share(key: Any, round_: int, half: Any, bound: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def at_place(x: Any, n: Any, key: Any) -> Any:
-    """Return the number at place x in the random order of 0..n - 1 that belongs to `key`.
+    """Return the number at place x in a random order of 0..n - 1; `key` determines the order.
 
-    This is the inverse of a Feistel network on the smallest grid a x b >= n (Black and Rogaway
-    2002, generalised to sums modulo a and b). A result above n - 1 is mapped again until it is
-    below n. The orders are random enough for samples, but not for secrets.
+    The function is the inverse of a Feistel network on a grid of a x b >= n places (Black and
+    Rogaway 2002, generalised to sums modulo a and b). A result above n - 1 is mapped again, until
+    the result is below n. The orders are random enough for samples, but not for cryptography.
     """
     a, b = _grid(n)
     while True:
@@ -102,9 +105,10 @@ def _grid(n: Any) -> Any:
 
 
 def first_of(n: int, size: int, key: np.uint64) -> npt.NDArray[np.int32]:
-    """Return the first `size` of 0..n - 1 in `key`'s random order, ascending: int32[min(size, n)].
+    """Draw `size` of the numbers 0..n - 1; return them in ascending order, int32[min(size, n)].
 
-    Every set of this size is equally likely.
+    They are the first numbers in the random order that `key` determines. Every set of this size is
+    equally likely.
     """
     found: npt.NDArray[np.int32] = ascending(random_order(n, 0, min(size, n), key).astype(np.int32))
     return found
@@ -112,7 +116,10 @@ def first_of(n: int, size: int, key: np.uint64) -> npt.NDArray[np.int32]:
 
 @njit(cache=True, nogil=True)
 def random_order(n: int, first: int, last: int, key: Any) -> Any:
-    """Return places first..last - 1 of `key`'s random order of 0..n - 1: int64[last - first]."""
+    """Return the numbers at places first..last - 1 in a random order of 0..n - 1.
+
+    `key` determines the order. The result is int64[last - first].
+    """
     found = np.empty(last - first, dtype=np.int64)
     for k in range(len(found)):
         found[k] = at_place(np.int64(first + k), n, key)

@@ -1,4 +1,4 @@
-"""The sampler that draws all vertices, and keeps every nonzero independently of the others."""
+"""The sampler whose batches have all vertices, but only a random subset of the nonzeros."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from plancc.sampling.sampler import SHOWN, Sampler
 
 @dataclass(frozen=True)
 class EdgeSampler(Sampler):
-    """Every nonzero off the diagonal is kept with probability `keep` (Rong et al., DropEdge, 2020).
+    """A batch keeps each nonzero with probability `keep` (Rong et al., DropEdge, 2020).
 
-    Kept nonzeros are divided by `keep`, so that the expected product equals the product with the
-    whole matrix. Diagonal nonzeros are always kept, unchanged. (i, j) and (j, i) are kept
-    independently.
+    Nonzeros are kept independently of each other; this includes (i, j) and (j, i). A kept nonzero
+    is divided by `keep`, so that the expected product equals the product with the whole matrix.
+    Nonzeros on the diagonal are always kept, and are not divided.
 
     Attributes:
         keep: Probability, above 0 and at most 1.
@@ -46,7 +46,10 @@ class EdgeSampler(Sampler):
 
 
 class EdgeBatch(Batch):
-    """A batch that keeps nonzero (i, j) if its random number under `key` is below `keep`."""
+    """A batch of `EdgeSampler`; `key` determines the random number of every nonzero.
+
+    A nonzero is kept if its random number is below `keep`.
+    """
 
     def __init__(self, population: Population, keep: float, key: np.uint64) -> None:
         self.population = population
@@ -82,7 +85,7 @@ def _factors(vertices: Any, rows: Any, columns: Any, keep: float, key: Any) -> A
 
 @njit(cache=True, nogil=True)
 def _kept(indptr: Any, indices: Any, keep: float, key: Any) -> Any:
-    """Return the kept nonzeros: ptr, columns."""
+    """Return the kept nonzeros of all rows: offsets of the rows, and columns."""
     ptr = np.zeros(len(indptr), dtype=np.int64)
     columns = np.empty(len(indices), dtype=np.int32)
     size = 0

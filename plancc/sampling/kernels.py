@@ -1,4 +1,4 @@
-"""Loops over patterns, in numba, that several samplers share."""
+"""Kernels that several samplers share."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ sorts otherwise. For 30,000 numbers below 82,000, marking took 0.05 ms and sorti
 
 @njit(cache=True, nogil=True)
 def ascending(numbers: Any) -> Any:
-    """Return integers from 0 in ascending order, in the same dtype; a radix sort.
+    """Return a sorted copy of integers that are at least 0, in ascending order.
 
-    For more than a few thousand numbers, the function takes a fifth of np.sort's time.
+    The function is a radix sort. For more than a few thousand numbers, it takes a fifth of the time
+    of np.sort.
     """
     found, other = numbers.copy(), np.empty_like(numbers)
     most = numbers.max() if len(numbers) else 0
@@ -43,7 +44,7 @@ def ascending(numbers: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def distinct(numbers: Any) -> Any:
-    """Return the distinct integers, ascending; integers are at least 0."""
+    """Return the distinct values among integers that are at least 0, in ascending order."""
     found, size = np.empty(len(numbers) + 1, dtype=numbers.dtype), 0
     most = numbers.max() if len(numbers) else 0
     if most < MARKED * len(numbers):
@@ -63,7 +64,12 @@ def distinct(numbers: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def induced(indptr: Any, indices: Any, rows: Any) -> Any:
-    """Return the nonzeros between `rows`: ptr, columns."""
+    """Return the nonzeros whose row and column are both in `rows`.
+
+    Returns:
+        ptr (int64[len(rows) + 1]), columns (int32[ptr[-1]]): Row ``rows[k]`` has the columns
+            ``columns[ptr[k]:ptr[k + 1]]``.
+    """
     inside = np.zeros(len(indptr) - 1, dtype=np.uint8)
     most = 0
     for i in rows:
@@ -82,22 +88,24 @@ def induced(indptr: Any, indices: Any, rows: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def diagonal(indptr: Any, indices: Any, i: Any) -> Any:
-    """Return the position of nonzero (i, i) in its ascending row; the row's length if the nonzero
-    is missing."""
+    """Return the position of nonzero (i, i) among the nonzeros of row i, sorted by column.
+
+    If there is no such nonzero, return the number of nonzeros in the row."""
     return place_in(indices[indptr[i] : indptr[i + 1]], i)
 
 
 @njit(cache=True, nogil=True)
 def place_in(ascending: Any, x: Any) -> Any:
-    """Return the index of x in the distinct numbers `ascending`; their count if x is missing."""
+    """Return the index of x in an array of ascending numbers, or their count if x is missing."""
     low = lower_bound(ascending, x, 0, len(ascending))
     return low if low < len(ascending) and ascending[low] == x else len(ascending)
 
 
 @njit(cache=True, nogil=True)
 def lower_bound(ascending: Any, x: Any, low: Any, high: Any) -> Any:
-    """Return the first index in low..high - 1 of a number that is at least x; `high` if there is
-    none."""
+    """Return the index of the first number that is at least x, among ``ascending[low:high]``.
+
+    Return `high` if there is none."""
     # binary search
     while low < high:
         middle = (low + high) // 2
@@ -110,9 +118,11 @@ def lower_bound(ascending: Any, x: Any, low: Any, high: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def order_by_vertex(ptr: Any, columns: Any, vertices: Any) -> Any:
-    """Return each row's nonzeros by ascending vertex, and whether all rows are in this order.
+    """Sort the nonzeros of every row by vertex; column c stands for ``vertices[c]``.
 
-    Column c is vertex ``vertices[c]``. The order holds positions within the row, int32[nonzeros].
+    Returns:
+        The positions of the nonzeros in their rows, in the new order, int32[nonzeros]; and whether
+        all rows had this order before.
     """
     places = np.empty(len(columns), dtype=np.int32)
     ascending = True
@@ -127,7 +137,11 @@ def order_by_vertex(ptr: Any, columns: Any, vertices: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def found_in(ascending: Any, place: Any, vertices: Any) -> Any:
-    """Return, for each of the ascending `vertices`, its `place` in `ascending`; -1 if missing."""
+    """Look up every vertex in a table; return int64[len(vertices)].
+
+    The table has the keys `ascending`, distinct and ascending, and the values `place`. `vertices`
+    must be ascending too. The result is -1 for a vertex that is not a key.
+    """
     found = np.empty(len(vertices), dtype=np.int64)
     low, end = 0, len(ascending)
     for k in range(len(vertices)):

@@ -1,4 +1,4 @@
-"""The sampler for link prediction: links of a mini-batch, and the neighbours of their ends."""
+"""The sampler for link prediction: it draws training links, and neighbours of their ends."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ ORDER_KEY = 3
 
 @dataclass(frozen=True)
 class LinkSampler(NeighbourSampler):
-    """Sampled neighbours of the ends of links, as in DGL for edges.
+    """Neighbour sampling whose seed vertices are the ends of training links, as DGL does it.
 
-    In every epoch, links and negatives have new random orders. A batch has the next `batch_size`
-    links, and `negatives` negatives for each link. Only the owner of a row draws the row's
-    neighbours.
+    A batch has `batch_size` training links and, for each of them, `negatives` negatives: random
+    pairs of vertices. In every epoch, links and negatives are put in a new random order, from which
+    the batches take them one after another. Only the owner of a row draws the neighbours of the
+    row.
 
     Attributes:
-        num_links, negatives: Number of training links, and number of negatives for each.
+        num_links: Number of training links.
+        negatives: Number of negatives for each link.
     """
 
     owners_draw: ClassVar[str] = "ends of links"
@@ -41,10 +43,13 @@ class LinkSampler(NeighbourSampler):
         return None
 
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
-        raise InputError(f"sampler '{self.name}' of links: only owners can draw its batches")
+        raise InputError(f"sampler '{self.name}' for links: no rank can draw a whole batch")
 
     def numbers(self, seed: int, number: int) -> tuple[Int64Array, Int64Array, int]:
-        """Return the numbers of a batch's links and negatives, int64[...] each, and the epoch."""
+        """Return which links and which negatives are in batch `number`, and its epoch.
+
+        Links and negatives are given by their numbers, int64[...] each.
+        """
         epoch, place = divmod(number, -(-self.num_links // self.batch_size))
         first = place * self.batch_size
         last = min(first + self.batch_size, self.num_links)

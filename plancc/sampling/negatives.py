@@ -1,7 +1,9 @@
-"""Negatives of training links: pairs of any vertices, drawn by counters.
+"""Negatives of training links: random pairs of vertices, with or without an edge.
 
-Negative i has the vertex ``(first + i) % n`` as its source, and any vertex as its target. The owner
-of the source draws it, so that negatives are the same on any number of ranks.
+In every epoch, a random vertex ``first`` is drawn. The source of negative i is vertex
+``(first + i) % n``; its target is a random vertex. The owner of the source draws the negative.
+Random numbers depend only on the seed, the epoch, the number of negatives and i, so that the
+negatives are the same on any number of ranks.
 """
 
 from __future__ import annotations
@@ -21,18 +23,19 @@ _HALF = np.uint64(32)
 def drawn_negatives(
     vertices: Int64Array, num_vertices: int, total: int, epoch: tuple[int, int]
 ) -> tuple[Int64Array, Int64Array]:
-    """Return the negatives whose sources are in `vertices`: the source's index there, and the
-    target.
+    """Return the negatives whose sources are in `vertices`.
 
     Every vertex is the source of ``total / num_vertices`` negatives, rounded up or down.
 
     Parameters:
-        vertices: int64[m].
-        total: Number of negatives of all vertices.
+        vertices (int64[m]): Vertices.
+        num_vertices: Number of vertices of the whole graph.
+        total: Number of negatives of the whole graph.
         epoch: Seed, and number of the epoch.
 
     Returns:
-        source, target : int64[k]
+        source, target (int64[k] each): For every negative, the index of its source in `vertices`,
+            and its target vertex.
     """
     key, n = key_of(*epoch, NEGATIVES_KEY), np.uint64(num_vertices)
     first = _below(key, np.array([total], np.int64), n)[0]
@@ -46,9 +49,10 @@ def drawn_negatives(
 def ends_of_negatives(
     numbers: Int64Array, num_vertices: int, total: int, epoch: tuple[int, int]
 ) -> tuple[Int64Array, Int64Array]:
-    """Return the source and the target vertex of every negative in `numbers`, int64[m] each.
+    """Return two arrays, int64[m] each: the source and the target vertex of some negatives.
 
-    Other parameters: see `drawn_negatives`.
+    `numbers`, int64[m], are the numbers of the negatives. For the other parameters, see
+    `drawn_negatives`.
     """
     key, n = key_of(*epoch, NEGATIVES_KEY), np.uint64(num_vertices)
     first = _below(key, np.array([total], np.int64), n)[0]
@@ -56,7 +60,11 @@ def ends_of_negatives(
 
 
 def _below(key: np.uint64, places: Int64Array, bound: np.uint64) -> Int64Array:
-    """Return numbers below a bound by key and places, the same as `counter.below` returns."""
+    """Return a random number below `bound` for every place: int64[m].
+
+    The number depends only on `key` and the place. It is ``counter.below(counter.bits(key, place),
+    bound)``, but NumPy computes it.
+    """
     bits = mix.in_python(key ^ mix.in_python(places.astype(np.uint64)))
     found: Int64Array = (((bits >> _HALF) * bound) >> _HALF).astype(np.int64)
     return found

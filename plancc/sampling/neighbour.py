@@ -1,5 +1,4 @@
-"""The sampler that draws seed vertices and, for every layer, some neighbours of the layer's
-rows."""
+"""The sampler that draws seed vertices and, for every layer, some neighbours of its rows."""
 
 from __future__ import annotations
 
@@ -19,28 +18,28 @@ from plancc.sampling.owned import Int64s, OwnedBlock, OwnedRows
 from plancc.sampling.sampler import SHOWN, SizedSampler
 
 MARKS_FROM = 64
-"""From this fan-out on, a row's drawn positions are marked in a table; fewer are inserted
-faster."""
+"""Smallest fan-out for which `_mark_subset` is used; below, `_insert_subset` is faster."""
 
 
 @dataclass(frozen=True)
 class NeighbourSampler(SizedSampler):
     """Layer-wise neighbour sampling (Hamilton et al., GraphSAGE, NeurIPS 2017, algorithm 2).
 
-    Every set of `batch_size` seeds is equally likely, among the training vertices if the population
-    has a training mask. The rows of the last block are the seeds. The rows of every other block are
-    the columns of the block after it. A row keeps its diagonal nonzero, if the pattern has it. Of
-    its d other columns, a row keeps k = ``min(fan-out, d)``; every set of k columns is equally
-    likely. Their nonzeros are multiplied by ``d / k``, so that the expected product equals the
-    product with the whole row.
+    A batch has `batch_size` seed vertices; every set of this size is equally likely. If the
+    population has a training mask, all seed vertices are training vertices. The rows of the last
+    block are the seed vertices. The rows of every other block are the columns of the next block.
+
+    A row keeps its nonzero on the diagonal, if there is one. If the row has d other nonzeros, it
+    keeps k = ``min(fan-out, d)`` of them; every set of k is equally likely. The kept ones are
+    multiplied by ``d / k``, so that the expected product equals the product with the whole row.
 
     Attributes:
-        batch_size (int): Number of seeds.
-        fanouts: One fan-out per layer, each at least 1. The first is for the layer nearest the
-            output (the first hop from the seeds, as in PyG's ``num_neighbors``).
-        column: Name of a column of the nonzeros, such as the relation. A separate subset is drawn
-            for each value of this column, and the rows of a block are also rows of the previous
-            block. "" for no such column.
+        batch_size (int): Number of seed vertices.
+        fanouts: A fan-out for each layer, at least 1. The first is for the last layer, whose rows
+            are the seed vertices (as in PyG's ``num_neighbors``).
+        column: Name of an array with a value per nonzero, such as "relation". If given, neighbours
+            are drawn separately for each value, and the rows of a block are also rows of the
+            previous block. "" if there is no such array.
     """
 
     name: ClassVar[str] = "neighbour"
@@ -60,16 +59,16 @@ class NeighbourSampler(SizedSampler):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.fanouts:
-            raise InputError("`fanouts`: one per layer is needed")
+            raise InputError("`fanouts` is empty: give a fan-out for each layer")
         if min(self.fanouts) < 1:
             given = ",".join(map(str, self.fanouts))
-            raise InputError(f"`fanouts` {given}: at least 1 is needed")
+            raise InputError(f"`fanouts` {given}: a fan-out must be at least 1")
 
     def check_layers(self, num_layers: int) -> None:
         numbers, given = len(self.fanouts), ",".join(map(str, self.fanouts))
         if numbers != num_layers:
             raise InputError(
-                f"`fanouts` {given} has {numbers} number{'s' * (numbers != 1)}, the model "
+                f"`fanouts` {given} has {numbers} number{'s' * (numbers != 1)}, but the model has "
                 f"{num_layers} layer{'s' * (num_layers != 1)}"
             )
 
@@ -84,7 +83,10 @@ class NeighbourSampler(SizedSampler):
         return NeighbourBatch(population, seeds, self.fanouts, key)
 
     def seeds_of_owner(self, owned: OwnedRows, key: np.uint64) -> Int64s:
-        """Return the owner's rows that are seeds of the batch with random key `key`, ascending."""
+        """Return the owner's rows that are seed vertices of a batch, ascending.
+
+        `key` is the random key of the batch.
+        """
         rows = owned.chosen(first_of(owned.available, self.batch_size, key))
         found: Int64s = ascending(rows[rows >= 0])
         return found
@@ -92,9 +94,12 @@ class NeighbourSampler(SizedSampler):
     def block_of_owner(
         self, owned: OwnedRows, rows: Int64s, hop: int, key: np.uint64
     ) -> OwnedBlock:
-        """Return the nonzeros drawn in a hop for ascending rows of the owner.
+        """Draw nonzeros for rows of the owner, which must be ascending.
 
-        The rows of hop 0 are the seeds.
+        Parameters:
+            hop: 0 for the last layer, whose rows are the seed vertices, 1 for the layer before it,
+                and so on.
+            key: Random key of the batch.
         """
         fanout = min(self.fanouts[hop], owned.num_vertices)
         drawn = _sampled_of_owner(owned.arrays, rows, fanout, np.uint64(bits(key, hop)))
@@ -102,7 +107,10 @@ class NeighbourSampler(SizedSampler):
 
 
 class NeighbourBatch(Batch):
-    """The nonzeros that the ascending `seeds` read under `key`."""
+    """A batch of `NeighbourSampler` for given seed vertices.
+
+    `seeds` are ascending; `key` determines which nonzeros are drawn.
+    """
 
     listed = True
 
@@ -140,8 +148,9 @@ class NeighbourBatch(Batch):
 def _sampled(indptr: Any, indices: Any, rows: Any, fanout: Any, key: Any) -> Any:
     """Draw nonzeros of `rows`; return arrays ptr, columns, places and factors.
 
-    Nonzeros ``ptr[k]:ptr[k + 1]`` are those drawn for row ``rows[k]``. `places` has each nonzero's
-    position within its row, ascending; `factors` has the factor that scales each nonzero's value.
+    They are arrays of a `BatchLayer`. The nonzeros ``ptr[k]:ptr[k + 1]`` are drawn for row
+    ``rows[k]``. `places` has the position of each nonzero in its row, ascending. `factors` has the
+    factor by which its value is multiplied.
     """
     sizes = np.empty(len(rows), dtype=np.int64)
     itself = np.empty(len(rows), dtype=np.int32)
@@ -160,7 +169,7 @@ def _sampled(indptr: Any, indices: Any, rows: Any, fanout: Any, key: Any) -> Any
 
 @njit(cache=True, nogil=True)
 def _sampled_of_owner(owned: Any, rows: Any, fanout: Any, key: Any) -> Any:
-    """Return the `OwnedBlock` of some rows: ptr, nonzeros, factors."""
+    """Draw nonzeros of an owner's rows; return ptr, nonzeros and factors of their `OwnedBlock`."""
     vertices, row_ptr, _, by_vertex, diagonals = owned
     sizes = row_ptr[rows + 1] - row_ptr[rows]
     ptr, places, scales = subsets(vertices[rows], sizes, diagonals[rows], fanout, key)
@@ -184,22 +193,23 @@ def _sampled_of_owner(owned: Any, rows: Any, fanout: Any, key: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def subsets(vertices: Any, sizes: Any, itself: Any, fanout: Any, key: Any) -> Any:
-    """Return the nonzeros that rows keep: a function of the row's vertex and `key` alone.
+    """Choose which nonzeros each of m rows keeps, given the vertex of the row and `key`.
 
-    Subsets are drawn by Floyd's algorithm (Bentley and Floyd, CACM 1987).
+    Subsets are drawn by Floyd's algorithm (Bentley and Floyd, CACM 1987). A position is the index
+    of a nonzero among the nonzeros of its row, sorted by column.
 
     Parameters:
-        vertices: int32[m].
+        vertices (int32[m]): Vertex of every row.
         sizes (int64[m]): Number of nonzeros of every row.
-        itself (int32[m]): Position of the diagonal among the row's ascending columns; the number of
-            nonzeros if the diagonal is missing.
-        fanout: int.
-        key: uint64.
+        itself (int32[m]): Position of the nonzero on the diagonal in every row; the number of
+            nonzeros if there is none.
+        fanout (int): Number of nonzeros off the diagonal that a row keeps, if it has more.
+        key (uint64): Random key.
 
     Returns:
-        ptr (int64[m + 1], places : int32[ptr[-1]]): Row k keeps the nonzeros at the ascending
-            ``places[ptr[k]:ptr[k + 1]]`` by ascending column.
-        scales (float64[m]): Factors of nonzeros off the diagonal.
+        ptr (int64[m + 1]), places (int32[ptr[-1]]): Row k keeps the nonzeros at the positions
+            ``places[ptr[k]:ptr[k + 1]]``, ascending.
+        scales (float64[m]): For every row, the factor of its nonzeros off the diagonal.
     """
     ptr = np.zeros(len(vertices) + 1, dtype=np.int64)
     for k in range(len(vertices)):
@@ -218,7 +228,10 @@ def subsets(vertices: Any, sizes: Any, itself: Any, fanout: Any, key: Any) -> An
 
 @njit(cache=True, nogil=True)
 def draw_subset(kept: Any, nonzeros: Any, itself: Any, fanout: Any, key: Any) -> None:
-    """Fill `kept` with the positions of the nonzeros that a row keeps, ascending; see `subsets`."""
+    """Write the positions of the nonzeros that one row keeps into `kept`; see `subsets`.
+
+    `kept` has the right length. `nonzeros` is the number of nonzeros of the row.
+    """
     if len(kept) == nonzeros:
         for place in range(nonzeros):
             kept[place] = place
@@ -230,9 +243,9 @@ def draw_subset(kept: Any, nonzeros: Any, itself: Any, fanout: Any, key: Any) ->
 
 @njit(cache=True, nogil=True)
 def _insert_subset(found: Any, nonzeros: Any, itself: Any, key: Any) -> None:
-    """Fill `found` with the diagonal, if there is one, and a subset of the other places.
+    """Write the position of the diagonal, if there is one, and other random positions to `found`.
 
-    The time grows with the square of the fan-out.
+    The positions are ascending. The time grows with the square of the fan-out.
     """
     size = 0
     if itself < nonzeros:
@@ -248,7 +261,7 @@ def _insert_subset(found: Any, nonzeros: Any, itself: Any, key: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _mark_subset(found: Any, nonzeros: Any, itself: Any, key: Any) -> None:
-    """Do what `_insert_subset` does; the time grows with the length of the row."""
+    """Do the same as `_insert_subset`, in a time that grows with the length of the row."""
     taken = np.zeros(nonzeros, dtype=np.uint8)
     if itself < nonzeros:
         taken[itself] = 1
@@ -266,7 +279,10 @@ def _mark_subset(found: Any, nonzeros: Any, itself: Any, key: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _inserted(ascending: Any, end: int, x: Any) -> bool:
-    """Insert x in ``ascending[:end]``, which has room; return False if x is there already."""
+    """Insert x into the sorted numbers ``ascending[:end]``; return False if x is among them.
+
+    The array must be longer than `end`.
+    """
     a = end
     while a > 0 and ascending[a - 1] > x:
         a -= 1

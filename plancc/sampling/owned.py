@@ -1,4 +1,4 @@
-"""The rows of one owner, from which a sampler draws batches without the pattern of other rows."""
+"""`OwnedRows`: the rows of one owner, from which a sampler can draw without any other rows."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ Int64s = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class OwnedBlock:
-    """The nonzeros that rows of an owner keep in one block.
+    """The nonzeros that the rows of one owner keep in one block of a batch.
 
     Attributes:
         rows (int64[m]): Rows of the owner, ascending.
-        ptr, nonzeros (int64[m + 1], int64[ptr[-1]]): Row k keeps the ascending nonzeros
-            ``nonzeros[ptr[k]:ptr[k + 1]]`` of the owner's matrix.
-        factors (float64[ptr[-1]] or None): Factors of the nonzeros; None if all are 1.
+        ptr (int64[m + 1]), nonzeros (int64[ptr[-1]]): Row ``rows[k]`` keeps the nonzeros
+            ``nonzeros[ptr[k]:ptr[k + 1]]``, ascending indices of nonzeros in the owner's matrix.
+        factors (float64[ptr[-1]] or None): For every kept nonzero, the factor by which its value is
+            multiplied; None if all are 1.
     """
 
     rows: Int64s
@@ -33,29 +34,31 @@ class OwnedBlock:
 
 
 class OwnedRows:
-    """The rows of one owner, from which a sampler draws instead of from a `Population`.
+    """The rows of one owner, in the form in which a sampler draws from them.
 
-    Besides the matrix, the object holds 4 bytes for every row, 8 bytes for every own vertex that
-    may be drawn, and 4 bytes for every nonzero unless all rows ascend by vertex. If nonzeros are
-    drawn by relation, the object holds 6 bytes for every nonzero.
+    Samplers draw from a `Population` or from this object. Besides the owner's matrix, the object
+    takes 4 bytes for every row and 8 bytes for every own vertex that may be drawn. It takes 4 more
+    bytes for every nonzero, unless the nonzeros of all rows are sorted by vertex. If nonzeros are
+    drawn by relation, it takes 6 bytes for every nonzero.
 
     Parameters:
-        population: The population, without its pattern; read only here.
-        draws_training: Whether only training vertices are drawn.
-        row_ptr, column (int64[num_rows + 1], int32[nonzeros]): The matrix of the owner; column i <
-            num_rows is the diagonal of row i.
-        vertices (int32[columns]): Vertex of every column, own rows first.
-        relation (uint16[nonzeros]): Relation of every nonzero, if nonzeros are drawn by relation.
+        population: The population, which needs no pattern; it is not kept.
+        draws_training: Whether only training vertices are drawn as seed vertices.
+        row_ptr (int64[num_rows + 1]), column (int32[nonzeros]): The owner's matrix. Its columns
+            0..num_rows - 1 belong to the owner's rows, in the same order.
+        vertices (int32[columns]): Vertex of every column.
+        relation (uint16[nonzeros]): Relation of every nonzero; None if nonzeros are not drawn by
+            relation.
 
     Attributes:
-        num_vertices, available (int): Number of vertices of the whole graph, and number of vertices
-            that may be drawn.
-        arrays ((int32[columns], int64[num_rows + 1], int32[nonzeros], int32[...],
-            int32[num_rows])): Arrays for kernels: `vertices`, `row_ptr`, `column`; each row's
-            places of nonzeros by ascending vertex, empty if all rows are in this order; the place
-            of every row's diagonal in this order, the number of nonzeros if it is missing. With
-            relations: `vertices`, `row_ptr`; each row's places by relation, then vertex;
-            `relation`.
+        num_vertices (int): Number of vertices of the whole graph.
+        available (int): Number of vertices of the whole graph that may be drawn.
+        arrays (tuple): Arrays for kernels. Without relations: `vertices`; `row_ptr`; `column`; the
+            positions of each row's nonzeros, sorted by vertex, int32[nonzeros], empty if all rows
+            are sorted; and the position of each row's diagonal in this order, int32[num_rows], or
+            the number of nonzeros if there is none. With relations: `vertices`; `row_ptr`; the
+            positions of each row's nonzeros, sorted by relation and then by vertex,
+            int32[nonzeros]; and `relation`.
     """
 
     def __init__(
@@ -91,9 +94,10 @@ class OwnedRows:
         self.arrays = vertices, row_ptr, column, places, diagonal
 
     def chosen(self, places: Int32s) -> Int64s:
-        """Return the owner's row of each vertex, int64[m]; -1 for a vertex of another owner.
+        """Return the owner's row of each drawn vertex, int64[m]; -1 for vertices of other owners.
 
-        `places`: int32[m], ascending places among all vertices that may be drawn, by vertex.
+        `places`, int32[m], are ascending. They are indices in the list of all vertices that may be
+        drawn; this list is ascending as well.
         """
         found: Int64s = found_in(self._place, self._row, places)
         return found
@@ -101,7 +105,10 @@ class OwnedRows:
 
 @njit(cache=True, nogil=True)
 def _diagonals(row_ptr: Any, column: Any, places: Any) -> Any:
-    """Return each row's place of the diagonal in the order `places`, or its number of nonzeros."""
+    """Return, for every row, the position of its diagonal nonzero in the order `places`.
+
+    If a row has none, return its number of nonzeros.
+    """
     found = np.empty(len(row_ptr) - 1, dtype=np.int32)
     for i in range(len(found)):
         first, size = row_ptr[i], row_ptr[i + 1] - row_ptr[i]

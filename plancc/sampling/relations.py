@@ -1,4 +1,4 @@
-"""The sampler that draws seed vertices and, for every layer, some neighbours in every relation."""
+"""The sampler that draws seed vertices and, for every layer, neighbours in every relation."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from plancc.sampling.sampler import SHOWN
 
 @dataclass(frozen=True)
 class RelationSampler(NeighbourSampler):
-    """Neighbour sampling in each relation, as in DGL on heterogeneous graphs.
+    """Neighbour sampling separately for each relation, as DGL does it for heterogeneous graphs.
 
-    A row with d neighbours in a relation keeps ``min(fan-out, d)`` of them; every such set is
-    equally likely. The nonzeros of k kept neighbours are multiplied by ``d / k``. The rows of the
-    last block are the seed vertices; the rows of every other block are the rows and columns of the
-    next block. Every row draws anew in every block. Only the owner of a row draws for it.
+    If a row has d neighbours in a relation, it keeps k = ``min(fan-out, d)`` of them; every set of
+    k is equally likely. The nonzeros of the kept neighbours are multiplied by ``d / k``. The rows
+    of the last block are the seed vertices; the rows of every other block are the rows and columns
+    of the next block. If a row is in several blocks, neighbours are drawn for each block anew. Only
+    the owner of a row draws its neighbours.
 
     Attributes:
-        of_relations: `fanouts` of every relation, in the order of the graph's relations.
+        of_relations: The fan-outs of every relation, in the order of the graph's relations.
     """
 
     owners_draw: ClassVar[str] = "neighbours in relations"
@@ -36,7 +37,7 @@ class RelationSampler(NeighbourSampler):
     of_relations: tuple[tuple[int, ...], ...] = option((), internal=True)
 
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
-        raise InputError(f"sampler '{self.name}' of typed graphs: only owners can draw its batches")
+        raise InputError(f"sampler '{self.name}' for typed graphs: no rank can draw a whole batch")
 
     def block_of_owner(
         self, owned: OwnedRows, rows: Int64s, hop: int, key: np.uint64
@@ -49,9 +50,9 @@ class RelationSampler(NeighbourSampler):
 
 @njit(cache=True, nogil=True)
 def _sampled_by_relation(owned: Any, rows: Any, fanouts: Any, key: Any) -> Any:
-    """Return the `OwnedBlock` of some rows: ptr, nonzeros, factors.
+    """Draw nonzeros of an owner's rows; return ptr, nonzeros and factors of their `OwnedBlock`.
 
-    A subset is a function of `key`, the relation and the row's vertex alone.
+    What a row keeps in a relation depends only on `key`, the relation and the row's vertex.
     """
     vertices, row_ptr, order, relation = owned
     ptr = np.zeros(len(rows) + 1, dtype=np.int64)
@@ -89,7 +90,10 @@ def _sampled_by_relation(owned: Any, rows: Any, fanouts: Any, key: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _end_of_relation(order: Any, relation: Any, first: Any, a: Any, end: Any) -> Any:
-    """Return the end of the nonzeros of a row with the same relation as place a of `order`."""
+    """Return the end, in `order`, of the nonzeros that have the same relation as ``order[a]``.
+
+    `first` is the first nonzero of the row; `end` is the end of the row in `order`.
+    """
     low, of_first = a + 1, relation[first + order[a]]
     # binary search for the first nonzero of another relation
     while low < end:

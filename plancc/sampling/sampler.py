@@ -1,4 +1,4 @@
-"""The base class of all samplers, and functions that make a sampler from options or a string."""
+"""`Sampler`, the base class of samplers, and functions that make one from options or a string."""
 
 from __future__ import annotations
 
@@ -30,19 +30,17 @@ SHOWN, FITTED, HELD_OUT = 0, 1, 2
 `FITTED` for fitting a model, and `HELD_OUT` for deciding when the compiler has drawn enough
 batches."""
 DEFAULT_SHARE = 0.06
-"""Default share of the vertices in a batch.
-
-Demirci et al. 2022 draw 20,000 of 334,863."""
+"""Default share of the vertices that a batch has; Demirci et al. 2022 draw 20,000 of 334,863."""
 
 
 @dataclass(frozen=True)
 class Sampler(ABC):
-    """A way to draw batches: a frozen dataclass whose fields are the options.
+    """Base class of samplers: frozen dataclasses whose fields are their options.
 
     An option is declared by `plancc.fields.option` (or ``dataclasses.field`` with the metadata
     ``help``), with its help text and default; its type is one of `plancc.fields.KINDS`. The command
-    line, `make_sampler` and the provenance of a plan use this declaration. An option without
-    default must be given; ``__post_init__`` may refuse values (InputError)::
+    line, `make_sampler` and the provenance of a plan use this declaration. The user must give an
+    option that has no default. ``__post_init__`` can raise InputError for a wrong value::
 
         @dataclass(frozen=True)
         class HubSampler(SizedSampler):
@@ -51,10 +49,10 @@ class Sampler(ABC):
 
     Attributes:
         name: Name in the registry (entry points ``plancc.samplers``).
-        needs: Fields of a `Population` that `batch` needs: "pattern", "train_mask", "clusters".
+        needs: What `batch` needs of a `Population`: "pattern", "train_mask", "clusters".
         of_training: Whether batches are drawn from the training vertices if there is a mask.
-        owners_draw: Phrase that says what only the owners of rows can draw; "" if every rank can
-            draw whole batches.
+        owners_draw: What only the owners of rows can draw, as a phrase for messages; "" if every
+            rank can draw whole batches.
     """
 
     name: ClassVar[str]
@@ -67,20 +65,20 @@ class Sampler(ABC):
 
     @property
     def num_blocks(self) -> int:
-        """Number of blocks of a batch: 1, or one for each layer of the model."""
+        """Number of blocks of a batch: 1, or the number of layers of the model."""
         return 1
 
     def check(self, population: Population) -> None:
-        """Raise InputError if the population does not allow a batch."""
+        """Raise InputError if no batch can be drawn from the population."""
         for need in self.needs:
             if getattr(population, "indptr" if need == "pattern" else need) is None:
                 raise InputError(f"sampler '{self.name}' needs {need}, which {_MISSING[need]}")
 
     def fitted(self, population: Population) -> tuple[Self, str]:
-        """Return a sampler whose batches are no larger than the population, and a remark about the
-        change.
+        """Return a sampler whose batches are no larger than the population, and a remark.
 
-        The remark is empty if nothing changes. The pattern of the population is not needed.
+        The remark tells the user what was changed; "" if nothing was. The population needs no
+        pattern.
 
         Raises:
             InputError: If no vertex can be drawn.
@@ -91,35 +89,44 @@ class Sampler(ABC):
         """Raise InputError unless batches have one block, or one block for each layer."""
         if self.num_blocks not in (1, num_layers):
             raise InputError(
-                f"sampler '{self.name}' has {self.num_blocks} blocks, the model {num_layers} "
-                f"layer{'s' * (num_layers != 1)}"
+                f"sampler '{self.name}' has {self.num_blocks} blocks, but the model has "
+                f"{num_layers} layer{'s' * (num_layers != 1)}"
             )
 
     @abstractmethod
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
-        """Draw batch `number` from a checked population.
+        """Draw batch `number` from a population that `check` accepts.
 
         Parameters:
-            seed, number: From 0.
-            stream: `SHOWN`, `FITTED` or `HELD_OUT`.
+            seed: Seed, at least 0.
+            number: Number of the batch, at least 0.
+            stream: What the batch is for: `SHOWN`, `FITTED` or `HELD_OUT`. Batches of different
+                streams are independent, even with the same seed and number.
         """
 
     def inclusion(self, population: Population, most_pins: int) -> Inclusion | None:
-        """Return the exact inclusion probabilities, for nets of at most `most_pins` pins; None if
-        unknown."""
+        """Return the inclusion probabilities for nets of up to `most_pins` pins.
+
+        None if the sampler cannot compute them.
+        """
         return None
 
     def num_targets(self, population: Population, training: int) -> int | None:
-        """Return the number of targets of a batch, None if it varies; `training` vertices have
-        labels."""
+        """Return the number of targets of a batch; None if the number varies between batches.
+
+        `training` is the number of vertices of the population that have labels to train on."""
         return None
 
     def batches_per_epoch(self, population: Population) -> int:
-        """Return how many batches together have as many targets as the whole population."""
+        """Return the number of batches in an epoch.
+
+        All batches of an epoch together have about as many targets as the population has vertices
+        that may be targets.
+        """
         return 1
 
     def __str__(self) -> str:
-        """Return the name and every option as ``name=value``, for a provenance."""
+        """Return the name, and every option as ``name=value``, for the provenance of a plan."""
         values = {each.name: getattr(self, each.name) for each in options_of(self)}
         words = (
             f"{name}={','.join(map(str, value)) if isinstance(value, tuple) else value}"
@@ -133,12 +140,12 @@ class SizedSampler(Sampler):
     """A sampler of batches of about the same size.
 
     Attributes:
-        batch_size: Number of vertices that are drawn, from 1 to all that may be drawn.
-            `make_sampler` gives the default; `fitted` keeps the upper bound.
+        batch_size: Number of vertices that are drawn, from 1 to the number that may be drawn.
+            `make_sampler` computes the default; `fitted` lowers a number that is too large.
     """
 
     batch_size: int = option(
-        help="vertices of a batch",
+        help="number of vertices of a batch",
         otherwise=f"{DEFAULT_SHARE:.0%} of the vertices that may be drawn",
         at_least=1,
     )
@@ -175,27 +182,31 @@ class SizedSampler(Sampler):
 def draw(
     sampler: Sampler, population: Population, seed: int, number: int, stream: int = SHOWN
 ) -> Batch:
-    """Draw a batch with `Sampler.batch`, and check it.
+    """Draw a batch by `Sampler.batch`, which explains the parameters, and check the batch.
 
     Raises:
-        InputError: If the sampler refuses, or does not return a batch with its number of blocks.
+        InputError: If the sampler raises it, or if it does not return a `Batch` with
+            `Sampler.num_blocks` blocks.
     """
     batch = sampler.batch(population, seed, number, stream)
     if not isinstance(batch, Batch) or batch.num_blocks != sampler.num_blocks:
         raise InputError(
-            f"{SAMPLERS.words_of(sampler.name)}, batch {number}: `batch()` must be a "
+            f"{SAMPLERS.words_of(sampler.name)}, batch {number}: `batch()` must return a "
             f"plancc.sampling.Batch of {sampler.num_blocks} blocks"
         )
     return batch
 
 
 def sampler_options() -> dict[str, Field[Any]]:
-    """Return the options of all samplers by name, as dataclass fields."""
+    """Return the options of all samplers: name of the option -> dataclass field."""
     return {each.name: each for cls in SAMPLERS.loaded().values() for each in options_of(cls)}
 
 
 def read_option(name: str, value: Any) -> Any:
-    """Return the value of a sampler's option; parse strings. InputError for a wrong value."""
+    """Return the value of the option `name` of a sampler; if it is a string, parse it.
+
+    InputError if the string is not a valid value of the option.
+    """
     known = sampler_options()
     return parsed(known[name], value) if isinstance(value, str) and name in known else value
 
@@ -203,14 +214,19 @@ def read_option(name: str, value: Any) -> Any:
 def make_sampler(
     name: str, num_vertices: int, num_training: int | None = None, **options: Any
 ) -> Sampler:
-    """Return a sampler with these options; missing options, or None, get their defaults.
+    """Make a sampler with these options; an option that is missing or None gets its default.
 
-    The default of an option ``batch_size`` is `DEFAULT_SHARE` of the vertices; of the training
-    vertices if there is a training mask and the sampler draws from them.
+    The default of ``batch_size`` is the share `DEFAULT_SHARE` of the vertices. If there is a
+    training mask and the sampler draws from it, it is this share of the training vertices.
+
+    Parameters:
+        name: Name of the sampler.
+        num_vertices: Number of vertices.
+        num_training: Number of training vertices; None if there is no training mask.
 
     Raises:
-        InputError: If the sampler is unknown, lacks an option that is given, needs an option that
-            is not given, or if a value has another type.
+        InputError: If the sampler is unknown; if it has no option of a given name; if an option
+            without a default is missing; or if a value has the wrong type.
     """
     cls = SAMPLERS[name]
     known = {each.name: each for each in options_of(cls)}
@@ -238,16 +254,17 @@ def chosen_sampler(
     name: str | None = None,
     **options: Any,
 ) -> Sampler:
-    """Return the sampler that a user asks for; by default the sampler of a plan's provenance.
+    """Return the sampler that the user asks for; by default, the one with which a plan was made.
 
     Parameters:
-        recorded: ``str(sampler)`` from the provenance of a plan, or any other string, which names
-            no sampler.
-        num_training: Number of training vertices; None if there is no mask.
-        name: Name of the sampler; None for the recorded sampler, or for "uniform" if none is
-            recorded.
-        **options: See `make_sampler`. If the sampler is the recorded one, missing options are taken
-            from the record.
+        recorded: The sampler in the provenance of the plan, written by ``str(sampler)``. Any other
+            string means that the plan has no sampler.
+        num_vertices: Number of vertices.
+        num_training: Number of training vertices; None if there is no training mask.
+        name: Name of the sampler; None for the sampler of the plan, or for "uniform" if the plan
+            has none.
+        **options: See `make_sampler`. If the sampler of the plan is chosen, missing options are
+            those of the plan.
 
     Raises:
         InputError: See `make_sampler`.
@@ -264,7 +281,7 @@ def chosen_sampler(
 
 
 def parse_sampler(text: str) -> Sampler:
-    """Return the sampler that a string made by ``str(sampler)`` describes.
+    """Convert a string that ``str(sampler)`` has made back to a sampler.
 
     Raises:
         InputError: For any other string.

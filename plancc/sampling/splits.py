@@ -1,4 +1,4 @@
-"""Random splits of vertices by counter-based random numbers, equal for any number of ranks."""
+"""Random splits of vertices, which are the same for any number of ranks."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from plancc.sampling.counter import mix
 def random_split(
     vertex: npt.NDArray[np.integer], shares: Sequence[float], seed: int
 ) -> list[npt.NDArray[np.bool_]]:
-    """Return a mask per share, bool[len(vertex)]; no vertex is in two masks. Labels are not
-    used."""
+    """Divide vertices at random; return a mask for each share, bool[len(vertex)].
+
+    A vertex is in at most one mask; which one depends only on `seed` and on its number in `vertex`,
+    not on labels.
+    """
     key = mix.in_python(mix.in_python(np.uint64(seed)) + np.uint64(1))
     drawn = mix.in_python(vertex.astype(np.uint64) + key) * 2.0**-64
     bounds = np.concatenate([[0.0], np.cumsum(shares)])

@@ -13,7 +13,7 @@ from plancc.sampling.uniform import UniformSampler
 
 @dataclass(frozen=True)
 class TrainSampler(UniformSampler):
-    """Random training vertices: every set of `batch_size` training vertices is equally likely."""
+    """A batch has `batch_size` random training vertices; all sets of them are equally likely."""
 
     name: ClassVar[str] = "train"
     needs: ClassVar[tuple[str, ...]] = ("train_mask",)

@@ -1,4 +1,4 @@
-"""The sampler that draws vertices uniformly, with their induced subgraph (Demirci et al. 2022)."""
+"""The sampler that draws vertices uniformly; a batch is the subgraph that they induce."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from plancc.sampling.sampler import SHOWN, SizedSampler
 
 @dataclass(frozen=True)
 class UniformSampler(SizedSampler):
-    """Random vertices: every set of `batch_size` is equally likely (Demirci et al. 2022, 4.3.3)."""
+    """A batch has `batch_size` random vertices; all sets of them are equally likely.
+
+    This is the sampler of Demirci et al. 2022, section 4.3.3.
+    """
 
     name: ClassVar[str] = "uniform"
 
@@ -32,10 +35,11 @@ class UniformSampler(SizedSampler):
 
 
 def reach_of_sets(n: int, size: int, most: int) -> npt.NDArray[np.float64]:
-    """Return probabilities about a random set of `size` of n vertices that contains a given vertex.
+    """Return the probabilities `Inclusion.reach` for batches that are random sets of vertices.
 
-    Entry c is the probability that the set contains at least one of c other given vertices: ``1 -
-    C(n-1-c, size-1) / C(n-1, size-1)``.
+    Take `size` of n vertices at random. Suppose that a certain vertex is among them. Entry c is the
+    probability that at least one of c certain other vertices is among them too: ``1 - C(n-1-c,
+    size-1) / C(n-1, size-1)``.
 
     Returns:
         float64[most + 1]

@@ -20,12 +20,12 @@ MAX_LENGTH = 1_000_000
 
 @dataclass(frozen=True)
 class WalkSampler(SizedSampler):
-    """Random walks from distinct roots (Zeng et al., GraphSAINT, ICLR 2020, section 3.4).
+    """A batch has the vertices of random walks (Zeng et al., GraphSAINT, ICLR 2020, section 3.4).
 
-    A batch has ``batch_size // (walk_length + 1)`` roots, at least one; every set of roots is
-    equally likely. From vertex i a walk goes to a column of row i other than i; all such columns
-    are equally likely. If row i has no other column, the walk stays at i. (GraphSAINT draws roots
-    that may repeat.)
+    The walks start from ``batch_size // (walk_length + 1)`` distinct vertices (roots), at least
+    one; every set of roots is equally likely. From vertex i, a walk goes to a random neighbour of
+    i: a column of row i other than i. If there is none, the walk stays at i. In GraphSAINT, two
+    walks may have the same root.
 
     Attributes:
         batch_size (int): Largest number of vertices in a batch; a batch of one walk may have more.
@@ -39,11 +39,11 @@ class WalkSampler(SizedSampler):
 
     @property
     def num_roots(self) -> int:
-        """Number of walks of a batch."""
+        """Number of walks in a batch."""
         return max(1, self.batch_size // (self.walk_length + 1))
 
     def roots(self, num_vertices: int, key: np.uint64) -> Int32s:
-        """Return the roots of the batch with random key `key`, ascending, int32[num_roots]."""
+        """Return the roots of a batch, ascending, int32[num_roots]; `key` is its random key."""
         return first_of(num_vertices, self.num_roots, key)
 
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
@@ -58,9 +58,13 @@ class WalkSampler(SizedSampler):
     def columns_of_owner(
         self, owned: OwnedRows, rows: Int64s, roots: Int32s, step: int, key: np.uint64
     ) -> Int32s:
-        """Return the column that each walk goes to from an owner's row, int32[m]; -1 if it stays.
+        """Return the column to which each walk goes in its next step, int32[m]; -1 if it stays.
 
-        `rows`: int64[m], rows where the walks of `roots` are after `step` steps.
+        Parameters:
+            rows (int64[m]): The owner's rows where the walks are after `step` steps.
+            roots (int32[m]): Roots of these walks.
+            step: Number of steps that the walks have already made.
+            key: Random key of the batch.
         """
         found: Int32s = _columns_of_owner(owned.arrays, rows, roots, step, key)
         return found
@@ -68,7 +72,7 @@ class WalkSampler(SizedSampler):
 
 @njit(cache=True, nogil=True)
 def _walked(indptr: Any, indices: Any, roots: Any, length: int, key: Any) -> Any:
-    """Return the roots, and the vertex of each walk after each of its steps: int32[m]."""
+    """Return all vertices that the walks visit, including the roots: int32[m], with repeats."""
     visited = np.empty(len(roots) * (length + 1), dtype=np.int32)
     size = 0
     for root in roots:
@@ -100,9 +104,14 @@ def _columns_of_owner(owned: Any, rows: Any, roots: Any, step: int, key: Any) ->
 
 @njit(cache=True, nogil=True)
 def _place(nonzeros: Any, itself: Any, random: Any) -> Any:
-    """Return the position of a walk's next column among a row's ascending columns; -1 if it stays.
+    """Return the position, in a row sorted by column, of the nonzero that a walk follows.
 
-    `itself`: place of the diagonal, or the number of nonzeros if it is missing.
+    Return -1 if the walk stays.
+
+    Parameters:
+        nonzeros: Number of nonzeros of the row.
+        itself: Position of the nonzero on the diagonal; `nonzeros` if there is none.
+        random: 64 random bits.
     """
     degree = nonzeros - (itself < nonzeros)
     if degree == 0:

@@ -1,1 +1,1 @@
-"""The search for owners: partitioners and passes, by effort and budget."""
+"""The search for owners. It runs partitioners and passes; the effort says how many of these."""

@@ -1,11 +1,14 @@
-"""Search for owners of rows and of nonzeros, by the exact volume of expand and fold.
+"""Search for owners of rows and of nonzeros that minimise the exact volume of expand and fold.
+
+Each effort has its own steps:
 
 ========  ========================================================================================
 fast      find owners of rows, split the nonzeros, refine, and split again for the new owners; then
           move single nonzeros if the volume falls
-balanced  as fast, with more splits; single nonzeros may also move through overweight parts
-best      make a population from several starts, also by Mt-KaHyPar; combine its members on the
-          fine-grain hypergraph until the budget ends
+balanced  do the same with more splits; single nonzeros may also move to parts that then exceed
+          their limits for a while
+best      make a population of partitions from several starts, one of them by the best partitioner
+          of hypergraphs; combine its members on the fine-grain hypergraph until the budget ends
 ========  ========================================================================================
 
 A *split* assigns every nonzero to its row or to its column. The hypergraph of a split has one
@@ -14,7 +17,8 @@ split for given owners, and splits and V-cycles alternate. At the end single non
 parts that own neither the row nor the column of the nonzero.
 
 The alternation ends when the volume is close to a lower bound for all partitions within the limits.
-If the model does not suit a graph (`EdgeModel.unfit`), there is no search.
+If the model does not suit a graph (`EdgeModel.unfit`), the owners come from model libra instead, or
+from a search for owners of rows.
 """
 
 from __future__ import annotations
@@ -70,21 +74,22 @@ def search_edges(
 ) -> SearchResult:
     """Find owners of the rows and of the nonzeros of `matrix`.
 
-    The search minimises the volume first, and then refines the result for another objective.
+    The search minimises the volume first. If the options name another objective, it then refines
+    the owners for this objective.
 
     Parameters:
         matrix: The normalised matrix.
-        model: The model; the search starts from its problem.
+        model: The model, whose problem gives the first split of the nonzeros.
         num_parts: Number of parts.
-        options, report: See `plancc.search.effort.search`. Here epsilon limits the nonzeros of
-            parts.
+        options, report: See `plancc.search.effort.search`. Here `epsilon` limits the number of
+            nonzeros that a part owns.
 
     Returns:
-        Owners of rows and nonzeros, never worse than the owners from the search for rows at the
-        start.
+        Owners of rows and nonzeros. They are never worse than the owners of rows from which the
+        search started.
 
     Raises:
-        InputError: If a name is unknown or a number out of range.
+        InputError: If a name is unknown or a number is out of range.
     """
     options = options or SearchOptions()
     limits = Limits.of_nonzeros(matrix.num_nonzeros, num_parts, options.epsilon, options.capacities)
@@ -106,7 +111,8 @@ class EdgeJob(RefiningJob):
     """A search for owners of rows and of nonzeros.
 
     Attributes:
-        below: For every lower effort, its best member by volume.
+        below: For every effort below the search's effort, the owners of least volume that its steps
+            find.
     """
 
     below: dict[str, Member] = field(default_factory=dict)
@@ -127,17 +133,17 @@ class EdgeJob(RefiningJob):
 
     @property
     def combines(self) -> bool:
-        """Whether members may be combined: only if no row is fixed."""
+        """Whether the search combines members of its population: only if no row is fixed."""
         return self.held is None
 
     @cached_property
     def hopeless(self) -> bool:
-        """Whether the model does not suit the matrix."""
+        """Whether the model does not suit the matrix, so that no search is made."""
         return bool(self.model.unfit(self.matrix, self.num_parts))
 
     @cached_property
     def fine(self) -> EdgeProblem:
-        """The fine-grain hypergraph, on which members are combined."""
+        """The hypergraph of model fine-grain, on which two members are combined."""
         return FineGrainModel().build(
             self.matrix, self.num_parts, balance="nnz", seed=self.options.seed
         )
@@ -147,7 +153,7 @@ class EdgeJob(RefiningJob):
         return nets_of(self.fine.hypergraph)
 
     def members(self) -> list[Member]:
-        """Search for a small volume with the job's effort; return at least one member."""
+        """Minimise the volume with the search's effort; return the owners found, at least one."""
         if self.num_parts == 1:
             return [self.from_rows(self.options.seed)]
         if self.hopeless:
@@ -173,8 +179,11 @@ class EdgeJob(RefiningJob):
         return found
 
     def _rows_first(self) -> Iterator[Member]:
-        """Yield members from searches for owners of rows, and one from the best partitioner of
-        hypergraphs.
+        """Yield refined owners, one for every start, without end.
+
+        The first start is a search for owners of rows. The second is made by the best partitioner
+        of hypergraphs, if one is installed. All others are searches for owners of rows with new
+        seeds.
         """
         yield self.split(self.from_rows(self.options.seed), self.options.seed, first=True)
         model = MediumGrainModel() if self.model.partitioned_first else self.model
@@ -187,7 +196,9 @@ class EdgeJob(RefiningJob):
             yield self.split(self.from_rows(seed), seed)
 
     def _partitioned_first(self) -> Iterator[Member]:
-        """Yield a member from a partition of the fine-grain hypergraph, then `_rows_first`."""
+        """Yield refined owners from a partition of the fine-grain hypergraph, then those of
+        `_rows_first`.
+        """
         start = self.partitioned(self.model, self.options.seed)
         assert start is not None
         for effort in self.efforts_below:
@@ -196,8 +207,10 @@ class EdgeJob(RefiningJob):
         yield from self._rows_first()
 
     def assigned(self) -> Member:
-        """Return owners without a search by nonzeros: from libra, or by rows if libra cannot
-        run.
+        """Return owners for a matrix that the model does not suit.
+
+        They come from model libra. If rows are fixed, or if the user gives capacities, they come
+        from a search for owners of rows.
         """
         if not self.combines or self.options.capacities is not None:
             return self.from_rows(self.options.seed)
@@ -208,7 +221,7 @@ class EdgeJob(RefiningJob):
         return self.note("libra", begin, self.filled(owners))
 
     def from_rows(self, seed: int) -> Member:
-        """Return owners from a search by rows; the owner of a nonzero is the owner of its row."""
+        """Search for owners of rows; every nonzero then gets the owner of its row."""
         begin = wall_seconds()
         left = self.deadline.seconds_left()
         budget = None if left == np.inf else max(self.how.rows_share * left, 1e-3)
@@ -219,7 +232,9 @@ class EdgeJob(RefiningJob):
     def partitioned(
         self, model: EdgeModel, seed: int, adapter: Adapter | None = None
     ) -> Member | None:
-        """Partition the model's problem; None if the partitioner failed but other owners are known.
+        """Let a partitioner partition the model's problem, and return the owners.
+
+        Return None if the partitioner failed, provided that an earlier step found owners.
 
         `adapter`: The partitioner, run with its highest preset; None: the first installed one.
         """
@@ -264,11 +279,16 @@ class EdgeJob(RefiningJob):
 
     @property
     def efforts_below(self) -> Sequence[str]:
-        """Lower efforts, whose steps are also run, so that a higher effort is never worse."""
+        """Efforts below the search's effort. Their steps are run too, so that more effort is never
+        worse.
+        """
         return EFFORTS[: EFFORTS.index(self.effort)]
 
     def _end_of(self, effort: str, best: Member) -> None:
-        """Run the last step of the lower effort `effort`: move single nonzeros."""
+        """Run the last step of the lower effort `effort`: move single nonzeros to other parts.
+
+        The step begins with the owners of the member `best`. Its result is kept in `below`.
+        """
         if effort not in self.below:
             rounds, self.record.effort = EDGE_EFFORTS[effort].rounds, effort
             self.below[effort] = self.refine(best.owners, "volume", self.options.seed, rounds)
@@ -277,7 +297,8 @@ class EdgeJob(RefiningJob):
     def split(self, start: Member, seed: int, first: bool = False) -> Member:
         """Alternate splits and V-cycles, starting from owners of rows; then move single nonzeros.
 
-        `first`: Whether lower efforts share these steps.
+        `first`: Whether this is the first start, which lower efforts make too. If so, their last
+        steps are run when their number of splits is reached.
         """
         matrix = self.matrix
         deadline = self.deadline.earlier((1 - self.how.split_share) * self.deadline.seconds_left())
@@ -306,7 +327,10 @@ class EdgeJob(RefiningJob):
     def refine(
         self, owners: Owners, objective: str, seed: int, rounds: int | None = None
     ) -> Member:
-        """Change the owners of single nonzeros and of rows, for an objective."""
+        """Move single nonzeros and rows to other parts to lower the objective; return the result.
+
+        `rounds`: number of rounds; by default, the number of the search's effort.
+        """
         begin = wall_seconds()
         if rounds is None:
             rounds = self.how.rounds if objective == "volume" else RefineEdges.rounds
@@ -318,7 +342,12 @@ class EdgeJob(RefiningJob):
         return self.refine(owners, self.objective, seed)
 
     def _combine_until_end(self, population: list[Member], timed: bool) -> None:
-        """Combine pairs of members, and replace members by better children."""
+        """Combine random pairs of members until the time is up.
+
+        A new partition that is better than the worse member of its pair replaces this member.
+
+        `timed`: whether there is a deadline; otherwise the number of combinations is fixed.
+        """
         rng = np.random.default_rng(self.options.seed)
         made = 0
         while not self.deadline.passed() and (
@@ -332,8 +361,12 @@ class EdgeJob(RefiningJob):
                 population[population.index(worse)] = child
 
     def combined(self, one: Member, two: Member, number: int) -> Member:
-        """Combine two members by a V-cycle on the fine-grain hypergraph; clusters respect both
-        members.
+        """Combine two members by a V-cycle on the fine-grain hypergraph; return the new member.
+
+        The V-cycle merges only vertices that are in the same part in both members.
+
+        `number`: number of the combination; with the search's seed, it determines the random
+        numbers of the V-cycle.
         """
         begin = wall_seconds()
         nets, rng = self.fine_nets, np.random.default_rng([self.options.seed, number])

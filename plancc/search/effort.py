@@ -1,18 +1,21 @@
 """`search`: the search for owners of rows, and the steps of every effort.
 
+A *start* is a partition that a partitioner makes, and that the search then improves. Each effort
+has its own steps:
+
 ========  ========================================================================================
-fast      make a quick partition, chosen by the kind of graph; run one round of sweeps on the
-          finest level
-balanced  make quick starts, chosen by the kind of graph; run V-cycles from each; combine the
-          results; run minimum cuts
-best      evolve a diverse population from all partitioners: see `plancc.search.memetic`
+fast      make one quick start, chosen by the kind of graph; run one round of sweeps on the finest
+          level
+balanced  make several quick starts, chosen by the kind of graph; run V-cycles from each; combine
+          the results into one partition, and improve it by minimum cuts
+best      evolve a diverse population from starts of all partitioners: see `plancc.search.memetic`
 ========  ========================================================================================
 
-Every effort first runs the steps of the lower efforts. So a higher effort is never worse by the
-objective. Every effort first minimises the volume, and then refines for another objective. For the
-expected volume of mini-batches, efforts balanced and best also start from the strongest
-partitioner's cut. If the model does not suit a graph (`StochasticModel.unfit`), every effort runs
-only the steps of fast.
+Every effort first runs the steps of the lower efforts. So its objective is never worse than with a
+lower effort. Every effort first minimises the volume. If another objective is named, it then
+refines the owners for this objective. For the expected volume of mini-batches, efforts balanced and
+best also start from an edge cut that the strongest partitioner makes. If the model does not suit a
+graph (`StochasticModel.unfit`), every effort runs only the steps of fast.
 """
 
 from __future__ import annotations
@@ -73,13 +76,14 @@ def search(
         matrix: The normalised matrix.
         num_parts: Number of parts.
         options: Options of the search. When the budget ends, no new step begins. Effort best uses
-            the whole budget, for the volume and then for another objective. If there is no budget
-            and one thread, the same seed gives the same owners.
-        model: The model, whose problem partitioners get besides the graph. If the model does not
-            start from the cut, the first start is a partition of this problem. None:
-            `HypergraphModel`. The objective is exact with any model.
-        limits: Limits of the parts. None: the nonzeros of a part's rows are limited, by the
-            options' epsilon.
+            the whole budget, first for the volume and then for another objective. If there is no
+            budget and one thread, the same seed gives the same owners.
+        model: The model, which decides what partitioners get. If its `starts_from_cut` is False,
+            they get its problem. Otherwise they get the undirected graph, and also the hypergraph
+            if that is the model's problem. None: `HypergraphModel`. The search computes the
+            objective exactly for every model.
+        limits: Limits of the parts. None: `epsilon` of the options limits the number of nonzeros in
+            the rows of a part.
         expectation: The expected volume of mini-batches, which replaces the objective.
         report: Called with every `Trial` when it ends.
 
@@ -109,11 +113,12 @@ def search(
 
 
 def make_steps(job: RowJob, refine: Callable[[RowJob, list[Owners]], None]) -> None:
-    """Run the steps of all efforts up to the job's effort, so that more effort is never worse.
+    """Run the steps of all efforts up to the search's effort, so that more effort is never worse.
 
     Parameters:
         job: The search.
-        refine: Called after each effort, with the owners that the effort found for the volume.
+        refine: Called after the steps of each effort with the owners that these steps found; it
+            refines them for an objective other than the volume.
     """
     until = job.deadline
     for effort in EFFORTS[: EFFORTS.index(job.effort) + 1]:
@@ -144,13 +149,16 @@ def _refine(job: RowJob, owners: list[Owners]) -> None:
 
 
 def _best_first(job: RowJob, owners: list[Owners]) -> list[Owners]:
-    """Put the owners with the best objective first; other owners may have a smaller volume."""
+    """Return the owners with the best objective of the search so far, then the other `owners`.
+
+    The best owners need not be those of the smallest volume.
+    """
     best = job.record.found().owners
     return [best, *(each for each in owners if each.rows is not best.rows)]
 
 
 def _refine_expected(job: RowJob, owners: list[Owners], expectation: Expectation) -> None:
-    """Refine owners for the expected volume, with a growing number of batches."""
+    """Refine owners for the expected volume; enlarge the sample of batches until it suffices."""
     seed, deadline, effort = job.options.seed, job.deadline, job.effort
     cuts = effort != "fast" and job.starts_by_kind and not job.decided
     if cuts and owners and not deadline.passed():
@@ -188,10 +196,12 @@ def _value_key(member: Member) -> tuple[float, float]:
 
 
 def rows_inside(job: Job, effort: str, seed: int, budget: float | None) -> Owner:
-    """Return owners of rows, int32[n], from another search within the search `job`.
+    """Run an inner search for owners of rows within the search `job`; return owners, int32[n].
 
-    Warnings of the inner search go to `job`. Warnings about balance are dropped, since the outer
-    search warns if its result misses the balance.
+    The warnings of the inner search are added to those of `job`. Warnings about balance are
+    dropped, since `job` itself warns if its result misses the balance.
+
+    `effort`, `seed`, `budget`: options of the inner search; other options are those of `job`.
     """
     options = replace(job.options, objective="volume", effort=effort, seed=seed, budget=budget)
     found = search(job.matrix, job.num_parts, options)
@@ -202,7 +212,7 @@ def rows_inside(job: Job, effort: str, seed: int, budget: float | None) -> Owner
 
 
 def _nonzeros(matrix: Graph, num_parts: int, options: SearchOptions) -> Limits:
-    """Return limits of the nonzeros of the parts' rows, for the options' epsilon."""
+    """Return limits of the number of nonzeros in a part's rows, given by the option `epsilon`."""
     nonzeros = matrix.row_nonzeros().astype(np.int64, copy=False)
     return Limits(nonzeros, num_parts, options.epsilon, options.capacities, ("nnz",))
 
@@ -233,8 +243,9 @@ def _balanced(job: RowJob) -> list[Owners]:
 
 
 def _start_from_cut(job: RowJob, expectation: Expectation) -> Owner | None:
-    """Start from a partition by the strongest partitioner; edge weights estimate the batches'
-    volume.
+    """Let the strongest partitioner cut the graph, and return the owners; None if it failed.
+
+    The weights of the edges estimate how many rows mini-batches send over them.
     """
     cut, job.cut_made = expectation.cut(job.graph, job.num_parts), True
     share, seeds = EXPECTED.cut_share, [job.options.seed]
@@ -242,11 +253,12 @@ def _start_from_cut(job: RowJob, expectation: Expectation) -> Owner | None:
 
 
 def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
-    """Return the members of effort balanced: the best one, then the members that it was combined
-    from.
+    """Run the steps of effort balanced; return the partitions that they made, as members.
 
-    `decide`: for an expected volume, whether to return only the member from `_start_from_cut` if
-    this member is far better than the others.
+    The first member is the result. The others are the partitions that it was combined with.
+
+    `decide`: only for an expected volume. If True, and if the owners from `_start_from_cut` are far
+    better than those of the first start, only they are returned.
     """
     ahead = _seeds_of_first(job, "balanced") if job.few else 0
     first = job.first("balanced", ahead)
@@ -260,20 +272,23 @@ def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
 
 
 def _cuts(job: RowJob) -> Cuts | None:
-    """Presets of the minimum cuts in V-cycles; None for only cuts at the end, or few parts."""
+    """Return the presets of the minimum cuts in V-cycles; None if V-cycles run no minimum cuts.
+
+    V-cycles run none if there are few parts, or if minimum cuts follow at the end (`_is_mesh`).
+    """
     return None if _is_mesh(job) or job.few else CUTS
 
 
 def _is_mesh(job: RowJob) -> bool:
-    """Whether minimum cuts at the end are worth their time."""
+    """Whether the graph resembles a mesh, so that minimum cuts at the end are worth their time."""
     return job.kind in ("even", "dense")
 
 
 def _chains(job: RowJob, first: Owner, decide: bool) -> list[Member]:
-    """Return members made by V-cycles from the first start and from other starts.
+    """Run V-cycles from the start `first` and from other starts; return a member for each start.
 
-    If `decide`, and if the member from `_start_from_cut` is far better, set `job.decided` and
-    return only that member.
+    If `decide` is True, and if the owners from `_start_from_cut` are far better than those that
+    V-cycles make from `first`, set `job.decided` and return only the better owners.
     """
     seed, few, cuts = job.options.seed, job.few, _cuts(job)
     turns, most = _turns(job)
@@ -309,7 +324,11 @@ def _chains(job: RowJob, first: Owner, decide: bool) -> list[Member]:
 
 
 def _merged(job: RowJob, best: Member, rest: Sequence[Member]) -> Member:
-    """Combine the best member with the other members by V-cycles; end with minimum cuts."""
+    """Combine the best member with the other members, one after another, by V-cycles.
+
+    Return the resulting member, after further V-cycles and minimum cuts where these are worth their
+    time.
+    """
     seed, few, mesh, how = job.options.seed, job.few, _is_mesh(job), _combined(job)
 
     def worthwhile(member: Member) -> bool:
@@ -347,8 +366,9 @@ def _combined(job: RowJob) -> Combined:
 
 
 def _turns(job: RowJob) -> tuple[list[tuple[Beginning, int]], int]:
-    """Return the starts with their seeds, in order, and the largest number of starts after the
-    first.
+    """Return the starts that effort balanced may make, in order, each with its seed.
+
+    Also return the largest number of these starts that it may make besides the first.
     """
     every, how = job.beginnings("balanced"), job.kind_numbers
     most = how.others
@@ -365,9 +385,10 @@ def _turns(job: RowJob) -> tuple[list[tuple[Beginning, int]], int]:
 
 
 def _seeds_of_first(job: RowJob, effort: str) -> int:
-    """Return how many more seeds effort balanced will need from the first partitioner of `effort`.
+    """Return how often effort balanced will repeat the first start of `effort` with other seeds.
 
-    The number is 0 if effort balanced begins with another start.
+    The number is 0 if effort balanced begins with another start. The partitioner can then make all
+    these starts in one process (`RowJob.begin`).
     """
     turns, most = _turns(job)
     names = [each.name for each, _ in turns[: 1 + most]]
@@ -376,8 +397,9 @@ def _seeds_of_first(job: RowJob, effort: str) -> int:
 
 
 def _onward(job: RowJob, found: Sequence[Member]) -> list[Member]:
-    """Apply V-cycles to the best members of several starts, if parts are few; return all
-    members.
+    """Improve the best members by V-cycles, and return all members; for few parts only.
+
+    The presets say how many members are improved. The others are returned unchanged.
     """
     members = sorted(found)
     seed, cycles, kept = job.options.seed, job.kind_numbers.scout_cycles, _combined(job).kept
@@ -386,7 +408,10 @@ def _onward(job: RowJob, found: Sequence[Member]) -> list[Member]:
 
 
 def _strong(job: RowJob) -> list[Member]:
-    """Return members from every installed partitioner, run with its highest preset."""
+    """Run every installed partitioner with its highest preset, then V-cycles; return the members.
+
+    Leave out starts that the search has already made, that fail, or for which no time is left.
+    """
     seed = job.options.seed
 
     def make(how: Beginning) -> Member | None:
@@ -400,7 +425,10 @@ def _strong(job: RowJob) -> list[Member]:
 
 
 def _best(job: RowJob) -> list[Owners]:
-    """Evolve a population from the members of effort balanced and of `_strong`."""
+    """Evolve a population from the members of effort balanced and of `_strong`.
+
+    Return the owners of its best members, the best first.
+    """
     if not job.founders:
         return []
     seed, founders = job.options.seed, [*job.founders, *(job.strong or _strong(job))]

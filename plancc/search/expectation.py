@@ -37,12 +37,12 @@ from plancc.search.presets import Samples
 
 
 class Expectation(Protocol):
-    """An expected volume that a search can minimise.
+    """An expected volume of mini-batches that a search can minimise.
 
     Attributes:
-        deadline: After this time, only batches that a value needs are drawn. The search sets the
-            deadline.
-        exact: Whether values are computed from probabilities. False: from a sample.
+        deadline: After this time, samples no longer grow; only the smallest number of batches that
+            an estimate needs is drawn. The search sets the deadline.
+        exact: Whether values are computed from probabilities. False: from a sample of batches.
     """
 
     deadline: Deadline
@@ -50,31 +50,37 @@ class Expectation(Protocol):
 
     @property
     def problem(self) -> Hypergraph:
-        """The hypergraph that refinement works on."""
+        """The hypergraph on which refinement lowers the expected volume."""
 
     def refiner(self, cycles: int | None = None, polishes: bool = True) -> RefineVolume:
-        """Return the pass that lowers the expectation on `problem`; if `cycles` is None, its
-        default.
+        """Return the pass that lowers the expected volume on `problem`.
+
+        Parameters:
+            cycles: Number of V-cycles; None: the pass's default.
+            polishes: Whether the pass also runs minimum cuts and local searches, which take longer.
         """
 
     def cut(self, graph: WeightedGraph, num_parts: int) -> WeightedGraph:
-        """Return the graph with edge weights that estimate the rows which batches send over the
-        edges.
-        """
+        """Return the graph with edge weights, so that the cut estimates the expected volume."""
 
     def value(self, owner: Owner, num_parts: int) -> float:
-        """Return the expected number of rows sent in a batch."""
+        """Return the expected number of rows that all parts send in a batch."""
 
     def grow(self, owner: Owner, num_parts: int, best: float) -> bool:
-        """Enlarge the sample in `problem` if `owner` does worse on fresh batches than on the
-        sample.
+        """Enlarge the sample of `problem` if it is too small, and return whether it was enlarged.
 
-        `owner` was found on `problem`. `best` is the value of the best owners so far, including the
-        start of the refinement. Returns whether `problem` was enlarged.
+        It is too small if parts send clearly more rows in batches outside the sample than in the
+        sampled batches.
+
+        Parameters:
+            owner (int32[n]): Owners that refinement found on `problem`.
+            num_parts: Number of parts.
+            best: Value of the best owners so far, including those with which this refinement
+                started.
         """
 
     def about(self, owner: Owner, num_parts: int) -> tuple[dict[str, Any], list[str]]:
-        """Return entries for the provenance, and warnings for the user."""
+        """Return facts about the estimate for `owner`: provenance entries, and warnings."""
 
 
 def expectation_of(
@@ -85,7 +91,7 @@ def expectation_of(
     seed: int,
     threads: int = 1,
 ) -> Expectation:
-    """Make the expectation for a model: exact if possible, else sampled.
+    """Return the expected volume for a model's sampler: exact if possible, else sampled.
 
     Parameters:
         model: The model, with its sampler.
@@ -93,7 +99,8 @@ def expectation_of(
         weights (int64[n] or int64[n, c]): Vertex weights.
         num_parts: Number of parts.
         seed: Seed of the batches.
-        threads: Number of threads that count held-out batches; it does not change the result.
+        threads: Number of threads that count the rows sent in held-out batches; the result does not
+            depend on it.
 
     Raises:
         InputError: See `StochasticModel.source`.
@@ -110,7 +117,10 @@ def expectation_of(
 def _recipe(
     model: StochasticModel, source: BatchSource, num_parts: int, seed: int
 ) -> dict[str, Any]:
-    """Return entries for the provenance: the sampler, and the figures of the paper's bound."""
+    """Return entries for the provenance: the sampler, and how many batches equation 14 asks for.
+
+    Equation 14 is Hoeffding's bound in Demirci et al. 2022.
+    """
     nets = hoeffding_nets(num_parts, model.theta, model.delta)
     per_batch = source.nets_per_batch(seed)
     return {
@@ -124,7 +134,7 @@ def _recipe(
 
 
 class ExactExpectation:
-    """An expectation computed exactly from the sampler's probabilities."""
+    """An expected volume that is computed exactly from the sampler's probabilities."""
 
     exact = True
 
@@ -154,8 +164,10 @@ class ExactExpectation:
 
 
 class SampledExpectation:
-    """A Monte Carlo expectation: refinement uses the nets of a sample; held-out batches give
-    values.
+    """An expected volume that is estimated from sampled batches.
+
+    Refinement works on the nets of one sample. Values are the mean over other batches, which are
+    *held out*: refinement never sees them.
     """
 
     exact = False
@@ -192,11 +204,11 @@ class SampledExpectation:
         return replace(problem, vertex_weights=self._weights)
 
     def _smoothed(self) -> Hypergraph:
-        """Return the sample's nets, and one more net for every nonzero off the diagonal.
+        """Return the sample's nets, and one more net of two pins for every off-diagonal nonzero.
 
-        So a nonzero that is in no batch yet still has a cost: each nonzero has a prior of one
-        observation (Laplace's rule of succession). If the sample is small, the cost is close to the
-        edge cut. If the sample is large, the additional nets hardly count.
+        So a nonzero that no batch has drawn yet has a cost too: each nonzero counts as if one more
+        batch had drawn it (Laplace's rule of succession). If the sample is small, the cost of all
+        nets is close to the edge cut. If it is large, the additional nets hardly matter.
         """
         seen = self._sample.hypergraph
         assert seen.net_costs is not None
@@ -252,23 +264,25 @@ class SampledExpectation:
         if few or gap > Samples.gap_to_tell:
             number, shares = sample.num_batches, (sample.vertices_seen, sample.nonzeros_seen)
             seen = "{:.1%} of the vertices and {:.1%} of the nonzeros".format(*shares)
-            moves = f"on fresh batches the plan moves {volumes.mean():.1f} rows each"
-            cure = "; `batches` 'auto' continues until the two agree" * self._fixed
-            who = f"{number} batch{'es have' if number > 1 else ' has'} seen"
-            notes.append(f"{who} {seen}: {moves}, on the sample {on_sample:.1f}{cure}")
+            moves = f"in other batches, the plan sends {volumes.mean():.1f} rows per batch"
+            cure = "; `batches` 'auto' enlarges the sample until the two agree" * self._fixed
+            who = f"the sample of {number} batch{'es contains' if number > 1 else ' contains'}"
+            notes.append(f"{who} {seen}: {moves}, in the sample {on_sample:.1f}{cure}")
         bound = self._recipe["hoeffding_batches"]
         if not self._fixed and sample.num_batches < bound:
             why = " and has reached the memory limit" if sample.full else ""
             has = f"the sample has {sample.num_batches:,}{why}"
-            notes.append(f"theta and delta ask for {bound:,} batches; {has}")
+            notes.append(f"theta and delta require {bound:,} batches; {has}")
         elif self._fixed and sample.num_batches < self._wanted:
             why = "whose nets reached the memory limit" if sample.full else "when time was up"
             notes.append(f"the sample ends after {sample.num_batches} batches, {why}")
         return how, notes
 
     def _gap(self, owner: Owner, num_parts: int) -> float:
-        """Return (f - s) / f for the mean rows sent in fresh batches, f, and in the sample's
-        batches, s.
+        """Return the relative gap between the rows sent in held-out batches and in the sample.
+
+        It is (f - s) / f, where f is the mean number of rows sent in a held-out batch, and s the
+        mean number in a batch of the sample. If it is large, the sample is too small.
         """
         fresh = self.value(owner, num_parts)
         return (fresh - self._on_sample(owner, num_parts)) / fresh if fresh > 0 else 0.0
@@ -278,10 +292,10 @@ class SampledExpectation:
         return float(volume(nets, state_of(nets, owner, num_parts)) / self._sample.num_batches)
 
     def _held_out(self, owner: Owner, num_parts: int) -> npt.NDArray[np.int64]:
-        """Return the volumes of the held-out batches, int64[batches].
+        """Return the volume of every held-out batch for these owners: int64[batches].
 
-        The first call chooses the number of batches so that the mean is precise. The volumes of the
-        last few owners are kept, since callers need these volumes several times.
+        The first call chooses the number of batches so that the mean is precise. The results of the
+        last few calls are kept, since callers ask for them several times.
         """
         for known, volumes in tuple(self._judged):
             if known is owner:

@@ -1,8 +1,9 @@
 """Estimate the memory that a search takes, in bytes, from the sizes of the graph.
 
-Each term adds up the arrays that a stage holds. The memory of libraries was measured. ``python -m
-benchmarks memory`` compares the estimates with real peaks, including child processes. The estimate
-of a stage includes arrays of earlier stages that are still in memory.
+Each function adds up the sizes of arrays that plancc holds at the same time. The memory of
+libraries was measured. ``python -m benchmarks memory`` compares the estimates with measured peaks,
+including child processes. The estimate of a stage includes arrays of earlier stages that are still
+in memory.
 """
 
 from __future__ import annotations
@@ -18,17 +19,18 @@ class ProblemSizes:
     """Sizes of a graph that are known before it is partitioned.
 
     Attributes:
-        rows: Rows of the matrix.
+        rows: Number of rows of the matrix.
         nonzeros: Number of nonzeros of the normalised matrix, including one on the diagonal for
             every row.
         mirrored: Share of the nonzeros (i, j) off the diagonal for which (j, i) is a nonzero too.
-        weighted: Whether the graph has values.
+        weighted: Whether the edges of the graph have weights.
         constraints: Number of constraints of the balance.
         uneven: Whether some rows have many more nonzeros than others
-            (`plancc.search.starts.is_uneven`). If so, coarser levels of a V-cycle have nearly as
-            many nonzeros.
+            (`plancc.search.starts.is_uneven`). If so, the coarser levels of a V-cycle have nearly
+            as many nonzeros as the matrix.
         data: Bytes of features and other vertex data in memory.
-        mapped: Whether the graph's own arrays are in a file that is mapped into memory.
+        mapped: Whether the arrays of the graph are in a file that is mapped into memory. They then
+            take no memory themselves.
     """
 
     rows: int
@@ -60,26 +62,26 @@ class Work:
 
     @property
     def peak(self) -> int:
-        """Largest number of bytes over all stages."""
+        """Bytes of the stage that needs the most memory."""
         return max(self.stages.values())
 
 
 def reading(sizes: ProblemSizes) -> int:
-    """Bytes while the graph is read: entries as pairs, sorted into rows."""
+    """Return the bytes needed while the graph file is read and its entries are sorted by row."""
     if sizes.mapped:
         return 24 * sizes.rows
     return 33 * sizes.nonzeros + 24 * sizes.rows
 
 
 def own(sizes: ProblemSizes) -> int:
-    """Bytes of the graph's own arrays."""
+    """Return the bytes of the arrays of the graph before it is normalised."""
     if sizes.mapped:
         return 0
     return (12 if sizes.weighted else 4) * sizes.nonzeros + 8 * sizes.rows
 
 
 def matrix(sizes: ProblemSizes) -> int:
-    """Bytes of the graph and the normalised matrix."""
+    """Return the bytes of the graph and the normalised matrix together."""
     return own(sizes) + 8 * sizes.nonzeros + 8 * sizes.rows
 
 
@@ -88,48 +90,65 @@ def normalising(sizes: ProblemSizes) -> int:
 
 
 def nets(sizes: ProblemSizes) -> int:
-    """Bytes of column nets, the nets of every row, weights and degrees."""
+    """Return the bytes of the column nets: their pins, the nets of every row, weights, degrees."""
     return 8 * sizes.nonzeros + (36 + 8 * sizes.constraints) * sizes.rows
 
 
 def state(sizes: ProblemSizes) -> int:
-    """Bytes of the pins of nets in parts, owners, orders of rows and minimum cuts."""
+    """Return the bytes of a partition that sweeps improve, and of the sweeps' own arrays.
+
+    The partition counts, for every net and part, the pins of the net in the part.
+    """
     return 8 * sizes.nonzeros + 52 * sizes.rows
 
 
 def metis(rows: int, links: int, uneven: bool) -> int:
-    """Bytes that METIS needs for a graph, including its input."""
+    """Return the bytes that METIS needs for a graph, including its input."""
     if uneven:
         return MemoryTerms.uneven_link * links + MemoryTerms.uneven_row * rows
     return MemoryTerms.metis_link * links + MemoryTerms.metis_row * rows
 
 
 def clustering(sizes: ProblemSizes) -> int:
-    """Bytes of cluster labels and weights, the graph between clusters, and METIS on this graph."""
+    """Return the bytes of a start that partitions clusters of vertices.
+
+    The bytes are those of the cluster of every vertex, the weights of clusters, the graph between
+    clusters, and METIS on this graph.
+    """
     labels = (32 + 8 * sizes.constraints) * sizes.rows
     most = 8 * PROPAGATION.many_links  # if there are more links, clusters are joined
     return labels + MemoryTerms.cluster_link * min(sizes.links, most)
 
 
 def starting(sizes: ProblemSizes) -> int:
-    """Bytes of METIS on all rows, and of the undirected graph in this process."""
+    """Return the bytes of a start that runs METIS on all rows.
+
+    The bytes are those of METIS, which runs in a child process, and of the undirected graph in
+    this process.
+    """
     return 4 * sizes.links + 8 * sizes.rows + metis(sizes.rows, sizes.links, sizes.uneven)
 
 
 def cycling(sizes: ProblemSizes) -> int:
-    """Bytes of the levels of a V-cycle, except for the state on the finest level."""
+    """Return the bytes of the levels of a V-cycle, without the arrays that `nets` and `state`
+    count.
+    """
     return 90 * sizes.nonzeros if sizes.uneven else 4 * sizes.nonzeros + 30 * sizes.rows
 
 
 def lowering(sizes: ProblemSizes) -> int:
-    """Bytes of the matrix and the plan, including tables of messages and the baseline."""
+    """Return the bytes of matrix and plan while owners are turned into a plan.
+
+    The bytes include the tables of messages, and the random partition with which plans are
+    compared.
+    """
     return matrix(sizes) + 16 * sizes.nonzeros + 40 * sizes.rows + sizes.data
 
 
 def work(sizes: ProblemSizes, effort: str, clustered: bool) -> Work:
     """Estimate the memory of a compilation; `effort` is "" if there is no search.
 
-    `clustered`: whether partitioners get the graph between clusters.
+    `clustered`: whether partitioners get clusters of vertices instead of all vertices.
     """
     found = {"read": reading(sizes) + sizes.data, "normalise": normalising(sizes) + sizes.data}
     if effort:
@@ -164,5 +183,5 @@ def work_of_rank(sizes: ProblemSizes, num_ranks: int) -> Work:
 
 
 def shown(size: int) -> str:
-    """Format a number of bytes: in MiB, or from 10 GiB on in GiB."""
+    """Return a number of bytes as text: in MiB if it is below 10 GiB, otherwise in GiB."""
     return f"{size / 2**20:,.0f} MiB" if size < 10 * 2**30 else f"{size / 2**30:,.1f} GiB"

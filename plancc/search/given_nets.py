@@ -1,8 +1,8 @@
 """A search on given nets instead of a matrix, for any hypergraph, or for problems with fixed rows.
 
-All fixed vertices of a part become one vertex. Each of these vertices has an extra weight of one
-unit, and every part may hold only one unit. So passes need no rule for fixed vertices
-(`plancc.passes.fixed`).
+All vertices that are fixed to the same part are merged into one vertex. An additional constraint
+gives each merged vertex the weight 1, and allows every part the weight 1. So two merged vertices
+never share a part, and passes need no rule for fixed vertices (`plancc.passes.fixed`).
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ from plancc.search.starts import Beginning, beginnings, highest
 
 
 def check_fixed(fixed: Owner, limits: Limits) -> None:
-    """Raise InputError if fixed vertices are too heavy for their part; `fixed` is -1 for free
-    vertices.
+    """Raise InputError if the fixed vertices of a part alone weigh more than a part may.
+
+    `fixed`: part of every fixed vertex, int32[num_vertices]; -1 for free vertices.
     """
     held, most = fixed >= 0, limits.limit
     load = replace(limits, weights=limits.weights[held]).load(fixed[held])
     if (load > most).any():
         part, which = np.argwhere(load > most)[0]
-        have = f"of part {part} have {load[part, which]:,} of '{limits.names[which]}'"
-        may = f"a part may have {int(most[part, which]):,}; fix fewer there, or raise `epsilon`"
-        raise InputError(f"fixed vertices {have}, and {may}")
+        have = f"of part {part} weigh {load[part, which]:,} ('{limits.names[which]}')"
+        may = f"the limit is {int(most[part, which]):,}; fix fewer there, or raise `epsilon`"
+        raise InputError(f"fixed vertices {have}, but {may}")
 
 
 def fixed_around(fixed: Owner, hypergraph: Hypergraph, limits: Limits) -> Around | None:
@@ -65,10 +66,11 @@ class HypergraphJob(RowJob):
     """A search on given nets.
 
     Attributes:
-        matrix: Matrix of the vertices; without nonzeros if no objective needs them.
-        around: The smaller problem in which fixed vertices are merged; members have owners for its
-            vertices. None if no vertex is fixed.
-        given (int32[vertices], optional): Owners to start from. If given, no partitioner is called.
+        matrix: Matrix with a row for every vertex. It may have no nonzeros if the objective can be
+            computed from the nets.
+        around: The smaller problem in which fixed vertices are merged. The search assigns owners to
+            the vertices of this problem. None if no vertex is fixed.
+        given (int32[vertices], optional): Owners to start from. With these, no partitioner is run.
     """
 
     around: Around | None = None
@@ -97,7 +99,7 @@ class HypergraphJob(RowJob):
 
     @cached_property
     def degrees(self) -> npt.NDArray[np.int64]:
-        """For every vertex, the number of other pins in all its nets, int64[n]."""
+        """For every vertex, the number of other pins in its nets, summed over nets: int64[n]."""
         others = np.diff(self.nets.net_ptr)[self.nets.nets] - 1
         ends = np.concatenate([[0], np.cumsum(others)])
         return np.diff(ends[self.nets.vertex_ptr])
@@ -131,8 +133,9 @@ class HypergraphJob(RowJob):
         return begin
 
     def beginnings(self, effort: str) -> list[Beginning]:
-        """Starts by partitioners of hypergraphs, the best first; efforts below best have only one
-        start.
+        """Return the starts that partitioners of hypergraphs can make, the best first.
+
+        Efforts below best get only one start: the best partitioner with its default preset.
         """
         if self.given is not None:
             return []
@@ -154,7 +157,9 @@ class HypergraphJob(RowJob):
 
 
 def job_with_fixed(known: Mapping[str, Any], fixed: Owner) -> RowJob:
-    """Make a search with fixed vertices; `known` has the fields of a `RowJob`.
+    """Return a search in which fixed vertices keep their parts.
+
+    `known`: the fields of `RowJob`, by name. `fixed`: part of every fixed vertex; -1 for others.
 
     Raises:
         InputError: See `check_fixed` and `fixed_around`.

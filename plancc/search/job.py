@@ -34,14 +34,20 @@ class Job:
 
     Attributes:
         matrix: The normalised matrix.
-        limits: Limits of the weights of parts: of their rows, or of the nonzeros that they own.
-        report: Called with every `Trial` when it ends.
-        effort, objective: Names of the effort and the objective. "": the names in `options`.
+        options: Options of the search.
+        model: The model, whose problem partitioners may get.
+        limits: Largest weights of the parts. A part weighs as much as the rows that it owns. In a
+            search for owners of nonzeros, it weighs as much as the nonzeros that it owns.
+        report: Called with every `Trial` (step of the search) when it ends.
+        effort, objective: Names of the effort and of the objective; if they are "", the search
+            takes the names in `options`.
         time: Computes the time of an epoch, for the objective "time"; None for other objectives.
         record: The trials so far.
         whole: Deadline of the search.
-        deadline: Deadline of the current steps, which may leave time for another objective.
-        alone: Whether only one step runs at a time.
+        deadline: Deadline of the current steps. It is earlier than `whole` while time is kept for
+            an objective other than the volume.
+        warnings: Warnings of the steps so far.
+        alone: Whether steps run one at a time. Each step may then use all threads.
 
     Raises:
         InputError: If a name is unknown or a number is out of range.
@@ -78,19 +84,22 @@ class Job:
         return self.limits.num_parts
 
     def context(self, seed: int = 1) -> Context:
-        """Limits, seed, threads and deadline for passes."""
+        """Return what a pass gets besides the owners: limits, seed, threads and deadline."""
         return Context(self.limits, seed, self.free_threads, self.deadline, self.time)
 
     def measure(self, owners: Owners) -> Member:
-        """Compute the exact figures of owners."""
+        """Compute the exact objective, volume and overload of owners; return all as a `Member`."""
         return Judge(self.matrix, self.objective, self.time, self.limits).of(owners)
 
     def note(self, step: str, begin: float, owners: Owners) -> Member:
-        """Measure owners and add them to the record."""
+        """Measure the owners that a step found, and add the step to the record.
+
+        `step`: name of the step. `begin`: wall-clock second at which the step began.
+        """
         return self.record.add(step, wall_seconds() - begin, self.measure(owners))
 
     def left_out(self, error: Exception) -> None:
-        """Warn that a partitioner failed."""
+        """Add a warning that the search goes on without a partitioner, which raised `error`."""
         self.warnings.append(f"left out: {str(error).removesuffix(f'; {OTHERWISE}')}")
 
     @property
@@ -126,13 +135,13 @@ class Job:
 
     @property
     def shared(self) -> Limits:
-        """Limits of the parts' rows or nonzeros in the whole problem, which includes fixed
-        vertices.
-        """
+        """Limits of the weights of all rows or nonzeros of a part, those of fixed rows included."""
         return self.limits
 
     def all_warnings(self, owners: Owners) -> list[str]:
-        """Return the warnings of the steps, each once, and warnings about the owners' balance."""
+        """Return the warnings of all steps without repetition, then warnings if `owners` miss the
+        balance.
+        """
         notes = balance_notes(owners.sharers, self.shared, f"effort {self.effort}")
         return [*dict.fromkeys(self.warnings), *notes]
 
@@ -142,14 +151,20 @@ class RefiningJob(Job, ABC):
 
     @abstractmethod
     def refine_for(self, owners: Owners, seed: int, cycles: int | None) -> Member:
-        """Refine owners for the objective, and add the result to the record."""
+        """Refine owners for the objective, and add the result to the record.
+
+        `cycles`: number of V-cycles; None: the default of the pass.
+        """
 
     def refine_objective(
         self, owners: Sequence[Owners], cycles: int | None = None, first: int = 0
     ) -> list[Member]:
-        """Refine each of these owners for the objective; return [] if the objective is the volume.
+        """Refine each of these owners for the objective, and return the results.
 
-        `first`: number added to the seed for the first owners; the next owners have the next seeds.
+        If the objective is the volume, refine nothing and return [].
+
+        `cycles`: see `refine_for`. `first`: the k-th owners, counted from 0, are refined with the
+        search's seed + `first` + k.
         """
         if self.objective == "volume":
             return []
@@ -159,10 +174,11 @@ class RefiningJob(Job, ABC):
         return found
 
     def refine_until_end(self, owners: Sequence[Owners], cycles: int | None = None) -> None:
-        """Refine owners for the objective.
+        """Refine owners for the objective, and add the results to the record.
 
-        If the effort is best and there is a budget, refine the best owners again with other seeds.
-        This ends with the budget, or after `ForObjective.vain` turns without an improvement.
+        If the effort is best and there is a budget, then refine the best owners so far again and
+        again, with new seeds. Stop when the budget is used, or when `ForObjective.vain` rounds in a
+        row have found nothing better.
         """
         found, made, vain = self.refine_objective(owners, cycles), len(owners), 0
         if not (found and self.effort == "best" and self.options.budget is not None):

@@ -1,10 +1,12 @@
 """Effort best: evolve a population of partitions by combination, mutation and replacement.
 
-This is a memetic search, like KaHyPar-E (Andre, Schlag and Schulz, 2018). To combine two members, a
-V-cycle makes clusters that both members keep in one part. To mutate a member, a V-cycle makes new
-clusters. A child replaces the most similar of the worse members, so that the population stays
-diverse. If the members have become similar, or if there is no better child for long, the population
-restarts with the best member and new members.
+This is a memetic search, like KaHyPar-E (Andre, Schlag and Schulz, 2018). A *member* is a partition
+in the population; a *child* is a new partition. Two members are combined by a V-cycle that merges
+only vertices which are in the same part in both members. One member is mutated by a V-cycle that
+merges other vertices. Among the members that are worse than a child, the child replaces the one
+most similar to it, so that the population stays diverse. If the members have become similar, or if
+many children in a row bring no improvement, the population restarts with the best member and new
+members.
 """
 
 from __future__ import annotations
@@ -25,11 +27,12 @@ from plancc.search.rows import RowJob
 
 @dataclass
 class Members:
-    """A population of different members.
+    """A population of members, of which no two are equal.
 
     Attributes:
         cost (int64[num_nets]): Costs of the nets.
         size: Largest number of members.
+        members: The members, in no particular order.
     """
 
     cost: npt.NDArray[np.int64]
@@ -41,15 +44,20 @@ class Members:
         return min(self.members)
 
     def distance(self, one: Member, two: Member) -> int:
-        """Sum over nets of the difference between two members in the rows sent for the net."""
+        """Return how much two members differ.
+
+        For every net, this is the difference between the connectivities that the net has in the two
+        members, times the cost of the net. The differences are summed over all nets.
+        """
         difference = np.abs(one.spread.astype(np.int64) - two.spread)
         return int(difference @ self.cost)
 
     def add(self, child: Member) -> bool:
         """Add a child to the population if it is good enough; return whether it was added.
 
-        In a full population, the child replaces the most similar of the worse members. If all nets
-        have the same connectivity for the child and for a member, only the better of the two stays.
+        In a full population, the child replaces a member that is worse than the child; of these, it
+        replaces the most similar one. If the distance between the child and a member is 0, only the
+        better of the two stays.
         """
         apart = [self.distance(child, member) for member in self.members]
         if 0 in apart and not child < self.members[apart.index(0)]:
@@ -64,7 +72,7 @@ class Members:
         return True
 
     def alike(self) -> bool:
-        """Whether the members differ little from the best member."""
+        """Whether the members differ little from the best member (`Evolution.alike`)."""
         best = self.best
         apart = [self.distance(best, member) for member in self.members if member is not best]
         return not apart or float(np.mean(apart)) < EVOLUTION.alike * max(best.volume, 1)
@@ -72,11 +80,14 @@ class Members:
 
 @dataclass
 class Choice:
-    """A choice among several ways by their success: Thompson sampling (Thompson, 1933), fading
-    counts.
+    """A choice among several alternatives that prefers those with more success.
+
+    The method is Thompson sampling (Thompson, 1933). All counts shrink at every step, so that
+    recent successes matter most.
 
     Attributes:
-        won, lost (float64[number of ways]): Fading counts of successes and failures of every way.
+        won, lost (float64[number of alternatives]): Weighted number of successes, and of failures,
+            of every alternative.
     """
 
     won: npt.NDArray[np.float64]
@@ -98,13 +109,14 @@ class Choice:
 def evolve(job: RowJob, founders: list[Member]) -> list[Member]:
     """Evolve a population; return the members of the last population, the best first.
 
-    If there is no budget, the search ends after `Evolution.rounds` children per member (fewer in
-    large graphs, see `Evolution.visited`), or when it would restart.
+    If there is no budget, the search ends when the population would restart, or after
+    `Evolution.rounds` children per member. In large graphs it ends after fewer children
+    (`Evolution.visited`).
 
     Parameters:
-        job: The search that has found the founders.
-        founders: The first members. The first member of the result is never worse than the best
-            founder. If there are no founders, the result is empty.
+        job: The search that made the founders.
+        founders: The members at the beginning. The first member of the result is never worse than
+            the best founder. If there are no founders, the result is empty.
     """
     if not founders:
         return []
@@ -151,11 +163,12 @@ def evolve(job: RowJob, founders: list[Member]) -> list[Member]:
 
 @dataclass(frozen=True)
 class _Start:
-    """A way to start a member.
+    """A way to make the start of a new member.
 
     Attributes:
-        make: Function of a seed and a share of the remaining time; it returns owners, or None.
-        slowness: Time that the start takes, relative to METIS.
+        make: Function of a seed and a share of the remaining time; it returns owners, or None if
+            the start failed.
+        slowness: Time that the start takes, divided by METIS' time.
         has_begun: Function of a seed; it returns whether the search has already made this start.
     """
 
@@ -165,7 +178,7 @@ class _Start:
 
 
 def _starts(job: RowJob) -> list[_Start]:
-    """The ways to start a member, the best first."""
+    """Return the ways to make the start of a member, the best first."""
     found = [
         _Start(partial(job.begin, each), each.how.slowness, partial(job.has_begun, each))
         for each in job.beginnings("best")
@@ -179,8 +192,12 @@ def _grown(
 ) -> list[Member]:
     """Return more members from different starts, as many as the budget allows.
 
-    If the first slow start is clearly better than a quick start and the founders, more slow starts
-    follow, with twice the time. Combination with much worse members would be useless.
+    If the first slow start is clearly better than a quick start and the founders, the next members
+    also come from slow starts, and get twice the time. The reason: children of such a good member
+    and a much worse one would hardly be better than the good member.
+
+    `first_seconds`: time of the search's first start, from which the time of other starts is
+    estimated.
     """
     seed, begin = job.options.seed, wall_seconds()
     share = EVOLUTION.growing_share * job.deadline.seconds_left()
@@ -208,7 +225,7 @@ def _grown(
 
 
 def _again(job: RowJob, starts: list[_Start], seed: int, first_seconds: float) -> list[Member]:
-    """Return new members for a restart, with new seeds."""
+    """Return new members for a restart; their seeds begin with `seed`."""
     until = wall_seconds() + EVOLUTION.restart_share * job.deadline.seconds_left()
     tasks = [(start, (seed + k) % 2**31) for k in range(2) for start in starts]
     found = _grow(job, tasks[: EVOLUTION.size - 1], until, first_seconds / EVOLUTION.restart_share)
@@ -218,7 +235,11 @@ def _again(job: RowJob, starts: list[_Start], seed: int, first_seconds: float) -
 def _grow(
     job: RowJob, tasks: list[tuple[_Start, int]], until: float, first_seconds: float
 ) -> list[Member | None]:
-    """Make members from pairs (start, seed); None for a start that failed or was too late."""
+    """Make a member for every pair (start, seed) in `tasks`.
+
+    The result is None for a start that failed, that would begin after `until`, or that would take
+    too much of the remaining time.
+    """
 
     def grow(start: _Start, seed: int) -> Member | None:
         late = wall_seconds() > until or job.deadline.passed()
@@ -231,7 +252,7 @@ def _grow(
 
 
 def _member(job: RowJob, start: _Start, seed: int) -> Member | None:
-    """Make a member from a start, by sweeps and V-cycles."""
+    """Make a start, and improve it by sweeps and V-cycles; None if the start failed."""
     owner = start.make(seed, EVOLUTION.start_share)
     if owner is None:
         return None
@@ -253,8 +274,13 @@ def _parents(population: Members, rng: np.random.Generator) -> tuple[Member, Mem
 def _child(
     job: RowJob, one: Member, two: Member | None, number: int, prices: tuple[float, ...]
 ) -> Member:
-    """Make a child by a V-cycle from one or two members. Polish a better child if minimum cuts
-    help.
+    """Make a child by a V-cycle from one or two members.
+
+    If the child is better than `one`, it is improved further by minimum cuts, on kinds of graphs
+    for which these are worth their time.
+
+    `number`: number of the child; with the search's seed, it determines the random numbers of the
+    V-cycle. `prices`: see `RowJob.cycle`.
     """
     rng = np.random.default_rng([job.options.seed, 1, number])
     step = f"{'combined' if two is not None else 'mutated'} {number + 1}"

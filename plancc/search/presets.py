@@ -35,7 +35,7 @@ KINDS = Kinds()
 
 @dataclass(frozen=True)
 class KindNumbers:
-    """Tuned numbers of every effort, for one kind of graph."""
+    """Tuned numbers of the efforts, for one kind of graph."""
 
     cuts: bool  # whether minimum cuts between parts pay, since parts have few neighbours
     # Starts of effort balanced besides the first: other partitioners and presets, then all of them
@@ -70,7 +70,7 @@ KIND_NUMBERS = {"hubs": HUBS, "wide": WIDE, "even": EVEN, "dense": EVEN, "thin":
 
 @dataclass(frozen=True)
 class Starts:
-    """Numbers of the starts of a search by rows, and of the sweeps after a start."""
+    """Tuned numbers of the starts of a search for owners of rows, and of the sweeps that follow."""
 
     # A start that balances only the tightest constraint is tried if the constraint's limit leaves
     # room for this many average vertices: with less room, METIS often cuts several times as much
@@ -98,9 +98,9 @@ class Starts:
 
 @dataclass(frozen=True)
 class Combined:
-    """Numbers of the combination that ends effort balanced.
+    """Tuned numbers for the last step of effort balanced, which combines members.
 
-    Loss without combination: 1.014 of the volume, with 64 parts.
+    Without this step, the volume is 1.014 times as large with 64 parts.
     """
 
     members: int = 3  # most members that are combined with the best member
@@ -118,15 +118,15 @@ FEW_PARTS = Combined(tightened=True, kept=2)
 FOUR_PARTS = replace(FEW_PARTS, kept=1)
 TWO_PARTS = Combined(members=1, scouts=2, improved=True)
 """Between two parts of a graph with hubs, sweeps end early. A library's unconstrained moves with
-rollback (Maas et al. 2024) find more, in the time of the V-cycles that they replace. Loss without
-the library's V-cycle: 1.015 of the volume, with one constraint."""
+rollback (Maas et al. 2024) lower the volume further, and take as long as the V-cycles that they
+replace. Loss without the library's V-cycle: 1.015 of the volume, with one constraint."""
 IMPROVED = 100_000, 1_000_000
-"""Smallest and largest number of nonzeros for which a library's V-cycle is run: below, it is not
-worth a process; above, it is slow."""
+"""Smallest and largest number of nonzeros for which a library's V-cycle is run. With fewer
+nonzeros, the V-cycle is not worth starting a process; with more nonzeros, it is slow."""
 
 QUICK_CUTS = replace(CUTS, reach=0.03, least_gain=1.0, least_yield=0.003)
-"""Minimum cuts of effort fast, and after a start into few parts: a third of the time of `CUTS`, for
-half of the saving."""
+"""Minimum cuts of effort fast, and after a start into few parts. They take a third of the time of
+`CUTS`, and save half as much."""
 SINGLE_CUTS = replace(QUICK_CUTS, reach=CUTS.reach)
 """One minimum cut between each pair of neighbouring parts."""
 LAST_CUTS = replace(QUICK_CUTS, reach=3 * CUTS.reach, least_gain=CUTS.least_gain)
@@ -135,7 +135,7 @@ LAST_CUTS = replace(QUICK_CUTS, reach=3 * CUTS.reach, least_gain=CUTS.least_gain
 
 @dataclass(frozen=True)
 class OnRanks:
-    """Numbers of a search on several ranks (`plancc.distributed`)."""
+    """Tuned numbers of a search that several ranks make together (`plancc.distributed`)."""
 
     # Clusters are joined to larger clusters until the graph between them has at most this many
     # links; rank 0 partitions this graph.
@@ -161,7 +161,7 @@ ON_RANKS = OnRanks()
 
 @dataclass(frozen=True)
 class ForObjective:
-    """Numbers of the refinement for an objective other than the volume."""
+    """Tuned numbers of the refinement for an objective other than the volume."""
 
     share: float = 0.4  # share of a budget that is kept for this refinement
     starts: int = 4  # number of the best members that are refined
@@ -174,7 +174,7 @@ NONZERO_REFINEMENT = ForObjective(starts=2)
 
 @dataclass(frozen=True)
 class Expected:
-    """Numbers of the search for an expected volume."""
+    """Tuned numbers of the search for owners with a small expected volume of mini-batches."""
 
     cut_share: float = 0.5  # share of the time left for the strongest partitioner
     # If the cut of this partitioner has less than this share of the expected volume of the first
@@ -189,7 +189,7 @@ EXPECTED = Expected()
 
 @dataclass(frozen=True)
 class Evolution:
-    """Numbers of the population of effort best."""
+    """Tuned numbers of the population that effort best evolves (`plancc.search.memetic`)."""
 
     size: int = 10  # most members of a population
     # Without a budget: members added after the founders and the first two starts, or one member for
@@ -223,9 +223,10 @@ EVOLUTION = Evolution()
 
 @dataclass(frozen=True)
 class EdgeEffort:
-    """Numbers of a search by nonzeros.
+    """Tuned numbers of a search for owners of rows and of nonzeros (`plancc.search.edges`).
 
-    Loss with one split only: 1.022 of the volume. Loss without V-cycles after splits: 1.113.
+    With one split only, the volume is 1.022 times as large; without V-cycles after splits, 1.113
+    times.
     """
 
     splits: int  # number of splits one after the other, the model's own split included
@@ -245,7 +246,9 @@ EDGE_EFFORTS = {"fast": EdgeEffort(2, 0), "balanced": EdgeEffort(3, 2), "best": 
 
 @dataclass(frozen=True)
 class Samples:
-    """Numbers of the samples of mini-batches, and of the held-out batches."""
+    """Tuned numbers of the samples of mini-batches, and of the held-out batches
+    (`plancc.search.expectation`).
+    """
 
     # Batches of the first sample by default.
     min_batches: int = 64
@@ -269,8 +272,8 @@ class Samples:
 
 @dataclass(frozen=True)
 class MemoryTerms:
-    """Measured bytes that libraries need, and the share of the free memory that a search may
-    use.
+    """Measured numbers of bytes that libraries need, and the share of the free memory that a search
+    may use.
     """
 
     # Python with its libraries, half of it code, with kernels and a partitioner's child process.

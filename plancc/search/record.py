@@ -30,10 +30,9 @@ class Trial:
         value: Value of the objective for the step's owners. None if the step only maps parts to
             nodes.
         volume: Number of rows sent in a product, for the step's owners.
-        overload: Excess weight above the limit, summed over the parts and divided by the mean
-            weight of a part; summed over all constraints.
-        best: Whether the owners were the best so
-    far, by overload, then by value, then by volume.
+        overload: By how much the owners exceed the limits (`Limits.overload`); 0 if every part is
+            within its limit.
+        best: Whether the owners were the best so far, by overload, then by value, then by volume.
     """
 
     step: str
@@ -50,13 +49,13 @@ class SearchResult:
 
     Attributes:
         owners: The best owners.
-        value, volume: Value of the objective for these owners, and number of rows sent.
-        tried: Trials, in the order in which the steps ended.
+        value: Value of the objective for the best owners.
+        volume: Number of rows that all parts send in one product, for the best owners.
+        tried: The steps of the search, in the order in which they ended.
         warnings: Warnings for the user.
         seconds: Wall-clock time of the whole search.
-        others: The best owners of lower efforts, if they are as balanced as `owners`. When the
-            parts are numbered for a machine and get node-aware exchanges, an epoch may be faster
-            with one of these owners.
+        others: The best owners that each lower effort found, if they are as balanced as `owners`.
+            With node-aware exchanges on a given machine, an epoch may be faster with one of these.
         how: Other entries for the plan's provenance.
     """
 
@@ -70,18 +69,19 @@ class SearchResult:
     how: dict[str, str] = field(default_factory=dict)
 
     def tried_json(self) -> str:
-        """The trials as JSON, for a plan's provenance."""
+        """Return the steps of the search as JSON, for a plan's provenance."""
         return json.dumps([asdict(trial) for trial in self.tried])
 
 
 @dataclass(frozen=True, eq=False)
 class Member:
-    """Owners and their figures; members are ordered by overload, then volume.
+    """Owners and their figures. The operator < compares members by overload, then by volume.
 
     Attributes:
         overload: See `Trial`.
         value: Value of the objective.
-        volume: Number of rows sent in a product.
+        volume: Number of rows that all parts send in one product.
+        owners: The owners.
         spread (int32[num_nets], optional): Connectivity of every net.
     """
 
@@ -96,12 +96,15 @@ class Member:
 
     @property
     def owner(self) -> Owner:
-        """Owners of the rows."""
+        """Owners of the rows, int32[n], without owners of nonzeros."""
         return self.owners.rows
 
     @property
     def merit(self) -> tuple[float, float, int]:
-        """Sort key by the objective: overload, value, volume; a smaller key is better."""
+        """Key that compares members by the objective: overload, then value, then volume.
+
+        The smaller key is better.
+        """
         return self.overload, self.value, self.volume
 
 
@@ -110,6 +113,7 @@ class Judge:
     """Computes the exact figures of owners.
 
     Attributes:
+        matrix: The normalised matrix.
         objective: A name in `plancc.cost.objectives.OBJECTIVES`.
         time: Computes the time of an epoch, for the objective "time"; None for other objectives.
         limits: Limits of the parts' rows, or of their nonzeros if nonzeros have owners.
@@ -154,10 +158,10 @@ class Record:
     _lock: Lock = field(default_factory=Lock)
 
     def add(self, step: str, seconds: float, member: Member) -> Member:
-        """Add a step to the record, and keep its member if it is better; return the member.
+        """Add a step to the record; keep its member if it is the best so far; return the member.
 
-        Of two equally good members, the record keeps the member with the smaller bytes. So the
-        result does not depend on which thread ends first.
+        Of two equally good members, the record keeps the one whose array of owners is smaller if
+        arrays are compared byte by byte. So the result does not depend on which thread ends first.
         """
         with self._lock:
             best = self.best
@@ -175,7 +179,7 @@ class Record:
 
     @property
     def least_volume(self) -> int:
-        """Smallest volume of all steps, including steps above the limits."""
+        """Smallest volume that a step found, even if its parts exceeded the limits."""
         return min(trial.volume for trial in self.trials)
 
     @property
@@ -184,7 +188,7 @@ class Record:
         return sum(trial.seconds for trial in self.trials)
 
     def found(self) -> Member:
-        """The best member so far; the record must have at least one step."""
+        """Return the best member so far; the record must have at least one step."""
         assert self.best is not None
         return self.best
 

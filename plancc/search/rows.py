@@ -59,18 +59,18 @@ class RowJob(RefiningJob):
     Attributes:
         hypergraph: The nets, with the vertex weights that parts should share evenly.
         expectation: The expected volume of mini-batches; None for other objectives.
-        starter: Name of the partitioner that partitions `base`.
-        kind: Kind of the graph; "" before the first start.
+        starter: Name of the partitioner that partitions the problem `base`.
+        kind: Kind of the graph (`plancc.search.starts`); "" before the first start.
         cut_made: For an expected volume: whether the strongest partitioner has made its start.
         decided: Whether that start was so good that no other start is made.
-        begun: Names and seeds of the starts that were made.
-        ready: Results of partitioners that later starts will use, by the parameters of the call and
-            the seed. They were made in one process with other results, or for a lower effort.
-        first_seconds: Seconds of the first start.
-        founders: Members of effort balanced.
-        strong: Members from partitioners with their highest presets, if these partitioners ran
-            first.
-        nets: The nets of `hypergraph`, for kernels.
+        begun: Name and seed of every start that was made, as one tuple.
+        ready: Results of partitioners that no start has used yet, by the partitioner, its preset,
+            its objective and the seed. A process that makes one result can make several.
+        first_seconds: Seconds that the first start took.
+        founders: The members that effort balanced made.
+        strong: The members that partitioners with their highest presets made, if they ran before
+            effort balanced.
+        nets: The nets of `hypergraph`, in the form that kernels read.
     """
 
     hypergraph: Hypergraph
@@ -97,22 +97,29 @@ class RowJob(RefiningJob):
 
     @cached_property
     def graph(self) -> WeightedGraph:
-        """The undirected graph, made at first use. It takes 8 bytes per nonzero of a directed
-        matrix.
+        """The undirected graph, which is built at first use.
+
+        It takes up to 8 bytes for each nonzero of a matrix whose pattern is not symmetric.
         """
         graph: WeightedGraph = self._problem_of(GraphModel())
         return graph
 
     @cached_property
     def base(self) -> Hypergraph | WeightedGraph:
-        """The problem for partitioners, unless a start has its own problem."""
+        """The problem that a partitioner gets if no kind of start is chosen.
+
+        It is the undirected graph if the model starts from the cut, else the model's problem.
+        """
         problem: Hypergraph | WeightedGraph
         problem = self.graph if self.starts_by_kind else self._problem_of(self.model)
         return problem
 
     @cached_property
     def clusters(self) -> Clusters | None:
-        """Clusters, and the graph between clusters; None if clusters would save few links."""
+        """Clusters of vertices, and the graph between the clusters.
+
+        None if this graph would have nearly as many edges as the graph of the vertices.
+        """
         links, weight = links_of(self.matrix, self.nets), self.nets.weight
         rng = np.random.default_rng(self.options.seed)
         return find_clusters(links, weight, self.limits, rng, self.deadline.passed)
@@ -129,17 +136,20 @@ class RowJob(RefiningJob):
 
     @property
     def kind_now(self) -> str:
-        """Kind of the graph. Before the first start, only its degrees determine the kind."""
+        """Kind of the graph; before the first start, the kind that follows from its degrees."""
         return self.kind or kind_of(self.degrees)
 
     @property
     def kind_numbers(self) -> KindNumbers:
-        """Numbers of the efforts for this kind of graph."""
+        """Tuned numbers of the efforts for this kind of graph."""
         return KIND_NUMBERS[self.kind_now]
 
     @property
     def few(self) -> bool:
-        """Whether there are so few parts that starts differ much; several starts are made then."""
+        """Whether there are so few parts that different starts give very different results.
+
+        If so, more starts are made.
+        """
         return self.num_parts <= FEW and self.expectation is None
 
     @property
@@ -150,16 +160,19 @@ class RowJob(RefiningJob):
         return self.model.starts_from_cut
 
     def _given(self, how: Start) -> Hypergraph | WeightedGraph:
-        """Return the problem for a start on all vertices: the hypergraph, or the graph."""
+        """Return the problem that the partitioner of a start gets.
+
+        It is the hypergraph, or the undirected graph with the objective that the start names.
+        """
         if not how.objective:
             return self.hypergraph
         return replace(self.graph, objective=how.objective)
 
     def first(self, effort: str, more: int = 0) -> Owner | None:
-        """Make the best start that does not fail, and add it to the record.
+        """Make the first start of an effort: try starts, the best first, until one does not fail.
 
-        Returns its owners, or None if there is nothing to search. Sets `kind` from the graph's
-        degrees and the boundary of these owners. For `more`, see `begin`.
+        Add the start to the record, and set `kind`. Return the owners, or None if there is nothing
+        to search (one part, or no nets). For `more`, see `begin`.
         """
         owner = None
         self.kind, self.starter = ("", AUTO)  # the choice must not depend on a lower effort
@@ -184,7 +197,8 @@ class RowJob(RefiningJob):
         return self.begin(how, self.options.seed, more=more) if owner is None else owner
 
     def _first_ways(self, effort: str, more: int) -> Iterator[Callable[[], Owner | None]]:
-        """Yield the starts for the kind of graph, then starts by the other partitioners of graphs.
+        """Yield functions that make a start: first those for the kind of graph, then one for every
+        other partitioner of graphs.
 
         If all of them fail, the built-in partitioner makes the start.
         """
@@ -203,15 +217,16 @@ class RowJob(RefiningJob):
                     yield partial(self.start, self.graph, adapter, seeds=[seed])
 
     def _measured(self, owner: Owner) -> str:
-        """Return the kind of the graph, by its degrees and the boundary of these owners."""
+        """Return the kind of the graph, by its degrees and its number of boundary rows."""
         rows = len(boundary(self.nets, self.state(owner)))
         return kind_of(self.degrees, rows / len(owner))
 
     def _start_by_tightest(self, how: Beginning, seed: int) -> Owner | None:
-        """Make a start that balances only the tightest constraint, and add it to the record.
+        """Make a start that balances only the constraint with the smallest allowed imbalance.
 
-        None if the owners miss the other constraints by more than V-cycles can restore, or if no
-        such start should be made (`plancc.search.starts.tightest`).
+        Add it to the record, and return its owners. Return None if no such start is worth making
+        (`plancc.search.starts.tightest`), or if the owners exceed the limits of the other
+        constraints by more than V-cycles can correct.
         """
         one = tightest(self.degrees, self.limits)
         if how.how.clustered or one is None or self.num_parts == 1 or len(self.nets.pins) == 0:
@@ -238,20 +253,21 @@ class RowJob(RefiningJob):
         return [each for each in found if each.how.objective or self.model.problem is Hypergraph]
 
     def highest(self) -> list[Beginning]:
-        """Return starts by every installed partitioner with its highest preset."""
+        """Return a start, or several, of every installed partitioner with its highest preset."""
         return highest(self.model.problem is Hypergraph, self.starts_by_kind)
 
     def has_begun(self, how: Beginning, seed: int) -> bool:
-        """Whether this start was made with this seed."""
+        """Whether the search has made this start with this seed."""
         return (*how.name, seed) in self.begun
 
     def begin(
         self, how: Beginning, seed: int, share: float | None = None, more: int = 0
     ) -> Owner | None:
-        """Make a start, and add it to the record; see `start`.
+        """Make a start, and add it to the record; for the result and for `share` see `start`.
 
-        `more`: how many of the next seeds later starts will need. If this saves time, the
-        partitioner runs with these seeds too, in the same process. Later starts use its results.
+        `more`: number of later starts that repeat this one with the next seeds. If this saves time,
+        the partitioner runs with these seeds too, in the same process, and the results are kept for
+        the later starts.
         """
         self.begun.add((*how.name, seed))
         if not how.how.clustered:
@@ -270,8 +286,9 @@ class RowJob(RefiningJob):
         return self.start(problem, how.adapter, seeds=[seed], **given)
 
     def scattered(self, seed: int) -> Owner:
-        """Draw random owners, and add them to the record. Without communities, sweeps need no
-        better start.
+        """Draw random owners, and add them to the record.
+
+        They are the start if no clusters are found in the graph. Sweeps then need no better start.
         """
         begin = wall_seconds()
         owner = random_owner(len(self.nets.weight), self.num_parts, seed, self.limits.capacities)
@@ -290,25 +307,24 @@ class RowJob(RefiningJob):
         limits: Limits | None = None,
         label: Owner | None = None,
     ) -> Owner | None:
-        """Run a partitioner, and add its owners to the record; None if it failed after another
-        success.
+        """Run a partitioner, add its owners to the record, and return them.
 
-        The partitioner runs with one thread, so that the same seed gives the same owners. Instead,
-        several starts run side by side.
+        Return None if the partitioner failed but an earlier start succeeded, or if there was
+        nothing to partition. The partitioner runs with one thread, so that the same seed gives the
+        same owners. Threads are used to run several starts at the same time.
 
         Parameters:
             problem: The problem to partition.
-            adapter: The partitioner. None: the best installed partitioner; for `base`, the
-                partitioner of the first call.
+            adapter: The partitioner. None: the best installed partitioner. For the problem `base`,
+                later calls take the same partitioner as the first call.
             seeds: Seeds of the runs. The owners of the first seed are returned; the other results
                 are kept in `ready`.
             preset: Preset of the partitioner; None: its default.
-            share: Share of the remaining time for the partitioner; None: only the budget limits its
-                time.
+            share: Share of the remaining time that the partitioner may use; None: all of it.
             needed: Whether a failure causes a warning.
-            limits: Limits of the problem's weights, if they are not the search's limits.
-            label (int32[n], optional): For every vertex of the graph, its vertex in the problem;
-                None: both have the same vertices.
+            limits: Limits of the parts' weights in this problem; None: the limits of the search.
+            label (int32[n], optional): If the vertices of the problem are clusters, the cluster of
+                every vertex. None: the problem has the vertices of the graph.
         """
         time_limit = limit = self.options.time_limit or np.inf
         starts = adapter is None and problem is self.base
@@ -355,11 +371,11 @@ class RowJob(RefiningJob):
         limits: Limits,
         plain: bool,
     ) -> PartitionResult:
-        """Return a partitioner's result for the first seed; keep the results of other seeds in
+        """Return a partitioner's result for the first seed; keep the results of the other seeds in
         `ready`.
 
-        `plain`: whether the problem has all vertices and limits of the search. Results of other
-        problems are not kept.
+        `plain`: whether the problem has the same vertices and limits as the search. If not, no
+        results are kept.
         """
         objective = getattr(problem, "objective", "")
         keys = [(options.partitioner, options.preset, objective, each) for each in seeds]
@@ -379,12 +395,18 @@ class RowJob(RefiningJob):
         return state_of(self.nets, owner, self.num_parts)
 
     def note_state(self, step: str, begin: float, state: State) -> Member:
-        """Measure the owners of a state, and add them to the record."""
+        """Measure the owners of a state, and add the step that made them to the record.
+
+        A state is a partition with its counts, in the form that kernels change.
+        """
         seconds = wall_seconds() - begin
         return self.record.add(step, seconds, self.member_of(state))
 
     def member_of(self, state: State, by_volume: bool = False) -> Member:
-        """Return the member for a state; if `by_volume` is True, its value is the volume."""
+        """Return the owners of a state and their figures.
+
+        If `by_volume` is True, `Member.value` is the volume instead of the objective.
+        """
         rows, owners = volume(self.nets, state), Owners(state.owner)
         value: float = rows
         if self.expectation is not None and not by_volume:
@@ -396,11 +418,17 @@ class RowJob(RefiningJob):
         return Member(self.limits.overload(state.sums), value, rows, owners, state.spread)
 
     def row_owner(self, owner: Owner) -> Owner:
-        """Return owners of the rows of the matrix, given a member's owners."""
+        """Return the owners of the rows of the matrix, given owners of the search's vertices.
+
+        They differ only if fixed vertices are merged (`plancc.search.given_nets`).
+        """
         return owner
 
     def member(self, owner: Owner) -> Member:
-        """Return the member for owners, with the volume as its value; the record is not changed."""
+        """Return owners with their figures, without adding them to the record.
+
+        `Member.value` is the volume.
+        """
         return replace(self.member_of(self.state(owner), by_volume=True), owners=Owners(owner))
 
     def sweeps(self, rng: np.random.Generator, numbers: VCycles = V_CYCLES) -> Sweeps:
@@ -408,8 +436,11 @@ class RowJob(RefiningJob):
         return Sweeps(self.limits, rng, self.deadline, threads=threads, numbers=numbers)
 
     def refined(self, step: str, owner: Owner, sweeps: Sweeps, *refiners: Refiner) -> Member:
-        """Apply refiners to owners on the finest level, one after another; add the result to the
+        """Improve owners by the functions `refiners`, one after another; add the result to the
         record.
+
+        Each function improves a state (see `note_state`) in place. It works on all vertices,
+        without coarser levels. `step`: name of the step.
         """
         begin, state = wall_seconds(), self.state(owner)
         for refine in refiners:
@@ -417,13 +448,17 @@ class RowJob(RefiningJob):
         return self.note_state(step, begin, state)
 
     def minimum_cuts(self, owner: Owner, cuts: Cuts) -> Member:
-        """Apply minimum cuts and record the result; owners within the limit do not get worse."""
+        """Improve owners by minimum cuts, and add the result to the record.
+
+        The result is never worse if the parts are within their limits.
+        """
         sweeps = self.sweeps(np.random.default_rng(0))  # minimum cuts use no random numbers
         return self.refined("minimum cuts", owner, sweeps, partial(Sweeps.cut, cuts=(cuts,)))
 
     def polish(self, owner: Owner, rng: np.random.Generator) -> Member:
-        """Apply wide minimum cuts and local searches, for parts with few neighbours; record the
-        result.
+        """Improve owners by wide minimum cuts and local searches; add the result to the record.
+
+        This is worth its time if every part exchanges rows with few other parts.
         """
         return self.refined("polished", owner, self.sweeps(rng), Sweeps.polish)
 
@@ -438,8 +473,15 @@ class RowJob(RefiningJob):
     ) -> Member:
         """Run one V-cycle from one or two partitions, and add the result to the record.
 
-        `cuts`: presets of the minimum cuts on every level; None: no cuts. `prices`: price of
-        overweight in each sweep; None: the default prices.
+        Parameters:
+            owner: The partition from which the V-cycle begins.
+            rng: Source of random numbers.
+            step: Name of the step.
+            other: A second partition. If given, only vertices that are in the same part in both
+                partitions are merged.
+            cuts: Presets of the minimum cuts on every level; None: no cuts.
+            prices: For each sweep, the price of a part's weight above its limit; None: the default
+                prices.
         """
         begin, sweeps = wall_seconds(), self.sweeps(rng)
         anneal = partial(sweeps.anneal_and_cut, cuts=cuts) if cuts else sweeps.anneal
@@ -451,14 +493,17 @@ class RowJob(RefiningJob):
 
     @cached_property
     def improvable(self) -> bool:
-        """Whether `improve` can run, and is worth starting a process."""
+        """Whether `improve` can run on this problem, and is worth the time to start a process."""
         least, most = IMPROVED
         one = self.nets.weight.shape[1] == 1 and least <= self.size <= most
         able = self.model.problem is Hypergraph and improver(self.hypergraph) is not None
         return one and able
 
     def improve(self, member: Member, seed: int) -> Member:
-        """Run a library's V-cycle from a member; return the better of the member and the result."""
+        """Run the V-cycle of a partitioning library from a member.
+
+        Return the result, or the member itself if it is better.
+        """
         limit = min(self.options.time_limit or np.inf, self.deadline.seconds_left())
         begin, stop, problem = wall_seconds(), self.deadline.stopped, self.hypergraph
         try:
@@ -470,8 +515,9 @@ class RowJob(RefiningJob):
         return min(member, self.note(f"V-cycle of a library, seed {seed}", begin, Owners(owner)))
 
     def tighten(self, owner: Owner, rng: np.random.Generator) -> Member:
-        """Run one V-cycle within the limit and record it; owners within the limit do not get
-        worse.
+        """Run one V-cycle in which no part may exceed its limit; add the result to the record.
+
+        The result is never worse if the parts are within their limits.
         """
         begin, sweeps = wall_seconds(), self.sweeps(rng)
         state = sweeps.v_cycle(self.nets, owner, sweeps.improve)
@@ -480,18 +526,19 @@ class RowJob(RefiningJob):
     def chain(
         self, owner: Owner, seed: int, cycles: int, cuts: Cuts | None = CUTS, quick: bool = False
     ) -> Member:
-        """Run sweeps and then V-cycles from a start, each from the previous result.
+        """Improve a start by sweeps, then by up to `cycles` V-cycles; return the best result.
 
-        `quick`: whether to use the presets of effort fast: quick sweeps, only sweeps within the
-        limit on even graphs, and minimum cuts of less reach.
+        There are two kinds of sweeps: those in which parts may exceed their limits for a while, and
+        those within the limits. Thin graphs get only the second kind, since the first makes their
+        starts worse. On other graphs the second kind is tried too if the first makes the start
+        worse. The V-cycles end when a V-cycle finds nothing better.
 
-        On thin graphs, no sweep goes beyond the limit, since this would make the start worse. On
-        other graphs, if such sweeps make a start worse, sweeps within the limit are tried too. The
-        V-cycles end when a V-cycle finds nothing better.
+        In a thin graph with several constraints, a start may exceed one of the limits. A V-cycle
+        then corrects this first. It moves clusters of vertices from part to neighbouring part;
+        sweeps would move single vertices to distant parts.
 
-        If parts are above one of several limits in a thin graph (or, if `quick`, in an even graph),
-        a V-cycle restores the limit first: clusters move weight through chains of neighbouring
-        parts, while single vertices would move to distant parts.
+        `cuts`: see `cycle`. `quick`: whether to use the presets of effort fast. These are quick
+        sweeps, and smaller minimum cuts. Even graphs are then treated as thin graphs are.
         """
         rng, best = np.random.default_rng(seed), self.member(owner)
         thin, even = self.kind == "thin", quick and self.kind == "even"
@@ -521,8 +568,9 @@ class RowJob(RefiningJob):
         cuts: Cuts | None = None,
         rng: np.random.Generator | None = None,
     ) -> Member:
-        """Run V-cycles one after another, until a V-cycle finds nothing better; return the best
-        member.
+        """Run up to `cycles` V-cycles from the member `best`; return the best member.
+
+        Stop when a V-cycle finds nothing better.
         """
         rng = rng or np.random.default_rng([seed, 3])
         for k in range(1, cycles + 1):
@@ -536,7 +584,7 @@ class RowJob(RefiningJob):
 
     @cached_property
     def least(self) -> int:
-        """Lower bound of the volume over all partitions within the limits."""
+        """Lower bound for the volume of every partition that is within the limits."""
         return least_volume(self.nets, self.limits)
 
     def is_least(self, member: Member) -> bool:
@@ -545,13 +593,17 @@ class RowJob(RefiningJob):
 
     @property
     def refinable(self) -> Hypergraph:
-        """The hypergraph that refinement for the objective uses."""
+        """The hypergraph on which owners are refined for the objective."""
         return self.hypergraph if self.expectation is None else self.expectation.problem
 
     def refine_for(
         self, owners: Owners, seed: int, cycles: int | None, other: Owner | None = None
     ) -> Member:
-        """Refine one partition for the objective, or combine two for an expected volume."""
+        """Refine owners for the objective, or combine them with the owners `other`.
+
+        Owners can be combined only if the objective is the expected volume. `cycles`: number of
+        V-cycles; None: the default of the pass.
+        """
         begin = wall_seconds()
         if self.expectation is None:
             pass_ = refiner(self.objective, cycles)

@@ -1,23 +1,26 @@
-"""Kinds of graphs, and the partitioners that start a search on each kind.
+"""Kinds of graphs, and the starts of a search on each kind.
 
-A partitioner declares the kinds of graphs and the efforts that it starts
-(`plancc.partitioners.adapter.Start`). Before the first start, only the degrees are known, and the
-kind is hubs or even. The boundary of the first quick start then distinguishes three more kinds,
-since it shows how much sweeps can improve:
+A *start* is a partition that a partitioner makes, and that the search then improves by sweeps,
+V-cycles and minimum cuts. A partitioner declares for which kinds of graphs and which efforts it
+makes starts (`plancc.partitioners.adapter.Start`). Before the first start, only the degrees are
+known, and the kind is hubs or even. The number of boundary rows of the first start then
+distinguishes three more kinds:
 
 =====  ===========================================================================================
 hubs   some vertices have many neighbours, as in collaboration and dense social networks
-wide   as hubs, and nearly every row is on the boundary: sweeps decide the result, not the start
+wide   like hubs, but nearly every row is a boundary row: the result depends on the sweeps more
+       than on the start
 even   no vertex has many neighbours, as in meshes
-dense  as even, and nearly every row is on the boundary, as in small matrices with long rows
-thin   as even, and few rows are on the boundary, as in roads: minimum cuts decide the result, and
-       sweeps make the start worse
+dense  like even, but nearly every row is a boundary row, as in small matrices with long rows
+thin   like even, but few rows are boundary rows, as in road networks: the result depends on the
+       minimum cuts, and sweeps make the start worse
 =====  ===========================================================================================
 
-If vertices have several weights, a partitioner cuts longer boundaries than for one weight. If one
-limit is tighter than the others, as the limit of rows in ``nnz:0.1,rows``, even graphs first get a
-start that balances only this constraint (`tightest`). The start is kept if it respects the other
-limits too; on a thin graph it may miss the limits slightly.
+If vertices have several weights, the start of a partitioner has more boundary rows than with one
+weight. If one limit is tighter than the others, graphs of kind even first get a start that balances
+only this constraint (`tightest`). For example, in the balance ``nnz:0.1,rows`` the limit of the
+rows is tighter. The start is kept if it respects the other limits too; on a thin graph it may
+exceed the limits slightly.
 """
 
 from __future__ import annotations
@@ -38,22 +41,27 @@ from plancc.search.presets import KINDS, Starts
 
 @dataclass(frozen=True)
 class Beginning:
-    """A start: a partitioner, and the parameters of its call."""
+    """A way to make a start: a partitioner, and the parameters of its call."""
 
     adapter: Adapter
     how: Start
 
     @property
     def name(self) -> tuple[str, ...]:
-        """Names of the partitioner, its preset and its objective; then "clusters" if it gets
-        clusters.
+        """Names of the partitioner, of its preset and of its objective.
+
+        "clusters" follows if the partitioner gets clusters of vertices instead of all vertices.
         """
         clusters = ("clusters",) if self.how.clustered else ()
         return self.adapter.name, self.how.preset, self.how.objective, *clusters
 
 
 def has_hubs(degree: npt.NDArray[np.int64]) -> bool:
-    """Whether vertices with many neighbours have a considerable share of the edges."""
+    """Whether vertices with many neighbours have a large share of the edges.
+
+    `Kinds` says how many neighbours are many, and which share is large. `degree`, int64[n], is the
+    number of neighbours of every vertex.
+    """
     total = int(degree.sum())
     if total == 0:
         return False
@@ -64,21 +72,24 @@ def has_hubs(degree: npt.NDArray[np.int64]) -> bool:
 
 
 def is_uneven(degree: npt.NDArray[np.int64], than: float = KINDS.uneven) -> bool:
-    """Whether degrees differ much, as in graphs of people, papers or pages, and not as in meshes.
+    """Whether degrees differ much, as in graphs of people, papers or pages, but not in meshes.
 
-    `than`: threshold, see `Kinds.uneven`.
+    `than`: threshold for the mean square of the degrees divided by the square of their mean.
     """
     found = degree.astype(np.float64)
     return bool((found * found).sum() * len(found) > than * found.sum() ** 2)
 
 
 def is_mild(degree: npt.NDArray[np.int64]) -> bool:
-    """Whether degrees differ little for a graph with hubs; if so, METIS is as fast as on meshes."""
+    """Whether degrees do not differ very much (`Kinds.mild`).
+
+    If so, METIS is as fast on a graph with hubs as on a mesh.
+    """
     return not is_uneven(degree, KINDS.mild)
 
 
 def begins_with_clusters(degree: npt.NDArray[np.int64], effort: str, num_parts: int) -> bool:
-    """Whether effort fast starts from a partition of clusters."""
+    """Whether a search of this effort starts from a partition of clusters; only effort fast may."""
     whole = num_parts <= FEW and is_mild(degree)
     return effort == "fast" and int(degree.sum()) >= LARGE and has_hubs(degree) and not whole
 
@@ -88,8 +99,8 @@ def kind_of(degree: npt.NDArray[np.int64], boundary: float | None = None) -> str
 
     Parameters:
         degree (int64[n]): Number of neighbours of every vertex in the undirected graph.
-        boundary: Share of the rows on the boundary of a quick cut. None: unknown; the kind is
-            "hubs" or "even".
+        boundary: Share of the rows that are boundary rows in the partition of a quick start. None:
+            unknown; the kind is then "hubs" or "even".
     """
     kind = "hubs" if has_hubs(degree) else "even"
     if boundary is not None and boundary > KINDS.wide:
@@ -98,11 +109,13 @@ def kind_of(degree: npt.NDArray[np.int64], boundary: float | None = None) -> str
 
 
 def tightest(degree: npt.NDArray[np.int64], limits: Limits) -> Limits | None:
-    """Return limits with only the tightest constraint, if a start should balance nothing else.
+    """Return the limits for a start that balances only the tightest constraint, or None.
 
-    None if there is only one constraint; if another constraint is as tight; if the graph has hubs,
-    since its weights differ too much; or if the limit leaves room for fewer than
-    `Starts.least_slack` average vertices.
+    The tightest constraint is the one with the smallest allowed imbalance. None says that no such
+    start is worth making. This is so if there is only one constraint, if another constraint is as
+    tight, or if the graph has hubs, since the weights of its vertices differ too much. It is also
+    so if a part may exceed its even share by less than the weight of `Starts.least_slack` average
+    vertices.
     """
     first, *others = sorted(limits.apart(), key=lambda each: float(each.epsilon[0]))
     slack = first.epsilon[0] * len(degree) / limits.num_parts
@@ -119,22 +132,22 @@ def beginnings(
     beside: bool = True,
     mild: bool = False,
 ) -> Iterator[Beginning]:
-    """Yield the starts of the installed partitioners on a kind of graph, the best first.
+    """Yield the starts that installed partitioners declare for a kind of graph, the best first.
 
-    If the best installed partitioner of graphs declares no starts, nothing is yielded; the caller
-    then chooses partitioners by `auto_rank`. If vertices have several weights and boundaries are
-    long, partitioners that balance one weight are yielded only for effort best, since restoring the
-    other limits costs much.
+    If the best installed partitioner of graphs declares no starts, yield nothing; the caller then
+    chooses partitioners by `auto_rank`. Some partitioners balance only one weight. If vertices have
+    several weights, and the graph is not of kind even or thin, the starts of these partitioners are
+    only for effort best: it takes long to bring the other weights within their limits.
 
     Parameters:
         kind: A key of `KIND_NUMBERS`.
-        effort: Name of the effort. Effort best also has the starts of the other efforts, except
-            starts for effort fast only.
+        effort: Name of the effort. Effort best has all starts except those for effort fast only.
         weights (int64[n] or int64[n, num_constraints]): Vertex weights.
-        num_nonzeros, num_parts: Sizes, which restrict some starts.
-        beside: Whether to yield starts that are worthwhile only in addition to other starts, for
-            few parts.
-        mild: `is_mild` of the degrees.
+        num_nonzeros, num_parts: Number of nonzeros and of parts. Some starts are only for a range
+            of these numbers.
+        beside: Whether to add starts that are worth making only if there are few parts, and only
+            in addition to other starts.
+        mild: The result of `is_mild` for the degrees.
     """
     ranked = by_rank_of_kind(WeightedGraph, "cut", lambda adapter: adapter.auto_rank)
     first = next((adapter for adapter in ranked if adapter.available()), None)
@@ -164,11 +177,12 @@ def beginnings(
 
 
 def highest(hypergraphs: bool, graphs: bool = True) -> list[Beginning]:
-    """Return starts by every installed partitioner with its highest preset, the fastest first.
+    """Return starts of every installed partitioner with its highest preset, the fastest first.
 
     Parameters:
-        hypergraphs, graphs: Whether partitioners may get hypergraphs, and graphs. A partitioner
-            that supports both gets hypergraphs.
+        hypergraphs: Whether partitioners may get the hypergraph.
+        graphs: Whether partitioners may get the undirected graph. A partitioner that supports both
+            gets the hypergraph if it may.
     """
     found = []
     for adapter in PARTITIONERS.loaded().values():

@@ -1,8 +1,8 @@
 """The runtime: training on plans. It imports no partitioner, no graph reader and no terminal.
 
-`plancc_runtime.train.train` is the path through the runtime: slice -> layout + transport -> layers
--> loss -> adjoint -> optimiser. A user's own training script begins with `open` and the layers of
-`plancc_runtime.nn`. Modules import torch and MPI at first use.
+`plancc_runtime.train.train` calls the stages of the runtime in order: slice -> layout + transport
+-> layers -> loss -> adjoint -> optimiser. A user's own training script begins with `open` and the
+layers of `plancc_runtime.nn`. Modules of the runtime import torch and MPI only at first use.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ def open(
         plan: A plan file (every rank reads its own slice), or this rank's slice.
         transport: How the ranks exchange messages. "auto" follows the launcher (mpirun, srun,
             torchrun or none). Other names: see `plancc_runtime.launch.open_transport`.
-        dtype (torch.dtype, optional): Dtype of the plan's values and of every x: float32 or
-            float64; by default torch's default dtype.
+        dtype (torch.dtype, optional): Dtype of the plan's values, and of every tensor x that is
+            passed to a method of the graph: float32 or float64; by default torch's default dtype.
         device: Device of the tensors. With "cuda", the ranks of a machine share its devices
             round robin.
-        threads: Threads of torch in this process. By default the number in OMP_NUM_THREADS; without
-            it, an equal share of the machine's usable cores.
+        threads: Number of threads that torch uses in this process. By default the number in
+            OMP_NUM_THREADS; if that is not set, an equal share of the machine's usable cores.
 
     Raises:
-        InputError, PlanError, BackendUnavailable: On all ranks, also if only one rank failed; the
-            error names the ranks.
+        InputError, PlanError, BackendUnavailable: On all ranks, even if only one rank failed; the
+            error names the ranks that failed.
     """
     from plancc_runtime.launch import need_torch, open_transport
 
@@ -72,7 +72,7 @@ def open(
 def open_typed(plan: str | PathLike[str] | Slice, **options: Any) -> TypedGraph:
     """Return this rank's share of a plan with vertex types. Collective.
 
-    The result has products by relation.
+    The result multiplies with the matrix of one relation at a time (`TypedGraph.product`).
 
     Parameters:
         **options: Parameters of `open`, which opens the union of all types.
@@ -90,9 +90,9 @@ def open_typed(plan: str | PathLike[str] | Slice, **options: Any) -> TypedGraph:
 def load_network(
     path: str | PathLike[str], dtype: torch.dtype | None = None, device: torch.device | str = "cpu"
 ) -> TrainedNetwork:
-    """Return the network in a file that `plancc-run --save` wrote, with its weights.
+    """Return the network, with its weights, from a file that `plancc-run --save` wrote.
 
-    Not collective; calling the network is.
+    This function is not collective, but a call of the network is.
 
         network = plancc_runtime.load_network("weights.npz")
         outputs = network(graph)  # this rank's rows; collective
@@ -100,11 +100,11 @@ def load_network(
     Parameters:
         path: File of weights that also describes their network. Nothing in the file is executed
             or unpickled.
-        dtype (torch.dtype, optional): The dtype of the graph, float32 or float64; by default
-            torch's default dtype.
+        dtype (torch.dtype, optional): The dtype of the graph on which the network is called,
+            float32 or float64; by default torch's default dtype.
 
     Returns:
-        A module in evaluation mode, so without dropout. The module normalises features as
+        A module in evaluation mode, that is, without dropout. The module normalises features as
         training did.
 
     Raises:

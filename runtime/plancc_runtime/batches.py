@@ -32,9 +32,9 @@ class Batch:
 
     Attributes:
         number: Number of the batch in the run, from 0.
-        graphs: One graph for every layer, the first layer first.
-        rows (int64[m]): This rank's rows of the batch, as local row numbers. They select features,
-            labels and masks.
+        graphs: One graph for every layer, beginning with the first layer.
+        rows (int64[m]): Local numbers of this rank's rows of the batch. These numbers select
+            features, labels and masks.
         targets (bool[m]): Whether the loss counts each row. It counts the seed vertices if the
             sampler draws neighbours, else all rows.
     """
@@ -56,17 +56,17 @@ def drawn_batches(
     seed: int,
     epochs: int,
 ) -> Iterator[Batch]:
-    """Yield the batches of all epochs. Collective, and so is the request of every next batch.
+    """Yield the batches of all epochs. The call and each step of the iteration are collective.
 
-    `of_rank` is this rank's slice. See `plancc_runtime.graph.Graph.batches` for the other
-    parameters and the errors.
+    `of_rank` is the plan's header with this rank's part. See `plancc_runtime.graph.Graph.batches`
+    for the other parameters and the errors.
     """
     (header, part), transport = of_rank, resources.transport
     given = {"sampler": sampler, "layers": layers, "seed": seed, "epochs": epochs, **options}
     transport.check_alike(given)
     with transport.agreement():
         if header.layout != "row":
-            raise InputError(f"mini-batches need a row plan, not one of layout {header.layout}")
+            raise InputError(f"mini-batches need a row plan, but the layout is {header.layout}")
         with PlanFile(plan) as file:
             recorded, training = sampler_of(file), num_training(file)
         n, choice = header.num_vertices, options.pop("draw", "auto")

@@ -5,17 +5,19 @@ other data are JSON in the metadata of safetensors, under the key "plancc".
 
     DIR/last.safetensors    weights and buffers under their names in the network, the optimiser's
                             state as "optimizer/<parameter>/<name>", the best weights as "best/..."
-    DIR/last-1.safetensors  the last but one, in the same form; training resumes from it if the last
-                            is damaged; `TrainOptions.keep_last` checkpoints are kept in all
+    DIR/last-1.safetensors  the checkpoint before the last, in the same form; training resumes from
+                            it if the last is damaged; `TrainOptions.keep_last` is the number of
+                            checkpoints that are kept, including the last
     DIR/*.damaged           a damaged checkpoint from which training did not resume
     DIR/best.safetensors    weights and buffers that had the best validation loss
     DIR/.lock               exists while a run writes into the folder
 
-A checkpoint may come from anywhere, so every value in it is checked; a wrong file raises an error
-of one sentence. Reading takes no more memory than the bytes of the file and the network.
+A checkpoint may come from an untrusted source, so every value in it is checked. If a value is
+wrong, the error says so in one sentence. Reading a checkpoint takes no more memory than the file
+and the network together.
 
-A checkpoint has no state of a random generator: every random number is a function of the seed, the
-number of the epoch or step, and the vertex.
+A checkpoint need not hold the state of a random generator, because every random number is a
+function of the seed, the number of the epoch or step, and the vertex.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ from plancc_runtime.transport.messages import name_ranks
 FORMAT = 1
 LAST, BEST = "last.safetensors", "best.safetensors"
 MOST_TEXT = 1 << 20
-"""Longest JSON in characters."""
+"""Largest number of characters of the JSON in a checkpoint."""
 MOST_COUNT = 1 << 53
 """Largest number of epochs, evaluations or updates."""
 FREE = {each.name for each in fields(TrainOptions) if each.metadata.get("free")}
@@ -61,22 +63,25 @@ BEST_FACTS = ("loss", "epoch", "since", "drops")  # fields of `Validation` that 
 
 
 class _Damaged(Exception):
-    """Error: a file was cut off or changed after it was written; the text says how."""
+    """Raised if a file was cut off or changed after it was written; the message says how."""
 
 
 class _Unfit(Exception):
-    """Error: a whole file is no checkpoint, or this version cannot read it; the text says why."""
+    """Raised if an undamaged file is not a checkpoint that this version can read.
+
+    The message says why.
+    """
 
 
 @dataclass(frozen=True)
 class _Facts:
-    """The values in a checkpoint's JSON, checked.
+    """The values in a checkpoint's JSON, after every value was checked.
 
     Attributes:
         plan: Content hash of the plan.
-        epoch: Number of epochs that the weights have seen.
+        epoch: Number of epochs that were trained when the checkpoint was written.
         options: All options of the run that wrote the checkpoint, by name.
-        best: The best validation loss so far, without weights.
+        best: The best validation loss so far; its `weights` are None.
     """
 
     plan: str
@@ -86,10 +91,11 @@ class _Facts:
 
 
 def resumed_options(folder: str | PathLike[str], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a run that resumes: the given ones, and the checkpoint's for the rest.
+    """Return the options of a run that resumes, by name.
 
-    Options in `OWN` are never taken from the checkpoint. If no checkpoint is whole, only the given
-    options are returned; `Checkpoints` then raises the error. Not collective.
+    They are the options in `given`, and for all other options the values in the run's checkpoint.
+    Options in `OWN` are never taken from the checkpoint. If all checkpoints are damaged, only the
+    given options are returned; `Checkpoints` then raises the error. Not collective.
 
     Parameters:
         folder: Folder of the checkpoints.
@@ -150,7 +156,7 @@ class Checkpoints:
                 self._take_folder()
 
     def _names(self) -> list[str]:
-        """Return the names of the checkpoints in the folder, newest first, also damaged ones."""
+        """Return the names of all checkpoints in the folder, newest first, even damaged ones."""
         return [_name(number) for number in _numbers(self._folder)]
 
     def _take_folder(self) -> None:
@@ -184,7 +190,7 @@ class Checkpoints:
             self._lock.release()
 
     def save(self, learner: Learner, epoch: int, best: Validation) -> None:
-        """Write a checkpoint after `epoch` epochs, unless the last checkpoint is of this epoch.
+        """Write a checkpoint after `epoch` epochs, unless this epoch's checkpoint exists already.
 
         Raises:
             OutputError: On all ranks, if the checkpoint cannot be written. The previous checkpoint
@@ -231,7 +237,7 @@ class Checkpoints:
                     path.unlink(missing_ok=True)
 
     def begin(self, learner: Learner) -> tuple[int, Validation]:
-        """Return what `load` returns if the options resume, else (0, an empty `Validation`).
+        """Return the result of `load` if the run resumes, else (0, an empty `Validation`).
 
         After an error the folder is released.
         """
@@ -242,15 +248,16 @@ class Checkpoints:
             raise
 
     def load(self, learner: Learner) -> tuple[int, Validation]:
-        """Set the network and its optimiser to the newest whole checkpoint.
+        """Set the network and its optimiser to the newest checkpoint that is not damaged.
 
         Returns:
             epoch (int): The next epoch to train.
             best: The best validation loss so far, with its weights.
 
         Raises:
-            InputError: On all ranks, if no file is whole. Also if the newest whole file cannot be
-                read, is no checkpoint, or is of another format, plan or options.
+            InputError: On all ranks, if all checkpoints are damaged. Also if the newest undamaged
+                file cannot be read, is not a checkpoint, has another format, or was written for
+                another plan or with other options.
         """
         path, facts, tensors, digest = self._newest()
         with self._transport.agreement():
@@ -258,7 +265,7 @@ class Checkpoints:
             weights = _matching(path, tensors, "", network.state_dict())
             if facts.epoch > self._options.epochs:
                 raise InputError(
-                    f"`epochs` {self._options.epochs}: {path} already has {facts.epoch} epochs"
+                    f"`epochs` {self._options.epochs}: {path} was saved after {facts.epoch} epochs"
                 )
             best = facts.best
             if best.loss is not None:
@@ -280,9 +287,10 @@ class Checkpoints:
         return facts.epoch, best
 
     def _newest(self) -> tuple[Path, _Facts, dict[str, Tensor], str]:
-        """Return path, facts, tensors and digest of the newest checkpoint that all ranks can read.
+        """Find the newest checkpoint that is undamaged on all ranks. Collective.
 
-        Names of damaged checkpoints are added to `_damaged`. Collective.
+        Return its path, the values in its JSON, its tensors, and its digest. Add the names of
+        damaged checkpoints to `_damaged`.
         """
         transport, reasons, found = self._transport, [], None
         for name in transport.gather(self._names())[0]:
@@ -307,7 +315,7 @@ class Checkpoints:
             found = None
         if found is None:
             reason = "; ".join(reasons) or f"there is no checkpoint {self._folder / LAST}"
-            transport.agree(InputError(f"`resume`: no checkpoint is whole: {reason}"))
+            transport.agree(InputError(f"`resume`: all checkpoints are damaged: {reason}"))
         assert found is not None
         if path.name != LAST and not reasons:
             reasons = [f"{self._folder / LAST}: is missing"]
@@ -320,7 +328,7 @@ class Checkpoints:
         if facts.plan != self._content:
             raise InputError(
                 f"{path}: belongs to another plan (content hash "
-                f"{shown(facts.plan, 12) or 'none'}; this one has "
+                f"{shown(facts.plan, 12) or 'none'}; the plan of this run has "
                 f"{self._content[:12] or 'none'})"
             )
         here, there = _plain(self._options), facts.options
@@ -357,7 +365,7 @@ def _need_safetensors() -> None:
 
 
 def _name(number: int) -> str:
-    """Return the name of the last checkpoint (number 0), the last but one (1), and so on."""
+    """Return the file name of a checkpoint: number 0 is the last, 1 the one before, and so on."""
     return f"last-{number}.safetensors" if number else LAST
 
 
@@ -373,7 +381,7 @@ def _numbers(folder: Path) -> list[int]:
 
 @contextmanager
 def _attempted(what: str) -> Iterator[None]:
-    """Context manager that turns an OSError of its statements into "cannot `what`: ..."."""
+    """Context manager that turns an OSError into an OutputError: "cannot `what`: ..."."""
     try:
         yield
     except OSError as error:
@@ -381,7 +389,7 @@ def _attempted(what: str) -> Iterator[None]:
 
 
 def _plain(options: TrainOptions) -> dict[str, Any]:
-    """Return the options in the form they have after being written as JSON and read back."""
+    """Return the options, by name, as they are when read back from the checkpoint's JSON."""
     plain: dict[str, Any] = json.loads(json.dumps(asdict(options), default=os.fspath))
     if plain["batch_size"] == FULL:  # trains like None
         plain["batch_size"] = None
@@ -403,8 +411,8 @@ def _write_file(
 def _read_file(path: Path) -> tuple[_Facts, dict[str, Tensor], str]:
     """Return the facts and tensors that `_write_file` wrote, and their digest.
 
-    Raises `_Damaged` if the file was changed since, `_Unfit` if the file is of another kind, and
-    OSError if the system cannot read the file.
+    Raises `_Damaged` if the file is missing, cut off or changed, `_Unfit` if it is not a checkpoint
+    that this version can read, and OSError if the system cannot read the file.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -508,16 +516,17 @@ def _digest(text: str, tensors: dict[str, Tensor]) -> str:
 def _matching(
     path: Path, tensors: dict[str, Tensor], prefix: str, wanted: dict[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Return the checkpoint's tensors with the names of `wanted`, which have `prefix` in the file.
+    """Return the checkpoint's tensors under the names of `wanted`.
 
-    Raises InputError if a tensor is missing, or if its shape or dtype is not that of `wanted`.
+    In the file, each name has `prefix` before it. Raises InputError if a tensor is missing, or if
+    its shape or dtype differs from that in `wanted`.
     """
     for name, value in wanted.items():
         found = tensors.get(prefix + name)
         if found is None or found.shape != value.shape or found.dtype != value.dtype:
             what = "missing" if found is None else f"{found.dtype} of shape {tuple(found.shape)}"
             raise InputError(
-                f"{path}: belongs to another model: {name} is {what}, where this one has "
+                f"{path}: belongs to another model: {name} is {what}, but this model needs "
                 f"{value.dtype} of shape {tuple(value.shape)}"
             )
     return {name: tensors[prefix + name] for name in wanted}

@@ -1,8 +1,8 @@
-"""Exact ROC and precision-recall areas over the vertices of all ranks.
+"""Exact areas under ROC and precision-recall curves, over the vertices of all ranks.
 
-No rank holds all scores. Every rank counts its vertices by score, and all ranks sort these counts
-together by sampling (Shi and Schaeffer 1992). Equal scores end on one rank, so that ties count as
-in scikit-learn.
+No rank holds all scores. Every rank counts its vertices with each score. Then the ranks sort these
+counts by score with a parallel sample sort (Shi and Schaeffer 1992). After the sort, all vertices
+with equal scores are counted on one rank, so that ties count as in scikit-learn.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from plancc_runtime.transport.row_numbers import swapped
 Float64Array = npt.NDArray[np.float64]
 Groups = Sequence[tuple[Float64Array, npt.NDArray[np.bool_]]]
 Counts = tuple[npt.NDArray[np.complex128], npt.NDArray[np.int64]]
-"""Keys, ascending and distinct, and for each key two counts: vertices outside and in the class."""
+"""Distinct keys, ascending; and for each key the number of vertices outside and in the class."""
 
 
 def areas(
@@ -39,11 +39,15 @@ def areas(
             returned too.
 
     Returns:
-        A list of float64[groups, classes]. First the areas, NaN for a class with all vertices or
-        none. Then the average precisions, NaN for a class with no vertex. With `hits`, then the
-        mean of 1 / rank of a vertex of the class among the vertices outside the class, where equal
-        scores count half. Last, for every K, the share of the class's vertices that have fewer
-        than K vertices outside the class with at least their score (Hits@K of Hu et al. 2020).
+        A list of float64[groups, classes]:
+
+        1. The areas; NaN for a class that has all vertices or none.
+        2. The average precisions; NaN for a class that has no vertex.
+        3. If `hits` is given: the mean reciprocal rank. The rank of a vertex of the class is 1 plus
+           the number of vertices outside the class with a higher score; equal scores count half.
+        4. For every K in `hits`, one array: Hits@K of Hu et al. (2020). It is the share of the
+           class's vertices for which fewer than K vertices outside the class have an equal or a
+           higher score.
     """
     classes = groups[0][0].shape[1]
     columns = len(groups) * classes
@@ -75,9 +79,10 @@ def areas(
 
 
 def _counted(groups: Groups) -> Counts:
-    """Return this rank's counts, with complex keys: column + 1j score.
+    """Return this rank's counts of vertices, under keys that sort by column, then by score.
 
-    numpy sorts complex numbers by the real part first, then by the imaginary part.
+    A key is a complex number: its real part is the column, its imaginary part the score. A column
+    is one class of one split. numpy sorts complex numbers by the real part first.
     """
     columns = [each for scores, truth in groups for each in zip(scores.T, truth.T, strict=True)]
     every = [_added(score, np.stack([~own, own], axis=1)) for score, own in columns]
@@ -90,16 +95,18 @@ def _counted(groups: Groups) -> Counts:
 def _added(
     keys: npt.NDArray[Any], counts: npt.NDArray[Any]
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """Return the distinct keys, ascending, and for each key the sum of its counts."""
+    """Return the distinct keys, ascending, and for each key the sums of its two counts."""
     known, place = np.unique(keys, return_inverse=True)
     sums = [np.bincount(place, each, len(known)) for each in counts.T]
     return known, np.stack(sums, axis=1).astype(np.int64)
 
 
 def _sorted_together(mine: Counts, transport: Transport) -> Counts:
-    """Return the counts of all ranks for one range of keys; the ranges ascend by rank. Collective.
+    """Return the counts of all ranks for this rank's range of keys. Collective.
 
-    The bounds of the ranges are regular samples of the ranks' regular samples.
+    Higher ranks have ranges of higher keys. To find the bounds of the ranges, every rank draws
+    keys at regular distances from its sorted keys; the bounds lie at regular distances among the
+    sorted samples of all ranks.
     """
     size = transport.size
     if size == 1:

@@ -50,16 +50,17 @@ class LocalData:
         first_column: Number of this rank's first feature column.
         labels (int64[num_rows], bool or float[num_rows, num_classes]): Labels of all rows; the
             form depends on the kind of targets (`plancc_runtime.targets`).
-        num_classes: Number of classes, or of real targets of a vertex; the same on all ranks.
-        splits (dict of str to int64[m]): Local rows of the labelled vertices of every split; always
-            has "train".
-        split_sizes: Number of these vertices over all ranks, by split.
-        target: Kind of targets, with its loss and its scores.
-        totals: By split, the divisor of its mean loss: the sum of its vertices' weights over all
-            ranks; 1 if the split is empty.
+        num_classes: Number of classes, or of real targets per vertex; the same on all ranks.
+        splits (dict of str to int64[m]): For every split, the local rows of its labelled vertices.
+            The key "train" always exists.
+        split_sizes: For every split, the number of its labelled vertices on all ranks.
+        target: Kind of targets; computes the loss and the scores.
+        totals: For every split, the divisor of its mean loss: the sum of the weights of its
+            vertices over all ranks; 1 if the split is empty.
         replaced_masks: Splits whose masks in the plan were replaced by random masks.
         random_features, random_labels: Whether features and labels are random.
-        row_type (int64[num_rows] or None): Number of every row's vertex type; None without types.
+        row_type (int64[num_rows] or None): Number of the vertex type of every row; None if the plan
+            has no vertex types.
         seeds: Seed vertices of a mini-batch, if the task draws them.
     """
 
@@ -80,12 +81,12 @@ class LocalData:
 
     @property
     def where(self) -> Any:
-        """Argument of `Standardization`: `row_type` if there are types, else `first_column`."""
+        """Argument `where` of `Standardization`: `row_type`, or `first_column` without types."""
         return self.first_column if self.row_type is None else self.row_type
 
     @cached_property
     def _training(self) -> npt.NDArray[np.bool_]:
-        """Whether each row is for training: bool[num_rows]."""
+        """bool[num_rows]: whether each row belongs to a training vertex."""
         training = np.zeros(len(self.labels), dtype=np.bool_)
         training[self.splits["train"].cpu().numpy()] = True
         return training
@@ -106,8 +107,9 @@ class LocalData:
         Parameters:
             rows (int64[m]): Local rows of the batch's vertices that this rank owns.
             targets (bool[m]): Whether the loss counts the output of each row.
-            size: Number of targets on all ranks. None if the ranks are to count them.
-            seeds: Seed vertices that the task drew, if it draws them; they replace `size`.
+            size: Number of training vertices among the targets of all ranks. If None, the ranks
+                count them.
+            seeds: Seed vertices that the task drew, if it draws any; then `size` is ignored.
         """
         chosen = np.flatnonzero(targets & self._training[rows])
         device = self.labels.device
@@ -212,8 +214,10 @@ def _labels(
 
     Returns:
         int64[num_rows], bool or float[num_rows, classes]: The labels or targets.
-        int: Number of classes: one more than the largest label on any rank.
-        int: Number of vertices: one more than the largest vertex on any rank; 0 for targets.
+        int: Number of classes: one more than the largest label on any rank, or the number of
+            columns of the targets.
+        int: Number of vertices: one more than the largest vertex number on any rank; 0 if the plan
+            has targets in place of labels.
     """
     data = part.vertex_data
     if data.targets is not None:
@@ -232,15 +236,15 @@ def _check_data(
     data, wanted = part.vertex_data, options.classes
     if options.features_on_disk and not isinstance(data.features, MappedRows):
         raise InputError(
-            f"`features_on_disk`: {plan} is not a file with features; compile the graph with some"
+            f"`features_on_disk`: {plan} is not a file with features; compile it with features"
         )
     if data.features is not None and options.random_features not in (None, width):
         raise InputError(
-            f"`random_features` {options.random_features}: the plan carries features of width "
+            f"`random_features` {options.random_features}: the plan has features of width "
             f"{width}; leave the option out"
         )
     if data.targets is not None and wanted not in (None, classes):
-        raise InputError(f"`classes` {wanted}: the plan carries targets of {classes} classes")
+        raise InputError(f"`classes` {wanted}: the targets in the plan have {classes} classes")
     limited = wanted is None and data.targets is None
     if limited and (why := too_many_classes(classes, num_vertices)):
         raise InputError(
@@ -248,13 +252,13 @@ def _check_data(
         )
     if wanted is not None and classes > wanted:
         raise InputError(
-            f"`classes` {wanted}: the plan carries labels up to {classes - 1}, which is {classes} "
+            f"`classes` {wanted}: the plan has labels up to {classes - 1}; give at least {classes} "
             "classes"
         )
     if options.split is not None and data.train_mask is not None and options.mini_batches:
         raise InputError(
-            f"`split` {','.join(map(str, options.split))}: mini-batches are drawn by the plan's "
-            "own masks; leave the option out, or train without mini-batches"
+            f"`split` {','.join(map(str, options.split))}: mini-batches are drawn from the "
+            "plan's own train mask; leave the option out, or train without mini-batches"
         )
 
 
@@ -302,7 +306,7 @@ def check_kind(options: TrainOptions, kind: type[Target], plan: str) -> None:
                 f"`{name}` {value}: {plan} has {kind.words}; `{name}` may be {', '.join(able)}"
             )
     if options.class_weights is not None and kind is Numbers:
-        raise InputError(f"`class_weights`: {plan} has {kind.words}, and no classes")
+        raise InputError(f"`class_weights`: {plan} has {kind.words}, not classes")
 
 
 def _mean(numbers: Tensor, transport: Transport) -> Tensor:
@@ -341,7 +345,7 @@ def _weights(
 def read_class_weights(path: str, classes: int) -> npt.NDArray[np.float64]:
     """Return the class weights in a file: float64[classes].
 
-    The file is a text with one number a line, or an .npy.
+    The file is a text file with one number per line, or an .npy file.
 
     Raises:
         InputError: If the file cannot be read or has another length, or if a weight is negative or
@@ -354,8 +358,8 @@ def read_class_weights(path: str, classes: int) -> npt.NDArray[np.float64]:
         raise InputError(f"{path}: is not a list of class weights: {shown(error)}") from error
     if weights.shape != (classes,):
         raise InputError(
-            f"{path}: {weights.size} class weights of shape {weights.shape}, but there are "
-            f"{classes} classes; give one a line"
+            f"{path}: holds {weights.size} class weights of shape {weights.shape}, but there are "
+            f"{classes} classes; give one weight per class"
         )
     wrong = ~(np.isfinite(weights) & (weights >= 0))
     if wrong.any():
@@ -367,7 +371,10 @@ def read_class_weights(path: str, classes: int) -> npt.NDArray[np.float64]:
 def _totals(
     target: Target, labels: Tensor, splits: dict[str, Tensor], transport: Transport
 ) -> dict[str, float]:
-    """Return, by split, the sum of its vertices' weights; 1 for an empty split. Collective."""
+    """Return, for each split, the sum of the weights of its vertices; 1 if the split is empty.
+
+    Collective.
+    """
     sums = np.array([target.total(labels[rows]) for rows in splits.values()], np.float64)
     transport.allreduce_sum(sums)
     return {split: each or 1.0 for split, each in zip(splits, sums.tolist(), strict=True)}
@@ -401,7 +408,10 @@ def _own_columns(part: Part, width: int) -> slice:
 def random_features(
     vertex: npt.NDArray[np.integer], width: int, seed: int, columns: slice = slice(None)
 ) -> npt.NDArray[np.float32]:
-    """Return numbers uniform in [-1, 1): float32[len(vertex), width], or some of its columns."""
+    """Return random features, uniform in [-1, 1): float32[len(vertex), columns].
+
+    `columns` selects columns of the whole matrix, which has `width` columns; by default all.
+    """
     stream = mix.in_python(vertex.astype(np.uint64) + mix.in_python(np.uint64(seed)))
     column = np.arange(width, dtype=np.uint64)[columns]
     result = np.empty((len(vertex), len(column)), np.float32)
@@ -418,9 +428,9 @@ def random_features(
 def random_labels(
     vertex: npt.NDArray[np.integer], num_classes: int, seed: int
 ) -> npt.NDArray[np.int32]:
-    """Return classes uniform in 0..num_classes - 1: int32[len(vertex)].
+    """Return random classes, uniform in 0..num_classes - 1: int32[len(vertex)].
 
-    They are independent of `random_features`.
+    The classes are independent of `random_features`.
     """
     bits = mix.in_python(vertex.astype(np.uint64) + mix.in_python(~np.uint64(seed)))
     return (bits % np.uint64(num_classes)).astype(np.int32)

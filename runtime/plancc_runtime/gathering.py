@@ -1,4 +1,4 @@
-"""Collection of the rows of all ranks in the source's order, in blocks.
+"""Collect the rows of all ranks, block by block, in the order of the source's vertices.
 
 The source numbers its vertices 0..n-1. In this module a *block* is the rows of consecutive
 vertices. Every rank sends its rows of a block to the ranks that collect. A collecting rank holds
@@ -23,7 +23,7 @@ from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.row_numbers import swapped
 
 BLOCK_BYTES = 32 << 20
-"""Most bytes of a block, unless one row has more."""
+"""Largest number of bytes of a block, unless one row has more."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Ids:
     original: npt.NDArray[Any]
 
     def within(self, vertices: slice) -> Ids:
-        """Return the ids of a range of vertices; `vertex` then counts from the range's start."""
+        """Return the ids of a range of vertices; the result numbers them from the range's start."""
         there = (self.vertex >= vertices.start) & (self.vertex < vertices.stop)
         return Ids(self.vertex[there] - vertices.start, self.original[there])
 
@@ -54,11 +54,11 @@ class RowSource:
 
     @property
     def row_bytes(self) -> int:
-        """Number of bytes of one row of all arrays, and of its vertex."""
+        """Number of bytes that one vertex takes: its number, and its row in every array."""
         return 8 + sum(a.dtype.itemsize * math.prod(a.shape[1:]) for a in self.arrays.values())
 
     def rows(self, start: int, stop: int) -> tuple[npt.NDArray[np.int64], dict[str, np.ndarray]]:
-        """Return this rank's vertices in ``start..stop-1``, and their rows of all arrays."""
+        """Return this rank's vertices among ``start..stop-1``, and their rows of each array."""
         first, last = np.searchsorted(self._vertices, [start, stop])
         taken = self._order[first:last]
         return self._vertices[first:last], {k: a[taken] for k, a in self.arrays.items()}
@@ -71,17 +71,17 @@ The arrays are None on a rank that does not collect."""
 
 
 def named_arrays(rows: Any, num_rows: int, of: str = "`rows`") -> dict[str, np.ndarray]:
-    """Return tensors or arrays as arrays by name.
+    """Convert `rows` to a mapping of names to NumPy arrays.
 
     Floating-point numbers of less than 4 bytes become float32, without loss of precision.
 
     Parameters:
-        rows: One tensor or array, which gets the name "row", or a mapping of names to arrays.
+        rows: One tensor or array, which gets the name "row", or several by name.
         of: Name of `rows` in error messages.
 
     Raises:
-        InputError: If a value is no dense tensor or array of numbers, or lacks a row for each
-            vertex of this rank.
+        InputError: If a value is not a dense tensor or array of numbers, or does not have
+            `num_rows` rows, or if two values have the same name.
     """
     given = rows if isinstance(rows, Mapping) else {"row": rows}
     found: dict[str, np.ndarray] = {}
@@ -102,8 +102,8 @@ def named_arrays(rows: Any, num_rows: int, of: str = "`rows`") -> dict[str, np.n
             )
         if array.ndim == 0 or len(array) != num_rows:
             raise InputError(
-                f"{called} has shape {list(array.shape)}, but needs [{num_rows}, ...]: a row for "
-                "every row of this rank, in the order of graph.vertices"
+                f"{called} has shape {list(array.shape)}, but needs [{num_rows}, ...]: one entry "
+                "for every row of this rank, in the order of graph.vertices"
             )
         if str(name) in found:
             raise InputError(f"two arrays have the name {name}")
@@ -112,7 +112,7 @@ def named_arrays(rows: Any, num_rows: int, of: str = "`rows`") -> dict[str, np.n
 
 
 def columns_of(arrays: Mapping[str, np.ndarray], transport: Transport) -> dict[str, Column]:
-    """Return dtype and row shape of every array; they must agree on all ranks. Collective."""
+    """Return dtype and row shape of every array; raise InputError if ranks differ. Collective."""
     columns = {name: Column(a.dtype, a.shape[1:]) for name, a in arrays.items()}
     if not transport.all_equal(repr(columns).encode()):
         transport.agree(InputError("the rows differ in names, types or widths between ranks"))
@@ -125,12 +125,13 @@ def blocks(
     """Yield all rows in the order of their vertices. Collective.
 
     Parameters:
-        sources: Sources of rows. The ranks together must have every vertex in each source. The
-            arrays have distinct names, and the same dtypes and row shapes on all ranks.
+        sources: Arrays of this rank; the k-th source of every rank has the same arrays. In the k-th
+            sources of all ranks together, every vertex must occur once. All arrays have distinct
+            names. Their dtypes and row shapes are the same on all ranks.
         everywhere: Whether every rank gets the blocks; otherwise only rank 0 does.
 
     Raises:
-        PlanError: On all ranks, if a vertex is on no rank.
+        PlanError: On all ranks, if no rank has the row of some vertex.
     """
     row_bytes = sum(source.row_bytes for source in sources)
     step = max(1, BLOCK_BYTES // row_bytes)
@@ -156,7 +157,7 @@ def blocks(
 def _merged(
     start: int, stop: int, vertices: npt.NDArray[np.int64], arrays: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Return the rows of vertices ``start..stop-1`` in this order."""
+    """Return the rows of vertices ``start..stop-1`` in ascending order of the vertices."""
     place = np.full(stop - start, -1)
     place[vertices - start] = np.arange(len(vertices))
     if (place < 0).any():
@@ -167,7 +168,7 @@ def _merged(
 
 @dataclass(frozen=True)
 class RowsOfRank:
-    """The rows that a rank contributes.
+    """The rows that a rank contributes when the rows of all ranks are collected.
 
     Attributes:
         vertices (int[num_rows]): Vertex of every row.
@@ -181,11 +182,11 @@ class RowsOfRank:
     contributes: bool = True
 
     def among(self, rows: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> RowsOfRank:
-        """Return the given rows; a vertex's number is then its place in `wanted`.
+        """Return the given rows, with the vertices numbered by their places in `wanted`.
 
         Parameters:
             rows (int64[m]): Local row numbers.
-            wanted (int64[n]): The vertices of these rows on all ranks.
+            wanted (int64[n]): The vertices that the ranks chose together.
         """
         order = np.argsort(wanted)
         places = order[np.searchsorted(wanted, self.vertices[rows], sorter=order)]
@@ -194,7 +195,7 @@ class RowsOfRank:
     def within(self, vertices: slice) -> tuple[npt.NDArray[np.int64], RowsOfRank]:
         """Return the local rows of a range of vertices, and a `RowsOfRank` of these rows alone.
 
-        In the latter, vertices count from the start of the range."""
+        The `RowsOfRank` numbers the vertices from the start of the range."""
         there = (self.vertices >= vertices.start) & (self.vertices < vertices.stop)
         size, rows = vertices.stop - vertices.start, np.flatnonzero(there)
         return rows, RowsOfRank(self.vertices[rows] - vertices.start, size, self.contributes)
@@ -249,7 +250,7 @@ def save_rows(
     with transport.agreement():
         check_name(name)
         if "id" in arrays:
-            raise InputError(f"{name}: 'id' is the name of the ids; choose another")
+            raise InputError(f"{name}: 'id' is the column of ids; choose another name")
     columns = columns_of(arrays, transport)
     with transport.agreement():
         check_columns(name, columns)

@@ -1,4 +1,4 @@
-"""The library: a rank's share of a plan as an object for a user's own PyTorch script."""
+"""`Graph`: a rank's share of a plan, as an object for a user's own PyTorch script."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ class Graph(EdgeGraph):
         labels (int64[num_rows], bool or float32[num_rows, num_classes], or None): int64: the class
             of every vertex, -1 if it is unknown. bool: whether the vertex is in each class. float:
             real numbers, NaN if they are unknown.
-        num_classes (int): Number of classes, or of real numbers of a vertex; the same on all
+        num_classes (int): Number of classes, or of real numbers per vertex; the same on all
             ranks; 0 without labels.
         train_mask, val_mask, test_mask: bool[num_rows] or None.
         data_of_types (mapping of str to VertexData): Vertex data of this rank's rows, by type;
             only in a plan with types.
-        vertices (int32[num_rows]): Vertex of every row, as the compiled graph numbers vertices.
+        vertices (int32[num_rows]): For every row, the number of its vertex in the compiled graph.
         plan_part (Part): This rank's slice of the plan, without vertex data.
-        others: See `EdgeGraph`.
+        Other attributes: See `EdgeGraph`.
     """
 
     def __init__(
@@ -98,13 +98,13 @@ class Graph(EdgeGraph):
         )
 
     def product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
-        """Return the product A x; its gradient is A^T g. Collective.
+        """Return the product A x. The backward pass multiplies gradients by A^T. Collective.
 
         Parameters:
             x: Tensor[num_rows, width].
             coefficients: Values of A. "plan": the plan's values. "sum": 1 for every edge. "mean":
-                1 / number of edges of the row. "closed-mean": the mean over the row itself and its
-                edges.
+                1 / number of edges of the row. "closed-mean": like "mean", with the row itself as
+                one more neighbour.
 
         Returns:
             Tensor[num_rows, width]
@@ -143,7 +143,7 @@ class Graph(EdgeGraph):
             reduce: "sum", "mean" or "max"; 0 in rows without nonzeros.
             weight (Tensor[nonzeros] or Tensor[nonzeros, width], or "plan"): A weight for every
                 nonzero, in the order of `local_edge_index`. "plan": the weights are `edge_values`.
-                "max" allows no weight.
+                Not allowed with "max".
             nonzeros: "edges": the plan's nonzeros without the diagonal that normalisation added.
                 "closed": the edges and the whole diagonal. "plan": the plan's nonzeros.
 
@@ -179,8 +179,8 @@ class Graph(EdgeGraph):
         the shares.
 
         Parameters:
-            losses (Tensor[...]): One loss for each chosen row of this rank. A rank may have none;
-                the mean of no losses is 0.
+            losses (Tensor[...]): One loss for each row of this rank that counts. A rank may have
+                none; if no rank has any, the mean is 0.
 
         Returns:
             Tensor[]
@@ -243,17 +243,18 @@ class Graph(EdgeGraph):
             sampler: A name that `plancc list samplers` prints. By default the sampler that the plan
                 was compiled for; if there is none, "uniform".
             layers: Number of layers of the network, and length of `Batch.graphs`.
-            seed, epochs: ``plancc-run`` draws the same batches with the same seed and epochs.
+            seed: Seed of the batches; ``plancc-run`` with the same seed draws the same batches.
+            epochs: Number of epochs for which batches are drawn.
             **options: Options of the sampler: batch_size, fanouts, walk_length, keep. Also `draw`:
                 see ``plancc-run --draw``.
 
         Raises:
-            InputError: On all ranks, if the plan is no row plan or was not opened from a file, or
-                if options do not suit the sampler or the plan, or differ between ranks.
+            InputError: On all ranks, if the plan is not a row plan or was not opened from a file.
+                Also if options do not suit the sampler or the plan, or differ between ranks.
         """
         with self.transport.agreement():
             if self._plan is None:
-                raise InputError("mini-batches are drawn from a plan file; open its path")
+                raise InputError("mini-batches are drawn from a plan file; open the file")
         of_rank, drawing = (self.plan_header, self.plan_part), (sampler, options)
         return drawn_batches(
             *(self._plan, of_rank, self.resources, *drawing),
@@ -268,9 +269,9 @@ class Graph(EdgeGraph):
         If the array is in a file, only these rows are read. Not collective.
 
         Parameters:
-            array: An array of numpy, a memory map or a data set of h5py, in the order of the
-                source's vertices.
-            axis: Axis along which the vertices are: for instance 1 for [times, num_vertices,
+            array: A NumPy array, a memory map or an h5py data set, in the order of the source's
+                vertices.
+            axis: Axis of the vertices: for instance 1 if the shape is [times, num_vertices,
                 width].
 
         Returns:
@@ -306,7 +307,7 @@ class Graph(EdgeGraph):
                 on a rank that gets no result. If the memory is too small, use `save_rows`.
 
         Raises:
-            InputError: On all ranks, if the rows of one rank do not fit.
+            InputError: On all ranks, if the rows of one rank do not fit its graph.
         """
         with self.transport.agreement():
             [array] = named_arrays(rows, self.num_rows).values()
@@ -329,7 +330,8 @@ class Graph(EdgeGraph):
                 ``row_0``, ``row_1`` and so on.
 
         Raises:
-            InputError: On all ranks, if the rows of one rank, or the name of the file, do not fit.
+            InputError: On all ranks, if the rows of one rank do not fit its graph, or if the file
+                name or a column name is not allowed.
             OutputError: On all ranks, if the file cannot be written; no file is left then.
             PlanError: On all ranks, if the plan's file was replaced since the graph was opened.
         """
@@ -341,11 +343,11 @@ class Graph(EdgeGraph):
         save_rows(path, self._rows, arrays, ids, self.transport)
 
     def _check_alike(self, tensors: Mapping[str, Tensor]) -> None:
-        """Raise InputError if a tensor holds data of one rank, and is no parameter. Collective.
+        """Raise InputError if a tensor holds data of one rank, so it cannot be a parameter.
 
-        This is assumed if the tensor's shape differs between ranks. It is also assumed if its
-        values differ, and its length is the number of rows, halo rows or edges on every rank.
-        Shapes that were checked once are not checked again."""
+        Collective. There are two such cases. First, the tensor's shape differs between ranks.
+        Second, its values differ between ranks, and its length equals the same entry of
+        `_own_sizes` on every rank. Shapes that were checked once are not checked again."""
         shapes = tuple((name, tuple(tensor.shape)) for name, tensor in tensors.items())
         if shapes in self._alike:
             return
@@ -364,15 +366,15 @@ class Graph(EdgeGraph):
                 if not self.transport.all_equal(values.numpy().tobytes()):
                     self.transport.agree(
                         InputError(
-                            f"'{name}' has {len(tensor)} rows, the number of rows of each rank "
-                            f"rows, halo rows or edges, and differs between ranks: {whose}; "
+                            f"'{name}' differs between ranks, and its {len(tensor)} rows match the "
+                            f"rows, halo rows or edges of each rank: {whose}; "
                             "parameters must begin with equal values; use the same torch seed"
                         )
                     )
         self._alike.add(shapes)
 
     def _own_sizes(self) -> list[int]:
-        """Return the numbers of this rank's rows, halo rows, nonzeros, edges, and rows by type."""
+        """Return this rank's number of rows, halo rows, nonzeros, edges, and rows of each type."""
         edges = [len(self.block.with_nonzeros(each).column) for each in ("plan", "edges")]
         found = [self.num_rows, self.num_halo, *edges]
         if self.types is not None:
@@ -408,13 +410,13 @@ class Graph(EdgeGraph):
 def check_rows(x: Tensor, rows: int, graph: Graph, ndim: int | None = None, of: str = "") -> None:
     """Raise InputError unless x has `rows` rows, `ndim` axes, and the graph's dtype and device."""
     if not isinstance(x, Tensor):
-        raise InputError(f"x is of type {type(x).__name__}; give a tensor, torch.as_tensor(x)")
+        raise InputError(f"x is of type {type(x).__name__}; give torch.as_tensor(x)")
     if x.ndim == 0 or len(x) != rows or ndim not in (None, x.ndim):
         shape = ", ".join([str(rows), "any number" if ndim == 2 else "..."])
         raise InputError(f"x has shape {list(x.shape)}, but rank {graph.rank} needs [{shape}]{of}")
     if x.dtype != graph.dtype or x.device != graph.device:
         raise InputError(
-            f"x is of {x.dtype} on {x.device}, the graph is {graph.dtype} on {graph.device}: "
+            f"x has {x.dtype} on {x.device}, the graph {graph.dtype} on {graph.device}: "
             "convert x, or open the plan with another dtype or device"
         )
 
@@ -440,7 +442,7 @@ def open_graph(
     device: torch.device | str = "cpu",
     threads: int | None = None,
 ) -> Graph:
-    """Do what `plancc_runtime.open` does, on a transport. Collective."""
+    """Return this rank's share of a plan, as `plancc_runtime.open` does. Collective."""
     dtype = dtype or torch.get_default_dtype()
     with transport.agreement():
         if dtype not in DTYPES:
@@ -452,8 +454,8 @@ def open_graph(
     with transport.agreement():
         if opened.rows.grid is not None:
             raise InputError(
-                f"{opened.name or 'this plan'}: the library works on plans of layout row or edge, "
-                f"not of grid '{header.grid}'; plancc-run trains with it"
+                f"{opened.name or 'this plan'}: has grid '{header.grid}', but the library needs a "
+                "plan of layout row or edge; train with plancc-run"
             )
     part = with_exchange(header, opened.read(transport), "auto", transport)
     if header.types is not None:

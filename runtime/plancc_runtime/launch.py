@@ -1,7 +1,7 @@
-"""Detection of how this process was started: alone, or by a launcher as one of several ranks.
+"""Find out how this process was started: alone, or by a launcher as one of several ranks.
 
 Every launcher sets environment variables for its ranks. They are read even if mpi4py is missing:
-else `mpirun -n 4 plancc-run` would become four separate runs on the same plan.
+otherwise `mpirun -n 4 plancc-run` would become four separate runs on the same plan.
 """
 
 from __future__ import annotations
@@ -73,11 +73,9 @@ def launcher() -> Launcher | None:
 
 
 def announced() -> tuple[int, int]:
-    """Return rank and number of ranks by the launcher's variables; (0, 1) without a launcher."""
+    """Return rank and number of ranks from the launcher's variables; (0, 1) without a launcher."""
     found = launcher()
-    if found is None:
-        return 0, 1
-    return _number(found.rank) or 0, _number(found.size) or 1
+    return (0, 1) if found is None else (_number(found.rank) or 0, _number(found.size) or 1)
 
 
 def local_rank() -> int:
@@ -103,12 +101,13 @@ def open_transport(
         name: One of `TRANSPORTS`. "auto": "single" for one rank, "torch" if torchrun started the
             ranks, else "mpi". "torch": "nccl" if every rank of a machine has its own CUDA device,
             else "gloo".
-        timeout: Longest wait for other ranks in seconds, also here; None or 0 for no limit.
+        timeout: Longest time in seconds to wait for other ranks, in this function and later; None
+            or 0 for no limit.
         say: See `Transport.say`.
 
     Raises:
-        InputError: If the name is unknown, if it is "single" and there are several ranks, or as
-            `check_no_singleton` says.
+        InputError: If the name is unknown, if it is "single" and there are several ranks, or if
+            `check_no_singleton` raises it.
         BackendUnavailable: If several ranks were started but cannot reach each other.
     """
     check_choice("transport", name, TRANSPORTS)
@@ -119,7 +118,7 @@ def open_transport(
         name = "single" if size == 1 else "torch" if launcher() is _TORCHRUN else "mpi"
     if name == "single":
         if size > 1:
-            raise InputError(f"transport single: the launcher started {size} ranks")
+            raise InputError(f"transport single: is for one rank; the launcher started {size}")
         from plancc_runtime.transport.single import SingleTransport
 
         return SingleTransport()
@@ -157,13 +156,16 @@ def open_transport(
 
 
 def check_no_launcher(ranks: int, transport: Transport | str) -> None:
-    """Raise InputError if ranks are to be threads, and a launcher or a transport is there too."""
+    """Raise InputError unless `ranks` threads can be the ranks.
+
+    They cannot if a launcher has started several ranks, or if a transport is given.
+    """
     _, size = announced()
     if size > 1:
         raise InputError(f"`ranks` {ranks}: the launcher has started {size} ranks already")
     if transport != "auto":
         name = transport if isinstance(transport, str) else type(transport).__name__
-        raise InputError(f"`ranks` {ranks}: threads need no transport {name}")
+        raise InputError(f"`ranks` {ranks}: runs threads; leave transport {name} out")
 
 
 def check_no_singleton() -> None:
@@ -181,13 +183,13 @@ def check_no_singleton() -> None:
             meet = "set LOCAL_RANK, its number on its machine, and MASTER_ADDR to join them, "
             raise InputError(
                 f"this job has {_number(size)} tasks ({size}), but this process finds no other: "
-                f"{meet * (rank == _TORCHRUN.rank)}start it by srun (with PMIx), mpirun or "
-                "torchrun, or give `ranks` 1 for one"
+                f"{meet * (rank == _TORCHRUN.rank)}start all by srun (with PMIx), mpirun or "
+                "torchrun, or give `ranks` 1 to run alone"
             )
 
 
 class _Opening:
-    """A rank that has no transport yet, as the watchdog needs it."""
+    """What the watchdog needs to know of a rank whose transport does not exist yet."""
 
     def __init__(self, timeout: float, say: Callable[[str], None]) -> None:
         self.rank, _ = announced()
@@ -195,7 +197,11 @@ class _Opening:
 
 
 def need_torch(what: str) -> None:
-    """Raise BackendUnavailable if torch, which `what` needs, cannot be imported."""
+    """Import torch, which `what` needs. Raise BackendUnavailable if torch cannot be imported."""
+    # Idle threads of GNU's OpenMP would spin for 5 ms, on cores that other threads and ranks need.
+    # It reads these variables when torch is loaded.
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "5000")
     try:
         import torch  # noqa: F401
     except ImportError as error:
@@ -209,7 +215,7 @@ def rendezvous() -> tuple[str, int]:
 
     Raises:
         BackendUnavailable: If the ranks may be on several machines, and MASTER_ADDR is not set.
-        InputError: If MASTER_PORT is no port.
+        InputError: If MASTER_PORT is not a port number.
     """
     text = os.environ.get("MASTER_PORT", "")
     if text:
@@ -232,7 +238,7 @@ def rendezvous() -> tuple[str, int]:
 
 
 def _job() -> str:
-    """Return a string that is the same on all ranks of this job, and hardly occurs in others."""
+    """Return a string that is the same on all ranks of this job, and differs in most other jobs."""
     for variables in _JOBS:
         values = [os.environ.get(variable, "") for variable in variables]
         if values[0]:

@@ -28,12 +28,12 @@ from plancc_runtime.transport.base import Transport
 from plancc_runtime.views import View, place_of
 
 AT_ONCE = 1 << 19
-"""Numbers of a matrix that `is_finite` checks at a time."""
+"""How many numbers of a tensor `is_finite` checks at a time."""
 Splits = dict[str, tuple[Tensor, Tensor]]
 SMALL = 1 << 18
-"""Most vertices for which the work of a training step on a CUDA device is recorded.
+"""Largest number of vertices for which the work of a step on a CUDA device is recorded.
 
-With few vertices, kernels take less time than their starts."""
+With few vertices, a kernel takes less time than its start."""
 UNTRAINED = (
     "the outputs are not finite before the first step: look for large numbers among the features, "
     "which `scale_features` columns scales, and among the initial weights (`init`)"
@@ -48,7 +48,7 @@ class Learner:
     Attributes:
         optimizer: SGD, Adam or AdamW.
         is_trained: Whether steps have changed the weights, in this run or before it resumed.
-        exchanges: Whether `scores` sends more than sums over all ranks.
+        exchanges: Whether the method `scores` sends messages other than all-reduces.
     """
 
     exchanges = False
@@ -64,12 +64,15 @@ class Learner:
         self._places = WeakKeyDictionary[View, dict[str, tuple[Tensor | None, Tensor]]]()
 
     def hold(self, part: Part, header: Header, resources: Resources) -> None:
-        """Keep what the loss reads of this rank's slice; called before epoch 0. Collective."""
+        """Keep the data of this rank's slice that the loss needs; called before epoch 0.
+
+        Collective.
+        """
 
     def words(self, epoch: int) -> int:
-        """Return the words that all ranks send for the loss in an epoch. Collective.
+        """Return the words that all ranks together send in an epoch to compute the loss.
 
-        Words that the layers send do not count.
+        Words that the layers send do not count. Collective.
         """
         return 0
 
@@ -112,7 +115,7 @@ class Learner:
         if not outputs.requires_grad:
             raise InputError(
                 "the outputs of the network do not depend on its weights; let its forward run "
-                "without `torch.no_grad`, and without `detach` of what it returns"
+                "without `torch.no_grad`, and return tensors without `detach`"
             )
         self.clock.enter("loss")
         share = self._share(outputs, view, data, step)
@@ -126,10 +129,10 @@ class Learner:
         return data.target.share_of_loss(*learnt, data.totals["train"])
 
     def _is_repeated(self, view: View, data: LocalData) -> bool:
-        """Return whether `gradients` over this view is recorded and replayed on the device.
+        """Return whether the work of `gradients` is recorded once and replayed on the device.
 
-        It is if the work waits mostly for starts of kernels, and is the same in every step: it
-        draws no random numbers, sends nothing and measures no time."""
+        This helps if most of the time is spent on starting kernels. It is possible if the work is
+        the same in every step: it must draw no random numbers, send nothing and measure no time."""
         return (
             data.labels.device.type == "cuda"
             and len(data.labels) <= SMALL
@@ -141,7 +144,10 @@ class Learner:
         )
 
     def update(self, rate: float) -> None:
-        """Change the weights by the gradients that `gradients` computed; `rate`: learning rate."""
+        """Change the weights by the gradients that `gradients` computed.
+
+        `rate` is the learning rate.
+        """
         with self.clock("dense"):
             if self.options.clip_norm is not None:  # gradients are sums over all ranks
                 clip_gradients(self._parameters, self.options.clip_norm)
@@ -165,7 +171,10 @@ class Learner:
         return found
 
     def scores(self, outputs: Tensor, view: View, data: LocalData, where: str) -> Scores:
-        """Return the scores of every split, from its vertices' outputs in the view. Collective."""
+        """Return the scores of every split. Collective.
+
+        `outputs` has this rank's outputs of `view`; a split is scored on the rows of its vertices.
+        """
         target = data.target
         with self.clock("dense"):
             splits = self._split_outputs(outputs, view, data)
@@ -187,7 +196,7 @@ class Learner:
         return scores
 
     def _split_outputs(self, outputs: Tensor, view: View, data: LocalData) -> Splits:
-        """Return, by split, the outputs that are scored, and their labels. Collective."""
+        """Return, for each split, the outputs that are scored, and their labels. Collective."""
         return {name: self._taken(name, outputs, view, data) for name in data.splits}
 
     def _rank(self, scores: Scores, splits: Splits, data: LocalData) -> None:
@@ -210,7 +219,7 @@ class Learner:
                     getattr(scores, metric)[split] = float(there.mean())
 
     def _end_diverged(self, loss: float, where: str, view: View, data: LocalData) -> None:
-        """Raise PlanccError on all ranks: the loss is not finite, for this reason. Collective.
+        """Raise PlanccError on all ranks, with the reason why the loss is not finite. Collective.
 
         Plans hold finite numbers, and all ranks have the same weights. So a rank is at fault if its
         features or its values of A are not finite, or if only some ranks have weights that are not
@@ -236,15 +245,15 @@ class Learner:
         self.transport.agree(PlanccError(said) if why else None)
 
     def num_found(self, outputs: Tensor, view: View, data: LocalData) -> int:
-        """Return the number of this rank's training vertices in the view with correct outputs."""
+        """Return how many of this rank's training vertices in the view have correct outputs."""
         return data.target.num_found(*self._taken("train", outputs, view, data))
 
     def state(self) -> list[Tensor]:
-        """Return copies of all tensors that a training step changes."""
+        """Return copies of all tensors that a training step changes: weights, optimiser state."""
         return [tensor.detach().clone() for tensor in self._changing()]
 
     def restore(self, state: list[Tensor]) -> None:
-        """Set the tensors of `state` to the copies that an earlier call returned."""
+        """Set weights and optimiser state to the copies that the method `state` returned."""
         with torch.no_grad():
             for tensor, before in zip(self._changing(), state, strict=True):
                 tensor.copy_(before)

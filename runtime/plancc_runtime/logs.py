@@ -18,7 +18,7 @@ FORMER = ".1"
 
 
 class LogWriter:
-    """Writer of a log with a line per epoch: the fields of `Epoch`, and `known`, as JSON.
+    """Writer of a log with one line per epoch: JSON with the fields of `Epoch` and with `known`.
 
     Only rank 0 makes a writer.
 
@@ -27,8 +27,8 @@ class LogWriter:
             all other lines are removed. If training begins, an existing log is renamed: `.1` is
             added to its name.
         first: The next epoch: 0, or the epoch at which training resumes.
-        known: More entries of every line: "plan", the content hash, and "drawn_by", who draws
-            mini-batches. Empty strings are left out.
+        known: Further entries, which every line has: "plan", the plan's content hash, and
+            "drawn_by", who draws mini-batches. Empty strings are left out.
 
     Raises:
         OutputError: If the file cannot be written, now or later.
@@ -47,7 +47,7 @@ class LogWriter:
             self._stream = open(path, "a", encoding="utf-8")  # noqa: SIM115
 
     def write(self, epoch: Epoch) -> None:
-        """Append the line of an epoch, and hand it to the system at once."""
+        """Append the line of an epoch, and flush it, so that others can read it at once."""
         with self._writing():
             line = {"epoch": epoch.epoch, "loss": epoch.loss} | asdict(epoch) | self._known
             self._stream.write(json.dumps(line) + "\n")

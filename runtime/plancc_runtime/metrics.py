@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric.
+    """How one metric is printed and compared.
 
     Attributes:
-        title: Title in tables.
-        fields: Fields of `results.Scores` and of `results.Epoch` that a table cell shows. Early
-            stopping and schedules follow the last field.
-        higher: Whether higher is better.
-        form: Format of a number.
+        title: Title of the metric in tables.
+        fields: Names of the fields of `results.Scores` and `results.Epoch` that a table cell shows.
+            Early stopping and schedules follow the last of these fields.
+        higher: Whether a higher value is better.
+        form: Format specification of a number, such as ".4f".
     """
 
     title: str
@@ -23,7 +23,7 @@ class Metric:
     form: str = ".4f"
 
     def lowered(self, value: float) -> float:
-        """Return the value, or its negative, so that lower is better."""
+        """Return the value, or its negative if `higher`, so that a lower result is better."""
         return -value if self.higher else value
 
 

@@ -78,17 +78,17 @@ def make_network(
 
 
 def _initialise(network: Network, path: str | PathLike[str]) -> None:
-    """Set the network's weights from a file, and its standardisation if the file contains that.
+    """Set the network's weights, and means and scales of features if there are any, from a file.
 
     Raises:
-        InputError: If the weights are of another model or of other widths, or if they were trained
-            on standardised features and this network does not standardise features.
+        InputError: If the weights belong to another model or have other widths, or if they were
+            trained on standardised features and this network does not standardise features.
     """
     description, there = read_description(path)
     model = None if description is None else description.get("model")
     if isinstance(model, str) and model != network.options.model:
         raise InputError(
-            f"{fspath(path)}: these weights are of model {shown(model, 40)}, but this run has "
+            f"{fspath(path)}: holds weights of model {shown(model, 40)}, but this run trains "
             f"{network.options.model}; set `model`"
         )
     shapes = {name: tuple(value.shape) for name, value in network.state_dict().items()}
@@ -97,7 +97,7 @@ def _initialise(network: Network, path: str | PathLike[str]) -> None:
     given = read_weights(path, own)  # first, because a wrong network is the more important fault
     if known and network.standardization is None:
         raise InputError(
-            f"{fspath(path)}: these weights are of standardised features; set "
+            f"{fspath(path)}: these weights were trained on standardised features; set "
             "`scale_features` columns too"
         )
     if known:

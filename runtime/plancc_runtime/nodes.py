@@ -1,4 +1,4 @@
-"""Choice of the exchange: node-aware, over relays, or straight from rank to rank."""
+"""Choice of the exchange: node-aware, over relays, or directly from rank to rank."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from plancc_runtime.transport.base import Transport
 
 
 def with_exchange(header: Header, part: Part, exchange: str, transport: Transport) -> Part:
-    """Return the slice with the hops of its plan, or with straight messages. Collective.
+    """Return the slice with the exchange that the run uses to send rows. Collective.
 
-    If the nodes of the ranks are known, the transport counts messages between nodes from then on.
+    The result has the plan's exchange in several hops, or direct messages from rank to rank. If
+    the ranks share nodes as in the plan's topology, the transport counts messages between nodes.
 
     Parameters:
         exchange: "auto": the plan's hops; but a node-aware exchange only if the ranks share nodes
-            as the plan's topology says. "flat": straight messages. "nodes", "relays": the plan's
+            as the plan's topology says. "flat": direct messages. "nodes", "relays": the plan's
             hops, whichever nodes the ranks are on.
     """
     topology = header.topology
@@ -47,7 +48,10 @@ def exchange_of(header: Header, part: Part) -> str:
 
 
 def check_exchange(header: Header, exchange: str, num_ranks: int) -> None:
-    """Raise InputError if `exchange` asks for hops that the plan lacks for `num_ranks` ranks."""
+    """Raise InputError if the plan does not have the hops that `exchange` asks for.
+
+    Raise it also if `num_ranks` ranks cannot use the plan's hops.
+    """
     route, topology, parts = header.route, header.topology, header.num_parts
     fits_ranks = route is not None and route.keeps_groups(block_of_parts(parts, num_ranks))
     why = ""
@@ -67,7 +71,7 @@ def check_exchange(header: Header, exchange: str, num_ranks: int) -> None:
 
 
 def fits(topology: Topology, nodes: list[str]) -> bool:
-    """Return whether ranks share a node exactly if the topology puts their parts on one node.
+    """Return whether ranks share a node if and only if the topology puts their parts on one node.
 
     Parameters:
         nodes: Name of every rank's node.

@@ -56,7 +56,7 @@ class SGD:
 
     @torch.no_grad()
     def step(self, rate: float) -> None:
-        """Change the parameters by their gradients, at this learning rate.
+        """Change the parameters by their gradients; `rate` is the learning rate.
 
         Each operation handles all parameters at once, so that a device starts few kernels.
         """
@@ -117,7 +117,7 @@ OPTIMIZERS: dict[str, type[SGD]] = {"sgd": SGD, "adam": Adam, "adamw": AdamW}
 
 
 def optimizer_of(options: TrainOptions, parameters: Sequence[nn.Parameter]) -> SGD:
-    """Return the optimiser that the options name, before its first step."""
+    """Return a new optimiser, of the kind that the options name, for these parameters."""
     own = {"momentum": options.momentum} if options.momentum else {}
     return OPTIMIZERS[options.optimizer](parameters, options.weight_decay, **own)
 
@@ -206,11 +206,13 @@ def learning_rate(options: TrainOptions, epoch: int, drops: int) -> float:
 
 @dataclass
 class Validation:
-    """The best validation loss so far, or the best value of another metric, and its weights.
+    """The best validation loss so far, and the weights that reached it.
+
+    If the run follows another metric, `loss` is a number that falls when the metric improves.
 
     Attributes:
         loss: The best loss; None before the first evaluation.
-        epoch: Number of epochs that the best weights had seen.
+        epoch: Number of epochs after which the best loss was reached.
         since: Number of evaluations since the best evaluation.
         drops: Number of times that `PLATEAU` evaluations in a row did not improve the loss.
         weights: Parameters and buffers of the network at the best evaluation.
@@ -225,7 +227,7 @@ class Validation:
     def see(self, loss: float, epoch: int, network: nn.Module) -> None:
         """Record the validation loss that the network has after `epoch` epochs.
 
-        For another metric, `loss` is a number that falls when the metric improves.
+        If the loss is the best so far, copy the weights of the network.
         """
         if self.loss is None or loss < self.loss:
             self.loss, self.epoch, self.since = loss, epoch, 0

@@ -44,7 +44,7 @@ ONLY_BATCHES = {
     "steps": "only mini-batches have steps",
     "draw": "only mini-batches are drawn",
 }
-"""Options that are only for mini-batches, with the reason."""
+"""Options that are only for mini-batches; for each the reason, as a phrase for errors."""
 FULL = "full"
 """The `batch_size` that asks for the full batch."""
 OF_A_RANK = ("threads", "device")
@@ -52,9 +52,9 @@ OF_A_RANK = ("threads", "device")
 PATHS_OF_A_RANK = ("init", "log")
 """Options with paths that may differ between ranks; each is given on all ranks or on none."""
 GIVEN = "given"
-"""Value that stands for such a path when the options of ranks are compared."""
+"""Value that replaces a path in `PATHS_OF_A_RANK` when the options of ranks are compared."""
 MOST_STAGES = 1000
-"""Most stages of a pipeline; every stage sends a message."""
+"""Largest number of stages of a pipeline; every stage sends a message."""
 
 of_data = partial(option, section="Data")
 of_training = partial(option, section="Training")
@@ -75,18 +75,18 @@ class TrainOptions:
     """Options of training; the fields are the options of `plancc-run`.
 
     Raises:
-        InputError: If an option is out of range, is not an option of the model, or does not go
-            with another option.
+        InputError: If an option is out of range, is not an option of the model, or cannot be
+            combined with another option.
     """
 
     model: str = of_model(
         "gcn",
-        f"kind of layer: {', '.join(MODELS)}; or a class of your own, by its file",
+        f"kind of layer: {', '.join(MODELS)}; or FILE:CLASS, a class of your own",
         more="Give it as ``my_net.py:Net``; `plancc.train` accepts the class itself too.",
         metavar="NAME|FILE:CLASS",
     )
     layers: int = of_model(2, "number of layers", at_least=1, at_most=10_000)
-    hidden: int = of_model(16, "width of hidden layers", more="It counts all heads.", **count)
+    hidden: int = of_model(16, "width of hidden layers", more="The width of all heads.", **count)
     heads: int = like(GATOptions, "heads")
     attention_dropout: float = like(GATOptions, "attention_dropout")
     aggregator: str = like(SAGEOptions, "aggregator")
@@ -102,16 +102,16 @@ class TrainOptions:
     parametrization: str = like(ConvOptions, "parametrization")
     decoder: str = of_model(
         "dot",
-        "For links: how a link is scored from the outputs of its two ends, `hidden` numbers each. "
+        "For links: score of a link, from the outputs of its two ends (`hidden` numbers each). "
         "dot: scalar product. distmult: weighted scalar product. mlp: a hidden layer on the "
-        "products of their entries",
+        "element-wise product",
         choices=("dot", "distmult", "mlp"),
     )
     bias: bool | None = like(ConvOptions, "bias")
     model_options: Mapping[str, Any] | None = of_model(
         None,
         "another option of the model, or of your own class's constructor; may be repeated",
-        more="A mapping of names to values; a value may also be its string.",
+        more="A mapping of names to values; a value may also be given as a string.",
         metavar="NAME=VALUE",
     )
     dropout: float = of_model(0.0, "dropout of every layer's input", **rate)
@@ -124,8 +124,8 @@ class TrainOptions:
 
     scale_features: str = of_data(
         "none",
-        "rows: divide every row of features by its sum of magnitudes. columns: give every column "
-        "mean 0 and variance 1 over all vertices",
+        "scaling of features. rows: divide every row by the sum of its absolute values. columns: "
+        "give every column mean 0 and variance 1 over all vertices",
         more="The saved network contains the columns' means and scales.",
         choices=("none", "rows", "columns", "rows,columns"),
     )
@@ -137,7 +137,7 @@ class TrainOptions:
     )
     split: tuple[float, ...] | None = of_data(
         None,
-        "random training, validation and test shares: 0.6,0.2,0.2",
+        "shares of a random training, validation and test split: 0.6,0.2,0.2",
         otherwise="the plan's masks",
         metavar="P,P,P",
     )
@@ -163,7 +163,7 @@ class TrainOptions:
     )
     dtype: str = of_data(
         "float32",
-        "number format of features, weights, messages; bfloat16 keeps weights and sums float32",
+        "number format of features, weights, messages; bfloat16 keeps weights and sums in float32",
         more="The state of the optimiser is then float32 too.",
         choices=("float32", "float64", "bfloat16"),
     )
@@ -235,12 +235,12 @@ class TrainOptions:
     )
     fanouts: tuple[int, ...] | None = of_batches(
         None,
-        "For neighbour: columns sampled per row, by layer, the output layer first",
+        "For neighbour: neighbours drawn per vertex, for each layer, the output layer first",
         metavar="F1,F2,...",
     )
     relation_fanouts: Mapping[str, Any] | None = of_batches(
         None,
-        "For neighbour on a plan with types: `fanouts` of a relation, by its name or "
+        "For neighbour on a plan with types: `fanouts` of one relation, given by its name or by "
         "SOURCE:NAME:DESTINATION; may be repeated",
         otherwise="`fanouts`",
         metavar="NAME=F1,F2,...",
@@ -249,23 +249,23 @@ class TrainOptions:
         None, "another option of the sampler (keep=0.1); may be repeated", metavar="NAME=VALUE"
     )
     steps: int | None = of_batches(
-        None, "mini-batches per epoch", otherwise="enough to cover every target once", **count
+        None, "mini-batches per epoch", otherwise="enough to cover all training data", **count
     )
 
     draw: str = of_batches(
         "auto",
-        "who draws a mini-batch. owners: every rank draws its own rows (samplers neighbour, walk). "
-        "everywhere: every rank draws the whole batch. auto: what is predicted to be quicker",
+        "who draws a mini-batch. owners: every rank draws neighbours of its own rows, with sampler "
+        "neighbour or walk. everywhere: every rank draws the whole batch. auto: the quicker way",
         choices=DRAWS,
     )
 
     exclude_links: bool = of_batches(
-        False, "For links: leave the edges of a mini-batch's links out of its graph, both ways"
+        False, "For links: leave the links of a mini-batch out of its graph, in both directions"
     )
     features_on_disk: bool = of_batches(
         False,
-        "do not load features, but map the plan's file into memory: the system keeps the rows in "
-        "memory that are read often, as far as there is room",
+        "do not load features, but map the plan's file into memory: rows that are read often stay "
+        "in memory, as far as there is room",
     )
 
     passes: tuple[str, ...] = of_messages(
@@ -288,9 +288,9 @@ class TrainOptions:
     )
     exchange: str = of_messages(
         "auto",
-        "how rows are sent. flat: straight from rank to rank. nodes: node-aware, relays: over "
-        "relays, if the plan was compiled so. auto: as compiled, but node-aware only if the ranks "
-        "are on nodes as the plan says",
+        "how rows are sent. flat: directly from rank to rank. nodes (node-aware) and relays: only "
+        "if the plan was compiled for them. auto: as compiled, but node-aware only if the ranks "
+        "are on nodes as the plan's topology says",
         choices=("auto", "flat", "nodes", "relays"),
     )
     boundary_sampling: float | None = of_messages(
@@ -341,8 +341,8 @@ class TrainOptions:
     )
     pipeline: str = of_execution(
         "off",
-        "number of stages of a feature plan's pipeline of products, messages and updates. auto: "
-        "chosen from the bandwidth of the matrix",
+        "for feature plans: number of stages of a pipeline, in which products, messages and "
+        "updates overlap. auto: chosen from the bandwidth of the matrix",
         more="After Wan et al. (2025).",
         metavar="off|auto|STAGES",
     )
@@ -375,7 +375,7 @@ class TrainOptions:
 
     @property
     def sampling(self) -> Sampling:
-        """Shares of rows and edges that an epoch keeps, with the seed."""
+        """Shares of rows and edges that an epoch keeps, and the seed that selects them."""
         return Sampling(
             seed=self.seed,
             boundary=self.boundary_sampling,
@@ -384,7 +384,7 @@ class TrainOptions:
         )
 
     def conv_options(self, declared: Collection[str]) -> dict[str, Any]:
-        """Return the model's options that are given, by name.
+        """Return the options of the model by name, including those in `model_options`.
 
         `declared` has the names of the options that the model declares.
         """
@@ -398,7 +398,7 @@ class TrainOptions:
         return {k: v for k, v in given.items() if k in declared} | dict(extra)
 
     def chosen(self, names: Iterable[str]) -> dict[str, Any]:
-        """Return the options among these names whose values are not defaults."""
+        """Return, by name, the options among `names` whose values differ from the defaults."""
         given = {name: getattr(self, name) for name in names}
         return {k: value for k, value in given.items() if value != getattr(TrainOptions, k)}
 
@@ -414,7 +414,7 @@ class TrainOptions:
         return "give `sampler` or `batch_size`"
 
     def _batch_settings(self) -> list[str]:
-        """Return the names of the given options that ask for mini-batches."""
+        """Return the names of the given options that make the run train in mini-batches."""
         return [*self.chosen(("sampler", *BATCH_OPTIONS, "sampler_options"))]
 
     @property
@@ -426,12 +426,12 @@ class TrainOptions:
 
     @property
     def row_wire(self) -> str:
-        """Number format of halo rows in messages: `wire`; if `dtype` is bfloat16, bf16."""
+        """Number format of halo rows in messages: bf16 if `dtype` is bfloat16, else `wire`."""
         return "bf16" if (self.dtype, self.wire) == ("bfloat16", "fp32") else self.wire
 
     @property
     def normalize_features(self) -> bool:
-        """Whether rows of features are divided by their sums of magnitudes."""
+        """Whether each row of features is divided by the sum of its absolute values."""
         return "rows" in self.scale_features
 
     @property
@@ -477,7 +477,7 @@ class TrainOptions:
             raise self._wrong("momentum", why)
         for name in self.chosen(("every", "keep_last", "resume")):
             if self.checkpoint is None:
-                raise InputError(f"`{name}`: give `checkpoint`, the folder, too")
+                raise InputError(f"`{name}`: also give the folder `checkpoint`")
         self._check_model_options()
         self._check_predictions()
         if self.pipeline not in ("off", "auto") and not (
@@ -495,7 +495,7 @@ class TrainOptions:
             raise self._wrong(name, f"{ONLY_BATCHES[name]}; {self._no_batches()}")
         self._check_on_disk()
         if self.recompute and self.product_order == "paper" and not is_own(self.model):
-            raise InputError("`recompute`: needs the pass order, which `passes` leaves out")
+            raise InputError("`recompute`: needs the pass order; add it to `passes`")
         if self.delay is not None and self.fold != "delayed":
             raise self._wrong("delay", f"only fold delayed has one, not fold {self.fold}")
         if self.fold == "sync":
@@ -524,7 +524,7 @@ class TrainOptions:
         layer = self.embeddings
         if self.predict is None:
             if layer is not None:
-                raise self._wrong("embeddings", "give `predict`, the file, too")
+                raise self._wrong("embeddings", "also give the file `predict`")
             return
         check_name(self.predict)
         if layer is not None and layer > self.layers:
@@ -569,7 +569,7 @@ def refuse_twice(given: Mapping[str, Any]) -> None:
     for name in (each for each in OF_MODELS if each in extra and given.get(each) is not None):
         own, other = given[name], extra[name]
         if str(own).lower() != str(other).lower():  # numbers and truth values may be strings
-            raise InputError(f"`{name}` {own} excludes `model_options` {name}={other}; give one")
+            raise InputError(f"`{name}` {own} contradicts `model_options` {name}={other}")
 
 
 def check_same_options(options: TrainOptions, transport: Transport) -> None:
@@ -590,7 +590,7 @@ def check_same_options(options: TrainOptions, transport: Transport) -> None:
 OPTION_NAMES = tuple(field.name for field in fields(TrainOptions))
 _OF_LAYERS = {field.name for kind in CONVOLUTIONS.values() for field in fields(kind)}
 OF_MODELS = tuple(name for name in OPTION_NAMES if name in _OF_LAYERS)
-"""Options of a model that have a field of `TrainOptions`; `model_options` may have them too."""
+"""Options of models that are fields of `TrainOptions`; `model_options` may also contain them."""
 MODEL_OPTIONS = tuple(name for name in OF_MODELS if not hasattr(ConvOptions, name))
 """Options in `OF_MODELS` that only some models have."""
 PATHS = tuple(field.name for field in fields(TrainOptions) if kind_of(field) == "Path")

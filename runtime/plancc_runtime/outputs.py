@@ -1,6 +1,6 @@
-"""Outputs of a run's network for its vertices, as files and arrays.
+"""Outputs of a run's network for the vertices of the plan, as files and arrays.
 
-The outputs are computed from the network's present weights. All methods are collective.
+The outputs are computed with the network's present weights. All methods are collective.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from plancc_runtime.views import place_of
 
 
 class Outputs:
-    """The outputs of a prepared run."""
+    """The outputs of a run's network; available after `Run.prepare`."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Outputs:
         known: dict[str, np.ndarray] | None = None,
         wanted: npt.NDArray[np.int64] | None = None,
     ) -> list[int]:
-        """Write predictions for all vertices that the task predicts, or for `wanted`.
+        """Write predictions for all vertices that the task predicts, or only for `wanted`.
 
         Parameters:
             path, ids: See `predictions.save_predictions`.
@@ -56,10 +56,11 @@ class Outputs:
             known (dict of str to array, optional): Columns of labels and splits as in
                 `predictions.known_of`; by default the columns of the run's task.
             wanted (int64[m], optional): The vertices to write, in this order; by default all.
-                They must be training vertices of the run, and `ids` and `known` must be theirs.
+                These vertices must be the training vertices of the run, and `ids` and `known` must
+                belong to them.
 
         Returns:
-            The number of vertices predicted for every class; an empty list for real numbers.
+            For every class, the number of vertices predicted in it; an empty list for real numbers.
         """
         kept = {} if embeddings is None else {embeddings: torch.empty(0)}
         view = self._execution.whole() if wanted is None else self._execution.view(0)
@@ -109,15 +110,19 @@ class Outputs:
         }
 
     def score(self, pairs: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], torch.Tensor]:
-        """Return the scores of pairs of vertices; see `LinkLearner.score`."""
+        """Return the positions of the pairs that this rank scores, and their scores.
+
+        See `LinkLearner.score`.
+        """
         outputs = self._learner.outputs(self._execution.whole(), self._data)
         places, found = self._learner.score(outputs, pairs)
         return places, found
 
     def words(self) -> tuple[int, int]:
-        """Return the words that all ranks send to compute outputs.
+        """Return the words that all ranks send to compute outputs: two numbers.
 
-        The first number is for the training vertices, the second for all vertices.
+        The first counts the words if only the training vertices need outputs, the second if all
+        vertices need outputs.
         """
         views = self._execution.view(0), self._execution.whole()
         words = [words_of_outputs(self._learner.network, view.graphs) for view in views]

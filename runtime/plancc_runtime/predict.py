@@ -74,8 +74,8 @@ def predict(
         path: The file to write; see `TrainOptions.predict`.
         embeddings: Number of a layer whose outputs are written too; see `TrainOptions.embeddings`.
         ids: The source's ids of the vertices to write, in this order: a sequence, a string such as
-            "17,42", or the name of a file with one id a line. By default all vertices. With a row
-            plan, only rows on which the listed outputs depend are computed and sent.
+            "17,42", or the name of a file with one id per line. By default all vertices. With a row
+            plan, the ranks compute and send only the rows on which the listed outputs depend.
         execution: Other fields of `TrainOptions`: threads, device, dtype, kernel.
 
     Raises:
@@ -97,8 +97,8 @@ def predict(
         of_links = description.target == LinkTarget.name
         if of_links and (opened.header.links is None or ids is not None):
             raise InputError(
-                f"{fspath(weights)}: these weights predict links; use a plan with links, without "
-                "`ids`"
+                f"{fspath(weights)}: these weights predict links; use a plan with links, and leave "
+                "`ids` out"
             )
         passes = ("order", *(() if ids is None else ("dead-rows",)), "overlap")
         passes = () if is_own(description.options.model) else passes
@@ -148,10 +148,11 @@ def score_links(
     Parameters:
         plan: A plan with links, and with features as wide as in training.
         weights: A file whose network was trained on links.
-        links: A text file with one pair of ids a line, such as ``17,42``: the source and the target
-            of a link, as the source of the graph names vertices.
-        path: The file to write; see `TrainOptions.predict`. Row k is the k-th pair of `links`, with
-            the columns ``id`` (k, from 0), ``source``, ``target``, ``score`` and ``probability``.
+        links: A text file with one pair of ids per line, such as ``17,42``: first the id of a
+            link's source vertex, then of its target vertex, as in the file of the graph.
+        path: The file to write; see `TrainOptions.predict`. It has one row for each pair of
+            `links`, in order. The columns are ``id`` (number of the pair, from 0), ``source``,
+            ``target``, ``score`` and ``probability``.
         execution: See `predict`.
 
     Raises:
@@ -191,8 +192,8 @@ def _opened(
     """Return the opened plan, and the description of the network in `weights`. Collective.
 
     Raises:
-        InputError, PlanError, BackendUnavailable: On all ranks, also if `asked` differs between
-            ranks, or if their files of weights describe different networks.
+        InputError, PlanError, BackendUnavailable: On all ranks; InputError also if `asked` differs
+            between ranks, or if the ranks' files of weights describe different networks.
     """
     with transport.agreement():
         need_torch("a network")
@@ -217,7 +218,7 @@ def _are_names(share: Ids | None) -> bool:
 def _read_pairs(path: str, named: bool) -> npt.NDArray[Any]:
     """Return the pairs of ids in a file: int64[m, 2], or bytes[m, 2] for names.
 
-    Raises InputError if the file has no pair, or a line is no pair."""
+    Raises InputError if the file is empty, or if a line does not hold two ids."""
     lines = _lines(path, "`links` expects a text file with two ids a line, such as 17,42")
     found = list[list[Any]]()
     for line, text in enumerate(lines, 1):
@@ -234,9 +235,9 @@ def _read_pairs(path: str, named: bool) -> npt.NDArray[Any]:
 
 
 def _lines(path: str, wanted: str) -> list[str]:
-    """Return the lines of a text file; raise InputError if the file is no text.
+    """Return the lines of a text file; raise InputError if the file is not text.
 
-    `wanted` is the sentence of the error that says which file is expected.
+    `wanted` says which file is expected; the error ends with it.
     """
     with open_file(path) as file:
         data = file.read()
@@ -246,9 +247,9 @@ def _lines(path: str, wanted: str) -> list[str]:
 
 
 def _id(word: str, named: bool) -> int | bytes | None:
-    """Return the id in a string: a name if ids are `named`, else a whole number.
+    """Return the id in a string: a name as bytes if ids are `named`, else a whole number.
 
-    None if the string is no whole number.
+    Return None if ids are numbers and the string is not a whole number.
     """
     if named:
         return word.strip().encode()
@@ -256,7 +257,10 @@ def _id(word: str, named: bool) -> int | bytes | None:
 
 
 def _read_ids(text: str, named: bool) -> dict[Any, int]:
-    """Return `_checked` of the ids in a string such as "17,42", or in the file of this name."""
+    """Return the ids in a string such as "17,42", or in the file that `text` names.
+
+    The result is as in `_checked`.
+    """
     if not os.path.exists(text):
         if named or "," in text or text.strip(" +-").isdecimal():
             return _checked(next(csv.reader([text])), named=named)
@@ -269,12 +273,13 @@ def _read_ids(text: str, named: bool) -> dict[Any, int]:
 
 
 def _checked(words: Sequence[Any], file: str = "", named: bool = False) -> dict[Any, int]:
-    """Return the ids in these lines, and for each id the number of its line, from 1.
+    """Return the ids in `words`, in order, and for each id its position in `words`, from 1.
 
-    An id is an int, or bytes if ids are names. Empty lines of a file are skipped.
+    An id is an int, or bytes if ids are names. If the words are the lines of a file, empty lines
+    are skipped.
 
     Raises:
-        InputError: If there is no id, or if an id is no whole number or occurs twice.
+        InputError: If there is no id, or if an id is not a whole number or occurs twice.
     """
     found = dict[Any, int]()
     texts = (word.decode() if isinstance(word, bytes) else str(word) for word in words)
@@ -327,7 +332,7 @@ def _vertices_of(
         places: For every id, its name in error messages.
     """
     if not transport.all_equal(ids.tobytes()):
-        transport.agree(InputError("the ranks were given different ids; give all the same"))
+        transport.agree(InputError("the ranks have different ids; give all the same ids"))
     n, vertices = of.stop - of.start, np.full(len(ids), -1, np.int64)
     if share is None:
         there = (ids >= 0) & (ids < n)
@@ -387,8 +392,8 @@ def options_of(description: Description, name: str, settings: dict[str, Any]) ->
     if len(hidden) > 1:
         widths = " x ".join(map(str, dims))
         raise InputError(
-            f"{name}: a network of {widths}; its hidden layers must have one width here "
-            "(plancc_runtime.load_network supports any)"
+            f"{name}: the network has widths {widths}; here all hidden layers need the same "
+            "width (plancc_runtime.load_network supports any)"
         )
     links = bool(network.decoder)
     layers: dict[str, Any] = {
@@ -406,8 +411,8 @@ def options_of(description: Description, name: str, settings: dict[str, Any]) ->
             check_name(network.model)
         except InputError as error:
             raise InputError(
-                f"{name}: its network is the class {shown(network.model)}, which is imported again "
-                f"from the folder of the command: {error}"
+                f"{name}: its network is the class {shown(network.model)}, imported from the "
+                f"folder where the command runs: {error}"
             ) from None
     scales = {"rows": description.normalize_features, "columns": network.standardize_features}
     return TrainOptions(
@@ -430,7 +435,7 @@ def _check_widths(name: str, part: Part, dims: tuple[int, ...]) -> None:
     features = part.vertex_data.features
     if features is None:
         raise InputError(
-            f"{name}: the plan has no features, but the network needs {dims[0]} of every vertex; "
+            f"{name}: the plan has no features, but the network needs {dims[0]} per vertex; "
             "compile it with vertex data"
         )
     if features.shape[1] != dims[0]:

@@ -1,4 +1,4 @@
-"""Writing predictions to a file: classes and probabilities, real numbers, and embeddings."""
+"""Write predictions to a file: classes and probabilities, real numbers, and embeddings."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from plancc_runtime.transport.base import Transport
 def check_finite(outputs: Tensor) -> None:
     """Raise PlanccError if an output is not finite."""
     if not bool(outputs.isfinite().all()):
-        raise PlanccError("the network's outputs are not finite: nothing is predicted")
+        raise PlanccError("the network's outputs are not finite: no predictions are written")
 
 
 def known_of(labels: Tensor | None, splits: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
-    """Return columns of known values: `Target.known_column`, and "split".
+    """Return columns of known labels and of splits, by name, for a file of predictions.
 
-    "split" has the name of every row's split, or "". Without labels there is no column.
+    `Target.known_column` makes the column of labels. The column "split" has the name of every row's
+    split, or "". Without labels there are no columns.
 
     Parameters:
         labels: int[n], bool[n, classes] or float[n, targets], or None.
@@ -42,7 +43,7 @@ def known_of(labels: Tensor | None, splits: Mapping[str, Tensor]) -> dict[str, n
 
 
 def known_in(part: Part, vertices: npt.NDArray[np.integer]) -> dict[str, np.ndarray]:
-    """Return `known_of` for these vertices of the part, from the plan's labels and masks."""
+    """Return the columns of `known_of` for these vertices, from the labels and masks in `part`."""
     data, order = part.vertex_data, np.argsort(part.global_id)
     order = order[np.searchsorted(part.global_id, vertices, sorter=order)]
     classes = data.labels if data.targets is None else data.targets
@@ -70,17 +71,17 @@ def save_predictions(
 ) -> list[int]:
     """Write a network's predictions, and return how many vertices have each class. Collective.
 
-    The columns of the file are the first of `Target.predictions`, then `known`, then the other
-    predictions, and "embedding" if it is given.
+    The file has these columns, in this order: the ids, the first column of `Target.predictions`,
+    the columns `known`, the other columns of predictions, and "embedding" if it is given.
 
     Parameters:
         path: See `gathering.save_rows`.
         outputs (Tensor[num_rows, classes]): Outputs of the last layer.
         embedding: Tensor[num_rows, width] or None.
-        known (dict of str to array): Columns of `known_of`.
+        known (dict of str to array): Columns that `known_of` returned.
 
     Returns:
-        The number of vertices predicted for every class; an empty list for real numbers.
+        For every class, the number of vertices predicted in it; an empty list for real numbers.
 
     Raises:
         PlanccError: On all ranks, if an output is not finite; also the errors of `save_rows`.

@@ -1,4 +1,4 @@
-"""Remarks of a run: sentences that tell the user what went less well, and what to try."""
+"""Remarks of a run: sentences that tell the user what may be wrong, and what to try."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from plancc_runtime.targets import Target
 from plancc_runtime.transport.base import Transport
 
 NEAR = 0.1
-"""A run has hardly learnt if its score is at most this much above that of a constant answer.
+"""A run has hardly learnt if its score is at most this much above the score of a constant answer.
 
-The number is a share of the gap between the constant answer's score and 1."""
+The number is a share of the difference between 1 and the score of the constant answer."""
 WITH_LABELS = "compile the graph with its labels, which `data` has by the key labels or y"
 """Advice for predictions from a plan without labels."""
 
@@ -86,7 +86,7 @@ def remarks(
         epochs: The epochs of the run.
         final: Scores of the final weights.
         of_plan: Whether the features come from the plan, and are not random.
-        kind: Kind of targets.
+        kind: Kind of targets that the run predicts.
     """
     if not epochs or not final.loss:
         return []

@@ -1,7 +1,7 @@
-"""Recording of work on a CUDA device, so that all its kernels are started at once.
+"""Record a function's work on a CUDA device, and replay it with one start of all its kernels.
 
-On small graphs, kernels take less time than their starts. A CUDA graph starts all kernels of the
-work at once, with the same results.
+On small graphs, a kernel takes less time than its start. A CUDA graph starts all recorded kernels
+at once, with the same results.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Repeated(Generic[Result]):
 
     Parameters:
         work: Function that runs the same kernels on the same tensors in every call. If CUDA cannot
-            record it, for instance because it waits for the device, every call runs it anew.
+            record `work`, for instance because it waits for the device, every call runs `work`.
     """
 
     def __init__(self, work: Callable[[], Result]) -> None:
@@ -31,7 +31,7 @@ class Repeated(Generic[Result]):
         self._result: Result
 
     def __call__(self) -> Result:
-        """Do the work and return its result. The tensors of an earlier result are overwritten."""
+        """Do the work and return its result, whose tensors the next call overwrites."""
         if self._graph is None:
             self._left -= 1
             if self._left or not self._record():

@@ -23,15 +23,15 @@ STEP = {
     **{"products": "spmm", "dense": "dense", "reduce": "allreduce", "waiting": "wait"},
     "other": "other",
 }
-"""Portions of the time of a mini-batch's step, as results name them, and their phases."""
+"""Portions of the time of a step with a mini-batch: for each name in results, the clock's phase."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SplitMetrics:
-    """Metrics by split, over the labelled vertices of all ranks.
+    """Metrics of every split, over the labelled vertices of all ranks.
 
-    A split without labelled vertices has no entry. A metric that does not suit the kind of targets
-    is empty.
+    Each attribute maps splits to values. A split without labelled vertices has no entry. A metric
+    that does not suit the kind of targets has no entries.
 
     Attributes:
         accuracy: Share of the vertices whose class (or set of classes) is predicted correctly.
@@ -39,9 +39,9 @@ class SplitMetrics:
         f1_macro: Mean F1 of the classes that occur among the labels or the predictions.
         auc, ap: Area under the ROC curve and average precision: means over the classes for which
             they are defined. Empty unless the option `metric` is "auc" or "ap".
-        rmse, mae, r2: For real numbers: root of the mean squared error; mean absolute error; and 1
-            - squared error / variance of the split's targets. If a vertex has several numbers, the
-            mean over these.
+        rmse, mae, r2: For real numbers: root of the mean squared error; mean absolute error; 1 -
+            mean squared error / variance of the split's targets. If a vertex has several numbers,
+            each metric is the mean over these numbers.
         mrr, hits_10, hits_20, hits_50, hits_100: For link prediction: mean reciprocal rank among
             negatives, and Hits@K (`plancc_runtime.curves.areas`).
     """
@@ -63,7 +63,7 @@ class SplitMetrics:
 
 @dataclass(frozen=True, kw_only=True)
 class Scores(SplitMetrics):
-    """The metrics of every split, and its loss and its figures of single classes, by split.
+    """The metrics and the loss of every split, with figures of single classes.
 
     Attributes:
         loss: Mean loss (`plancc_runtime.nn.loss`).
@@ -79,16 +79,17 @@ class Scores(SplitMetrics):
     ap_of_classes: dict[str, list[float | None]] = field(default_factory=dict)
 
     def without_classes(self) -> Scores:
-        """Return the scores without figures of single classes, because classes may be many."""
+        """Return the scores without figures of single classes, of which there may be many."""
         return replace(self, class_shares={}, auc_of_classes={}, ap_of_classes={})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Epoch(SplitMetrics):
-    """One epoch over all ranks; its scores belong to the weights before the epoch's update.
+    """Figures of one epoch over all ranks.
 
-    An epoch that was not evaluated has no metrics. There is one exception: with mini-batches it has
-    the accuracy of "train", over the same targets as the loss, if there were any.
+    Metrics are those of the weights before the epoch's update. An epoch that was not evaluated has
+    no metrics, with one exception: with mini-batches, every epoch has the accuracy of "train". It
+    counts the same targets as the loss, if there were any.
 
     Attributes:
         epoch: Number of the epoch, from 0; for the final weights, the number of epochs of the run.
@@ -99,21 +100,21 @@ class Epoch(SplitMetrics):
             evaluated.
         seconds_max, seconds_mean: Maximum and mean over ranks of the seconds of each phase
             ("communication", "spmm", "dense", "allreduce", "other", "total").
-        words_sent, messages_sent, bytes_sent: Sums over ranks, as the transport counts, of the sent
-            rows of activations and gradients. On process grids, also of sent nonzeros of A and of
-            rows for products with weights.
+        words_sent, messages_sent, bytes_sent: What all ranks sent, as counted by the transport:
+            rows of activations and of gradients. On process grids, also nonzeros of A, and rows
+            for products with weights.
         words_sent_max, messages_sent_max: Counts of the rank that sends most.
-        words_reduced: Words that every rank contributes to all-reduces; not in `words_sent`. They
-            are weight gradients, loss, scores and sums of batch norms. Every mini-batch adds the
-            figures of its `BatchStep`, and the number of its targets unless all batches have the
-            same number. 1.5D grids add the sums over copies.
+        words_reduced: Words that every rank contributes to all-reduces; they are not in
+            `words_sent`. They are weight gradients, loss, scores and sums for batch norms. With
+            mini-batches, also the figures of every `BatchStep`, and the number of targets of every
+            batch unless all batches have the same number. On 1.5D grids, also the sums over copies.
         evaluation_seconds, evaluation_words: Seconds of the slowest rank, and words of all ranks,
-            for an evaluation apart from training; in no other figure.
+            for an evaluation apart from training; no other figure includes them.
         volume_per_step: Mean of `BatchStep.volume`; None without mini-batches.
-        step_seconds: Mean seconds of a step over ranks and steps, by the portions in `STEP`, which
-            add up to the whole step. "reduce" is the time of the rank that waits least in
-            all-reduces. "waiting" is the time spent waiting for messages, and for the slowest rank
-            in all-reduces.
+        step_seconds: Mean seconds of a step over ranks and steps, for each portion of a step. The
+            keys are those of `STEP`; the portions add up to the whole step. "reduce" is the time in
+            all-reduces of the rank that waits least there. "waiting" is the time that ranks wait
+            for messages, and for the slowest rank in all-reduces. None without mini-batches.
     """
 
     epoch: int
@@ -146,8 +147,8 @@ class BatchStep:
         volume: Rows sent in the forward pass: one exchange for every block, summed over blocks.
         messages: Messages in these exchanges.
         words_sent: Words of all exchanges of rows in the step, forward and backward.
-        words_drawn: Words that the ranks send each other while they draw the batch: bits that say
-            which rows the batch needs.
+        words_drawn: Words that the ranks send each other while they draw the batch. They hold bits
+            that say which rows the batch needs.
     """
 
     number: int
@@ -170,12 +171,12 @@ class Figures:
         plain: Words without any pass, as in Demirci et al. 2022: for a GCN, the volume times the
             sum of (d_{k-1} + d_k) over the layers. The volume of an edge plan is the sum of the
             volumes of expand and fold. On process grids, the words of Tripathy et al. 2020.
-        words: For each pass that is on and changes the number: words with this pass and all
-            earlier passes, in the order of `PASSES`.
+        words: For each pass that is on and changes the number of words: the words with this pass
+            and all earlier passes, in the order of `PASSES`.
         planned: Words with all passes. If epochs sample the boundary (`TrainOptions.sampling`),
-            their expected number; the other figures are of an epoch that keeps all rows.
-        reduced: Words that ranks contribute to all-reduces of products, with all passes: the sums
-            over the copies of a 1.5D grid. They are not in `planned`.
+            this is their expected number; the other figures are for an epoch that keeps all rows.
+        reduced: Words that ranks contribute to all-reduces of products, with all passes. Only 1.5D
+            grids have such words: they sum products over copies. `planned` does not include them.
     """
 
     plain: int
@@ -184,9 +185,9 @@ class Figures:
     reduced: int = 0
 
     def with_more(self, words: int) -> Figures:
-        """Return the figures with `words` added to each; `reduced` stays.
+        """Return the figures with `words` added to each except `reduced`.
 
-        No pass changes these words: they are sent for the pairs of link prediction.
+        These words are sent for the pairs of link prediction; no pass changes their number.
         """
         of_passes = {name: each + words for name, each in self.words.items()}
         return Figures(self.plain + words, of_passes, self.planned + words, self.reduced)
@@ -213,8 +214,8 @@ class RunOutline:
 
     Attributes:
         kernel: Kernel of local products.
-        passes_off: Names of passes that the options ask for, but that do not fit the other
-            options; for each the reason.
+        passes_off: The passes that the options ask for and that the run cannot use: for the name of
+            each pass, the reason.
         figures: Words of one epoch, with and without passes; None for mini-batches.
         dims: Widths d_0..d_L.
         split_sizes: Number of labelled vertices by split.
@@ -223,15 +224,17 @@ class RunOutline:
         metrics: Metrics that are printed: the first in the table of epochs; all at the end if there
             are several.
         sampler: Sampler of mini-batches, with its options; empty for full batch.
-        drawn_by: "owners" or "everywhere", with the reason if `draw` allows both; empty for full
-            batch.
+        drawn_by: Who draws a mini-batch: "owners" or "everywhere", followed by the reason if the
+            option `draw` allows both; empty for full batch.
         steps_per_epoch: Number of steps of an epoch; 0 for full batch.
-        pipelining: The pipeline of a feature plan, if it has one.
+        pipelining: The pipeline, if the plan is a feature plan and runs with one; else None.
         remarks: Remarks on data and options (`plancc_runtime.remarks`).
         exchange: How rows are exchanged: "flat", "nodes" or "relays" (`plancc_runtime.nodes`).
         resumed_from: The checkpoint from which the run resumes; "" if it does not resume.
-        first_epoch: Number of the run's first epoch: the epochs trained before it resumed.
-        ended: Whether no epoch is left: earlier runs trained all epochs, or their patience ended.
+        first_epoch: Number of the run's first epoch: 0, or the number of epochs that were trained
+            before the run resumed.
+        ended: Whether no epoch is left to train: earlier runs trained all epochs, or stopped early
+            because of `patience`.
     """
 
     header: Header
@@ -261,7 +264,7 @@ class RunOutline:
 
     @property
     def num_learnt(self) -> int:
-        """Number of vertices that the network predicts: all, or all of the target's type."""
+        """Number of vertices that the network predicts: all, or those of the type `target`."""
         types, target = self.header.types, self.options.target
         return self.header.num_vertices if types is None or target is None else types.counts[target]
 
@@ -271,17 +274,18 @@ class TrainResult(RunOutline):
     """The result of a run, the same on all ranks.
 
     Attributes:
-        epochs: The epochs of this run, from where it resumed to where it stopped.
+        epochs: The epochs that this run trained; a run that resumed has only the later epochs.
         final: Scores and costs of one more forward pass, with the final weights.
-        best_epoch: Number of epochs that the final weights have seen; None without early stopping.
+        best_epoch: Number of epochs after which the final weights were reached; None without early
+            stopping.
         weights (dict of str to array): Every parameter and buffer of the network, by its name.
         network: Description of the network (`plancc_runtime.saved.Description`), ready for JSON.
         steps: Steps of all epochs; empty for full batch.
-        drawing: When mini-batches were drawn, and why ("beside steps: ..." or "between steps:
-            ..."), if the first steps tried both ways; else "".
+        drawing: When mini-batches were drawn, and why: "beside steps: ..." or "between steps: ...".
+            Empty unless the first steps of the run tried both.
         remarks (list of str): Remarks of the outline, then remarks on the training.
-        predicted: Number of vertices predicted for every class, an empty list for real numbers;
-            None if no predictions were asked for.
+        predicted: For every class, the number of vertices predicted in it; an empty list for real
+            numbers; None if no predictions were asked for.
         auc_of_classes, ap_of_classes: Figures of the final weights; see `Scores`.
     """
 
@@ -299,7 +303,8 @@ class TrainResult(RunOutline):
     def to_dict(self) -> dict[str, Any]:
         """Return all figures, ready for JSON, without weights.
 
-        The header's route is given by two keys: "topology" and "relays".
+        In the header, two keys replace "route": "topology" (None without one), and "relays"
+        (whether the plan has relays). "hops" replaces "exchange": whether rows were sent in hops.
         """
         result = asdict(replace(self, weights={}))
         del result["weights"]
@@ -325,7 +330,7 @@ class Spent:
 
 @dataclass(frozen=True)
 class Measure:
-    """One epoch: its cost on one rank, and its loss and scores over all ranks.
+    """Cost of one epoch on one rank, and the epoch's loss and scores over all ranks.
 
     Attributes:
         spent: Cost of the epoch.
@@ -353,7 +358,7 @@ class Measure:
 
 
 def spent_by_all(spent: Spent, transport: Transport) -> Setup:
-    """Return the cost of the set-up over all ranks. Collective."""
+    """Return the cost of the set-up over all ranks; `spent` is this rank's cost. Collective."""
     seconds, traffic = np.array([spent.seconds["total"]]), spent.traffic[:3].copy()
     transport.allreduce_max(seconds)
     transport.allreduce_sum(traffic)
@@ -413,7 +418,7 @@ def summarise(measures: Sequence[Measure], transport: Transport) -> list[Epoch]:
 
 
 def _step_seconds(mean: dict[str, float], reduce: float, steps: int) -> dict[str, float]:
-    """Return `Epoch.step_seconds`.
+    """Return `Epoch.step_seconds`: mean seconds of each portion of a step.
 
     Parameters:
         mean: Mean seconds of each phase over ranks.

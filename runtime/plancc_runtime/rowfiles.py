@@ -26,9 +26,9 @@ from plancc.text import shown
 
 FORMATS = (".csv", ".npz")
 LONGEST_NAME = 255
-"""Most characters of an array's name."""
+"""Largest number of characters of an array's name."""
 TEXTS = 1 << 16
-"""Most numbers that are turned into text at a time."""
+"""Largest number of numbers that are converted to text at a time."""
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -68,8 +68,8 @@ def check_columns(path: str, columns: Mapping[str, Column]) -> None:
             raise InputError(f"{path}: {name} is of {dtype}, not of real numbers")
         if _format(path) != ".npz" and len(shape) > 1:
             raise InputError(
-                f"{path}: rows of {name} have shape {list(shape)}, and a table has rows "
-                "of one dimension; choose .npz"
+                f"{path}: rows of {name} have shape {list(shape)}, but a row of a CSV has "
+                "one dimension; choose .npz"
             )
     if _format(path) != ".npz":
         counts = Counter(["id", *_names(columns)])
@@ -94,7 +94,7 @@ class RowFile(ABC):
         return [list(self._columns)]
 
     def write(self, block: Arrays) -> None:
-        """Append rows of the arrays in `block`; raise OutputError if the system refuses."""
+        """Append rows of the arrays in `block`; raise OutputError if they cannot be written."""
         try:
             self._write({name: _decoded(each) for name, each in block.items()})
         except OSError as error:
@@ -104,14 +104,14 @@ class RowFile(ABC):
     def _write(self, block: Arrays) -> None: ...
 
     def close(self) -> None:
-        """Write the rest of the file."""
+        """Finish the file: write all data that are still in memory, and close it."""
         self._stream.close()
 
     _stream: IO[Any]
 
 
 class CsvFile(RowFile):
-    """Text with a header; a number has as many digits as identify it in its dtype."""
+    """CSV file with a header line; numbers have the fewest digits that keep their exact values."""
 
     def __init__(self, path: str, temporary: str, *how: Any) -> None:
         super().__init__(path, temporary, *how)
@@ -128,7 +128,7 @@ class CsvFile(RowFile):
 
 
 class NpzFile(RowFile):
-    """Arrays one after the other, uncompressed."""
+    """NumPy .npz file; it holds the arrays one after the other, uncompressed."""
 
     def __init__(self, path: str, temporary: str, *how: Any) -> None:
         super().__init__(path, temporary, *how)
@@ -156,9 +156,9 @@ class NpzFile(RowFile):
 
 @contextmanager
 def open_row_file(path: str, columns: Mapping[str, Column], num_rows: int) -> Iterator[RowFile]:
-    """Context manager that opens a new file of rows, in the format that its name asks for.
+    """Context manager that opens a new file of rows, in the format that its extension names.
 
-    If the statements end without an error, the file is complete; otherwise no file is left.
+    If the ``with`` block ends without an error, the file is complete; otherwise no file is left.
 
     Parameters:
         path: Name of the file, checked by `check_name`.
@@ -189,7 +189,7 @@ def number_bytes(array: np.ndarray) -> np.ndarray:
 
 
 def _flat_rows(array: np.ndarray) -> np.ndarray:
-    """Return the array as a matrix, one line per row, also if there is no row."""
+    """Return the array as a matrix with one line per row, even if there are no rows."""
     return array.reshape(len(array), math.prod(array.shape[1:]))
 
 

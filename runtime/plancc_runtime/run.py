@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from plancc_runtime.outputs import Outputs
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
-"""Dtypes of weights and sums by the option `dtype`."""
+"""For each value of the option `dtype`: the dtype of weights and sums."""
 
 
 class Run:
@@ -186,7 +186,7 @@ class Run:
 
     @property
     def outputs(self) -> Outputs:
-        """The network's outputs for vertices; only after `prepare`."""
+        """The network's outputs, to be written or scored; only after `prepare`."""
         from plancc_runtime.outputs import Outputs
 
         return Outputs(self._task, self._learner, self._execution, self._data, self.rows)
@@ -235,9 +235,10 @@ class Run:
         return self._outline
 
     def loop(self, report: Callable[[Measure], None] | None, stop: Callable[[], str] = str) -> None:
-        """Run all epochs; end early if the validation loss did not fall for `patience` evaluations.
+        """Run all epochs, then write a checkpoint.
 
-        Parameters and errors: see `train.trained`.
+        End early if the validation loss did not fall for `patience` evaluations. Parameters and
+        errors: see `train.trained`.
         """
         try:
             self._loop(report, stop)
@@ -298,10 +299,10 @@ class Run:
         )
 
     def epoch(self, epoch: int) -> Measure:
-        """Run one epoch and return its measure.
+        """Run one epoch and return its costs, loss and scores.
 
-        If the epoch is to be evaluated, the scores come from the training outputs if possible, else
-        from a separate evaluation before the epoch.
+        If the epoch is to be evaluated, the scores are computed from the training outputs if
+        possible, else in a separate evaluation before the epoch.
         """
         learner, execution, every = self._learner, self._execution, self.options.eval_every
         where, scores, evaluating = f"epoch {epoch}", None, None
@@ -329,12 +330,15 @@ class Run:
         return Measure(*figures, volume, len(result.steps))
 
     def _see(self, scores: Scores, epoch: int) -> None:
-        """Record the validation loss of the weights that have seen `epoch` epochs."""
+        """Record the validation loss of the weights after `epoch` epochs, if there is one."""
         if self._validated:
             self._best.see(self._followed(scores), epoch, self._learner.network)
 
     def _followed(self, scores: Scores) -> float:
-        """Return the validation loss, or the metric that the run follows; lower is better.
+        """Return the validation value of the metric that the run follows; lower is better.
+
+        The metric is the loss or the option `metric`. If a higher value of the metric is better,
+        the result is its negative.
 
         Raises:
             InputError: On all ranks, if the metric is an area under a curve that is defined for no
@@ -344,15 +348,15 @@ class Run:
         found: dict[str, float] = getattr(scores, metric.fields[-1])
         if "val" not in found:
             raise InputError(
-                f"`metric` {self.options.metric}: is not defined for the validation vertices, "
-                "since every class has all vertices or no vertices; choose another, or give `split`"
+                f"`metric` {self.options.metric}: is not defined, as every class has all or none "
+                "of the validation vertices; choose another, or give `split`"
             )
         return metric.lowered(found["val"])
 
     def finish(self) -> TrainResult:
         """Return all figures of the run, with the scores of the final weights.
 
-        With early stopping, the network's weights are set to the best weights first.
+        With early stopping, the network's weights are first set to the best weights.
         """
         network, transport = self._learner.network, self.transport
         final, best_epoch = self._final_pass(), None

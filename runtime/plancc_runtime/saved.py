@@ -1,4 +1,4 @@
-"""Saved networks: the description of a network in a file of weights, and reading the network."""
+"""Saved networks: read a network, and the description of it, from a file of weights."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from plancc_runtime.weights import Shapes, read_description, read_weights
 
 FORMAT = 1
 MOST_LAYERS = 1024
-"""Most layers of a network, unless its file holds more arrays."""
+"""Largest number of layers of a network, unless its file holds more arrays."""
 NO_FUNCTION = ("order",)
 """Options of convolutions that do not change the result of a convolution."""
 SMALL = 1 << 24
-"""Most numbers of a network, unless its file holds more."""
+"""Largest number of weights of a network, unless its file holds more."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,10 @@ class Description:
     Attributes:
         dims: Widths d_0..d_L: the width of the features, then the width of each layer's outputs.
             The last width is the number of classes.
-        options: Options of the network and of its convolutions, also options that have their
-            default values.
+        options: Options of the network and of its convolutions, including those with default
+            values.
         normalize_features: Whether every row of features is first divided by the sum of its
-            magnitudes.
+            absolute values.
         target: Kind of targets that the network predicts (`plancc_runtime.targets.TARGETS`).
         random_labels: Whether the network was trained on random labels.
     """
@@ -56,7 +56,10 @@ class Description:
 
     @classmethod
     def of(cls, network: Network, **own: Any) -> Self:
-        """Return the description of a network; `own` has the attributes after `options`."""
+        """Return the description of a network.
+
+        `own` has values of the attributes that follow `options`.
+        """
         options = asdict(network.options)
         if not is_own(network.options.model):
             used = asdict(network.convs[0].options)
@@ -78,7 +81,7 @@ class Description:
             name: Name of the file, for messages.
 
         Raises:
-            InputError: If `found` describes no network that this version knows.
+            InputError: If `found` does not describe a network that this version knows.
         """
         rest = dict(found)
         version, writer = rest.pop("format", None), rest.pop("plancc", "?")
@@ -95,7 +98,7 @@ class Description:
         if rest:
             raise InputError(
                 f"{name}: written by plancc {shown(writer, 20)}; this version ({__version__}) does "
-                f"not know what its network has: '{shown(min(rest), 40)}'"
+                f"not know the option '{shown(min(rest), 40)}' of its network"
             )
         for key, value in options.get("conv", {}).items():
             if isinstance(value, float) and not math.isfinite(value):
@@ -129,8 +132,8 @@ class Description:
         found, shapes = read_description(path)
         if found is None:
             raise InputError(
-                f"{name}: does not say which network its weights belong to: it is older, or not "
-                "written by plancc; load it by `init` beside the options of the network, and save "
+                f"{name}: does not describe its network, because an old version or another "
+                "program wrote it; load it with `init` and the options of the network, and save "
                 "it again"
             )
         description = cls.from_dict(found, name)
@@ -140,7 +143,7 @@ class Description:
     def _check_size(self, shapes: Shapes, name: str) -> None:
         """Raise InputError if the file has too few numbers for the described network.
 
-        So a wrong description cannot take much memory.
+        With this check, a wrong description cannot lead to a huge network in memory.
         """
         layers = len(self.dims) - 1
         if layers > max(MOST_LAYERS, len(shapes)):
@@ -165,8 +168,8 @@ class Description:
         name, model = fspath(path), self.options.model
         if is_own(model):
             raise InputError(
-                f"{name}: its network is the class {model}; make one in your script, and give the "
-                "arrays to its `load_state_dict`, named without 'model.'; plancc predict imports it"
+                f"{name}: its network is the class {model}; make one in your script, and pass the "
+                "arrays to `load_state_dict`, without 'model.' in the names; or use plancc predict"
             )
         try:
             network = Network(self.dims, self.options, 0, dtype)
@@ -223,7 +226,7 @@ class TrainedNetwork(nn.Module):
         return self.network([graph] * len(self.network.convs), x)
 
     def probabilities(self, outputs: Tensor) -> Tensor:
-        """Return the probability of every class from outputs of `forward`: Tensor[num_rows, d_L].
+        """Convert outputs of `forward` to the probability of every class: Tensor[num_rows, d_L].
 
         Raises:
             InputError: If the network predicts numbers.
@@ -234,14 +237,14 @@ class TrainedNetwork(nn.Module):
         return found["probability"]
 
     def predictions(self, outputs: Tensor) -> dict[str, Tensor]:
-        """Return columns of predictions (`plancc_runtime.targets`) from outputs of `forward`."""
+        """Convert outputs of `forward` to columns of predictions (`targets.Target.predictions`)."""
         return TARGETS[self.description.target].predictions(outputs)
 
 
 def load_network(
     path: str | PathLike[str], dtype: torch.dtype | None, device: torch.device | str
 ) -> TrainedNetwork:
-    """Do what `plancc_runtime.load_network` does; torch must be installed."""
+    """Return the network in a file, as `plancc_runtime.load_network` does; needs torch."""
     description = Description.read(path)
     network = description.network(path, dtype or torch.get_default_dtype())
     return TrainedNetwork(network.to(device), description).eval()
@@ -260,11 +263,11 @@ def _is_width(value: object) -> bool:
 
 
 def _fields_of(kind: type, rest: dict[str, Any], name: str, but: Sequence[str]) -> dict[str, Any]:
-    """Remove from `rest` the values of fields of the dataclass `kind`, check and return them.
+    """Move the values of fields of the dataclass `kind` out of `rest`, check and return them.
 
     Parameters:
         name: Name of the file, for errors.
-        but: Fields that stay in `rest`.
+        but: Names of fields whose values stay in `rest`.
     """
     taken = {}
     for each in fields(kind):

@@ -42,11 +42,11 @@ class Trained:
 
     Attributes:
         history (dict of str to float64[epochs]): One array for each figure: "epoch", "loss",
-            "val_loss", "seconds", "words", "messages"; scores by split: "train", "val", "test";
-            and other metrics such as "test_r2" or "val_mrr". The score is the accuracy; for link
-            prediction ROC-AUC, for real numbers RMSE. In epochs that were not evaluated
-            (`eval_every`), metrics are NaN; but with mini-batches "train" is then the accuracy over
-            the epoch's batches, each before its update.
+            "val_loss", "seconds", "words", "messages"; the score of each split: "train", "val",
+            "test"; and other metrics such as "test_r2" or "val_mrr". The score is the accuracy; for
+            link prediction ROC-AUC, for real numbers RMSE. In epochs that were not evaluated
+            (`eval_every`), metrics are NaN. The exception is "train" with mini-batches: it is then
+            the accuracy over the batches of the epoch, computed before the update of each batch.
         loss: Training loss of the final weights.
         scores: Scores of the final weights, by metric and split: "accuracy", "f1_micro", ...; for
             link prediction "auc", "ap", "mrr", "hits_10", ...; for real numbers "rmse", "mae",
@@ -56,10 +56,10 @@ class Trained:
         predictions (int32[n], uint8[n, classes], float32[n], float32[n, targets] or None): For
             every vertex, in the source's order: its predicted class (int32), whether it is in each
             class (uint8), or its predicted numbers (float32). None if the plan has no labels. Only
-            rank 0 has predictions, probabilities and ids; they are None on other ranks.
+            rank 0 has predictions, probabilities and ids; they are None on other ranks. If the plan
+            has vertex types, these three arrays have only the vertices of the predicted type.
         probabilities: float32[n, classes]; None for real numbers and without labels.
-        ids (int64[n], bytes[n] or None): The source's ids of the vertices. If the plan has vertex
-            types, these arrays have only the vertices of the target's type.
+        ids (int64[n], bytes[n] or None): The source's ids of the vertices.
         result: All figures of the run.
     """
 
@@ -108,9 +108,9 @@ def train(
 ) -> Trained:
     """Train a network from a plan, as `plancc-run` does. Collective.
 
-    Without a launcher, this process trains alone, whatever the number of parts, or with `ranks`
-    threads as ranks. If mpirun, srun or torchrun starts the script, all its ranks train. A plan of
-    a process grid needs as many ranks as the grid.
+    Without a launcher, this process trains alone, whatever the number of parts. If `ranks` is
+    given, that many threads of this process train as ranks. If mpirun, srun or torchrun starts the
+    script, all its ranks train. A plan of a process grid needs as many ranks as the grid.
 
         plan = plancc.compile("data.pt", num_parts=4)
         trained = plancc.train(plan, model="sage", epochs=50)
@@ -118,10 +118,11 @@ def train(
         plancc.train(plan, model=Net, model_options={"hidden": 64})  # a class of your own
 
     Parameters:
-        plan: A plan, or the path of its file. If a launcher started several ranks, the path.
+        plan: A plan, or the path of its file. If a launcher started several ranks, it must be the
+            path.
         ranks: Number of ranks that run as threads of this process; rank 0's result is returned. By
             default there are no such threads.
-        transport: How ranks exchange messages; the values of ``plancc-run --transport``.
+        transport: How ranks exchange messages; takes the values of ``plancc-run --transport``.
         timeout: Longest time that a rank waits for other ranks, in seconds; None for no limit.
         report: Function that is called with an epoch's measure, on every rank after every epoch;
             if `ranks` is given, only on rank 0.
@@ -130,7 +131,7 @@ def train(
     Raises:
         InputError: If an option is unknown or its value is out of range, if several ranks get a
             plan in memory, or if predictions are wanted and the plan has no labels.
-        PlanError, OutputError, BackendUnavailable: On all ranks, also if only one rank failed.
+        PlanError, OutputError, BackendUnavailable: On all ranks, even if only one rank failed.
 
     Warns:
         PlanccWarning: On rank 0: the warnings of `plancc-run`, for instance of random labels or
@@ -189,7 +190,7 @@ def _train(
     report: Callable[[Measure], None] | None,
     warn: Callable[[str], None],
 ) -> Trained:
-    """Do what `train` does with a plan file on the ranks of `transport`. Collective.
+    """Train from the plan file `path` on the ranks of `transport`, as `train` does. Collective.
 
     Rank 0 calls `warn` with each remark.
     """
@@ -226,7 +227,7 @@ def _train(
 
 
 def _unknown(name: str) -> str:
-    """Return the error for an unknown option: the name, and the option that may be meant."""
+    """Return the error message for an unknown option, with the option that may be meant."""
     said = f"unknown option of training '{shown(name)}'"
     if name in ELSEWHERE:
         return f"{said}; call {ELSEWHERE[name]} on what plancc.train returns"
@@ -254,7 +255,7 @@ def _metric(result: TrainResult) -> Metric:
 
 
 def _history(result: TrainResult) -> dict[str, npt.NDArray[np.float64]]:
-    """Return `Trained.history`."""
+    """Return `Trained.history`: one array per figure, with a value for each epoch of the run."""
     epochs, score = result.epochs, _metric(result).fields[-1]
 
     def column(values: list[float | None]) -> npt.NDArray[np.float64]:

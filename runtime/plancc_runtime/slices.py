@@ -53,7 +53,7 @@ class Opened:
 
     @property
     def sampler(self) -> str:
-        """The sampler that the plan was compiled for; "" if there is none, and for a slice."""
+        """The sampler that the plan was compiled for; "" if there is none, or for a slice."""
         return "" if self.file is None else sampler_of(self.file)
 
     def read(self, transport: Transport) -> Part:
@@ -94,7 +94,7 @@ def open_plan(
 ) -> Opened:
     """Open a plan without calling a kernel. Collective.
 
-    `on_disk`: whether features stay in the file.
+    `on_disk`: whether features stay in the file and are mapped, instead of loaded.
 
     Raises:
         InputError, PlanError: On all ranks: errors of `plancc.plan.slices.read_rows`, or if the
@@ -145,13 +145,14 @@ def run_header(header: Header) -> Header:
 def read_ids(plan: str | PathLike[str] | Slice, content: str, transport: Transport) -> Ids | None:
     """Return this rank's share of the source's ids, in plan order; not collective.
 
-    None if the plan has no ids or is given as a slice; then the vertices' numbers are their ids.
+    Return None if the plan has no ids or is given as a slice; the vertices' numbers are then their
+    ids.
 
     Parameters:
         content: Content hash of the file when the run opened it.
 
     Raises:
-        PlanError: If the file's content has changed since, or if the file cannot be read.
+        PlanError: If the file now has another content hash, or if the file cannot be read.
     """
     if isinstance(plan, tuple):
         return None
@@ -200,8 +201,9 @@ def check_slices(part: Part, transport: Transport) -> None:
     Without this check, a damaged plan could leave ranks waiting for messages for ever.
 
     Raises:
-        PlanError: If the ranks have parts of plans of different kinds, or if a rank sends other
-            rows than another rank expects.
+        PlanError: On all ranks, if the ranks have parts of plans with different layouts or grids,
+            if a rank sends other rows than another rank expects, or if a vertex or a nonzero is
+            missing or occurs twice.
     """
     fold, share = part.fold, part.grid
     grid = None if share is None else share.grid
@@ -225,7 +227,7 @@ def check_slices(part: Part, transport: Transport) -> None:
 
 
 def _check_claims(claims: Claims, transport: Transport) -> None:
-    """Check what each rank's tables say of other ranks against their own tables. Collective.
+    """Check that the tables of all ranks agree; raise PlanError if they do not. Collective.
 
     Every message must have the same rows at both ends, and vertices and nonzeros of all ranks must
     add up to the header's numbers.
@@ -246,7 +248,7 @@ def _check_claims(claims: Claims, transport: Transport) -> None:
                 )
         if vertices:
             raise PlanError(
-                "the plan is damaged: the parts of all ranks miss a vertex or have it twice "
+                "the plan is damaged: a vertex is missing, or is on two ranks "
                 "(plancc verify says more)"
             )
         if nonzeros:
@@ -259,8 +261,8 @@ def _check_claims(claims: Claims, transport: Transport) -> None:
 def _check_once(part: Part, fold: Exchange, transport: Transport) -> None:
     """Check that no nonzero is on two ranks. Collective.
 
-    Every rank sends the columns of the nonzeros of its folded rows to the owners of these rows,
-    and an owner looks for equal columns in a row.
+    For every row of a fold, each rank sends the columns of its nonzeros of this row to the row's
+    owner. The owner then looks for a column that occurs twice in the row.
     """
     halo = send_numbers(part.expand, part.global_id[part.expand.send.row], transport)
     vertex = np.concatenate([part.global_id, halo])
@@ -281,7 +283,7 @@ def _check_once(part: Part, fold: Exchange, transport: Transport) -> None:
         key = np.sort(row * (1 << 32) + column)
         for each in key[1:][key[1:] == key[:-1]][:1].tolist():
             raise PlanError(
-                f"the plan is damaged: ({part.global_id[each >> 32]}, {each & 0xFFFFFFFF}) "
+                f"the plan is damaged: nonzero ({part.global_id[each >> 32]}, {each & 0xFFFFFFFF}) "
                 "occurs twice (plancc verify says more)"
             )
 
@@ -295,8 +297,9 @@ def _check_counts(
     """Check that every rank sends as many rows as the receivers expect. Collective.
 
     Parameters:
-        rows: What the exchange sends, for errors.
-        ranks: Rank of every peer number of the exchange; None if peer numbers are ranks.
+        rows: Noun for the error message: what the exchange sends, such as "partial rows".
+        ranks (int[peers]): For every number that the exchange uses for a peer, the peer's rank;
+            None if these numbers are ranks.
     """
     sends, expects = np.zeros((2, transport.size), np.int64)
     ranks = np.arange(transport.size) if ranks is None else ranks

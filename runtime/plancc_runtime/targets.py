@@ -1,7 +1,7 @@
-"""Kinds of targets: one class of a vertex, a set of classes, real numbers, or links.
+"""Kinds of targets: one class per vertex, a set of classes, real numbers, or links.
 
-A kind has its losses, its metrics and its columns of predictions. So other code need not
-distinguish kinds.
+The class of a kind defines its losses, its metrics and its columns of predictions. So other code
+need not distinguish kinds.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class Target(ABC):
 
     Attributes:
         loss: Name of the loss, one of `losses`.
-        weights (Tensor[classes] or None): Weight in the loss of each class's vertices; None if all
-            vertices count the same.
-        centre (float64[targets] or None): Numbers that are subtracted from the targets before sums
-            of squares for R2, against rounding errors.
+        weights (Tensor[classes] or None): For each class, the weight in the loss of a vertex of
+            the class; None if all vertices have the same weight.
+        centre (float64[targets] or None): Numbers that are subtracted from the targets before
+            squares are summed for R2; this keeps rounding errors small.
     """
 
     loss: str = "auto"
@@ -46,13 +46,13 @@ class Target(ABC):
     printed: ClassVar[tuple[str, ...]]
     """Metrics that a run prints by default: the first in its table, and all at its end."""
     compared: ClassVar[str]
-    """Field of `Scores` in which remarks compare a network with a constant answer."""
+    """Name of the field of `Scores` by which remarks compare a network with a constant answer."""
     compared_words: ClassVar[tuple[str, str]]
     """Two phrases for remarks: the name of this score, and of the constant answer's score."""
 
     @classmethod
     def shown(cls, metric: str) -> tuple[str, ...]:
-        """Return the metrics that a run prints if its option `metric` is this metric."""
+        """Return the metrics that a run prints if the option `metric` has this value."""
         if metric == "loss":
             return cls.printed
         group = RANKED if metric in RANKED else cls.printed
@@ -64,12 +64,12 @@ class Target(ABC):
         return np.ones(len(labels), np.bool_)
 
     def total(self, labels: Tensor) -> float:
-        """Return the sum of the weights, in the loss, of vertices with these labels."""
+        """Return the sum of the weights that vertices with these labels have in the loss."""
         return len(labels)
 
     @abstractmethod
     def share_of_loss(self, outputs: Tensor, labels: Tensor, total: float) -> Tensor:
-        """Return this rank's share of the mean loss of a split; the mean is the sum over ranks.
+        """Return this rank's share of the mean loss of a split; all ranks' shares add up to it.
 
         Parameters:
             outputs (Tensor[m, d_L]): Outputs for the split's vertices on this rank.
@@ -86,9 +86,9 @@ class Target(ABC):
 
     @abstractmethod
     def scores(self, counts: Float64Array, size: int) -> dict[str, Any]:
-        """Return the scores of a split of `size` vertices, by fields of `results.Scores`.
+        """Return the scores of a split of `size` vertices, by name of a field of `results.Scores`.
 
-        `counts` is the sum over all ranks of what `count` returns.
+        `counts` is the sum over all ranks of the arrays that `count` returned.
         """
 
     @staticmethod
@@ -110,16 +110,16 @@ class Target(ABC):
     def num_found(cls, outputs: Tensor, labels: Tensor) -> int:
         """Return the number of vertices whose class or set of classes is predicted correctly.
 
-        0 for real numbers.
+        The result is 0 for real numbers.
         """
         return 0
 
     @staticmethod
     @abstractmethod
     def constant(class_shares: list[float]) -> float:
-        """Return the score `compared` of the best constant answer.
+        """Return the best score of a network that gives every vertex the same answer.
 
-        `class_shares`: share of the vertices in each class.
+        The score is the one that `compared` names. `class_shares`: share of vertices in each class.
         """
 
 
@@ -142,7 +142,7 @@ class ClassTarget(Target):
     def ranking(outputs: Tensor, labels: Tensor) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
         """Return each vertex's score for each ranked class, and whether the vertex is in the class.
 
-        Both are [m, classes]. Areas under curves are computed from them.
+        Both are [m, ranked classes]. Areas under curves are computed from these two arrays.
         """
 
     @classmethod
@@ -157,7 +157,7 @@ class ClassTarget(Target):
     def count(self, outputs: Tensor, labels: Tensor, total: float) -> Float64Array:
         """Return the loss, the number of correct vertices, and three numbers for every class.
 
-        They are the numbers of correct, of predicted and of actual vertices of the class.
+        The three are the numbers of correct, of predicted and of actual vertices of the class.
         """
         classes, predicted = outputs.shape[1], self._predicted(outputs)
         found = self._found(predicted, labels)
@@ -229,7 +229,7 @@ class OneClass(ClassTarget):
 
     @staticmethod
     def constant(class_shares: list[float]) -> float:
-        """Return the accuracy of answering the largest class for every vertex."""
+        """Return the accuracy if the answer for every vertex is the largest class."""
         return max(class_shares)
 
 
@@ -261,22 +261,23 @@ class ManyClasses(ClassTarget):
     def predictions(outputs: Tensor) -> dict[str, Tensor]:
         """Return, for every class, whether its probability is above 0.5, and the probability.
 
-        The former is uint8[n, classes].
+        "class" is uint8[n, classes]; "probability" has the same shape.
         """
         return {"class": (outputs > 0).byte(), "probability": torch.sigmoid(outputs)}
 
     @staticmethod
     def constant(class_shares: list[float]) -> float:
-        """Return the micro F1 if every vertex gets each class that over half of all vertices have.
+        """Return the micro F1 if the answer for every vertex is the same set of classes.
 
-        A network that ignores its inputs learns this answer.
+        The set has each class in which more than half of all vertices are. A network that ignores
+        its inputs learns this answer.
         """
         often = [share for share in class_shares if share > 0.5]
         return 2 * sum(often) / (len(often) + sum(class_shares)) if often else 0.0
 
 
 class Numbers(Target):
-    """Real numbers of every vertex: float[n, targets]. A row with NaN counts as unknown."""
+    """Real numbers for every vertex: float[n, targets]. A row with a NaN counts as unknown."""
 
     name = "numbers"
     words = "real numbers for every vertex"
@@ -298,7 +299,8 @@ class Numbers(Target):
     def count(self, outputs: Tensor, labels: Tensor, total: float) -> Float64Array:
         """Return the loss, and four sums for every target.
 
-        They sum squared errors, absolute errors, centred targets, and squares of centred targets.
+        These are the sums of squared errors, of absolute errors, of centred targets, and of squares
+        of centred targets.
         """
         outputs, labels = outputs.double(), labels.double()
         errors, targets = outputs - labels, labels if self.centre is None else labels - self.centre
@@ -308,7 +310,11 @@ class Numbers(Target):
         return found
 
     def scores(self, counts: Float64Array, size: int) -> dict[str, Any]:
-        """Return scores as means over the targets; R2 of a constant target as in scikit-learn."""
+        """Return every score as a mean over the targets.
+
+        If a target is the same for all vertices, its R2 is 1 for exact predictions, else 0, as in
+        scikit-learn.
+        """
         squared, magnitudes, sums, squares = counts[1:].reshape(4, -1)
         around = squares - sums**2 / size
         around[around <= size * np.finfo(np.float64).eps * squares] = 0
@@ -332,7 +338,7 @@ class Numbers(Target):
 
     @staticmethod
     def constant(class_shares: list[float]) -> float:
-        """Return R2 of answering the mean for every vertex."""
+        """Return R2 if the answer for every vertex is the mean: 0."""
         return 0.0
 
 
@@ -367,7 +373,7 @@ class LinkTarget(Target):
 
     @staticmethod
     def constant(class_shares: list[float]) -> float:
-        """Return the area under the curve of a constant score."""
+        """Return the area under the ROC curve if all pairs have the same score: 0.5."""
         return 0.5
 
 

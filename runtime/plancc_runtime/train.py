@@ -2,8 +2,8 @@
 
     plan.h5 -> this rank's slice -> graphs + transport -> layers -> loss -> adjoint -> optimiser
 
-With mini-batches, each batch's graphs have only the batch's rows of the slice; all else is the
-same. All functions are collective: all ranks call them with the same options.
+With mini-batches, the graphs of each batch have only the rows of the batch; all else is the same.
+All functions are collective: all ranks call them with the same options.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def train(
 
     Parameters:
         plan: A plan file (every rank reads its own slice), or this rank's slice. Samplers that
-            read more than the number of vertices need the file.
+            read more of the graph than its number of vertices need the file.
         report: Function that is called with an epoch's measure, on every rank after every epoch.
 
     Raises:
-        InputError, PlanError, OutputError, BackendUnavailable: On all ranks, also if only one rank
-            failed; the error names the ranks.
+        InputError, PlanError, OutputError, BackendUnavailable: On all ranks, even if only one rank
+            failed; the error names the ranks that failed.
     """
     return trained(plan, options, transport, report)[1]()
 
@@ -55,16 +55,16 @@ def trained(
     begin: Callable[[RunOutline], None] | None = None,
     stop: Callable[[], str] = str,
 ) -> tuple[TrainResult, Callable[[], TrainResult]]:
-    """Train a network; a returned function writes its predictions. Collective.
+    """Train a network; return the result, and a function that writes predictions. Collective.
 
-    So the result is there even if the predictions cannot be written.
+    The two steps are separate, so that the result is not lost if writing fails.
 
     Parameters:
         plan, options, transport, report: See `train`.
         begin: Function that is called with the run's outline, on every rank before the first epoch.
         stop: Function that is called on every rank before every epoch of a run with checkpoints. It
-            returns "", or a string that says what asks the run to stop. If the string is
-            not empty, all ranks save a checkpoint and raise `Stopped`.
+            returns "" to go on. If it returns another string on any rank, the run stops: all ranks
+            save a checkpoint and raise `Stopped`, whose message gives the string as the reason.
 
     Returns:
         TrainResult: The result, without counts of predictions.
@@ -95,7 +95,7 @@ def trained(
 def check_model(
     plan: str | PathLike[str], options: TrainOptions, transport: Transport
 ) -> Agreement:
-    """Return how much a user's class on all ranks differs from the same class on one rank.
+    """Return how much the outputs of a user's class on all ranks differ from those on one rank.
 
     The network is compared before training, with the features of `train`, in float64. Nothing is
     trained or written. Collective.
@@ -107,7 +107,7 @@ def check_model(
     with transport.agreement():
         need_torch("a network")
         if not is_own(options.model):
-            raise InputError("`check_model`: is only for a class of your own: `model` FILE:CLASS")
+            raise InputError("`check_model`: needs a class of your own; give `model` FILE:CLASS")
     import torch
 
     from plancc_runtime.graph import open_graph
@@ -146,11 +146,11 @@ def run_of(
     kind: type[Run] | None = None,
     task: LearningTask | None = None,
 ) -> Run:
-    """Do what `prepared` does, with a plan that is already open. Collective; needs torch.
+    """Return a run like `prepared`, from a plan that is already open. Collective; needs torch.
 
     Parameters:
         opened: The plan, as `slices.open_plan` returns it.
-        task: The task of the run; by default the task that plan and options give.
+        task: The task of the run; by default the task follows from the plan and the options.
     """
     from plancc_runtime.run import Run
 

@@ -1,4 +1,4 @@
-"""The library for plans with vertex types: products by relation."""
+"""The library for plans with vertex types, with a product for each relation."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ class TypedGraph:
         y = graph.product("writes", x)  # rows of papers
 
     Attributes:
-        types (Types): The graph's types, with the number of vertices of each, and its relations.
-        union: One `Graph` with the rows of all types; for methods such as `Graph.mean_loss` and
-            `Graph.sync_gradients`.
+        types (Types): The graph's vertex types, with the number of vertices of each type; and the
+            graph's relations.
+        union: One `Graph` with the rows of all types. It has the methods that need no type, such as
+            `Graph.mean_loss` and `Graph.sync_gradients`.
     """
 
     def __init__(self, union: Graph) -> None:
@@ -65,7 +66,7 @@ class TypedGraph:
         return len(self.vertices(name))
 
     def vertices(self, name: str) -> Tensor:
-        """Return the number of every own row's vertex within its type: int64[num_rows].
+        """Return, for every own row of a type, the vertex's number in the type: int64[num_rows].
 
         Raises:
             InputError: For an unknown type.
@@ -77,7 +78,7 @@ class TypedGraph:
     def features(self, name: str) -> Tensor | None:
         """Return features of the own rows of a type: Tensor[num_rows, width of the type].
 
-        None if the plan has no features of the type.
+        Return None if the plan has no features of the type.
 
         Raises:
             InputError: For an unknown type.
@@ -87,7 +88,7 @@ class TypedGraph:
     def targets(self, name: str) -> Tensor | None:
         """Return labels or targets of the own rows of a type, in the forms of `Graph.labels`.
 
-        None if the plan has no labels of the type. Errors: see `features`.
+        Return None if the plan has no labels of the type. Errors: see `features`.
         """
         return self._found(name, self.union.targets_of)
 
@@ -99,7 +100,7 @@ class TypedGraph:
         return self._found(name, self.union.masks_of) or {}
 
     def _found(self, name: str, find: Callable[[VertexData], T]) -> T | None:
-        """Return what `find` reads of the vertex data of a type; None if the type has no data."""
+        """Return `find(data)` for the vertex data of a type; None if the type has no data."""
         self.types.vertices(name)
         data = self.union.data_of_types.get(name)
         return None if data is None else find(data)
@@ -118,9 +119,9 @@ class TypedGraph:
 
     @property
     def stack(self) -> StackGraph:
-        """All relations as one graph, for layers that compute by relation; only in row plans.
+        """All relations as one graph, for layers that have separate weights for each relation.
 
-        Collective at the first use.
+        Only row plans have such a graph. Collective at the first use.
         """
         union = self.union
         if self._stack is None:  # a cached_property would lock out other ranks that are threads
@@ -131,8 +132,8 @@ class TypedGraph:
     def joined(self, x: Mapping[str, Tensor]) -> Tensor:
         """Return the rows of all types stacked, type after type: Tensor[num_rows, widest].
 
-        Layers by relation take such rows. `x` has Tensor[num_rows of the type, width] for every
-        type. Rows that are narrower than the widest are filled up with zeros.
+        Layers that have separate weights for each relation take such rows. Narrower rows are filled
+        up with zeros. For every type, `x` must have a Tensor[num_rows of the type, width].
         """
         widest = max(rows.shape[1] for rows in x.values())
         return torch.cat(
@@ -140,7 +141,7 @@ class TypedGraph:
         )
 
     def by_type(self, x: Tensor) -> dict[str, Tensor]:
-        """Split x, the stacked rows of all types that layers by relation return, by type."""
+        """Split x, rows of all types stacked as in `joined`, into one tensor for each type."""
         sizes = [self.num_rows(name) for name in self.types.counts]
         return dict(zip(self.types.counts, x.split(sizes), strict=True))
 
@@ -150,18 +151,18 @@ class TypedGraph:
         Collective at the first call for the relation.
 
         Returns:
-            int64[2, nonzeros], sorted by row. ``[0]``: the columns, as places in
-            ``relation(name).columns(x)``. ``[1]``: the rows of the destination type; in an edge
-            plan, places in ``relation(name).local_rows(y)``.
+            int64[2, nonzeros], sorted by row. ``[0]``: for every nonzero, the place of its column
+            in ``relation(name).columns(x)``. ``[1]``: its row of the destination type; in an edge
+            plan, the row's place in ``relation(name).local_rows(y)``.
         """
         pattern = self.relation(relation).local_pattern("edges")
         return torch.stack([pattern.rows.index.to(torch.int64), pattern.row])
 
     def edge_features(self, relation: str | Relation) -> Tensor | None:
-        """Return features of this rank's nonzeros of a relation, in the order of `edges`.
+        """Return features of this rank's nonzeros of a relation: Tensor[nonzeros, width].
 
-        They are Tensor[nonzeros, width], zeros if only other relations have features; None if the
-        plan has no features of edges. Collective at the first call for the relation.
+        The order is that of `edges`. The features are zeros if only other relations have features.
+        Return None if no relation has features. Collective at the first call for the relation.
         """
         return self.relation(relation).edge_features
 
@@ -175,10 +176,10 @@ class TypedGraph:
 
     @property
     def edge_index_dict(self) -> dict[Relation, Tensor]:
-        """Ends of this rank's edges of every relation: int64[2, edges].
+        """Sources and destinations of this rank's edges of every relation: int64[2, edges].
 
-        A source is a place among [own rows | halo rows] of its type; the halo rows include the
-        halo rows of all relations. Edges are in the order of `Graph.edge_index`.
+        The number of a source is its place among [own rows | halo rows] of its type, where the
+        halo rows are those of all relations. Edges are in the order of `Graph.edge_index`.
 
         Collective at the first use.
         """
@@ -193,22 +194,21 @@ class TypedGraph:
 
     @property
     def edge_weight_dict(self) -> dict[Relation, Tensor]:
-        """`Graph.edge_weight` by relation, in the order of `edge_index_dict`."""
+        """`Graph.edge_weight` of every relation, in the order of `edge_index_dict`."""
         return self.by_relation(self.union.edge_weight)
 
     @property
     def edge_attr_dict(self) -> dict[Relation, Tensor] | None:
-        """`Graph.edge_attr` by relation, zeros for a relation without edge features.
+        """`Graph.edge_attr` of every relation; zeros for a relation without edge features.
 
-        None if the plan has no edge features."""
+        The property is None if the plan has no edge features."""
         found = self.union.edge_attr
         return None if found is None else self.by_relation(found, 0)
 
     def by_relation(self, x: Tensor, axis: int = -1) -> dict[Relation, Tensor]:
-        """Return x split by relation.
+        """Split x, which has one entry for every edge of `union.edge_index`, by relation.
 
-        Along `axis`, x has one entry for every edge of `union.edge_index`. Collective at the first
-        call.
+        `axis` is the axis of x along which the edges are. Collective at the first call.
         """
         if self._edge_type is None:
             self._edge_type = self.union.edge_type
@@ -219,9 +219,9 @@ class TypedGraph:
         return dict(zip(self.types.relations, found, strict=True))
 
     def column_vertices(self, name: str) -> Tensor:
-        """Return the vertex in `union` of each own and halo row of a type: int64[num_columns].
+        """Return the vertices of a type's own and halo rows, as numbered in `union`.
 
-        Collective at the first call.
+        The result is int64[num_columns of the type]. Collective at the first call.
         """
         of_type = self._typed.column_type == self.types.names.index(name)
         return self.union.column_vertices()[torch.from_numpy(of_type)].long()
@@ -240,8 +240,8 @@ class TypedGraph:
 
         Returns:
             LocalGraph: A graph that fetches these halo rows.
-            int64[m] or None: Places of these rows among the columns of the type; None if they are
-                all halo rows of the type.
+            int64[m] or None: Places of these rows among [own rows | halo rows] of the type; None if
+                they are all the halo rows of the type.
         """
         key = name, read, here
         if key not in self._halos:
@@ -263,13 +263,15 @@ class TypedGraph:
         *,
         transposed: bool = False,
     ) -> Tensor:
-        """Return A x, where A is the matrix of a relation; its gradient is A^T g. Collective.
+        """Return A x, where A is the matrix of a relation. Collective.
+
+        The backward pass multiplies gradients by A^T.
 
         Parameters:
             x: Tensor[num_rows of the source type, width].
             coefficients: "plan", "sum" or "mean"; see `Graph.product`.
-            transposed: Whether to return A^T x instead, with gradient A g. Then x has the rows of
-                the destination type, and the result the rows of the source type.
+            transposed: Whether to return A^T x instead. Then x has the rows of the destination
+                type, and the result has the rows of the source type.
 
         Returns:
             Tensor[num_rows of the destination type, width]

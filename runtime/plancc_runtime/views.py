@@ -1,4 +1,4 @@
-"""Views: the rows, nonzeros and messages of one run of the network, as a graph for every layer.
+"""Views: the rows, nonzeros and messages of one forward pass, as one graph for every layer.
 
 The package `execution` makes views.
 """
@@ -16,7 +16,7 @@ from plancc_runtime.layouts.layer_graph import LayerGraph
 
 @dataclass(eq=False)
 class View:
-    """The input of one forward pass, except weights and features.
+    """The graphs on which one forward pass computes, with the rows that it reads and returns.
 
     Attributes:
         graphs: A graph for each layer; the outputs of a graph are the inputs of the next.
@@ -26,8 +26,8 @@ class View:
             None for all rows.
         fixed: The first layer's product with the features, if it does not change between steps and
             was computed once (`Network.fixed`); else None.
-        x: Features of the rows `inputs`, if the view keeps them; with no rows if no layer reads
-            them. None if `rows_of` must select them.
+        x: A copy of the features of the rows `inputs`, or None if the view holds no copy. If no
+            layer reads features, the copy has no rows.
     """
 
     graphs: Sequence[LayerGraph]
@@ -37,22 +37,22 @@ class View:
     x: Tensor | None = None
 
     def rows_of(self, features: Tensor) -> Tensor:
-        """Return the features of the first graph's inputs."""
+        """Return the rows of `features` that the first graph reads, or the view's own copy."""
         if self.x is not None:
             return self.x
         return features if self.inputs is None else features.index_select(0, self.inputs)
 
 
 def place_of(rows: Tensor, outputs: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return the rows of `rows` that are outputs of a view, and the places of these outputs.
+    """Find which of the local rows `rows` a view computes, and where they are in its outputs.
 
     Parameters:
         rows (int64[n]): Local rows, ascending.
         outputs: `View.outputs`.
 
     Returns:
-        int64[m]: The found rows.
-        int64[m]: Their places among the view's outputs.
+        int64[m]: The rows among `rows` that the view computes.
+        int64[m]: For each of these rows, its place among the view's outputs.
     """
     if outputs is None:
         return rows, rows

@@ -1,8 +1,8 @@
-"""Reading and writing of weights. Files may come from anywhere, so everything in them is checked.
+"""Read and write weights. A file may come from an untrusted source, so all its data are checked.
 
-A file is an ``.npz`` with an array for each parameter or buffer under its name, and the string
-``network``: a description of the network as JSON (`plancc_runtime.saved`). Older files have no
-description.
+A file is an ``.npz`` that holds each parameter and buffer as an array under its name. The entry
+``network`` is a string: the description of the network as JSON (`plancc_runtime.saved`). Older
+files have no description.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from plancc.files import PARSING, open_file
 from plancc.text import shown
 
 DESCRIPTION = "network"
-"""Key of the JSON; no parameter of a network has this name."""
+"""Name of the file's entry with the JSON; no parameter of a network has this name."""
 DEFLATED = 1032
-"""Largest number of bytes that one byte of deflate's output can stand for."""
+"""Largest number of bytes that deflate can compress to one byte."""
 MOST_TEXT = 1 << 18
-"""Longest JSON in characters."""
+"""Largest number of characters of the JSON."""
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -48,7 +48,7 @@ def read_weights(path: str | PathLike[str], shapes: Shapes) -> dict[str, np.ndar
                 raise InputError(f"{name}: has no array {key}; the model has {', '.join(shapes)}")
             found, dtype = there[key]
             if found != shape:
-                raise InputError(f"{name}: {key} has shape {found}, the model needs {shape}")
+                raise InputError(f"{name}: {key} has shape {found}, but the model needs {shape}")
             if dtype.kind in "fiu":
                 arrays[key] = _native(file[key])
             if dtype.kind not in "fiu" or not np.isfinite(arrays[key]).all():
@@ -66,7 +66,7 @@ def read_description(path: str | PathLike[str]) -> tuple[dict[str, Any] | None, 
         dict of str to tuple of int: Shapes by the arrays' names.
 
     Raises:
-        InputError: If the file cannot be read, or its description is no JSON object.
+        InputError: If the file cannot be read, or its description is not a JSON object.
     """
     with _opened(path) as file:
         there = _headers(file, path)
@@ -119,9 +119,9 @@ def _native(array: np.ndarray) -> np.ndarray:
 
 @contextmanager
 def _opened(path: str | PathLike[str]) -> Iterator[Any]:
-    """Yield the open archive.
+    """Context manager that yields the open ``.npz`` archive.
 
-    Errors of numpy, zipfile and zlib that are raised in the context become InputError.
+    Errors that numpy, zipfile or zlib raise in the ``with`` block become InputError.
     """
     try:
         with PARSING, open_file(path) as stream, np.load(stream, allow_pickle=False) as file:
@@ -156,8 +156,8 @@ def _headers(
             there = min(entry.file_size, DEFLATED * min(entry.compress_size, os.path.getsize(path)))
             if math.prod(shape) * dtype.itemsize > there:
                 raise InputError(
-                    f"{fspath(path)}: {shown(key, 40)} has shape {shown(tuple(shape), 80)} and "
-                    "fewer numbers"
+                    f"{fspath(path)}: {shown(key, 40)} has fewer numbers than its shape "
+                    f"{shown(tuple(shape), 80)} says"
                 )
             found[key] = tuple(shape), dtype
     return found

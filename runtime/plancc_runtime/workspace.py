@@ -1,8 +1,8 @@
 """Memory for large dense tensors, which is reused when no tensor refers to it any more.
 
-Otherwise the C library returns large pieces of memory to the system when they are freed, and fresh
-memory costs a page fault every 4 kB when it is first written. That takes as much time as the
-arithmetic. Every thread has its own workspace, also a thread that is a rank.
+The C library returns large pieces of memory to the system when they are freed, and fresh memory
+costs a page fault every 4 kB when it is first written. These faults would take as much time as the
+arithmetic. Every thread has its own workspace, so ranks that are threads share none.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from torch import Tensor
 LEAST_BYTES = 2**19
 """Smallest tensor of a workspace in bytes; for smaller tensors the C library is quick enough."""
 SLACK = 1.25
-"""Largest ratio of reused memory to the tensor's size."""
+"""Largest ratio of a piece of memory to the size of the tensor for which it is reused."""
 PATIENCE = 64
-"""Memory that was not used in this many requests is freed."""
+"""Number of requests after which memory that none of them used is freed."""
 
 
 class Workspace:
@@ -32,9 +32,9 @@ class Workspace:
     def empty(self, rows: int, width: int, like: Tensor) -> Tensor:
         """Return an uninitialised Tensor[rows, width], with dtype and device of `like`.
 
-        It may reuse the memory of a tensor that this workspace returned earlier, if nothing refers
-        to the earlier tensor any more, not even autograd or a view. Autograd sees a tensor of its
-        own, and no view.
+        The memory may be that of a tensor that this workspace returned earlier, if nothing refers
+        to the earlier tensor any more, not even autograd or a view. For autograd, the result is a
+        new tensor, not a view of the earlier one.
         """
         size = rows * width * like.element_size()
         if like.device.type != "cpu" or size < LEAST_BYTES:
@@ -59,7 +59,7 @@ class Workspace:
 
 
 class _Kept:
-    """A piece of memory, and the number of the last request that it served."""
+    """A piece of memory, with the number of the last request for which it was used."""
 
     def __init__(self, num_bytes: int) -> None:
         self.num_bytes, self.last = num_bytes, 0
@@ -83,19 +83,22 @@ _local = _Local()
 
 
 def empty(rows: int, width: int, like: Tensor) -> Tensor:
-    """Call `Workspace.empty` of this thread's workspace."""
+    """Return an uninitialised Tensor[rows, width] from the workspace of this thread.
+
+    See `Workspace.empty`.
+    """
     return _local.workspace.empty(rows, width, like)
 
 
 def converted(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return the same rows in another dtype."""
+    """Return the rows of x in another dtype; x itself if it has that dtype already."""
     if x.dtype == dtype:
         return x
     return empty(x.shape[0], x.shape[1], x.new_empty(0, dtype=dtype)).copy_(x)
 
 
 def return_memory() -> None:
-    """Return all free memory to the system, also memory that glibc keeps after it was freed."""
+    """Return all unused memory to the system, even freed memory that glibc keeps for reuse."""
     _local.workspace.release()
     with suppress(OSError, AttributeError):  # another libc
         ctypes.CDLL(None).malloc_trim(0)

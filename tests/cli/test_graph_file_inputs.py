@@ -132,7 +132,7 @@ CASES = [
     refused("M1 hyperedge", "g.graphml", XML.format("<hyperedge/>"), "line 3|hyperedge"),
     refused("M1 weight", "g.graphml", XML.format(EDGE.format(10, 11, "", "x")), "line 3|'x'"),
     refused("C16 both triangles", "g.mtx", MTX + "real symmetric\n4 4 3\n2 1 3\n1 2 3\n1 4 2\n",
-         "line 4|symmetric|mirror is also given|'1 2 3'"),
+         "line 4|symmetric|both are given|'1 2 3'"),
     Case("C16 an entry above the diagonal",
          {"g.mtx": MTX + "real symmetric\n4 4 2\n2 1 3\n1 4 2\n"},
          entries=both((0, 1), value=3.0) | both((0, 3), value=2.0)),

@@ -126,4 +126,4 @@ def test_predictions_and_rehearsals_count_the_words_of_links(tmp_path, monkeypat
     refused = fails(tmp_path, "simulate", "plan.h5", "--task", "vertices", "--seed", 1)
     assert "--seed 1: nothing is random without links or --split" in refused
     refused = fails(tmp_path, "simulate", "plan.h5", *passes, "--split", "0.6,0.2,0.2")
-    assert "--split: is only for the task of vertices" in refused
+    assert "--split is only for the task 'vertices'" in refused

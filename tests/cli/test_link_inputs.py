@@ -77,9 +77,9 @@ CASES = [
     Case("C5 links that are no edges", links(train=OTHERS[100:200]), "--links l.npz",
          says=("l.npz: 100 of 100 train links are not edges of the graph",)),
     Case("C5 a link in every row", links(train=np.transpose(EDGES[[0, 1]])), "--links l.npz",
-         refused="l.npz: train has a link in every row|sources in one row"),
+         refused="l.npz: train has its links in the rows|sources in one row"),
     Case("arrays that are no links", links(train_negative=OTHERS[:9], weight=np.ones(160)),
-         "--links l.npz", says=("l.npz: ignored: 'train_negative', 'weight'; names",),
+         "--links l.npz", says=("l.npz: ignored: 'train_negative', 'weight'; links are called",),
          silent=("vertex numbers",)),
     Case("links of a graph whose ids are others",
          links() | {"g.txt": "".join(f"{u + 100} {v + 100}\n{v + 100} {u + 100}\n" for u,
@@ -125,7 +125,7 @@ def test_runs_speak_of_links(tmp_path, monkeypatch):
         plan = plancc.compile((N, EDGES.T), "rp", 1, links={"train": EDGES.T})
     plan.save("p.h5")
     refused = plancc_run("p.h5", "--patience", 3).err
-    assert "--patience 3: there are no validation links" in refused
+    assert "--patience 3 needs a validation loss, but there are no validation links" in refused
     said = plancc_run("p.h5", "--epochs", 1).err
     assert "the plan has links but no features" in said
     assert "6% of all pairs of vertices are edges" in said

@@ -165,7 +165,7 @@ REFUSED = {
     "weight.txt": ("a b 1\nb c x\n", "line 2|the weight is not a number|'x'"),
     "list.txt": ("alice: bob\n", "line 1|write an adjacency list as an edge list"),
     "pairs.txt": ("(1, 2)\n(2, 3)\n", "line 1|without brackets|'(1, 2)'"),
-    "mixed.txt": ("1 2\n2 bob\n", "line 2|'bob'|names, if the first line has one"),
+    "mixed.txt": ("1 2\n2 bob\n", "line 2|'bob'|move a line with a name to the top"),
 }
 
 
@@ -239,4 +239,4 @@ def test_names_go_through_every_way_of_a_plan(tmp_path, monkeypatch):
     (tmp_path / "numbers.csv").write_text("1,2\n2,3\n")
     done = plancc("patch", "c.h5", "--graph", "numbers.csv", "-o", "f.h5")
     assert done.code == 2
-    assert "ids of the plan are names, but of the graph numbers" in done.err
+    assert "the plan has names as ids, the graph numbers; compile" in done.err

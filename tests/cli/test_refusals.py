@@ -59,7 +59,7 @@ TABLE = {
         "-p 4 --capacities none.txt": "none.txt: no such file",
         "-p 4 --capacities speeds.txt": "speeds.txt, line 2: the capacity is not a number: 'fast'",
         "-p 4 --model mop --capacities 1,3,1,2":
-            "--capacities: the parts of model 'mop' are all of one size",
+            "--capacities: the parts of model 'mop' must have equal sizes",
         "-p 2 --memory 400": "reading it takes about|plancc convert",
         "-p 2 --memory lots": "--memory|'lots'|above 0, such as 512M or 2G",
         # mistyped names
@@ -89,7 +89,7 @@ TABLE = {
         "--data nobody.npz --sampler train": "the training mask holds no vertex",
     },
     "compile e.el -p 2": {
-        "--columns= -o q.h5": "--columns '': give names with commas between them",
+        "--columns= -o q.h5": "--columns '': give names, separated by commas",
         "--model block --time-limit 5 -o q.h5": "--time-limit only limits partitioners",
         "--timeout 60 -o q.h5": "--timeout is only for several ranks",
         "-o plan.txt": "plan.txt: a plan is an HDF5 file; choose a name that ends in .h5",
@@ -149,7 +149,7 @@ TABLE = {
         "--batch-size 5": "--batch-size",
         "--fanouts 5": "--fanouts",
         "--sampler-option keep=0.5": "--sampler-option is only for mini-batches",
-        "--seed 5": "--seed is only for mini-batches; give their number",
+        "--seed 5": "--seed is only for mini-batches; give --batches",
         "--threads 2": "--threads",
         "--topology ''": TOPOLOGY,
         "--topology 6": TOPOLOGY,
@@ -170,8 +170,8 @@ TABLE = {
         "edge.h5 --batches 3": "needs a row plan",
         "edge.h5 --dims 7,5 --boundary-sampling 0.5": "needs a row plan",
         "2d.h5 --batches 3": "2d.h5 is a plan of grid '2d 2x3', but the cost of mini-batches",
-        "2d.h5 --topology 2x3": "2d.h5: ranks of grid '2d 2x3' do not exchange the rows of a row "
-                                "plan; a topology is only for row and edge plans, and cagnet",
+        "2d.h5 --topology 2x3": "2d.h5: a topology needs ranks that send each other single rows, "
+                                "not grid '2d 2x3'; use a row plan, an edge plan, or cagnet",
         **{f"2d.h5 --ranks {k}": f"2d.h5: {k} ranks for a plan of grid '2d 2x3', which runs on "
            "exactly 6 ranks" for k in (0, 2, 5)},
         "2d.h5 --dims 5,2,4": "2d.h5: grid '2d 2x3' splits columns over 3 ranks",
@@ -187,7 +187,7 @@ TABLE = {
         "p.h5 p.h5 --json --batches 0": "--batches 0: choose from 1",
         "p.h5 p.h5 --json --batches 5 --sampler-option keep=1": "'uniform' has no --sampler-op",
         "p.h5 p.h5 --json --batches 5 --fanouts 3,x": "--fanouts '3,x'",
-        "p.h5 p.h5 --json --seed 5": "--seed is only for mini-batches; give their number",
+        "p.h5 p.h5 --json --seed 5": "--seed is only for mini-batches; give --batches",
     },
     "verify": {
         "missing.h5": "no such file",
@@ -208,7 +208,7 @@ TABLE = {
         "g.mtx --balance work -o x.hgr": "--dims",
         "g.mtx --balance train -o x.hgr": "--data",
         "g.mtx --balance nnz,rows -o x.hgr": "one weight",
-        "g.mtx --balance nnz:0.1 -o x.hgr": "no limits",
+        "g.mtx --balance nnz:0.1 -o x.hgr": "limits cannot be exported",
         "g.mtx --balance batch -o x.hgr": "needs the mini-batches of model stochastic-hp",
         "g.mtx -o x.graph": "x.graph",  # it is directed
         "g.mtx -o x.part.7": "g.mtx",
@@ -276,7 +276,7 @@ TABLE = {
         "--pipeline 2": "--pipeline needs a feature plan with one group",
         "--boundary-sampling 2": "--boundary-sampling 2.0: must be at most 1",
         "--boundary-sampling 0.5 --ranks 2": "--ranks cannot be combined with",
-        "--fold none": "--fold none needs an edge plan; p.h5 is row",
+        "--fold none": "--fold none needs an edge plan; p.h5 has layout 'row'",
         "--split 0.05,0.1,0.1": "--split 0.05,0.1,0.1: only the pass dead-rows uses it",
         "--model rgcn": "--model rgcn: needs a plan with types",
     },
@@ -291,28 +291,28 @@ TABLE = {
         "mop.h5 --pipeline 1": "--pipeline 1: give auto, or 2 to 20 stages",
         "edge.h5 --passes order,constant,dead-rows":
             "edge.h5 is an edge plan, but the pass dead-rows needs a row",
-        "edge.h5 --boundary-sampling 0.5": "needs a row plan; edge.h5 is edge",
+        "edge.h5 --boundary-sampling 0.5": "needs a row plan; edge.h5 has layout 'edge'",
         "edge.h5 --delay 2": "--delay 2: give --fold delayed too",
         "edge.h5 --fold delayed --delay 0": "--delay 0: must be at least 1",
         "typed.h5": "typed.h5: has no labels; compile the graph with some, or give --target",
         "typed.h5 --model sage --boundary-sampling 0.5":
-            "--boundary-sampling 0.5: is only for plans of one vertex type",
-        "typed.h5 --model rgcn --batches 2": "--batches 2: the plan has vertex types",
+            "--boundary-sampling 0.5 is only for plans of one vertex type",
+        "typed.h5 --model rgcn --batches 2": "--batches 2: not for plans with types",
         "links.h5 --task vertices --seed 1": "--seed 1: nothing is random without links or --split",
         "links.h5 --passes order,constant,dead-rows --split 0.6,0.2,0.2":
-            "--split: is only for the task of vertices",
+            "--split is only for the task 'vertices'",
     },
     "run": {
         "data.h5 --model gat --heads 3 --hidden 16": "--heads 3|the width 16|set --hidden to 48",
         "data.h5 --split 0.9,0.9,0.1": "--split 0.9,0.9,0.1|at most 1 together",
         "data.h5 --device gpu": "--device gpu: choose cpu, cuda or cuda:NUMBER",
         "data.h5 --predict x-{part}.csv": "x-{part}.csv: rows of all ranks go to one file",
-        "data.h5 --sampler neighbour --fanouts 5": "--fanouts 5 has 1 number, the model 2 layers",
+        "data.h5 --sampler neighbour --fanouts 5": "5 has 1 number, but the model has 2 layers",
         "data.h5 --init w.npz --predict w.npz": "w.npz is used twice",
         "data.h5 --save new.npz --predict new.npz": "new.npz is used twice",
         "data.h5 --predict data.h5": "data.h5",
         "data.h5 --predict no/out.csv": "no/out.csv",
-        "data.h5 --embeddings 1": "--embeddings 1: give --predict",
+        "data.h5 --embeddings 1": "--embeddings 1: also give the file --predict",
         "data.h5 --init d.npz": "d.npz: has no array convs.0.weight",
         "p.h5 --ranks 999999": "p.h5: 999999 ranks for a plan of 7 parts; start at most 7 ranks",
         "p.h5 --epochs x": "'--epochs': 'x' is not a whole number",
@@ -323,7 +323,7 @@ TABLE = {
         "typed.h5": "typed.h5: has no labels; compile the graph with some, or give --target",
         "p.h5 --model rgcn": "--model rgcn: needs a plan with types",
         "typed.h5 --model sage --boundary-sampling 0.5":
-            "--boundary-sampling 0.5: is only for plans of one vertex type",
+            "--boundary-sampling 0.5 is only for plans of one vertex type",
     },
     "predict": {
         "links.h5 --weights w.npz -o x.npz --ids 1": "links.h5",

@@ -22,7 +22,7 @@ CASES = [
         {"h.hgr": NETS, "h.part": "0\n0\n0\n0\n1\n1\n"},
         "partition h.hgr -p 2 --part h.part -o o.part",
         says=(
-            "to begin with has an imbalance of 0.3333, above epsilon 0.01|--epsilon 0.3334 keeps",
+            "to start from has an imbalance of 0.3333, above epsilon 0.01|--epsilon 0.3334 avoids",
             "cost of the nets cut 2",
         ),
     ),

@@ -365,7 +365,7 @@ KINDS = [
          refused="t.csv, line 1: it is neither numbers only nor names of columns|as id,f0,label"),
     Case("numbers of rows beside names", {"g.csv": "ann,bob\nbob,ann\n", "t.csv": "0,4\n1,5\n"},
          "compile g.csv --data t.csv PLAIN",
-         says=("t.csv: the first column counts the rows, and is read as a feature",),
+         says=("t.csv: the first column holds row numbers, but is read as a feature",),
          rows={"features": np.array([[0, 4], [1, 5]], np.float32)}),
     of_data("what is seldom meant, of a table",
          "label,train_mask,val_mask\n" + "1,1,1\n" + "2,1,0\n" * (N - 1),

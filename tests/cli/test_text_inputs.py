@@ -132,7 +132,7 @@ CASES = [
          refused="line 1|# before a line that is not an edge|not '4'"),
     # columns of edges
     Case("numbers of edges before their ends", {"g.csv": "0,10,11\n1,11,12\n2,12,10\n"},
-         says=("g.csv: column 1 counts the lines, and the others have most|--columns 2,3",)),
+         says=("g.csv: column 1 holds line numbers, and columns 2 and 3 have most|--columns 2,3",)),
     Case("a path with weights", {"g.txt": "0 1 1\n1 2 1\n2 3 1\n"}, silent=("warning",)),
     Case("times before ends", {"g.txt": "1082040961 1 2\n1082155839 3 4\n"},
          says=("column 1 alone has numbers as large as times|--columns 2,3",)),
@@ -168,7 +168,7 @@ CASES = [
     Case("weights of years", {"g.csv": "src,dst,year\n1,2,2001\n2,3,2002\n"},
          says=("column 'year' is read as weights|the name says year|--pattern",)),
     Case("ids from 1 with gaps", {"g.txt": "1 2\n2 4\n"},
-         says=("ids go up to 4: --keep-ids or --num-vertices 5 keeps the others, and 0",)),
+         says=("ids go up to 4: --keep-ids or --num-vertices 5 keeps the other ids, and 0",)),
     Case("a null id of Parquet", {"g.parquet": parquet(src=[1, 2, None], dst=[2, 3, 1])},
          refused="column 'src': 1 ids are null, the first in row 2"),
     Case("folders that say something", {"g.parquet": hive},
@@ -230,7 +230,7 @@ CASES = [
          "once)\n# Nodes: 3\tEdges: 3\n# FromNodeId\tToNodeId\n0\t1\n1\t2\n2\t0\n"},
          silent=("warning",), entries=TRIANGLE),
     Case("F8: SNAP, isolated vertices", {"g.txt": "# Nodes: 5 Edges: 3\n0 1\n1 2\n2 0\n"},
-         says=("say 5 vertices, and 3 are read: --num-vertices 5 keeps those without an edge",)),
+         says=("say 5 vertices, and 3 are read: --num-vertices 5 keeps vertices without an edge",)),
     Case("F8: counts of pairs, listed both ways",
          {"g.txt": "# Nodes: 3, Edges: 2\n0 1\n1 0\n1 2\n2 1\n"}, silent=("warning",)),
     Case("F8: more lines than said", {"g.txt": "# Edges: 4\n0 1\n1 2\n2 0\n0 2\n0 2\n"},
@@ -349,7 +349,7 @@ CASES = [
     Case("M4: DIMACS without its head", {"g.txt": "a 1 2 3\na 2 1 4\n"}, "--columns 2,3,4",
          entries={(1, 2): 3.0, (2, 1): 4.0}),
     *(Case(f"M4: Git LFS in .{kind}", {f"g.{kind}": LFS},
-         refused=f"g.{kind}: a Git LFS pointer, not the file|git lfs pull")
+         refused=f"g.{kind}: this is a Git LFS pointer, not the file|git lfs pull")
       for kind in ("txt", "csv", "mtx", "npz", "pt", "parquet", "h5ad", "graph", "gml", "net")),
     *(Case(f"M4: Git LFS as data in .{kind}", {"g.txt": RING, f"x.{kind}": LFS}, f"--data x.{kind}",
          refused="a Git LFS pointer|git lfs pull")
@@ -372,7 +372,7 @@ CASES = [
          says=("row = FromNodeId, column = ToNodeId (a row needs its columns; --transpose",)),
     # the direction
     Case("the direction is said", {"g.txt": "0 1\n1 2\n"},
-         says=("row i needs row j, --transpose turns it; --symmetrize adds the reverse edges",)),
+         says=("row i needs row j, --transpose swaps i, j; --symmetrize adds the reverse edges",)),
 ]  # fmt: skip
 
 

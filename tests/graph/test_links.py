@@ -130,7 +130,7 @@ def test_negatives_of_every_link(tmp_path):
     ("source", "words"),
     [
         (7, "'int' has no links"),
-        ("links.csv", "links are only read from .npz"),
+        ("links.csv", "links are read only from .npz"),
         ({**PAIRS, "valid": [[0], [1]]}, "'valid' is unknown; choose from train, val,"),
         ({**PAIRS, "train": [[0.5], [1]]}, r"train is of float64, shape \[2, 1\]; give integers"),
         ({**PAIRS, "test": [[0, 1, 2]]}, r"shape \[1, 3\]; give integers of shape \[2, links\]"),

@@ -97,7 +97,7 @@ def test_a_heterogeneous_folder(hetero):
             "line 2: 'x' is not a number of vertices",
         ),
         ("raw/num-node-dict", [("author", "paper"), (3, -5)], "line 2: '-5' is not a number of v"),
-        ("raw/num-node-dict", [("author", "paper"), (3,)], "a line of vertex types and a line"),
+        ("raw/num-node-dict", [("author", "paper"), (3,)], "a line of types and a line"),
         ("raw/num-node-dict", [("author", "papers"), (3, 5)], "does not list vertex type 'pap"),
         ("raw/triplet-type-list", [("author", "reads", "paper")], "author___reads___paper/edge.cs"),
         ("raw/relations/paper___cites___paper/edge", [(0, 1), (5, 1)], "edge.csv.gz, line 2: rel"),

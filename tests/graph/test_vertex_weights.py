@@ -199,6 +199,6 @@ def test_parts_share_weights(kind, tmp_path):
 def test_weights_that_are_not_there():
     with pytest.raises(
         InputError,
-        match="needs vertex weights, but it has none; give `weights`, or a column 'weight' in",
+        match="needs vertex weights, but the graph has none; give `weights`, or a column 'weight",
     ):
         plancc.compile(GRAPH, num_parts=2, balance="weights")

@@ -197,7 +197,7 @@ def test_a_batch_of_all_vertices_is_the_epoch(plan):
     [
         ({"number": 0}, "`batches` 0: give 1 to 100,000"),
         ({"approximation": Approximation(boundary_sampling=0.5)}, "with `boundary_sampling`"),
-        ({"dims": (24, 6, 6, 4)}, "`fanouts` 3,2 has 2 numbers, the model 3 layers"),
+        ({"dims": (24, 6, 6, 4)}, "`fanouts` 3,2 has 2 numbers, but the model has 3 layers"),
         ({"ranks": 9}, "cannot run on 9 ranks"),
     ],
 )

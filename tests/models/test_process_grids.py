@@ -82,7 +82,7 @@ def test_refusals_name_what_fits(num_ranks):
 @pytest.mark.parametrize(
     ("model", "num_ranks", "options", "words"),
     [
-        ("cagnet-2d", 12, {"grid": "3x5"}, "grid '3x5': grids of 12 ranks are 4x3, 3x4"),
+        ("cagnet-2d", 12, {"grid": "3x5"}, "grid '3x5': for 12 ranks choose 4x3, 3x4"),
         ("cagnet-2d", 12, {"grid": "3x4x1"}, "grid '3x4x1': 2 sizes are needed"),
         ("cagnet-2d", 12, {"grid": "3x04"}, "grid '3x04'"),
         ("cagnet-2d", 12, {"grid": 12}, "grid '12'"),

@@ -409,7 +409,7 @@ def test_balance_batch():
     graph = graph_of(random_array(14, 4, 0.5))
     balance = Balance(("rows", "batch"), expected_nonzeros=expected)
     assert vertex_weights(graph, balance).tolist() == [[1, 0], [1, 500], [1, 1000], [1, 2500]]
-    with pytest.raises(InputError, match="'batch', but the mini-batches hold no nonzero"):
+    with pytest.raises(InputError, match="'batch': mini-batches hold no nonzeros"):
         vertex_weights(graph, Balance(("batch",), expected_nonzeros=np.zeros(4)))
 
 

@@ -283,7 +283,7 @@ def test_refuses_what_it_cannot_do():
         (nobody, [0, 0], "volume", "2 owners for 3 nonzeros"),
         ([0, 5, 0], nobody, "volume", r"owners 0\.\.5 of rows: must be in 0\.\.1"),
         (nobody, [0, 1, 0], "volume", r"nonzero \(1, 1\) does not belong to"),
-        (nobody, nobody, "time", "the prediction of an epoch"),
+        (nobody, nobody, "time", "a prediction of epoch times"),
         (nobody, nobody, "speed", "objective"),
     ):
         owners = Owners(np.array(rows, np.int32), np.array(nonzeros, np.int32))

@@ -236,9 +236,9 @@ def test_wrong_input():
     for given, wrong, reach, words in (
         (problem, owner[:-1], enough, "29 owners for 30 vertices"),
         (problem, owner + 1, enough, "must be in 0..2"),
-        (sourceless, owner, enough, "net sources"),
-        (problem, owner, np.zeros(most), f"{most} probabilities: a net has {most} pins"),
-        (problem, owner, RefineExpected().reach, "1 probabilities"),
+        (sourceless, owner, enough, "needs a hypergraph with `net_sources`"),
+        (problem, owner, np.zeros(most), f"`reach` has {most} entries, but needs more than {most}"),
+        (problem, owner, RefineExpected().reach, "`reach` has 1 entries"),
     ):
         with pytest.raises(InputError, match=words):
             RefineExpected(reach=reach).refine(wrong, given, context(problem, 3))

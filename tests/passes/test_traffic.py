@@ -186,9 +186,9 @@ def test_what_a_pass_needs() -> None:
     matrix = _directed(50, 200, seed=1)
     problem = hypergraph(matrix, 3)
     owner = _in_turn(50, 3)
-    with pytest.raises(InputError, match="the prediction of an epoch"):
+    with pytest.raises(InputError, match="a prediction of epoch times"):
         RefineTime().refine(owner, problem, context(problem, 3))
     bare = Hypergraph(problem.net_ptr, problem.pins, problem.vertex_weights)
-    with pytest.raises(InputError, match="net sources"):
+    with pytest.raises(InputError, match="needs a hypergraph with `net_sources`"):
         RefineMaxVolume().refine(owner, bare, context(bare, 3))
     assert volume(nets_of(bare), state_of(nets_of(bare), owner, 3)) > 0

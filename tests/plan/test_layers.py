@@ -19,7 +19,7 @@ WRONG = {
     "a word": (["product"], "'product' is not a step"),
     "coefficients": ([Aggregate(8, "nonsense")], "coefficients 'nonsense': choose from plan, mean"),
     "not gathered": ([Maximum(8)], "Maximum needs gathered rows; put GatherNeighbours first"),
-    "width": ([Linear(8, 4), Aggregate(8)], "reads 8 columns, and its input has 4"),
+    "width": ([Linear(8, 4), Aggregate(8)], "reads 8 columns, but its input has 4"),
 }
 
 

@@ -130,11 +130,11 @@ def test_files_have_the_same_tables(row, edge, tmp_path):
 
 def test_what_does_not_fit(row, edge):
     grid = with_grid(plancc.compile(rmat(9, 6), "block", 2), Grid("1d", 2, 1))
-    with pytest.raises(InputError, match="`boundary_sampling` needs a row plan; plan is edge"):
+    with pytest.raises(InputError, match="needs a row plan; plan has layout 'edge'"):
         predicted(edge, boundary_sampling=0.5)
-    with pytest.raises(InputError, match="`boundary_sampling` needs a row plan; plan is 1d"):
+    with pytest.raises(InputError, match="`boundary_sampling` needs a row plan; plan has grid '1d"):
         predicted(grid, boundary_sampling=0.5)
-    with pytest.raises(InputError, match="`fold` none needs an edge plan; plan is row"):
+    with pytest.raises(InputError, match="`fold` none needs an edge plan; plan has layout 'row'"):
         predicted(row, fold="none")
     for bad in ({"boundary_sampling": 1.5}, {"fold": "late"}, {"delay": 0}):
         with pytest.raises(InputError, match=f"`{next(iter(bad))}`"):

@@ -198,9 +198,9 @@ def test_with_boundary_sampling_and_edge_plans(plan):
     grid = plancc.compile(rmat(), "mop", 2)
     for name in ROWS_ONLY:
         for other in (edge, grid):
-            with pytest.raises(InputError, match="for plans of layout row only"):
+            with pytest.raises(InputError, match="predicted for row plans only"):
                 predicted(other, NETWORKS[name], dims, passes)
-    with pytest.raises(InputError, match="model 'gat' is predicted for exact epochs only"):
+    with pytest.raises(InputError, match="model 'gat' needs an exact epoch"):
         predicted(plan, NETWORKS["gat"], dims, passes, boundary_sampling=0.3)
 
 

@@ -185,5 +185,5 @@ def test_wrong_machines(tmp_path):
         read_machine(tmp_path)
     with pytest.raises(InputError, match="'latency'"):
         Machine(latency=0.0, bandwidth=1.0, multiply_adds=1.0)
-    with pytest.raises(InputError, match="'nowhere': no such file, nor a machine of plancc"):
+    with pytest.raises(InputError, match="'nowhere': no such file; give a path, or choose"):
         find_machine("nowhere")

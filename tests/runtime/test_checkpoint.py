@@ -472,7 +472,7 @@ OTHER = [
     ({}, {"plan": 1}, "belongs to another plan"),
     ({}, {"resume": False}, "of an earlier run; set `resume` to continue"),
     # values that no run wrote are shown with care
-    ({"epoch": 10**15}, {}, "already has 1000000000000000 epochs"),
+    ({"epoch": 10**15}, {}, "was saved after 1000000000000000 epochs"),
     ({"plan": "\x1b[31m" + "x" * 99}, {}, "belongs to another plan"),
     ({"options hidden": [[[[[[[["x" * 999]]]]]]]]}, {}, "or damaged: its option 'hidden'"),
     ({"options lr": "\x1b]0;title\x07"}, {}, "or damaged: its option 'lr'"),
@@ -586,7 +586,7 @@ def test_resume_if_any_begins_and_goes_on(plans, tmp_path):
     words = plans[0], "--threads", 1, "--resume", "if-any"
     without = alone(*words, "--checkpoint", tmp_path / "job")
     assert without.returncode == 2
-    assert "--resume if-any: give --checkpoint, the folder, and --every" in without.stderr
+    assert "--resume if-any: give --checkpoint FOLDER and --every EPOCHS" in without.stderr
     words = *words, "--checkpoint", tmp_path / "job", "--every", 2, "--epochs"
     resumed = alone(*words, 4, "--resume")
     assert resumed.returncode == 2

@@ -252,7 +252,7 @@ def test_wrong_operands_are_one_sentence(options, message):
 
 
 def test_wrong_shapes_never_reach_a_kernel():
-    with pytest.raises(InputError, match="outside of 0 to 7"):
+    with pytest.raises(InputError, match="is not between 0 and 7"):
         Pattern.from_csr(ROW_PTR, COLUMN, N - 1)
     pattern = small_pattern(True)
     with pytest.raises(InputError, match=r"x of shape \[8, 2\]: shape \[9, any\] is needed"):

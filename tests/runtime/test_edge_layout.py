@@ -281,7 +281,7 @@ def test_attention_in_the_library_needs_a_row_plan():
         graph = plancc_runtime.open((header, parts[transport.rank]), transport, torch.float32)
         GATConv(DIMS[0], 4)(graph, graph.features)
 
-    with pytest.raises(InputError, match="attention, need a plan of layout row"):
+    with pytest.raises(InputError, match="attention, need a row plan"):
         on_ranks(2, work)
 
 

@@ -3,9 +3,11 @@
 import json
 import tracemalloc
 import warnings
+from collections import defaultdict
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
+from threading import get_ident
 
 import numpy as np
 import pytest
@@ -34,6 +36,7 @@ from plancc_cli.run_command import command
 from plancc_datasets import load_dataset
 from plancc_runtime.execution import mini_batches
 from plancc_runtime.execution.mini_batches import TURN, TURNS
+from plancc_runtime.kernels import dense, tall
 from plancc_runtime.layouts.batch_mask import BatchMask
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.options import PASSES, TrainOptions
@@ -294,38 +297,50 @@ def test_features_at_hand_and_rows_that_no_layer_reads_change_words_only(case, s
     assert no_room.passes_off["constant"].startswith("features of halo rows take up to 0.0 MiB")
 
 
-@pytest.mark.parametrize("cores", [[2], [2, 2, 2], [2, 3, 2]])
-def test_steps_that_have_all_cores_try_both_ways_of_drawing_and_keep_one(cores, plans, monkeypatch):
-    for kind in (LocalTransport, SingleTransport):
-        monkeypatch.setattr(kind, "cores_per_rank", lambda self: cores[self.rank])
-    p = len(cores)
+@pytest.mark.parametrize("cores", [1, 2])
+def test_ranks_without_a_spare_core_try_both_ways_of_drawing_and_keep_one(
+    cores, plans, monkeypatch
+):
+    monkeypatch.setattr(LocalTransport, "cores_per_rank", lambda self: cores)
     steps, without = TURN * TURNS // 2 + 1, tuple(name for name in PASSES if name != "overlap")
-    chosen = {"model": "sage", "threads": 2, "steps": steps, **SAMPLERS[4]}
-    tried, plain = (few_steps(plans, p, passes=passes, **chosen) for passes in (PASSES, without))
-    assert [step.loss for step in tried.steps] == [step.loss for step in plain.steps]
+    chosen = {"model": "sage", "steps": steps, **SAMPLERS[4]}
+    tried, plain = (few_steps(plans, 3, passes=passes, **chosen) for passes in (PASSES, without))
+    same_training(tried, plain)
     assert [step.words_sent for step in tried.steps] == [step.words_sent for step in plain.steps]
-    assert tried.drawing.startswith(("beside steps: ", "between steps: ") if 3 not in cores else "")
-    assert (f"\ndrawing happens {tried.drawing}" in step_line(tried)) == (3 not in cores)
+    assert tried.drawing.startswith(("beside steps: ", "between steps: ") if cores == 1 else "")
+    assert (f"\ndrawing happens {tried.drawing}" in step_line(tried)) == (cores == 1)
     assert plain.drawing == ""
 
 
+@pytest.mark.parametrize("way", ["beside", "between"])
+def test_the_way_of_drawing_changes_no_bit(way, plans, monkeypatch):
+    monkeypatch.setattr(LocalTransport, "cores_per_rank", lambda self: 1)
+    medians = defaultdict(lambda: [1, 2] if way == "between" else [2, 1])  # by rank
+    monkeypatch.setattr(mini_batches, "median", lambda _: medians[get_ident()].pop(0))
+    chosen = {"model": "gcn", "steps": TURN * 6, **SAMPLERS[0]}
+    without = tuple(name for name in PASSES if name != "overlap")
+    tried, plain = (few_steps(plans, 2, passes=passes, **chosen) for passes in (PASSES, without))
+    assert tried.drawing.startswith(way)
+    assert [step.loss for step in tried.steps] == [step.loss for step in plain.steps]
+
+
 @pytest.mark.parametrize("model", ["sage", "gcn"])
-def test_the_way_of_drawing_changes_no_bit(model, tmp_path, monkeypatch):
+def test_the_core_of_the_drawing_thread_changes_no_bit(model, tmp_path, monkeypatch):
     """torch's small products differ by the number of its threads: 28 rows, 16 and 7 columns do."""
-    monkeypatch.setattr(SingleTransport, "cores_per_rank", lambda self: 2)
     features = np.random.default_rng(0).normal(size=(400, 16))
     data = {"features": features, "labels": np.arange(400) % 7, "train_mask": np.ones(400, bool)}
     graph = load_dataset("geometric", num_vertices=400, seed=1).graph
     plancc.compile(graph, "block", 1, data=data).save(tmp_path / "plan.h5")
-    chosen = {"sampler": "neighbour", "batch_size": 28, "fanouts": (5, 3), "steps": TURN * 6}
-    losses = {}
-    for way, medians in (("beside", [1, 2]), ("between", [2, 1])):
-        monkeypatch.setattr(mini_batches, "median", lambda _, left=medians: left.pop())
-        options = TrainOptions(model=model, hidden=16, epochs=1, threads=2, **chosen)
+    chosen = {"sampler": "neighbour", "batch_size": 28, "fanouts": (5, 3), "steps": 20}
+    monkeypatch.setattr(tall, "THREAD_WORK", 1)
+    monkeypatch.setattr(dense, "LEAST_WORK", 1)
+    losses = []
+    for cores in (1, 2):
+        monkeypatch.setattr(SingleTransport, "cores_per_rank", lambda self, cores=cores: cores)
+        options = TrainOptions(model=model, hidden=16, epochs=1, threads=cores, **chosen)
         result = train(tmp_path / "plan.h5", options, SingleTransport())
-        assert result.drawing.startswith(way)
-        losses[way] = [step.loss for step in result.steps]
-    assert losses["beside"] == losses["between"]
+        losses.append([step.loss for step in result.steps])
+    assert losses[0] == losses[1]
 
 
 OFTEN = ((2, 2, "gat"), (5, 4, "gcn"))
@@ -437,7 +452,7 @@ def test_a_slice_alone_does_for_samplers_that_need_no_more():
         ("--fanouts 2,x", "--fanouts '2,x': give whole numbers"),
         ("--steps 3", "steps 3: only mini-batches have steps; give --sampler or --batch-size"),
         ("--steps 3 --batch-size full", "have steps; --batch-size full leaves them out"),
-        ("--sampler uniform --draw owners", "owners: is only for samplers neighbour, walk, "),
+        ("--sampler uniform --draw owners", "owners: only samplers neighbour, walk let "),
         ("--draw owners", "--draw owners: only mini-batches are drawn; give --sampler"),
         ("--batch-size 4 --seed 99999999999999999999", "seed 99999999999999999999"),
     ],
@@ -592,14 +607,14 @@ def test_batches_of_a_loop_of_ones_own(p, k, draw, plans):
 def test_batches_that_cannot_be(plans, tmp_path):
     graph = plancc_runtime.open(plans["directed"], SingleTransport())
     for words, says in (
-        ({"sampler": "neighbour", "fanouts": (3,)}, "has 1 number, the model 2 layers"),
-        ({"draw": "owners"}, "`draw` owners: is only for samplers neighbour, walk"),
+        ({"sampler": "neighbour", "fanouts": (3,)}, "has 1 number, but the model has 2 layers"),
+        ({"draw": "owners"}, "`draw` owners: only samplers neighbour, walk let"),
     ):
         with pytest.raises(InputError, match=says):
             next(graph.batches(**words))
     worlds.plan("undirected", "edge", 3).save(tmp_path / "edges.h5")
     edges = plancc_runtime.open(tmp_path / "edges.h5", SingleTransport())
-    with pytest.raises(InputError, match="mini-batches need a row plan, not one of layout edge"):
+    with pytest.raises(InputError, match="mini-batches need a row plan, but the layout is edge"):
         next(edges.batches())
 
 

@@ -73,9 +73,9 @@ REFUSED = {
     "mask": ("bare.h5", {"sampler": "train"}, "has no train_mask"),
     "clusters": ("bare.h5", {"sampler": "cluster"}, "has no clusters"),
     "exchange": ("plan.h5", {"exchange": "nodes"}, "the plan has no hops"),
-    "random_features": ("plan.h5", {"random_features": 3}, "carries features of width 7"),
-    "classes": ("plan.h5", {"classes": 2}, "carries labels up to"),
-    "split": ("plan.h5", {"split": (0.5, 0.2, 0.3), "batch_size": 9}, "the plan's own masks"),
+    "random_features": ("plan.h5", {"random_features": 3}, "has features of width 7"),
+    "classes": ("plan.h5", {"classes": 2}, "has labels up to"),
+    "split": ("plan.h5", {"split": (0.5, 0.2, 0.3), "batch_size": 9}, "the plan's own train mask"),
     "patience": ("no_val.h5", {"patience": 2}, "no validation vertex has a label"),
     "predict": ("bare.h5", {"predict": "x.csv"}, "x.csv: .*bare.h5 has no labels, .*`data` has"),
     "device": ("plan.h5", {"device": "cuda:99"}, "`device` cuda:99"),
@@ -87,53 +87,53 @@ REFUSED = {
         {"checkpoint": "run", "resume": True, "hidden": 5},
         "was made with hidden 16",
     ),
-    "plateau": ("no_val.h5", {"schedule": "plateau"}, "`schedule` plateau: no validation vertex"),
+    "plateau": ("no_val.h5", {"schedule": "plateau"}, "plateau needs a validation loss, but"),
     "relays": ("plan.h5", {"exchange": "relays"}, "the plan has no relays"),
-    "delay": ("plan.h5", {"fold": "delayed"}, "`fold` delayed: needs an edge plan"),
+    "delay": ("plan.h5", {"fold": "delayed"}, "`fold` delayed needs an edge plan"),
     "aggregate": (
         "plan.h5",
         {"aggregate_on": "cpu"},
-        "`aggregate_on` cpu: needs .* layout feature",
+        "`aggregate_on` cpu needs .* layout .feature",
     ),
 }
 MAX, GAT, SAMPLED = {"model": "sage", "aggregator": "max"}, {"model": "gat"}, "boundary_sampling"
 NARROW = {"dtype": "bfloat16"}
-ROW = "needs a plan of layout row"
+ROW = "needs a row plan"
 OF_LAYOUTS = {
     "edge": [
-        (GAT, f"^`model` gat: {ROW}.* edge plan"),
-        (GAT | {"fold": "none"}, f"^`model` gat: {ROW}"),
-        ({SAMPLED: 0.5}, f"^`{SAMPLED}` 0.5: {ROW}.* edge plan"),
-        ({"boundary_edge_sampling": 0.25}, f"^`boundary_edge_sampling` 0.25: {ROW}"),
-        ({"drop_edge": 0.9}, f"^`drop_edge` 0.9: {ROW}"),
-        ({"sampler": "uniform", "batch_size": 8}, f"^`sampler` uniform: {ROW}"),
-        ({"batch_size": 8}, f"^`batch_size` 8: {ROW}"),
-        (NARROW, f"^`dtype` bfloat16: {ROW}, but"),
+        (GAT, f"^`model` gat {ROW}.* edge plan"),
+        (GAT | {"fold": "none"}, f"^`model` gat {ROW}"),
+        ({SAMPLED: 0.5}, f"^`{SAMPLED}` 0.5 {ROW}.* edge plan"),
+        ({"boundary_edge_sampling": 0.25}, f"^`boundary_edge_sampling` 0.25 {ROW}"),
+        ({"drop_edge": 0.9}, f"^`drop_edge` 0.9 {ROW}"),
+        ({"sampler": "uniform", "batch_size": 8}, f"^`sampler` uniform {ROW}"),
+        ({"batch_size": 8}, f"^`batch_size` 8 {ROW}"),
+        (NARROW, f"^`dtype` bfloat16 {ROW}, but"),
     ],
-    "1d 2": [(NARROW, f"^`dtype` bfloat16: {ROW}, but")],
+    "1d 2": [(NARROW, f"^`dtype` bfloat16 {ROW}, but")],
     "2d 2x2": [
-        ({"pipeline": "3"}, "`pipeline` 3: needs a plan of layout feature"),
-        ({"recompute": True}, "`recompute`: needs a plan of layout row or edge"),
+        ({"pipeline": "3"}, "`pipeline` 3 needs a plan of layout 'feature'"),
+        ({"recompute": True}, "`recompute` needs a row plan or an edge plan"),
     ],
     "2d 1x3": [
         (GAT, "`model` gat: attention needs all neighbours of a row"),
-        (MAX, f"`aggregator` max: {ROW}"),
-        ({"norm": "layer"}, f"`norm` layer: {ROW}"),
-        ({"passes": ("overlap",)}, f"`passes` overlap, without order: {ROW}"),
-        ({"wire": "bf16"}, f"`wire` bf16: {ROW}"),
-        ({"row_order": "rcm"}, "`row_order` rcm: a plan of grid '2d 1x3' has plan order"),
-        ({SAMPLED: 0.5}, f"`{SAMPLED}` 0.5: {ROW}"),
-        ({"batch_size": 8}, f"`batch_size` 8: {ROW}"),
-        ({"fold": "none"}, "`fold` none: needs an edge plan"),
+        (MAX, f"`aggregator` max {ROW}"),
+        ({"norm": "layer"}, f"`norm` layer {ROW}"),
+        ({"passes": ("overlap",)}, f"`passes` overlap, without order {ROW}"),
+        ({"wire": "bf16"}, f"`wire` bf16 {ROW}"),
+        ({"row_order": "rcm"}, "`row_order` rcm: rows of grid '2d 1x3' cannot be"),
+        ({SAMPLED: 0.5}, f"`{SAMPLED}` 0.5 {ROW}"),
+        ({"batch_size": 8}, f"`batch_size` 8 {ROW}"),
+        ({"fold": "none"}, "`fold` none needs an edge plan"),
         ({"hidden": 2}, "splits columns over 3 ranks, but a layer is 2 wide"),
     ],
     "feature 1x3": [
         (GAT, "`model` gat: attention weighs whole rows"),
         (MAX | {"pipeline": "auto"}, "`aggregator` max"),
-        ({"wire": "bf16"}, "`wire` bf16: .* one group"),
-        (NARROW, f"^`dtype` bfloat16: {ROW}, but"),
+        ({"wire": "bf16"}, "`wire` bf16 has no effect: .* one group"),
+        (NARROW, f"^`dtype` bfloat16 {ROW}, but"),
     ],
-    "feature 2x2": [({"pipeline": "auto"}, "`pipeline` auto: needs one group")],
+    "feature 2x2": [({"pipeline": "auto"}, "`pipeline` auto needs a plan with one group")],
 }
 REFUSED |= {
     f"{layout}: {given}": (layout, given, words)
@@ -184,7 +184,7 @@ def test_a_plan_that_is_refused_is_closed(folder, tmp_path):
 
 
 def test_the_library(folder, no_kernels):
-    with pytest.raises(InputError, match="the library works on plans of layout row"):
+    with pytest.raises(InputError, match="the library needs a plan of layout row"):
         plancc_runtime.open(file_of("directed", "2d 1x1"), SingleTransport())
 
 

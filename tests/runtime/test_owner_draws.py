@@ -165,7 +165,7 @@ def test_auto_is_owners_where_patterns_of_all_ranks_are_too_large(plan_file, mon
     header = load(plan_file).header
     patterns = 3 * (8 * (header.num_vertices + 1) + 4 * header.num_nonzeros)
     assert drawn_by(patterns).startswith("everywhere: predicted ")
-    assert drawn_by(patterns - 1).startswith("owners: the pattern takes 0 MiB on every rank")
+    assert drawn_by(patterns - 1).startswith("owners: the graph's pattern takes 0 MiB on every")
 
 
 @pytest.mark.parametrize(

@@ -371,9 +371,9 @@ def test_wrong_plans_and_weights(case, tmp_path):
     case.save("wide.npz", dims=[WIDTH, HIDDEN + 1, CLASSES])
     fails(r"wide\.npz: convs\.0\.weight has shape \(6, 5\)", "wide.npz", features=case.features)
     np.savez(case.folder / "old.npz", **case.weights)
-    fails(r"old\.npz: does not say which network", "old.npz", features=case.features)
+    fails(r"old\.npz: does not describe its network", "old.npz", features=case.features)
     case.save("uneven.npz", dims=[WIDTH, HIDDEN, HIDDEN + 1, CLASSES])
-    fails(r"must have one width here", "uneven.npz", features=case.features)
+    fails(r"all hidden layers need the same width", "uneven.npz", features=case.features)
 
 
 class FullDisk:
@@ -498,8 +498,8 @@ def test_the_library_gathers_and_saves_any_rows(ranks, case, tmp_path, small_blo
             with pytest.raises(InputError, match="differ in names, types or widths"):
                 graph.gather(rows[:, :2] if transport.rank == 0 else rows)
         for name, tensor, words in [
-            ("a.csv", rows[:, :, None], "a table has rows of one dimension"),
-            ("a.npz", {"id": rows}, "'id' is the name of the ids"),
+            ("a.csv", rows[:, :, None], "a row of a CSV has one dimension"),
+            ("a.npz", {"id": rows}, "'id' is the column of ids"),
         ]:
             with pytest.raises(InputError, match=words):
                 graph.save_rows(tmp_path / name, tensor)

@@ -48,7 +48,7 @@ PIECES = Broadcast("pieces", "x", "piece")
 WRONG = {
     "messages of what is made": (
         (Multiply("a", "x", "t"), Gather("e", "t", "halo"), Multiply("b", "halo", "y")),
-        r"^program: Gather 'e' from 't' to 'halo': its messages start before 't' is made; make two",
+        r"^program: Gather 'e' from 't' to 'halo': its messages start before 't' is made; split",
     ),
     "broadcasts of what is made": (
         (
@@ -75,38 +75,38 @@ WRONG = {
         ),
         "Multiply 'b' from 'u' to 'y': 'u' is complete",
     ),
-    "read before it comes": ((HALO, Gather("e", "x", "halo"), OWN), "'halo' is read before it"),
+    "read before it comes": ((HALO, Gather("e", "x", "halo"), OWN), "'halo' is read before this"),
     "gathered twice": (
         (Gather("e", "x", "halo"), Gather("f", "x", "halo"), HALO),
-        "'halo' is read before it, or made by another step too",
+        "'halo' is read before this step, or also made by another",
     ),
     "scattered twice": (
         (OWN, Multiply("a", "x", "t"), ScatterAdd("e", "t", "y"), ScatterAdd("f", "t", "y")),
-        "ScatterAdd 'f' from 't' to 'y': 't' is sent by another step too",
+        "ScatterAdd 'f' from 't' to 'y': another step also sends 't'",
     ),
     "made after it left": (
         (OWN, Multiply("a", "x", "t"), ScatterAdd("e", "t", "y"), Multiply("b", "x", "t")),
-        "Multiply 'b' from 'x' to 't': 't' was sent to other ranks before",
+        "Multiply 'b' from 'x' to 't': an earlier step has sent 't' to",
     ),
     "no product before": (
         (OWN, ScatterAdd("e", "x", "y")),
-        "ScatterAdd 'e' from 'x' to 'y': no product before it makes 'x'",
+        "ScatterAdd 'e' from 'x' to 'y': no earlier product makes 'x'",
     ),
     "added to nothing": (
         (Multiply("a", "x", "t"), ScatterAdd("e", "t", "y")),
-        "no product makes 'y', to which it adds",
+        "no product makes 'y', to which this step adds",
     ),
     "a transposed product of pieces": (
         (PIECES, Multiply("matrix", "piece", "y", transposed=True)),
-        "Broadcast 'pieces' from 'x' to 'piece': one product that is not transposed must take",
+        "Broadcast 'pieces' from 'x' to 'piece': exactly one product, not transposed, must read",
     ),
     "two products of pieces": (
         (PIECES, Multiply("a", "piece", "y"), Multiply("b", "piece", "y")),
-        "one product that is not transposed must take",
+        "exactly one product, not transposed, must read",
     ),
     "pieces of a product by its source": (
         (Multiply("matrix", "y", "piece"), Reduce("pieces", "piece", "x")),
-        "Reduce 'pieces' from 'piece' to 'x': one transposed product must make the pieces",
+        "Reduce 'pieces' from 'piece' to 'x': exactly one product, transposed, must make",
     ),
 }
 
@@ -120,7 +120,7 @@ def test_programs_of_another_order_are_refused(program, words):
 def test_an_adjoint_is_refused_where_it_runs():
     """Messages that no product reads have no gradient; forward they are nothing wrong."""
     unread = executor_of(OWN, Gather("e", "x", "halo"))
-    with pytest.raises(InputError, match="ScatterAdd 'e' from 'halo' to 'x': no product before it"):
+    with pytest.raises(InputError, match="ScatterAdd 'e' from 'halo' to 'x': no earlier product"):
         unread.run({}, back=True)
 
 

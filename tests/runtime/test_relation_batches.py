@@ -208,10 +208,10 @@ def test_what_batches_of_types_do_not_offer_is_one_sentence(plan, tmp_path):
     plancc.compile(sp.eye_array(9), "block", 1).save(tmp_path / "square.h5")
     for path, given, words in (
         (plan, {"relation_fanouts": {"cites": (1,)}}, "`relation_fanouts` cites: 1 has 1 number,"),
-        (plan, {"relation_fanouts": {"cites": "0,1"}}, "cites: 0,1: at least 1"),
+        (plan, {"relation_fanouts": {"cites": "0,1"}}, "cites: 0,1: a fan-out must be"),
         (plan, {"relation_fanouts": {"cites": "a"}}, "cites: 'a': whole numbers"),
         (plan, {"relation_fanouts": {"edits": (1, 1)}}, "fanouts` edits: relation 'edits'"),
-        (plan, {"draw": "everywhere"}, "only owners draw neighbours in relations"),
+        (plan, {"draw": "everywhere"}, "only row owners draw neighbours in relations"),
         (tmp_path / "square.h5", {"relation_fanouts": {"cites": (1, 1)}}, "and a plan with types"),
     ):
         model = {} if path.name == "square.h5" else {"model": "rgcn"}

@@ -122,7 +122,7 @@ def test_the_command_says_it_in_its_own_words(plan, tmp_path):
     assert len(said) == 1
     assert said[0].startswith("plancc-run: warning: the train accuracy ")
     assert "try --scale-features columns, more --epochs, or another --optimizer or --lr" in said[0]
-    untested = "200 vertices train, but none is tested: the plan has no masks for it; --split 0.6"
+    untested = "200 vertices train, but none is tested: the plan has no test mask; --split 0.6"
     assert untested in done.stdout
     assert "none is tested" not in alone(plan, "--epochs", 1, "--split", "0.6,0.2,0.2").stdout
     random = alone(bare, "--epochs", 5, "--ranks", 1)  # labels of which there is nothing to learn
@@ -149,7 +149,7 @@ def test_split_stands_in_place_of_masks(tmp_path):
     assert found["without"].replaced_masks == []
     done = alone(tmp_path / "with.h5", "--split", "0.6,0.2,0.2", "--batch-size", 10)
     assert done.returncode == 2
-    assert "mini-batches are drawn by the plan's own masks" in done.stderr
+    assert "mini-batches are drawn from the plan's own train mask" in done.stderr
 
 
 def test_a_mask_of_nothing_names_the_plan(tmp_path):

@@ -1,6 +1,8 @@
 """Local sparse products against dense float64 ones, and what is done with rows around them."""
 
 import itertools
+import os
+import subprocess
 import sys
 import threading
 from functools import cache
@@ -216,13 +218,13 @@ def test_wrong_operands_are_refused(place):
     kernel, device = place
     matrix = prepare(csr_matrix(np.eye(4, 5)), torch.float32, device, kernel)
     x, out = torch.ones(5, 6, device=device), torch.ones(4, 6, device=device)
-    with pytest.raises(InputError, match=r"x of a 4 x 5 product .* not torch.float32\[4, 6\]"):
+    with pytest.raises(InputError, match=r"with a 4 x 5 matrix .* not torch.float32\[4, 6\]"):
         matrix.multiply(out, out)
     with pytest.raises(InputError, match=r"out .* should be .*\[4, 6\]"):
         matrix.multiply(x, x)
     with pytest.raises(InputError, match=r"x .* not torch.float64"):
         matrix.multiply(x.double(), out)
-    with pytest.raises(InputError, match=r"with gaps"):
+    with pytest.raises(InputError, match=r"that is not contiguous"):
         matrix.multiply(torch.ones(6, 5, device=device).T, out)
     with pytest.raises(InputError, match=r"rows should be int64\[4\]"):
         matrix.multiply(x, out, rows=torch.arange(3, device=device))
@@ -237,13 +239,13 @@ def test_numba_refuses_what_would_leave_its_arrays():
     x = torch.ones(3, 2)
     for bad in (-1, 5):
         out = torch.zeros(5, 2)
-        with pytest.raises(InputError, match="outside of the 5 rows"):
+        with pytest.raises(InputError, match="outside of the 5 rows of out"):
             matrix.multiply(x, out, rows=torch.tensor([0, bad, 2]))
     broken = csr_matrix(np.eye(3, dtype=np.float32))
     broken.indices[1] = 3
-    with pytest.raises(InputError, match="column index is outside of 0 to 2"):
+    with pytest.raises(InputError, match="a column of the matrix is not between 0 and 2"):
         prepare(broken, torch.float32, "cpu", "numba")
-    with pytest.raises(InputError, match="'numba' works on the `device` 'cpu', not on 'meta'"):
+    with pytest.raises(InputError, match="'numba' runs on `device` 'cpu' only, not on 'meta'"):
         prepare(csr_matrix((3, 3)), torch.float32, "meta", "numba")
 
 
@@ -298,6 +300,24 @@ def test_pack_and_add_rows(device, dtype):
 def test_a_row_outside_of_out_is_refused():
     x = torch.ones(3, 2)
     for bad in (-1, 3):
-        with pytest.raises(InputError, match="outside of 0 to 2"):
+        with pytest.raises(InputError, match="not between 0 and 2"):
             add_rows(x, torch.tensor([0, bad]), torch.ones(2, 2))
     assert (x == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("given", "spins"),
+    [({}, "5000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None")],
+)
+def test_idle_threads_of_openmp_spin_shortly_unless_the_user_says_more(given, spins):
+    code = """if True:
+        import os, sys
+        from plancc_runtime.launch import need_torch
+        assert "torch" not in sys.modules
+        need_torch("this test")
+        print(os.environ.get("GOMP_SPINCOUNT"))"""
+    names = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
+    environment = {name: value for name, value in os.environ.items() if name not in names}
+    command, kept = [sys.executable, "-c", code], {"check": True, "text": True, "timeout": 100}
+    ended = subprocess.run(command, env=environment | given, capture_output=True, **kept)
+    assert ended.stdout.strip() == spins

@@ -135,7 +135,7 @@ def test_weights_are_trained_on_with_their_own_mean_and_scale(folder, first, tmp
     for key in ("mean", "scale"):
         name = f"standardization.{key}"
         assert again.weights[name].tolist() == changed[name].tolist()
-    with pytest.raises(InputError, match="these weights are of standardised features; set `scale"):
+    with pytest.raises(InputError, match="were trained on standardised features; set `scale"):
         run(folder / "rows.h5", init=tmp_path / "weights.npz")
     plain = {k: w for k, w in first.weights.items() if "standardization" not in k}
     save_weights(tmp_path / "plain.npz", plain)

@@ -232,7 +232,7 @@ def test_an_area_that_no_class_has_is_not_followed():
     a, data = make_case("class")
     case = a, replace(data, labels=np.where(data.val_mask, 1, data.labels).astype(np.int32))
     assert "val" not in run(case, PARTS, metric="auc").final.auc
-    with pytest.raises(InputError, match="`metric` auc: is not defined for the validation"):
+    with pytest.raises(InputError, match="`metric` auc: is not defined, as every class"):
         run(case, PARTS, metric="auc", patience=3)
 
 
@@ -268,7 +268,7 @@ def test_given_weights_of_several_classes_are_those_of_their_vertices(ranks, tmp
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("1 2", "2 class weights of shape .2,., but there are 3 classes; give one a line"),
+        ("1 2", "holds 2 class weights of shape .2,., but there are 3 classes; give one weight"),
         ("1\n-2\n3", "the weight of class 1 is -2.0; give 0 or more"),
         ("1\nnan\n3", "the weight of class 1 is nan; give 0 or more"),
         ("1\ntwo\n3", "is not a list of class weights"),

@@ -119,14 +119,14 @@ REFUSED = {
     "file": ({"predict": 3}, "`predict` 3: a path is needed"),
     "twice": (
         {"model": "gat", "heads": 1, "model_options": {"heads": 4}},  # 1 is the default
-        "`heads` 1 excludes `model_options` heads=4; give one",
+        "`heads` 1 contradicts `model_options` heads=4",
     ),
     "mapping": ({"model_options": 5}, "`model_options` 5: a mapping of names to values is needed"),
     "names": ({"passes": "all"}, "`passes` 'all': several names are needed, as a tuple or list"),
     "shares": ({"split": 5}, "`split` 5: several numbers are needed"),
     "none": ({"ranks": 0}, "`ranks` 0: at least 1 is needed"),
     "many": ({"ranks": 9}, "plan.h5: 9 ranks for a plan of 3 parts; start at most 3 ranks"),
-    "transport": ({"ranks": 2, "transport": "mpi"}, "`ranks` 2: threads need no transport mpi"),
+    "transport": ({"ranks": 2, "transport": "mpi"}, "`ranks` 2: runs threads; leave transport mpi"),
 }
 
 

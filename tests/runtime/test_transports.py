@@ -270,7 +270,7 @@ def test_commands_say_that_a_task_of_several_is_alone(environ, tmp_path):
     done = alone(plan, "--epochs", 1)
     assert done.returncode == 2
     [sentence] = done.stderr.splitlines()
-    assert sentence.endswith("srun (with PMIx), mpirun or torchrun, or give --ranks 1 for one")
+    assert sentence.endswith("srun (with PMIx), mpirun or torchrun, or give --ranks 1 to run alone")
     assert name not in alone(plan, "--epochs", 1, "--ranks", 1).stderr
     with pytest.raises(InputError, match=name):
         plancc.train(plan, epochs=1)

@@ -153,8 +153,8 @@ def test_wrong_use_is_one_sentence(tmp_path):
     for name, x, words in (
         ("reads", torch.ones(1, 1), "relation 'reads' is unknown; there are"),
         ("writes", torch.ones(7, 1), r"needs \[40, any number\] of type 'author'"),
-        (WRITES, torch.ones(40, 1, dtype=torch.float32), "x is of torch.float32"),
-        (WRITES, np.ones((40, 1)), r"x is of type ndarray; give a tensor, torch.as_tensor\(x\)"),
+        (WRITES, torch.ones(40, 1, dtype=torch.float32), "x has torch.float32"),
+        (WRITES, np.ones((40, 1)), r"x is of type ndarray; give torch.as_tensor\(x\)"),
     ):
         with pytest.raises(InputError, match=words):
             graph.product(name, x)

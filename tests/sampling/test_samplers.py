@@ -348,8 +348,8 @@ ERRORS = {
     "keep 0": (lambda: EdgeSampler(0.0), {}, "`keep` 0.0: must be above 0 and at most 1"),
     "keep 2": (lambda: EdgeSampler(1.5), {}, "`keep` 1.5: must be above 0"),
     "`keep` nan": (lambda: EdgeSampler(math.nan), {}, "`keep` nan: must be above 0"),
-    "fan-outs": (lambda: NeighbourSampler(2, ()), {}, "`fanouts`: one"),
-    "fan-out": (lambda: NeighbourSampler(2, (3, 0)), {}, "`fanouts` 3,0: at least 1"),
+    "fan-outs": (lambda: NeighbourSampler(2, ()), {}, "`fanouts` is empty: give"),
+    "fan-out": (lambda: NeighbourSampler(2, (3, 0)), {}, "`fanouts` 3,0: a fan-out must be"),
     "neighbours": (
         lambda: NeighbourSampler(2, (3,)),
         {"pattern": False},
@@ -411,11 +411,11 @@ def test_check_layers():
             if layers in fitting:
                 sampler.check_layers(layers)
             else:
-                with pytest.raises(InputError, match=f"the model {layers} layer"):
+                with pytest.raises(InputError, match=f"but the model has {layers} layer"):
                     sampler.check_layers(layers)
-    with pytest.raises(InputError, match=r"^`fanouts` 3,2 has 2 numbers, the model 1 layer$"):
+    with pytest.raises(InputError, match=r"3,2 has 2 numbers, but the model has 1 layer$"):
         several.check_layers(1)
-    with pytest.raises(InputError, match=r"^sampler 'uniform' has 2 blocks, the model 3 layers$"):
+    with pytest.raises(InputError, match=r"'uniform' has 2 blocks, but the model has 3 layers$"):
         TwoBlockSampler(4).check_layers(3)
 
 

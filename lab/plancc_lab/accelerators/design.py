@@ -93,8 +93,8 @@ class Accelerator:
     """A machine for neighbour aggregation.
 
     Attributes:
-        adders: Largest number of additions of 32-bit numbers per clock.
-        clock: Hz.
+        adders: Largest number of additions of 32-bit numbers in one clock cycle.
+        clock: Clock rate in Hz.
         utilisation: Share of these additions, in (0, 1], that is reached if the memory is fast
             enough.
         bandwidth: Bytes per second of the memory.

@@ -44,7 +44,8 @@ class Aggregations:
     """Neighbour aggregations of one graph.
 
     Attributes:
-        vertices, nonzeros: Sizes of A; rounded figures such as 1.81e9 are allowed.
+        vertices, nonzeros: Number of rows of A, and of its nonzeros; rounded figures such as 1.81e9
+            are allowed.
         widths: Columns of H in every aggregation.
         mask_density: Share of the outputs that the mask keeps, in [0, 1]. It is 0.5 for dropout
             with probability 0.5, and about 0.5 for ReLU (Wan et al. 2025, section 3.2.1).
@@ -205,10 +206,10 @@ def _masked_outputs(work: Aggregations, whole: float) -> float:
 def _cached(memory: Cache, work: Aggregations, width: int) -> MemoryTraffic:
     """Return the traffic of a processor with a cache, for the cheaper of two orders of computing.
 
-    Row by row: a row of H that a nonzero needs is in the cache with a probability, which is the
-    share of H that fits into the cache; otherwise the row is read. Block by block: H is cut into
-    blocks of rows that fit into the cache; A and H are read once, and for every block Z is read and
-    written again.
+    Row by row: the probability that a row of H is in the cache when a nonzero needs the row equals
+    the share of H that fits into the cache; otherwise the row is read. Block by block: H is cut
+    into blocks of rows that fit into the cache; A and H are read once, and for every block Z is
+    read and written again.
     """
     n = work.vertices
     whole = FEATURE_BYTES * n * width

@@ -4,10 +4,11 @@ The module has Table 2, Table 3, and the ranges of speed-ups in Figure 12. The r
 text (section 4.4.1), which does not give the single bars of the figure.
 
 The energies of the CPU in Table 3 are divided by 1,000 here: with the printed energies, the
-published speed-ups would need a processor of 35 kW. Divide, for every graph, the energy of the CPU
-by the energy of MixGCN-SPU. The largest of these quotients is 5.71 times the smallest; for the
-speed-ups of Figure 12 this factor is 21.6 / 3.77 = 5.73. So energies are times multiplied by a
-constant power, and the speed-up of every graph follows from its quotient: `speedups_over_cpu`.
+published speed-ups would need a processor of 35 kW. For every graph, consider the ratio of the
+CPU's energy to the energy of MixGCN-SPU. The largest ratio is 5.71 times the smallest; for the
+speed-ups of Figure 12 this factor is 21.6 / 3.77 = 5.73. So the paper seems to compute an energy as
+time multiplied by a constant power. Then the speed-ups are proportional to these ratios
+(`speedups_over_cpu`).
 """
 
 from __future__ import annotations

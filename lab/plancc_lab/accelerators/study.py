@@ -23,7 +23,8 @@ class Subject:
 
     Attributes:
         dims: Widths d_0..d_L.
-        dataset: Data set whose published figures are for the same work.
+        dataset: Data set of the paper whose published figures are for the same work; None if there
+            is none.
     """
 
     name: str

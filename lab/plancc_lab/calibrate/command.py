@@ -106,7 +106,7 @@ def _measure(
             if found.spread > DISTURBED and found.crowd == 1:  # ranks disturb each other
                 click.echo(
                     f"plancc: warning: {_spread(found)}: something else runs on this machine; "
-                    "measure again when it is idle, or predictions are wrong by as much",
+                    "measure again when it is idle, or expect the same error in predictions",
                     err=True,
                 )
 

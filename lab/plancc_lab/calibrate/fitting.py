@@ -86,7 +86,7 @@ def fitted(epochs: Sequence[EpochSeconds], draws: Sequence[DrawSeconds] = ()) ->
 
     Parameters:
         epochs: At least three, of different widths and numbers of rows.
-        draws: No draws, or at least three, of different rows and nonzeros.
+        draws: No draws, or at least three, with different numbers of rows and nonzeros.
 
     Raises:
         InputError: If there are too few epochs or draws.

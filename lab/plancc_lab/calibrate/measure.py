@@ -1,8 +1,9 @@
 """Measurements of this machine with the operations of the runtime.
 
 All ranks do the same work at once, because they share cores, caches and memory, so that the rate of
-a rank depends on the other ranks. Every operation takes turns with several sets of operands. So, as
-in an epoch, it does not find its operands in the cache. These are measured:
+a rank depends on the other ranks. Every operation is repeated with several sets of operands, one
+set after the other. So, as in an epoch, it does not find its operands in the cache. These are
+measured:
 
     sparse products   rates for random matrices with skewed rows and columns, by number of rows,
                       nonzeros per row, and width
@@ -86,7 +87,7 @@ class Effort:
             is measured.
         networks: For each small network, its number of rows and its width.
         epochs: Number of measured epochs of each network, after `WARM_UP` others.
-        samples: Number of samples of each measurement, whose median is taken.
+        samples: Number of samples of each measurement; the result is the median of the samples.
         seconds: Least seconds of a sample. If ranks share cores, a sample takes at least `TURNS`
             seconds.
     """
@@ -219,7 +220,7 @@ class Calibration:
     def crowd(self) -> float:
         """Threads per core, at least 1.
 
-        A rank would compute this many times as fast if each of its threads had a core alone.
+        A rank would compute this many times as fast if each of its threads had its own core.
         """
         return max(1.0, self.ranks_per_node * self.threads / self.cores)
 
@@ -300,9 +301,13 @@ class _Watch:
         self.spreads: list[float] = []  # for every measurement: longest / shortest sample - 1
 
     def seconds(self, *cycles: Sequence[Callable[[], None]]) -> Array:
-        """Return, for every cycle, the seconds of one call of the cycle's functions. Collective.
+        """Return, for every list of functions, the mean seconds of one call. Collective.
 
-        The results are medians over samples, and means over ranks. Samples of cycles alternate.
+        A sample of a list calls the functions of the list in order, again and again. Samples of
+        different lists alternate. The results are medians over samples, and means over ranks.
+
+        Parameters:
+            *cycles: Lists of functions; a list does the same work on different operands.
         """
         repeats = []
         for cycle in cycles:
@@ -367,8 +372,8 @@ def _product(pattern: csr_matrix, columns: int, width: int) -> Callable[[], None
 
     Parameters:
         pattern: The sparse matrix.
-        columns: Number of columns to which the sparse matrix is folded; also rows of the dense
-            matrix.
+        columns: Number of rows of the dense matrix. Column j of `pattern` is multiplied with row
+            ``j % columns``, so the dense matrix may have fewer rows than `pattern` has columns.
         width: Columns of the dense matrix.
     """
     rows = pattern.shape[0]
@@ -484,8 +489,8 @@ def _link(watch: _Watch, targets: Sequence[int], sources: Sequence[int]) -> Link
 def _shapes(watch: _Watch, link: Link | None) -> tuple[str, str] | tuple[None, None]:
     """Return the algorithms of broadcast and all-reduce, "ring" or "tree". Collective.
 
-    Of the two, it is the algorithm whose modelled time is nearer to the measured time. Return None
-    twice if `link` is None.
+    For each collective, the algorithm is the one whose modelled time is nearer to the measured
+    time. Return (None, None) if `link` is None.
     """
     members = watch.transport.size
     if link is None:

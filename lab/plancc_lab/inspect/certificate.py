@@ -23,11 +23,11 @@ from plancc_cli.tables import ratio
 class Certificate:
     """A lower bound on the volume of row plans whose parts have bounded sizes.
 
-    The bound is the larger of two bounds. For the first, take row j and all rows that need row j.
-    If they are too many for fewer than k_j parts, row j is sent at least k_j - 1 times; the bound
-    is the sum over all j. For the second, take a connected component of the graph. If its rows are
-    in k parts, these parts send at least k - 1 rows. So if c components are too large for fewer
-    than K parts, at least K - c rows are sent.
+    The bound is the larger of two bounds. For the first, let k_j be the least number of parts that
+    can hold row j and all rows that need row j. Row j is then sent at least k_j - 1 times; the
+    bound is the sum over all j. For the second, take a connected component of the graph. If its
+    rows are in k parts, these parts send at least k - 1 rows. So if c components need at least K
+    parts in total, at least K - c rows are sent.
 
     Attributes:
         most_rows, most_nonzeros: Largest allowed number of rows, and of nonzeros, of a part.
@@ -41,7 +41,7 @@ class Certificate:
     volume: int
 
     def facts(self, of: Metrics) -> list[tuple[str, str]]:
-        """Return pairs (name, value): the lines on this bound in a table of facts about a plan.
+        """Return pairs (name, value): the lines about this bound in a plan's table of facts.
 
         Parameters:
             of: Metrics of the plan, to whose volume the bound is compared.

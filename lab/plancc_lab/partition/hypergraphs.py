@@ -114,9 +114,9 @@ def partition_hypergraph(
         uneven = float(limits.imbalance(limits.load(begin)).max())
         if limits.overload(limits.load(begin)) > 0:
             notes.append(
-                f"the part vector to begin with has an imbalance of {uneven:.4g}, above epsilon "
-                f"{options.epsilon:g}: its parts are made even first, which may cost more; "
-                f"`epsilon` {uneven + 5e-5:.4f} keeps them"
+                f"the part vector to start from has an imbalance of {uneven:.4g}, above epsilon "
+                f"{options.epsilon:g}: its parts are first brought below the limit, which may "
+                f"raise the cut; `epsilon` {uneven + 5e-5:.4f} avoids this"
             )
     found = searched(options, stays, given=None if part is None else begin, report=report)
     nets = nets_of(hypergraph)

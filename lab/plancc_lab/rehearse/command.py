@@ -73,8 +73,8 @@ CPU_RATE = 1e10
 
 @click.command(
     cls=options.Sections,
-    epilog="Options of training are those of plancc-run, shown by plancc-run --help all. Without "
-    f"them, widths are those of --dims, and epochs {EPOCHS}.",
+    epilog="The command also has the training options of plancc-run (see plancc-run --help all). "
+    f"By default the widths are those of --dims, and {EPOCHS} epochs are executed.",
 )
 @click.argument("plan", type=click.Path())
 @options.predicted_epoch
@@ -84,7 +84,7 @@ CPU_RATE = 1e10
     type=click.Path(),
     help="Write a timeline of all ranks in virtual time, for Perfetto or chrome://tracing.",
 )
-@click.option("--per-rank", is_flag=True, help="One line for every rank.")
+@click.option("--per-rank", is_flag=True, help="Print a line for every rank.")
 @options.as_data
 @verbosity
 @options.with_options(_options())
@@ -97,10 +97,10 @@ def command(
     per_rank: bool,
     **settings: Any,
 ) -> None:
-    """Rehearse epochs of PLAN: execute all its ranks on this computer, one after the other.
+    """Rehearse epochs of PLAN: execute all ranks on this computer, one rank after the other.
 
     Every rank really computes its products, and the CPU time of its thread is measured. Messages
-    take the time that they would take on the machine. Losses are the same as with plancc-run.
+    take the time that they would take on the given machine. Losses are the same as with plancc-run.
     """
     from plancc.predict.schedules import read_tables
     from plancc_cli.tables import print_data, rows_of
@@ -162,8 +162,9 @@ def _asked(
 ) -> tuple[Basis, TrainOptions, Drawn | None, LinkTask | None]:
     """Return what the command line asks for.
 
-    They are the basis of the prediction, the options of the run with widths, the mini-batches and
-    the task of link prediction; the last two may be None.
+    The result has four entries: the basis of the prediction; the options of the run, in which the
+    widths are set; the mini-batches (None for full batches); and the task of link prediction (None
+    if the run does not predict links).
     """
     from plancc.plan.reader import PlanFile
     from plancc.predict.widths import DataWidths

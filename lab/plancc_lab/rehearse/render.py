@@ -153,7 +153,7 @@ def _names(stage: PathStage) -> str:
 
 
 def _stragglers(epoch: EpochTimeline, tables: Tables) -> list[str]:
-    """Return lines on the ranks with the most time on the critical path, and the reasons."""
+    """Return lines about the ranks with the most time on the critical path, with the reasons."""
     held: dict[int, float] = {}
     where: dict[int, list[str]] = {}
     for stage in epoch.path_stages():

@@ -45,7 +45,7 @@ Step = tuple[float, tuple[Any, ...]]
 
 
 class Moment(NamedTuple):
-    """A time in seconds at which a rank began what `what` names: "message", or a collective."""
+    """A time, in seconds, at which a rank began a message or a collective; `what` names which."""
 
     rank: int
     time: float
@@ -101,7 +101,7 @@ class Replay:
         return [(rank.times, rank.waits) for rank in self._ranks]
 
     def _at(self, time: float, call: Callable[[], None], of: _Node | _Port | None = None) -> None:
-        """Schedule a call. If `of` is given, an earlier call of this node or port is dropped."""
+        """Schedule `call` for `time`; it replaces the call scheduled before for `of`, if any."""
         self._number += 1
         if of is not None:
             of.version = self._number
@@ -209,7 +209,7 @@ class Replay:
         """Record that one piece of a round has finished; this may end a wait of the rank.
 
         Parameters:
-            cause: The moment that led to this.
+            cause: The moment that led to the end of the piece.
             receive: Number of the receive to which the piece belongs; None for a sent piece.
         """
         rank, mine.open = mine.rank, mine.open - 1
@@ -295,7 +295,7 @@ class Replay:
 
 @dataclass(eq=False)
 class _Pace:
-    """A speed that changes, and the work that has been done at it: seconds at full speed."""
+    """A speed that changes over time, and the work done so far, in seconds at full speed."""
 
     speed: float
     since: float = 0.0
@@ -337,8 +337,8 @@ class _Node:
 class _Rank:
     """The steps of a rank, and how far it is.
 
-    `pace` is the speed of both ports of the rank. `goes_on` is a function while the rank waits, and
-    None while it works.
+    `pace` is the speed of both ports of the rank. While the rank waits, `goes_on` is a function
+    that returns whether the wait is over; while the rank works, it is None.
     """
 
     number: int

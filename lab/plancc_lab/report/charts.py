@@ -259,7 +259,7 @@ def matrix(
 def volume(density: Density, name: str, note: str, span: tuple[float, float]) -> Chart:
     """Return a chart of the rows that parts send each other.
 
-    `span` has the numbers of rows of the lightest and of the darkest colour.
+    `span` has the numbers of rows that the lightest and the darkest colour stand for.
     """
     (axes,) = panels_of(SQUARE, SQUARE + 0.6)
     picture = _pixels(axes, density, span, "rows")

@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     "runs",
     multiple=True,
     type=click.Path(),
-    help="Log written by plancc-run --log; repeat once per plan, in order.",
+    help="Log written by plancc-run --log; one for each plan, in the order of PLANS.",
 )
 @click.option(
     "--trace",
     "traces",
     multiple=True,
     type=click.Path(),
-    help="Timeline written by `rehearse --trace`; repeat once per plan, in order.",
+    help="Timeline written by `rehearse --trace`; one for each plan, in the order of PLANS.",
 )
 @click.option(
-    "--certificate", is_flag=True, help="Show a lower bound for row plans of the same balance."
+    "--certificate", is_flag=True, help="Show a lower bound on rows moved, for the same balance."
 )
 @options.predicted_epoch
 def command(
@@ -125,7 +125,7 @@ def _left_behind(
     """Return the log and the timeline of a run of a plan, or None for a file that is not given.
 
     Parameters:
-        run, trace: Paths of the log and of the timeline: one, or none.
+        run, trace: Path of the log, and of the timeline, each in a tuple; () if it is not given.
         num_ranks: Largest number of ranks on which the plan runs.
 
     Raises:
@@ -144,7 +144,7 @@ def _left_behind(
                 f"rank{'s' * (num_ranks != 1)} at most; give a timeline of this plan"
             )
         if timeline.all_ranks[-1] + 1 != ranks:
-            raise InputError(f"{timeline.path}: has {ranks} of ranks 0..{timeline.all_ranks[-1]}")
+            raise InputError(f"{timeline.path}: only {ranks} of ranks 0..{timeline.all_ranks[-1]}")
         if log is not None and (others := sorted(set(timeline.epochs) - set(log.epoch.tolist()))):
             raise InputError(
                 f"{timeline.path}: is not of the run of {log.path}, which has no epoch {others[0]}"

@@ -38,7 +38,7 @@ BESIDE = "text-align:left;opacity:.7;padding:0 0 0 .6em"
 
 
 def what_it_is(header: Header, provenance: Mapping[str, Any]) -> str:
-    """Return a sentence on the matrix of a plan, its parts, and the model that assigned them."""
+    """Return a sentence about a plan's matrix, its parts, and the model that made the parts."""
     source = printable(provenance.get("source_name") or "a graph")
     model = printable(provenance.get("model") or "")
     how = f", assigned by model {model}" if model else ""

@@ -200,7 +200,8 @@ def _tiles(report: Report) -> list[tuple[str, str, str]]:
 def _beside_first(reports: Sequence[Report]) -> list[tuple[str, list[tuple[str, str, float]]]]:
     """Return key figures of several plans: a name, and three entries for every plan.
 
-    They are the value, its ratio to the first plan's value, and its percentage of the greatest.
+    The entries are the value, its ratio to the value of the first plan ("" for the first plan), and
+    its percentage of the greatest value.
     """
     figures = [(words, [getattr(r.metrics, name) for r in reports]) for name, words in KEY_FIGURES]
     figures.append(("predicted epoch", [report.epoch.seconds for report in reports]))
@@ -221,7 +222,7 @@ def _volume(letter: str, plan: Planned, span: tuple[float, float]) -> Chart:
     """Return a chart of the rows that parts send each other.
 
     Parameters:
-        span: Numbers of rows of the lightest and of the darkest colour.
+        span: Numbers of rows that the lightest and the darkest colour stand for.
     """
     density, report = plan.volume, plan.report
     parts, metrics = report.parts, report.metrics

@@ -37,7 +37,7 @@ In all other cases messages are laid out and rows are looked up too. The factor 
 
 
 class Bits:
-    """Counts the words by which ranks tell the owners of halo rows which of them a block needs.
+    """Counts the words by which ranks tell owners which of their rows a block needs as halo rows.
 
     A rank has a list of the halo rows that it may need from an owner, in plan order. One bit for
     each row says whether the row is needed. 32 bits are a word, which is sent only if one of its

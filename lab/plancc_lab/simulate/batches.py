@@ -73,7 +73,8 @@ class BatchPrediction(Prediction):
     def estimates(self) -> dict[str, Estimate]:
         """Means over the batches, with intervals.
 
-        They are the seconds of a step, its words, and those of its words that only drawing sends.
+        The keys are "seconds" (of a step), "words" (that a step sends), and "words_drawn" (the
+        words among them that tell owners which rows a batch needs).
         """
         drawn = [words_drawn(each) for each in self.batches]
         words = [each.words for each in self.batches]
@@ -119,7 +120,8 @@ def predict_batches(
 
     Parameters:
         path: The plan.
-        numbers: Numbers of the batches, from 0: training with the same seed has batch k in step k.
+        numbers: Numbers of the batches, from 0: training with the same seed draws batch k for step
+            k.
         owners_draw: Function of the sampler and the plan's tables. It returns True if each owner
             draws the neighbours of its rows, and False if every rank draws the whole batch.
         num_ranks: Number of ranks onto which the parts are merged; None for one rank per part.

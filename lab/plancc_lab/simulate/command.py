@@ -30,7 +30,7 @@ OF_ONE_PLAN = (
     *("batches", *OF_BATCHES),
 )
 """Parameters that cannot be combined with a sweep."""
-FIGURES = {"seconds": "step", "words": "words", "words_drawn": "of them by which owners draw"}
+FIGURES = {"seconds": "step", "words": "words", "words_drawn": "words for drawing"}
 """Figures of a mini-batch, with words for each."""
 
 
@@ -89,7 +89,7 @@ def _show_step(plan: str, given: dict[str, Any], drawn: dict[str, Any]) -> None:
 
     with PlanFile(plan) as file:
         if file.header.types is not None:
-            raise InputError(f"`batches` {given['batches']}: the plan has vertex types; drop it")
+            raise InputError(f"`batches` {given['batches']}: not for plans with types; drop it")
     if given["seed"] is not None:
         drawn["seed"] = given["seed"]
     basis, _, word_bytes = core.prepared(plan, given, epoch=False)
@@ -104,7 +104,7 @@ def _show_step(plan: str, given: dict[str, Any], drawn: dict[str, Any]) -> None:
 
 
 def _of_batches(prediction: BatchPrediction) -> str:
-    """Return a line on the seconds and words of a step, with 95% intervals."""
+    """Return a line about the seconds and words of a step, with 95% intervals."""
     from plancc_cli.tables import duration, number
 
     said, expected = [], prediction.expected_words

@@ -39,8 +39,8 @@ sweep_options = options.together(
     click.option(
         "--sweep",
         metavar="p=A..B",
-        help="Compile a graph with all --models for A to B ranks (powers of two), or for "
-        "p=16,36,64, and predict every epoch.",
+        help="Find owners for GRAPH with each of --models, for A to B ranks (powers of two) or "
+        "the listed numbers (p=16,36,64), and predict every epoch.",
     ),
     click.option(
         "--models",
@@ -58,8 +58,8 @@ sweep_options = options.together(
         "--boundary",
         multiple=True,
         metavar="[MODEL=]P:F,...",
-        help="With --vertices: halo rows per own row (F) for P parts, as 16:0.5,256:1.2, or plan "
-        "files that have them; in P:F:N a part receives from N parts.",
+        help="With --vertices: P parts have F halo rows per own row, as in 16:0.5,256:1.2; in "
+        "P:F:N, a part receives from N parts. Or plan files, which have these numbers.",
     ),
     options.searching("effort", default=None, otherwise="fast"),
     options.searching("epsilon", default=None),
@@ -219,7 +219,7 @@ def _table(sweep: Sweep, title: str, value: Callable[[Cell], Any]) -> Table:
 
 
 def _why(sweep: Sweep) -> list[str]:
-    """Return sentences on cells without a prediction, and on cells that exceed the memory."""
+    """Return sentences about cells without a prediction, and cells that exceed the memory."""
     from plancc_cli.tables import size
 
     lines = []

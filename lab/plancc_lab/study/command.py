@@ -34,7 +34,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> list[int]:
     words = [word.strip() for word in text.split(",")]
     if not all(word.isascii() and word.isdigit() and int(word) < 2**31 for word in words):
-        raise InputError(f"--seeds '{text}': give whole numbers with commas, such as 1,2,3")
+        raise InputError(f"--seeds '{text}': give whole numbers, such as 1,2,3")
     return list(dict.fromkeys(map(int, words)))
 
 
@@ -52,7 +52,7 @@ def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> lis
     "--models",
     required=True,
     metavar="NAME,...",
-    help="Models, or partitioners alone, with options as hp:effort=best; LABEL=hp:effort=best "
+    help="Models, or partitioners, with options as in hp:effort=best; LABEL=hp:effort=best "
     'gives another name. A value cannot have a comma, or "=" after a colon.',
 )
 @click.option(

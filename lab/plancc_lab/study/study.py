@@ -90,7 +90,7 @@ class Row:
         """Return the row that was kept in a file; None if somebody has edited its line.
 
         Parameters:
-            values: What the line has for the row.
+            values: Values that the line has for the row, as `kept` returned them.
             key: Key of the row.
         """
         if isinstance(values, dict) and values.get("check") == _check_of(values, key):
@@ -154,7 +154,7 @@ class Study:
     def ratio(self, row: Row, name: str) -> float | None:
         """Return a figure divided by the figure of the baseline for the same graph, parts and seed.
 
-        Return None if one of the two is missing or the baseline's is 0.
+        Return None if one of the two figures is missing, or if the figure of the baseline is 0.
         """
         base = self._baselines.get((row.graph, row.parts, row.seed))
         value, beside = row.figures.get(name), base and base.figures.get(name)
@@ -166,9 +166,10 @@ class Study:
         return {(row.graph, row.parts, row.seed): row for row in rows}
 
     def pays(self, row: Row) -> dict[str, Payoff]:
-        """Return after how many epochs the search of a row has paid off, by the names in `PAYS`.
+        """Return, for each name in `PAYS`, after how many epochs the search of the row pays off.
 
-        The first is compared to a random partition, the second to the baseline.
+        A search pays off once it has saved the time that it took. "pays_random" compares with a
+        random partition, "pays_baseline" with the baseline.
         """
         random = Spending(0.0, row.figures.get("random_epoch_seconds"))
         base = self._baselines.get((row.graph, row.parts, row.seed), row)

@@ -1,6 +1,6 @@
-"""The compiled loops of the passes, over nets, pins and parts. Modules are imported at first use.
+"""Kernels: the inner loops of the passes, compiled by numba. Modules are imported at first use.
 
-All kernels are sequential loops over arrays that the caller has shuffled, so the same seed gives
-the same owners on every machine. Kernels release the GIL, so independent refinements run side by
-side.
+Every kernel is a sequential loop over arrays that its caller has shuffled. So the same seed gives
+the same owners on every machine. Kernels release the GIL, so that independent refinements can run
+in parallel threads.
 """

@@ -28,9 +28,10 @@ def cluster(
         order (int64[num_vertices]): Order in which vertices choose a cluster.
         together (int[num_vertices]): Only vertices with the same number may be in one cluster.
         heaviest (int64[num_constraints]): Largest weight of a cluster of several vertices.
-        overlap: Share of a row's cost that two pins save if they are in the same part, outside the
-            source's part. It is 1 for the volume, and 0 for the edge cut, where every pair of
-            source and pin costs the same.
+        overlap: A number in 0..1. Take two pins of a net that are not in the part of the net's
+            source. If the two pins are in one part and not in two parts, this share of the net's
+            cost is saved. It is 1 for the volume, since the part receives the row once for both
+            pins. It is 0 for the edge cut, since each of the two pins costs 1 in any case.
         rated_pins: See `Coarsening`.
 
     Returns:
@@ -44,11 +45,14 @@ def cluster(
 def _cluster(
     nets: Any, order: Any, together: Any, heaviest: Any, max_pins: int, overlap: float
 ) -> Any:
-    """Let every vertex that is not yet in a cluster join the cluster with room and the highest
-    rating.
+    """Visit the vertices in `order`, and let each vertex choose a cluster.
 
-    Rating of a cluster: sum over shared nets of cost * overlap / (pins - 1) per shared pin, and of
-    cost * (1 - overlap) per pair of source and pin.
+    A vertex chooses only if its cluster has no other vertex yet. It joins the cluster with the
+    highest rating among the clusters that have room for it.
+
+    A vertex v rates a cluster by the nets that v shares with it. A net adds ``cost * overlap /
+    (pins - 1)`` for each of its pins in the cluster. If v or a pin in the cluster is the source of
+    the net, the net also adds ``cost * (1 - overlap)`` for each pair of source and pin.
     """
     n, num_constraints = nets.weight.shape
     label = np.arange(n).astype(np.int32)
@@ -118,9 +122,10 @@ def _cluster(
 
 
 def contract(nets: Nets, label: Any) -> Nets:
-    """Build the hypergraph of clusters; drop nets of one pin, and merge equal nets.
+    """Build the hypergraph of clusters, without nets of one pin; equal nets are merged.
 
-    Nets are equal if they have the same pins and, if known, the same source and sizes.
+    Nets are equal if they have the same pins, the same source and the same sizes of pins. Sources
+    and sizes are ignored if `nets` has none.
     """
     num = int(label.max()) + 1
     *found, weight = _contract(nets, label, num)
@@ -131,7 +136,7 @@ def contract(nets: Nets, label: Any) -> Nets:
 
 @njit(cache=True, nogil=True)
 def _contract(nets: Any, label: Any, num: int) -> Any:
-    """Build the nets over clusters, before equal nets are merged, and the clusters' weights."""
+    """Return the nets of the hypergraph of clusters, not merged yet, and the clusters' weights."""
     num_nets = len(nets.net_ptr) - 1
     sourced, sized = len(nets.source) > 0, len(nets.size) > 0
     last = np.full(num, -1, dtype=np.int64)

@@ -1,6 +1,6 @@
-"""Kernels that move nonzeros and owners of rows to lower the volume, priced weight and traffic.
+"""Kernels that move nonzeros and owners of rows, to lower the cost of an edge partition.
 
-Sweeps minimise::
+The cost is the volume, plus prices of overweight and traffic. Sweeps minimise::
 
     volume + sum over parts   weight / 2 * max(0, nonzeros - target)^2
                             + pressure / 2 * (excess(sent side)^2 + excess(received side)^2)
@@ -9,10 +9,16 @@ Sweeps minimise::
     side   = row * rows + message * messages + scale * (nonzero * nonzeros + own_row * own rows)
     excess = max(0, side - ceiling)
 
-There are three kinds of moves, for the nets of ``edges.py``: of one nonzero; of all nonzeros that a
-net has in one part, so that the net leaves the part; of the owner of a row. An owner moves together
-with the nonzeros of its row and column in the old part, if this lowers the cost. Loads are updated
-exactly after every move. But a move is chosen by the prices of traffic before the move.
+A side is what one part sends or receives. Nets are the rows and columns of the matrix, as defined
+in ``edges.py``. There are three kinds of moves:
+
+- One nonzero moves.
+- All nonzeros that a net has in one part move, so that the net leaves this part.
+- A row gets another owner. Nonzeros of the row and of its column that are in the old owner's part
+  move too, if this lowers the cost.
+
+After every move, the loads of the parts are updated exactly. But a move is chosen by the prices of
+traffic before the move.
 """
 
 from __future__ import annotations
@@ -28,25 +34,27 @@ from plancc.passes.kernels.volume import penalty
 from plancc.passes.presets import SHORT, TINY
 
 BURDEN, RELIEF, GIVE, TAKE, OUT, INTO = range(6)
-"""Rows of the array of tolls, float64[6, num_parts]. BURDEN: cost of one more nonzero (inf without
-room). RELIEF: saving by one nonzero less. GIVE, TAKE: cost of a unit of load sent, and received.
-OUT, INTO: the loads of the sent side and of the received side."""
+"""Row numbers of the array of tolls, float64[6, num_parts]. For every part, BURDEN is the cost of
+one more nonzero (inf if there is no room), RELIEF the cost saved by one nonzero less. GIVE and TAKE
+are the costs of one more unit of load, sent and received. OUT and INTO are the loads of its two
+sides."""
 
 
 class Prices(NamedTuple):
-    """Prices of weight and traffic, see the module's formula.
+    """Prices of overweight and traffic, as in the formula at the top of this module.
 
     Attributes:
-        target (float64[num_parts]): Nonzeros up to which a part's weight costs nothing.
+        target (float64[num_parts]): Number of nonzeros up to which a part costs nothing.
         weight (float64[num_parts]): Price of nonzeros above the target.
-        cap (float64[num_parts]): No move may fill a part above this number of nonzeros.
-        scale (float64[num_parts]): Mean capacity over the part's capacity; it scales nonzeros and
-            loads before parts are compared.
-        row, message, nonzero, own_row: Load of a row, a message, a nonzero and an owned row.
+        cap (float64[num_parts]): Number of nonzeros above which no move may fill a part.
+        scale (float64[num_parts]): Mean capacity of the parts, divided by the part's capacity.
+            Kernels multiply nonzeros and loads by it before they compare parts.
+        row, message, nonzero, own_row: Load that each row, message, nonzero and owned row adds to a
+            side.
         ceiling, pressure: Load above which a side has a cost, and the price of the excess.
-        fees (float64[m], m at least 1): Fee of the first, second, ... row of a message; the last
-            fee applies to all further rows. Fees never rise from row to row. Messages and fees need
-            ``EdgeState.pair``.
+        fees (float64[m], m at least 1): Entry k is the fee of row k of a message; the last fee
+            applies to all further rows. Fees never rise from row to row. If messages or rows of
+            messages have a price, ``EdgeState.pair`` must not be empty.
     """
 
     target: Any
@@ -64,7 +72,10 @@ class Prices(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _update(q: int, state: Any, prices: Any, toll: Any) -> None:
-    """Update the tolls of part q."""
+    """Compute the tolls of part q: the costs of small changes of its current load.
+
+    For the rows of `toll`, float64[6, num_parts], see `BURDEN` and the other constants.
+    """
     # Loads of both sides: OUT and INTO; their excess over the ceiling gives GIVE and TAKE.
     load = float(state.sums[q])
     nonzero = prices.nonzero * prices.scale[q]
@@ -85,7 +96,7 @@ def _update(q: int, state: Any, prices: Any, toll: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _lighter(r: int, q: int, state: Any, prices: Any) -> bool:
-    """Whether part r has fewer nonzeros than part q, relative to their capacities."""
+    """Whether part r has fewer nonzeros than part q, each divided by the part's capacity."""
     return state.sums[r] * prices.scale[r] < state.sums[q] * prices.scale[q]
 
 
@@ -122,7 +133,11 @@ def _move_owner(v: int, there: int, pattern: Any, state: Any, prices: Any, toll:
 
 @njit(cache=True, nogil=True)
 def _touched(e: int, state: Any, parts: Any) -> Any:
-    """Fill `parts` with the parts that net e touches, ascending; return them. For short nets."""
+    """Write the parts that net e touches into `parts`, ascending; return the filled slice.
+
+    The time grows with the square of the number of these parts, so the kernels call the function
+    for short nets only.
+    """
     num = 0
     for s in range(state.slot_ptr[e], last_slot(e, state)):
         if state.count[s] > 0:
@@ -138,16 +153,16 @@ def _touched(e: int, state: Any, parts: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _charged(state: Any, prices: Any) -> bool:
-    """Whether messages have a price."""
+    """Whether messages, or the rows of a message, have a price."""
     return state.pair.shape[1] > 0 and (prices.message > 0.0 or prices.fees[0] > 0.0)
 
 
 @njit(cache=True, nogil=True)
 def _fee(step: int, q: int, m: int, more: int, pair: Any, prices: Any, toll: Any) -> float:
-    """Fee of one more row of a message (`more` 0), or of its last row (`more` -1).
+    """Return the fee of a row that a message gains (`more` 0) or loses (`more` -1).
 
-    The row belongs to a net in part m whose owner is part q. `step` is 1 in the expand, 0 in the
-    fold.
+    The message goes between part q, which owns the net's vertex, and part m, which the net touches:
+    from q to m in the expand (`step` 1), from m to q in the fold (`step` 0).
     """
     sender, receiver = (q, m) if step == 1 else (m, q)
     rows = pair[step, sender, receiver] + more
@@ -160,7 +175,10 @@ def _fee(step: int, q: int, m: int, more: int, pair: Any, prices: Any, toll: Any
 
 @njit(cache=True, nogil=True)
 def _saved(e: int, q: int, state: Any, prices: Any, toll: Any) -> float:
-    """Cost that net e saves when it leaves part q, which is not its owner's part."""
+    """Return the cost that is saved if net e no longer touches part q.
+
+    Part q does not own the vertex of net e.
+    """
     n = len(state.owner)
     # Nets below n are rows (fold: parts send to the owner), from n on columns (expand: the
     # owner sends to parts); `GIVE + step` and `TAKE - step` are the tolls of either direction.
@@ -173,7 +191,7 @@ def _saved(e: int, q: int, state: Any, prices: Any, toll: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _load_counts(e: int, state: Any, mine: Any) -> None:
-    """Fill `mine` with the pins of net e by part; `_clear_counts` resets it to 0."""
+    """Write the number of pins of net e in every part into `mine`; `_clear_counts` resets it."""
     for s in range(state.slot_ptr[e], last_slot(e, state)):
         mine[state.part[s]] = state.count[s]
 
@@ -186,11 +204,11 @@ def _clear_counts(e: int, state: Any, mine: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def sweep_nets(order: Any, pattern: Any, state: Any, prices: Any, anywhere: bool) -> int:
-    """Move nonzeros of the nets in `order`, one by one and then part by part, if a move gains.
+    """Move nonzeros of the nets in `order` where this lowers the cost; return how many moved.
 
-    If `anywhere`, a nonzero of an overweight part may also move to the lightest part.
-
-    Returns the number of nonzeros that moved.
+    First, each nonzero of a net may move alone. Then, for each part that the net touches, all
+    nonzeros of the net in this part may move together. If `anywhere`, a nonzero of an overweight
+    part may also move to the lightest part.
     """
     num_parts = len(state.sums)
     toll = _tolls(state, prices)
@@ -268,10 +286,10 @@ def sweep_nets(order: Any, pattern: Any, state: Any, prices: Any, anywhere: bool
 def _best_part(  # type: ignore[no-untyped-def]
     e, f, q, saved, lightest, mine, theirs, state, prices, toll
 ):
-    """Return the part that a nonzero of nets e and f in part q should move to, or -1.
+    """Return the best part for a nonzero of part q in nets e and f; -1 if it should stay in q.
 
-    `saved` is the saving when the nonzero leaves q; `mine` counts the pins of e by part; `theirs`
-    is scratch, all false before and after.
+    `saved` is the cost saved when the nonzero leaves q. `mine` is the number of pins of e in every
+    part. `theirs` is scratch, all false before and after.
     """
     n = len(state.owner)
     paired = _charged(state, prices)
@@ -413,10 +431,17 @@ def _leave(  # type: ignore[no-untyped-def]
 def _stuck(  # type: ignore[no-untyped-def]
     e, q, pins, pattern, state, value, relief, most
 ):
-    """Whether net e cannot leave part q with a gain, since most other nets of `pins` are within q.
+    """Whether it is certain that the cost would not fall if net e left part q.
 
-    Each such net is cut when its nonzero leaves, and this costs a row. `value` is the saving by e
-    itself. `most` is the largest saving by a nonzero that is the last pin of its other net in q.
+    `pins` are the nonzeros of e in q. Every nonzero is also a pin of a second net. If the second
+    net touches only q, moving the nonzero costs one row. The function adds up these costs, and
+    upper bounds on what the moves save.
+
+    Parameters:
+        value: Cost saved when net e no longer touches q.
+        relief: Cost saved when q has one nonzero less.
+        most: Upper bound on the cost saved by moving one nonzero out of q if no other pin of its
+            second net is in q.
     """
     for k in pins:
         f = other(k, e, pattern)
@@ -433,10 +458,11 @@ def _stuck(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def sweep_owners(order: Any, pattern: Any, state: Any, prices: Any) -> int:
-    """Change owners of the vertices in `order` where the cost falls; return the number of moves.
+    """Change the owners of vertices in `order` where the cost falls; return how many changed.
 
-    The nonzeros of the row (or of the column) in the old owner's part move too, to the new owner's
-    part or to other parts, if all of these nonzeros can leave with a gain. Fees are ignored.
+    Suppose that the cost falls further if all nonzeros of the vertex's row leave the old owner's
+    part. Then these nonzeros move too, to the new owner's part or to other parts. The same holds
+    for the nonzeros of the column. Fees of messages are ignored.
     """
     n, num_parts = len(state.owner), len(state.sums)
     toll = _tolls(state, prices)
@@ -494,13 +520,14 @@ def sweep_owners(order: Any, pattern: Any, state: Any, prices: Any) -> int:
 def _staying(
     e: int, q: int, pins: Any, mine: Any, bonus: Any, pattern: Any, state: Any, toll: Any
 ) -> Any:
-    """Gain of moving all nonzeros that net e has in its owner's part q, except the owner's pins.
+    """Compute the cost saved if all nonzeros of net e leave part q, which owns the net's vertex.
 
-    Fills `pins` with these nonzeros, and `bonus` with the additional gain if they go to a part that
-    their other nets touch.
+    The diagonal nonzero is left out, since it always moves with the owner. The other nonzeros are
+    written into `pins`. Entry r of `bonus` is the additional saving if they move to part r: one row
+    for each nonzero whose other net touches r.
 
     Returns:
-        base, num: The gain, -inf if some of the nonzeros may not move; the number of nonzeros.
+        base, num: The cost saved, -inf if one of the nonzeros may not move; the number of nonzeros.
     """
     num, base = 0, 0.0
     for a in range(pattern.net_ptr[e], pattern.net_ptr[e + 1]):
@@ -536,8 +563,10 @@ def _staying(
 def _best_owner(  # type: ignore[no-untyped-def]
     v, q, weight, mine, base, num, bonus, state, prices, toll
 ):
-    """Return the part that vertex v of part q should move to, with `weight` nonzeros; -1 if
-    none.
+    """Return the part that should own vertex v instead of part q; -1 if no part is better.
+
+    `weight` is the number of diagonal nonzeros of v, 0 or 1; a diagonal nonzero moves with v.
+    `base`, `num` and `bonus` are results of `_staying` for the row and the column of v.
     """
     n = len(state.owner)
     best, best_value = -1, TINY
@@ -584,6 +613,6 @@ def _best_owner(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _strain(load: float, more: float, prices: Any) -> float:
-    """Return by how much the penalty of a load rises if `more` is added to the load."""
+    """Return how much the penalty of a side rises if `more` is added to its load."""
     cost = penalty(load + more, prices.ceiling, prices.pressure)
     return cost - penalty(load, prices.ceiling, prices.pressure)

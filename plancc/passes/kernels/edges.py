@@ -1,15 +1,16 @@
-"""The state of an edge partition: owners of rows and nonzeros, pins by part, and traffic.
+"""The state of an edge partition: owners of rows and nonzeros, pins of nets in parts, and traffic.
 
-Rows and columns are the *nets* of this module: net i is row i, net n + j is column j. The pins of a
-net are its nonzeros and one more pin for the owner of the vertex. So every net touches the part of
-its owner, and the volume is the number of pairs of net and touched part, minus 2n::
+The *nets* are the rows and columns of the matrix: net i is row i, net n + j is column j. The pins
+of a net are its nonzeros, and one pin for the owner of its vertex (vertex i or j). So every net
+touches the owner's part. A net that touches k parts causes k - 1 rows of traffic; the volume is the
+sum over all nets::
 
     A = [ a b ]   owner of a, b, d: parts 0 1 1   pins of row 0    a in 0, b in 1, owner in 0
         [ . d ]   owner of rows 0 1: parts 0 1    pins of column 1 b in 1, d in 1, owner in 1
 
-    row 0 touches part 1, which is not its owner's part: one partial row moves from part 1 to part 0
+    row 0 touches part 1, which does not own row 0: part 1 sends a partial sum of row 0 to part 0
 
-A nonzero of the diagonal moves only with the owner of its vertex.
+A nonzero on the diagonal moves only together with the owner of its vertex.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ class MatrixPattern(NamedTuple):
     """The pattern of a matrix by rows and by columns; it never changes.
 
     Attributes:
-        net_ptr (int64[2n + 1]): Nonzeros of net e are ``pins[net_ptr[e]:net_ptr[e + 1]]``.
-        pins (int64[2 * nnz]): Places of nonzeros in the CSR.
+        net_ptr (int64[2n + 1]): The nonzeros of net e are ``pins[net_ptr[e]:net_ptr[e + 1]]``.
+        pins (int64[2 * nnz]): Index in the CSR of every nonzero, sorted by net. Each nonzero occurs
+            twice, in its row and in its column.
         row, column (int32[nnz]): Row and column of every nonzero.
-        diagonal (int64[n]): Place of (v, v) in the CSR, or -1.
+        diagonal (int64[n]): Index of nonzero (v, v) in the CSR; -1 if there is none.
         movable (bool[nnz]): Whether a nonzero may move alone; False on the diagonal.
         free (bool[n]): Whether the owner of a vertex may change.
     """
@@ -46,20 +48,23 @@ class MatrixPattern(NamedTuple):
 
 
 class EdgeState(NamedTuple):
-    """Owners of a `MatrixPattern`, and their counts; moves change all arrays except `slot_ptr`.
+    """Owners of the rows and nonzeros of a `MatrixPattern`, with counts that follow from them.
+
+    Moves change all arrays except `slot_ptr`.
 
     Attributes:
         owner (int32[n]): Owner of every vertex.
         nonzeros (int32[nnz]): Owner of every nonzero.
-        slot_ptr, part, count, spread: Pins of the 2n nets by part, see
-            `plancc.passes.kernels.state.State`.
-        sums, rows (int64[num_parts]): Nonzeros, and vertices, that a part owns.
-        sent, received (int64[num_parts]): Rows that a part sends, and receives, in expand and fold
-            together.
-        messages_sent, messages_received (int64[num_parts]): Messages that a part sends, and
-            receives; 0 unless `pair` is kept.
-        pair (int32[2, num_parts, num_parts], or int32[2, 0, 0] if messages do not matter): Rows
-            from one part to another in the fold (0) and in the expand (1).
+        slot_ptr, part, count, spread: Number of pins of each of the 2n nets in every part, stored
+            as in `plancc.passes.kernels.state.State`.
+        sums, rows (int64[num_parts]): Number of nonzeros, and of vertices, that a part owns.
+        sent, received (int64[num_parts]): Number of rows that a part sends, and receives, in expand
+            and fold together.
+        messages_sent, messages_received (int64[num_parts]): Number of messages that a part sends,
+            and receives; 0 if `pair` is empty.
+        pair (int32[2, num_parts, num_parts], or int32[2, 0, 0]): Number of rows that one part sends
+            to another, in the fold (index 0) and in the expand (index 1). Empty if messages do not
+            matter.
     """
 
     owner: Any
@@ -78,10 +83,13 @@ class EdgeState(NamedTuple):
 
 
 def pattern_of(indptr: Any, indices: Any, movable: Any = None) -> MatrixPattern:
-    """Sort the nonzeros of a CSR pattern by rows and by columns; needs 24 bytes per nonzero.
+    """Sort the nonzeros of a CSR pattern by rows and by columns.
 
-    `movable`, bool[nnz]: whether a nonzero may change its owner; None: all nonzeros may. The owner
-    of a vertex may change if all nonzeros of its row may change their owner.
+    The result takes about 24 bytes per nonzero.
+
+    Parameters:
+        movable (bool[nnz]): Whether each nonzero may change its owner; None: all nonzeros may. The
+            owner of a vertex may change if all nonzeros of its row may change their owners.
     """
     n = len(indptr) - 1
     row = np.repeat(np.arange(n, dtype=np.int32), np.diff(indptr))
@@ -104,7 +112,11 @@ def pattern_of(indptr: Any, indices: Any, movable: Any = None) -> MatrixPattern:
 def owners_of(
     pattern: MatrixPattern, owner: Any, nonzero_owner: Any, num_parts: int, with_pairs: bool = False
 ) -> EdgeState:
-    """Make the state for copies of these owners; takes at most 16 bytes per nonzero."""
+    """Copy the given owners, and count the pins of every net in every part, and the traffic.
+
+    The counts of pins take at most 16 bytes per nonzero and 16 bytes per row. If `with_pairs`,
+    messages are counted too (`EdgeState.pair`).
+    """
     size = np.minimum(np.diff(pattern.net_ptr) + 1, num_parts)
     slot_ptr = np.concatenate([[0], np.cumsum(size)])
     state = EdgeState(
@@ -137,13 +149,13 @@ def _fill(pattern: Any, state: Any) -> None:
 
 
 def volume(state: EdgeState) -> int:
-    """Number of rows sent in expand and fold."""
+    """Return the number of rows sent in expand and fold together."""
     return int(state.spread.sum(dtype=np.int64)) - len(state.spread)
 
 
 @njit(cache=True, nogil=True)
 def other(k: int, e: int, pattern: Any) -> int:
-    """The other net of nonzero k: its column if net e is its row, and its row otherwise."""
+    """Return the other net of nonzero k: its column if net e is its row, else its row."""
     n = len(pattern.diagonal)
     return n + pattern.column[k] if e < n else pattern.row[k]
 
@@ -193,9 +205,10 @@ def delete(e: int, q: int, state: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def send(e: int, m: int, rows: int, state: Any) -> None:
-    """Add `rows` rows of net e to the traffic of part m and of the part that owns net e's vertex.
+    """Add `rows` rows to the traffic between part m and the part that owns the vertex of net e.
 
-    If `rows` is negative, rows are removed.
+    If `rows` is negative, rows are removed. For a column, the owner sends rows to m (expand); for a
+    row, m sends partial sums to the owner (fold).
     """
     n = len(state.owner)
     q = state.owner[e % n]
@@ -207,7 +220,7 @@ def send(e: int, m: int, rows: int, state: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def send_all(e: int, rows: int, state: Any) -> None:
-    """Call `send` for all parts that net e touches, except the part that owns net e's vertex."""
+    """Call `send` for every part that net e touches, except the part that owns its vertex."""
     q = state.owner[e % len(state.owner)]
     for s in range(state.slot_ptr[e], last_slot(e, state)):
         if state.count[s] > 0 and state.part[s] != q:

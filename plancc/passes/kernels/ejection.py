@@ -1,12 +1,14 @@
 """Ejection chains: sequences of moves into full parts, where each full part ejects another vertex.
 
-If parts have little room, as with few rows per part, nearly every move that saves rows would go
-into a full part. A chain makes this move anyway. The part, now above its limit, ejects the vertex
-that costs the fewest rows, into a part with room or into the next full part (Glover, 1996,
-"Ejection chains, reference structures and alternating path methods"; for balanced partitions
-Sanders and Schulz, 2013, who search for negative cycles). Every closed sequence of moves that saves
-rows in total has a move such that, starting there, all partial sums are positive. So a chain can be
-given up as soon as its partial sum is not positive.
+If parts have few rows, they have little room, and most moves that would save rows lead into full
+parts. A chain makes such a move anyway. The part is then above its limit, and ejects the vertex
+whose move costs the fewest rows. This vertex goes to a part with room, or to the next full part
+(Glover, 1996, "Ejection chains, reference structures and alternating path methods"; for balanced
+partitions Sanders and Schulz, 2013, who search for negative cycles).
+
+Consider a closed sequence of moves that saves rows in total. It can always start at a move from
+which all partial sums of saved rows are positive. So a chain is given up, and undone, as soon as
+the moves made so far save 0 rows or fewer in total.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from plancc.passes.kernels.volume import fits, rate
 
 @njit(cache=True, nogil=True)
 def _is_full(q: int, limit: Any, state: Any) -> bool:
-    """Whether part q is above its limit."""
+    """Whether part q is above its limit in at least one constraint."""
     for c in range(limit.shape[1]):  # noqa: SIM110 - numba knows no any(...)
         if state.sums[q, c] > limit[q, c]:
             return True
@@ -32,7 +34,7 @@ def _is_full(q: int, limit: Any, state: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def _relieves(v: int, limit: Any, nets: Any, state: Any) -> bool:
-    """Whether v's part is within its limit without v."""
+    """Whether the part of v would be within its limit if v left the part."""
     here = state.owner[v]
     for c in range(limit.shape[1]):
         if state.sums[here, c] - nets.weight[v, c] > limit[here, c]:
@@ -42,12 +44,11 @@ def _relieves(v: int, limit: Any, nets: Any, state: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def _options(v: int, limit: Any, nets: Any, state: Any, score: Any, seen: Any) -> Any:
-    """Find the best part for v among the parts with room, and among all parts.
+    """Find the best part for v among the parts with room for v, and among all parts.
 
     Returns:
-        part, gain: Best part with room, and the rows saved; -1 if there is none.
-        any_part, any_gain: Best part, with room or without, and the rows saved; -1 if there is
-            none.
+        part, gain: Best part with room, -1 if there is none; rows saved by the move.
+        any_part, any_gain: Best part of all, -1 if there is none; rows saved by the move.
         looked: Number of parts that were rated.
     """
     num, base = rate(v, nets, state, score, seen)
@@ -70,19 +71,19 @@ def _options(v: int, limit: Any, nets: Any, state: Any, score: Any, seen: Any) -
 def eject(
     order: Any, limit: Any, depth: int, tries: int, most: int, chain: Any, nets: Any, state: Any
 ) -> Any:
-    """Run chains from the vertices in `order`; the volume falls, and no part exceeds its limit.
+    """Run chains from the vertices in `order`; the volume never rises.
 
     Parameters:
         order (int64[m]): Vertices from which chains start; only these vertices move.
-        limit (float64[num_parts, num_constraints]): Limits; all parts must be within their limits
-            before the call.
-        depth: Largest number of moves of a chain.
-        tries: Largest number of vertices of a full part that are tried.
-        most: No further chain begins after this number of gains was computed.
+        limit (float64[num_parts, num_constraints]): Limits of the parts. All parts must be within
+            their limits before the call; they are within their limits after it.
+        depth: Largest number of moves in a chain.
+        tries: Largest number of vertices that are tried when a full part ejects a vertex.
+        most: Number of computed gains after which no further chain begins.
         chain (Chains): The vertices of `order` in every part; updated.
 
     Returns:
-        saved, work: Rows saved, and pairs of vertex and part whose gain was computed.
+        saved, work: Number of rows saved, and number of gains computed.
     """
     num_parts = len(state.sums)
     score = np.zeros(num_parts, dtype=np.int64)

@@ -1,10 +1,10 @@
-"""Exchanges of vertices between two parts that lower the overload at the cost of few rows.
+"""Exchanges of vertices between two parts, which lower the overload at the cost of few rows.
 
 A part above a limit gives a vertex to a part with room, and takes back one vertex or none. If there
-are several constraints, single moves are soon impossible, since every part is full by some
-constraint. An exchange of a heavy and a light vertex can change one weight and hardly the others.
-Exchanges of two vertices for one did not help for any graph of the ablation (`python -m benchmarks
-ablation`).
+are several constraints, moves of single vertices are soon impossible, since every part has reached
+its limit in one of the constraints. An exchange can lower a part's weight in one constraint, and
+leave its other weights nearly unchanged. Exchanges of two vertices for one did not help on any
+graph of the ablation (`python -m benchmarks ablation`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from plancc.passes.presets import GROUP, MAX_STEPS, SAMPLE, TINY
 
 
 class Chains(NamedTuple):
-    """The vertices of every part, as doubly linked lists; -1 ends a list.
+    """The vertices of every part, as a doubly linked list for each part; -1 ends a list.
 
     Attributes:
         first (int32[num_parts]): First vertex of every list.
@@ -35,13 +35,14 @@ class Chains(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """Rules of exchanges.
+    """Limits of the parts, and rules that every exchange must follow.
 
     Attributes:
         limit (float64[num_parts, num_constraints]): Largest weights of the parts.
-        unit (float64[num_parts, num_constraints]): Overload per unit of weight above the limit.
-        share: Smallest share of a part's overload that an exchange must remove.
-        tries: Largest number of parts with room that are tried for every exchange.
+        unit (float64[num_parts, num_constraints]): How much one unit of weight above the limit adds
+            to the overload.
+        share: Smallest share of the giving part's overload that an exchange must remove.
+        tries: Largest number of parts that are tried as partners in an exchange.
     """
 
     limit: Any
@@ -51,7 +52,13 @@ class Rules(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Candidates of one part for an exchange: vertices, weights, and rows saved by a move."""
+    """Vertices that one part could give in an exchange.
+
+    Attributes:
+        vertices (int32[SAMPLE]): The vertices.
+        weights (int64[SAMPLE, num_constraints]): Their weights.
+        gains (int64[SAMPLE]): For every vertex, the rows saved if it moves to the other part.
+    """
 
     vertices: Any
     weights: Any
@@ -60,7 +67,10 @@ class Scratch(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def chains(vertices: Any, owner: Any, num_parts: int) -> Any:
-    """Make `Chains` of the vertices in `vertices`; in a list, the last vertex comes first."""
+    """Make a list for every part: those of `vertices` that the part owns.
+
+    The order of each list is the order of `vertices`, reversed.
+    """
     first = np.full(num_parts, -1, dtype=np.int32)
     after = np.full(len(owner), -1, dtype=np.int32)
     before = np.full(len(owner), -1, dtype=np.int32)
@@ -101,7 +111,10 @@ def give(v: int, there: int, chain: Any, nets: Any, state: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _neighbour(v: int, nets: Any, state: Any, rng: Any) -> int:
-    """Return a random part that shares a net with v; v's own part if v has no nets."""
+    """Return the part of a random pin of a random net of v; it may be v's own part.
+
+    If v has no nets, return v's own part.
+    """
     start, end = nets.vertex_ptr[v], nets.vertex_ptr[v + 1]
     if start == end:
         return state.owner[v]
@@ -112,7 +125,10 @@ def _neighbour(v: int, nets: Any, state: Any, rng: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def _sorted_by_weight(q: int, c: int, sorted_by: Any, chain: Any, nets: Any) -> Any:
-    """Return the vertices of part q, the lightest by constraint c first; cached in `sorted_by`."""
+    """Return the vertices of part q in ascending order of their weight in constraint c.
+
+    The order is computed at the first call, and kept in `sorted_by`.
+    """
     at = c * len(chain.size) + q
     # sorted at the first use; `_give` keeps the order
     if len(sorted_by[at]) == 0:
@@ -145,7 +161,11 @@ def _give(v: int, there: int, sorted_by: Any, chain: Any, nets: Any, state: Any)
 
 @njit(cache=True, nogil=True)
 def _choose(members: Any, there: int, nets: Any, state: Any, chosen: Any, rng: Any) -> int:
-    """Fill `chosen` with at most SAMPLE vertices that cost little to move; return their number."""
+    """Choose vertices whose move to part `there` costs few rows; return their number.
+
+    The vertices, at most SAMPLE, are written into `chosen`, with their weights and gains. `members`
+    are the vertices of a part, sorted by weight. Light and heavy vertices are chosen.
+    """
     num = min(len(members), SAMPLE)
     for k in range(num):
         # Cut the members, sorted by weight, into `num` stretches, and choose one vertex of each, so
@@ -168,8 +188,9 @@ def _choose(members: Any, there: int, nets: Any, state: Any, chosen: Any, rng: A
 
 @njit(cache=True, nogil=True)
 def _relief(change: Any, here: int, there: int, state: Any, rules: Any) -> float:
-    """Return the fall of both parts' overload if weights `change` move from part `here` to
-    `there`.
+    """Return how much the overload of both parts falls if weight moves from `here` to `there`.
+
+    `change`, int64[num_constraints], is the weight that moves.
     """
     relief = 0.0
     for c in range(len(change)):
@@ -195,8 +216,17 @@ def _overload(q: int, state: Any, rules: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _pairs(here: int, there: int, num: Any, mine: Any, theirs: Any, state: Any, rules: Any) -> Any:
-    """Find the best exchange of one vertex for one or none: its value, and both places (-1:
-    none).
+    """Find the best exchange of one vertex of part `here` for one or no vertex of part `there`.
+
+    The value of an exchange is the fall of the overload per row that the exchange costs.
+
+    Parameters:
+        num (int64[2]): Number of candidates in `mine`, and in `theirs`.
+        mine, theirs (Scratch): Candidates of parts `here` and `there`.
+
+    Returns:
+        value, i, j: Value of the best exchange, and indices of its vertices in `mine` and `theirs`;
+            j is -1 if no vertex comes back, i is -1 if no exchange is good enough.
     """
     least = max(rules.share, TINY) * _overload(here, state, rules)[0]
     change = np.empty(rules.limit.shape[1], dtype=np.int64)
@@ -230,10 +260,10 @@ def exchange(
 
     Parameters:
         over (int64[k]): Parts above their limits.
-        roomy (int64[num_constraints + 1, num_parts]): For every constraint, all parts, sorted by
-            descending room. The last line is sorted by the smallest room of a part over all
-            constraints.
-        num_roomy (int64[num_constraints]): Number of parts with room, by constraint.
+        roomy (int64[num_constraints + 1, num_parts]): Every row of this array lists all parts, the
+            parts with most room first. Row c is sorted by the room in constraint c. The last row is
+            sorted by the smallest room that a part has in any constraint.
+        num_roomy (int64[num_constraints]): For every constraint, the number of parts with room.
         chain (Chains): The vertices that may move, in every part.
         rules (Rules): Rules of exchanges.
         rng (numpy.random.Generator): Random numbers.

@@ -1,12 +1,13 @@
-"""Kernels that lower the expected volume of mini-batches, with a price on overweight parts.
+"""Kernels that lower the expected volume of mini-batches, with a price of overweight.
 
-A part that holds c pins of a net, but not the net's source, needs the net's row with probability
-``reach[c]`` (`plancc.sampling.batch.Inclusion`). So a partition costs
+Suppose that a part has c pins of a net, but not the net's source. Then the part needs the net's row
+with probability ``reach[c]`` (`plancc.sampling.batch.Inclusion`). So a partition costs
 
     sum over nets of cost * sum over parts other than the source's of reach[pins in the part]
 
-If reach = 0, 1, 1, ..., this cost is the volume; if reach = 0, 1, 2, ..., it is the edge cut. Pins
-have sizes, so the cost of a cluster's pins on a coarse level is exact too.
+If reach is 0, 1, 1, ..., this cost is the volume; if reach is 0, 1, 2, ..., it is the edge cut. On
+coarse levels, the size of a pin is the number of original pins in its cluster. So the cost is exact
+on all levels.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from plancc.passes.presets import BOUND_ROUNDING, TINY
 
 @njit(cache=True, nogil=True)
 def expected(nets: Any, state: Any, reach: Any) -> float:
-    """Return the expected number of rows sent, if the source of every net is in the batch."""
+    """Return the expected number of rows sent.
+
+    For every net, the number assumes that the net's source is in the batch.
+    """
     total = 0.0
     for e in range(len(state.spread)):
         if state.spread[e] == 1:
@@ -46,10 +50,11 @@ def _is_wide(v: int, e: int, nets: Any, state: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def _rate(v: int, nets: Any, state: Any, reach: Any, score: Any, touched: Any, seen: Any) -> Any:
-    """Compute upper bounds of the rows saved by moving v, as if wide nets touched every part.
+    """Compute, for every part, an upper bound on the cost saved by moving v to the part.
 
-    Fills ``seen[:num]`` with the parts, other than v's own, that v's other nets touch. A move of v
-    to a seen part q gains at most ``base + score[q]``; a move to another part gains at most `base`.
+    The bounds treat wide nets (`_is_wide`) as if they touched every part. The parts that v's other
+    nets touch are written into ``seen[:num]``, except v's own part. If q is one of these parts, a
+    move to q saves at most ``base + score[q]``; a move to any other part saves at most `base`.
     `_rate_wide` makes the bounds exact. The caller resets `score` and `touched` to 0.
 
     Returns:
@@ -113,7 +118,7 @@ def _rate_wide(
     touched: Any,
     seen: Any,
 ) -> Any:
-    """Turn the bounds of `_rate` into exact values, in the same arrays; return `num` and `base`."""
+    """Replace the bounds of `_rate` by exact values, in the same arrays; return `num`, `base`."""
     here, num_parts = state.owner[v], len(state.sums)
     for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
         e = nets.nets[a]
@@ -141,16 +146,17 @@ def _rate_wide(
 def sweep_expected(order: Any, nets: Any, state: Any, reach: Any, bounds: Any) -> Any:
     """Move every vertex in `order` to the part where cost plus penalty falls most, if it falls.
 
-    The many parts of the nets of hubs are rated only if a gain is possible in view of the other
-    nets.
+    Nets of hubs touch very many parts. It takes long to rate all these parts. So they are rated
+    only if the upper bounds of `_rate` show that a move may lower the total.
 
     Parameters:
-        order (int64[m]): Vertices.
-        reach (float64[k]): Probabilities, ascending; longer than the largest net.
+        order (int64[m]): Vertices, in the order in which they move.
+        reach (float64[k]): Probabilities, ascending, as in the formula at the top of this module; k
+            is larger than the sum of the sizes of the pins of any net.
         bounds (plancc.models.limits.Bounds): Targets, prices and caps of the parts' weights.
 
     Returns:
-        moved, evaluations: Vertices moved, and pairs of vertex and part whose gain was computed.
+        moved, evaluations: Number of vertices moved, and number of gains computed.
     """
     num_parts = len(state.sums)
     score = np.zeros(num_parts)

@@ -1,19 +1,20 @@
 """Kernels that find minimum cuts between two parts, on the hypergraph around their boundary.
 
-For a pair of parts, only nets with pins in both parts matter. If such a net leaves one of the two
-parts, its cost is saved, whatever other parts the net touches. The hypergraph becomes the flow
-network of Lawler (1973). A net has two nodes, *in* and *out*, and an arc between them whose
-capacity is the net's cost. Arcs of unbounded capacity lead from every pin to *in*, and from *out*
-to every pin. Vertices far from the boundary stay in their part, and are merged to one terminal per
-part. Then a minimum cut of the network splits the vertices of the pair with the least volume.
+For a pair of parts, only nets with pins in both parts matter. If such a net no longer touches one
+of the two parts, its cost is saved, even if it touches other parts. The hypergraph is turned into a
+flow network (Lawler, 1973). Every net becomes two nodes, *in* and *out*, and an arc from *in* to
+*out* whose capacity is the net's cost. Arcs of unbounded capacity lead from every pin to *in*, and
+from *out* to every pin. Vertices far from the boundary stay in their part; those of one part are
+merged into one terminal, the source of the flow, and those of the other part into the target. Then
+a minimum cut of the network is the division of the vertices that has the least volume.
 
 FlowCutter balances the cuts (Hamann and Strasser, 2018; on hypergraphs Gottesbueren, Hamann and
-Wagner, 2019). There are two cuts of the same cost, one next to the source and one next to the
-target. While neither cut is balanced, the lighter side takes in a vertex behind its cut, and the
-flow is augmented from this vertex.
+Wagner, 2019). A maximum flow gives two minimum cuts, one close to the source and one close to the
+target. As long as neither cut is balanced, the lighter of the two sides is extended: it takes in
+one vertex beyond its cut (*piercing*), and the flow is augmented from this vertex.
 
-Finding a cut does not change the `State`. The best split of a pair depends only on pins in its two
-parts. So disjoint pairs can be solved side by side, and applied one after another.
+Finding a cut does not change the `State`. The best division of a pair depends only on pins in its
+two parts. So cuts of disjoint pairs can be found in parallel, and then applied one after another.
 """
 
 from __future__ import annotations
@@ -31,28 +32,29 @@ from plancc.passes.presets import Cuts
 
 UNBOUNDED = 1 << 62
 FREE, COSTLY = range(2)
-"""Kinds of candidates: vertices that a side can probably take in without more flow; other
-vertices."""
+"""The two heaps of a side. FREE has vertices that it can probably take in without more flow; COSTLY
+has vertices that increase the flow."""
 DEEPEST = 1 << 15
-"""Largest depth in a key; a larger depth counts as this one."""
+"""Largest depth that a key can hold; larger depths are stored as this number."""
 
 
 class CutNetwork(NamedTuple):
-    """The hypergraph around the boundary of a pair of parts.
+    """The hypergraph around the boundary of a pair of parts, which are called part 0 and part 1.
 
-    Vertices 0 and 1 are the terminals: all vertices of part 0 that stay, and all of part 1.
+    Vertex 0 is a terminal: it stands for all vertices of part 0 that must stay. Vertex 1 is the
+    terminal of part 1.
 
     Attributes:
         vertex (int32[v]): For every vertex of the network, its number in the whole hypergraph; -1
             for terminals.
-        part (int8[v]): Present part of every vertex, 0 or 1.
-        depth (int32[v]): Number of nets on the path from the boundary, at least 1.
+        part (int8[v]): Part of every vertex before the cut, 0 or 1.
+        depth (int32[v]): Number of nets on the shortest path from the boundary, at least 1.
         weight (int64[v, num_constraints]): Weights of the vertices.
-        net_ptr, pins, cost (int64[m + 1], int32[num_pins], int64[m]): The nets. Nets with both
-            terminals are left out, since they stay cut.
+        net_ptr, pins, cost (int64[m + 1], int32[num_pins], int64[m]): The nets. Nets that have both
+            terminals are left out, since they are cut in any case.
         net_of (int32[num_pins]): The net of every pin.
-        vertex_ptr, pins_of (int64[v + 1], int32[num_pins]): The pins (places in `pins`) of every
-            vertex.
+        vertex_ptr, pins_of (int64[v + 1], int32[num_pins]): For every vertex, the indices of its
+            pins in `pins`: vertex x has ``pins_of[vertex_ptr[x]:vertex_ptr[x + 1]]``.
     """
 
     vertex: Any
@@ -68,15 +70,16 @@ class CutNetwork(NamedTuple):
 
 
 class Region(NamedTuple):
-    """Bounds of the network of a pair of parts.
+    """Bounds on the size of the network of a pair of parts, and on the work for its cut.
 
     Attributes:
-        room (float64[2, num_constraints]): Largest weight, in each part, of the vertices that may
-            move.
-        max_degree: Largest sum, in each part, of the numbers of nets of vertices that may move.
-        max_pins: Nets with more pins are left out; the cut then ignores these nets.
-        max_work: Largest number of nodes that a search for a cut may visit, divided by the number
-            of nodes of the network.
+        room (float64[2, num_constraints]): For each of the two parts, the largest total weight of
+            the vertices that may move.
+        max_degree: For each of the two parts, the largest sum of the degrees of the vertices that
+            may move; the degree of a vertex is its number of nets.
+        max_pins: Nets with more pins are left out, and the cut ignores them.
+        max_work: Largest number of nodes that the search for a cut may visit, divided by the number
+            of nodes in the network.
     """
 
     room: Any
@@ -87,7 +90,7 @@ class Region(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def cut_nets_of_pairs(partner: Any, max_spread: int, state: Any) -> Any:
-    """List the nets with pins in both parts of a pair, for several disjoint pairs.
+    """For several disjoint pairs of parts, list the nets that touch both parts of the pair.
 
     Parameters:
         partner (int64[num_parts]): For every part, the other part of its pair; the part itself if
@@ -95,7 +98,8 @@ def cut_nets_of_pairs(partner: Any, max_spread: int, state: Any) -> Any:
         max_spread: Nets that touch more parts are left out.
 
     Returns:
-        ptr, nets: The pair with the smaller part q has the nets ``nets[ptr[q]:ptr[q + 1]]``.
+        ptr (int64[num_parts + 1]), nets (int32[m]): If q is the part of a pair that has the lower
+            number, the nets of this pair are ``nets[ptr[q]:ptr[q + 1]]``.
     """
     num_parts = len(partner)
     ptr = np.zeros(num_parts + 2, dtype=np.int64)
@@ -133,10 +137,10 @@ def cut_nets_of_pairs(partner: Any, max_spread: int, state: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def adjacent_parts(max_spread: int, most: int, nets: Any, state: Any) -> Any:
-    """List the pairs of parts that share nets, with the cost of the shared nets.
+    """List the pairs of parts that share nets, with the total cost of the shared nets.
 
-    Nets that touch more than `max_spread` parts are left out. The search ends after more than
-    `most` pairs.
+    Nets that touch more than `max_spread` parts are left out. If there are more than `most` pairs,
+    the list is incomplete, but longer than `most`.
 
     Returns:
         one, two, cost (int64[num_pairs]): Pairs with ``one < two``, ascending.
@@ -197,7 +201,8 @@ def network_of(pair: Any, cut_nets: Any, region: Any, place: Any, nets: Any, sta
         place (int32[num_vertices + num_nets]): Scratch, -1 before and after.
 
     Returns:
-        The CutNetwork; and an int, the cost of its nets that the present owners cut.
+        The `CutNetwork`, and an int: the total cost of the nets in the network that touch both
+        parts before the cut.
     """
     n, num_constraints = nets.weight.shape
     # Phase 1, the region: breadth first from the boundary of each part, until `region` is full.
@@ -325,26 +330,29 @@ def network_of(pair: Any, cut_nets: Any, region: Any, place: Any, nets: Any, sta
 
 
 class CutFlow(NamedTuple):
-    """A flow, and the nodes that each side reaches in the residual network.
+    """A flow from the source (vertex 0) to the target (vertex 1), and the state of two searches.
 
-    Side 0 searches from the source along the arcs, side 1 from the target against the arcs. The
-    nodes of side 0 are numbered vertices, *in* of every net, *out* of every net; the nodes of side
-    1 are numbered vertices, *out*, *in*. So both sides walk from a vertex to the *near* node of a
-    net, then to the *far* node.
+    Side 0 searches the residual network from the source along the arcs; side 1 searches from the
+    target against the arcs. Each side numbers the nodes so that both can use the same code: first
+    the v vertices, then the *near* nodes of all m nets, then their *far* nodes. A search enters a
+    net at its near node, which is *in* for side 0 and *out* for side 1.
+
+    The first index of an array whose first dimension is 2 is the side; `sent` is an exception.
 
     Attributes:
-        sent (int64[2, num_pins]): Flow from every pin into its net, and flow from the net to the
-            pin.
-        through (int64[m]): Flow through a net.
-        reached (bool[2, v + 2 m]): Whether a side reaches a node.
-        fixed (bool[2, v]): Whether a vertex belongs permanently to a side.
-        order (int32[2, v]): The vertices that a side reaches, in order of the search.
-        behind (int64[2, 2, v]): Heaps of candidates next to a side's cut, `FREE` and `COSTLY`.
-        listed (bool[2, v]): Whether a vertex was put into a side's heaps.
-        number (int64[2, 5]): By side: number of vertices reached, number of these fixed, sizes of
-            the two heaps, and whether all other vertices are listed.
-        work (int64[1]): Nodes that searches reached and augmenting paths passed.
-        weight (int64[2, num_constraints]): Weight of the vertices that a side reaches.
+        sent (int64[2, num_pins]): Flow from every pin into its net (index 0), and from the net to
+            the pin (index 1).
+        through (int64[m]): Flow through every net.
+        reached (bool[2, v + 2 m]): Whether the side has reached a node.
+        fixed (bool[2, v]): Whether a vertex belongs to the side, and must stay there.
+        order (int32[2, v]): The vertices that the side has reached, in order of the search.
+        behind (int64[2, 2, v]): For every side, two heaps of the vertices that it could take in
+            next, `FREE` and `COSTLY`.
+        listed (bool[2, v]): Whether a vertex has been put into a heap of the side.
+        number (int64[2, 5]): For every side: the number of vertices reached, how many of these are
+            fixed, the sizes of the two heaps, and 1 if all other vertices are listed, else 0.
+        work (int64[1]): Number of nodes that searches and augmenting paths have visited.
+        weight (int64[2, num_constraints]): Weight of the vertices that the side has reached.
         level, arc, queue, path, path_pin, room (v + 2 m entries each): Scratch; levels and arcs are
             0 between calls.
     """
@@ -369,7 +377,7 @@ class CutFlow(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def empty_flow(net: Any) -> Any:
-    """Make a flow of 0, in which no node is reached."""
+    """Make a flow of 0 in which neither side has reached a node."""
     v, m = len(net.vertex), len(net.cost)
     nodes = v + 2 * m
     return CutFlow(
@@ -394,11 +402,14 @@ def empty_flow(net: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _levels(side: int, num: int, net: Any, flow: Any) -> Any:
-    """Search breadth first from ``queue[:num]``, through nodes that are not reached yet.
+    """Search breadth first from ``queue[:num]``, through nodes that the side has not reached yet.
+
+    The search writes the visited nodes into `queue`, and their distances plus 1 into `level`. If it
+    finds a fixed vertex of the other side, it visits no node that is further away.
 
     Returns:
-        end, found: Number of nodes in the queue, and whether fixed vertices of the other side are
-            among them. If so, the search ends with their level.
+        end, found: Number of visited nodes, and whether a fixed vertex of the other side is among
+            them.
     """
     v, m = len(net.vertex), len(net.cost)
     near_flow, far_flow = flow.sent[side], flow.sent[1 - side]
@@ -454,7 +465,10 @@ def _levels(side: int, num: int, net: Any, flow: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _push(side: int, length: int, amount: int, net: Any, flow: Any) -> int:
-    """Send an amount along ``path[:length]``; return the length of the path up to a full arc."""
+    """Send `amount` along ``path[:length]``.
+
+    Returns the number of nodes on the path before its first full arc; `length` if no arc is full.
+    """
     v, m = len(net.vertex), len(net.cost)
     near_flow, far_flow, through = flow.sent[side], flow.sent[1 - side], flow.through
     path, path_pin, cost = flow.path, flow.path_pin, net.cost
@@ -490,10 +504,12 @@ def _push(side: int, length: int, amount: int, net: Any, flow: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def _block(side: int, source: int, net: Any, flow: Any) -> Any:
-    """Augment the flow along paths on which every step raises the level by 1, until none is left
-    (Dinic).
+    """Augment the flow along paths on which every arc raises the level by 1.
 
-    Returns the added flow. This is one long function, since most of the time is spent here.
+    The function ends when there is no such path with free capacity.
+
+    This is a phase of Dinic's algorithm. Returns the added flow. The code is one long function for
+    speed, since most of the time is spent here.
     """
     v, m = len(net.vertex), len(net.cost)
     near_flow, far_flow, through = flow.sent[side], flow.sent[1 - side], flow.through
@@ -580,12 +596,13 @@ def _block(side: int, source: int, net: Any, flow: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def extend(side: int, num: int, bound: int, max_work: int, net: Any, flow: Any) -> Any:
-    """Augment the flow from the vertices ``queue[:num]``; then mark all nodes that they reach.
+    """Augment the flow from the vertices ``queue[:num]``; then mark all nodes that it reaches.
 
-    No node is marked if the added flow exceeds `bound`, or if ``flow.work`` exceeds `max_work`.
+    The function stops early, without marks, if the added flow exceeds `bound`, or if ``flow.work``
+    exceeds `max_work`.
 
     Returns:
-        The flow added.
+        The added flow.
     """
     v, m = len(net.vertex), len(net.cost)
     total: Any = np.int64(0)
@@ -625,7 +642,11 @@ def extend(side: int, num: int, bound: int, max_work: int, net: Any, flow: Any) 
 
 @njit(cache=True, nogil=True)
 def _list(side: int, x: int, net: Any, flow: Any) -> None:
-    """Add a vertex to the candidates of a side; vertices far from the boundary come first."""
+    """Add vertex x to the vertices that a side could take in next.
+
+    Vertices of the side's own part come first, the furthest from the boundary before others. Then
+    come vertices of the other part, the closest to the boundary before others.
+    """
     if flow.reached[side, x] or flow.listed[side, x] or x < 2:
         return
     flow.listed[side, x] = True
@@ -642,7 +663,7 @@ def _list(side: int, x: int, net: Any, flow: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _reach_again(side: int, net: Any, flow: Any) -> None:
-    """Search again from the fixed vertices of a side, after the flow has changed."""
+    """Repeat the search of a side from its fixed vertices, after the flow has changed."""
     number = flow.number[side]
     flow.reached[side, :] = False
     flow.listed[side, :] = False
@@ -661,7 +682,7 @@ def _reach_again(side: int, net: Any, flow: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _hash(x: int) -> int:
-    """A pseudo-random number below 2^20."""
+    """Return a pseudo-random number below 2^20 that depends on x only."""
     return ((x * 0x9E3779B1) >> 12) & 0xFFFFF
 
 
@@ -669,7 +690,8 @@ def _hash(x: int) -> int:
 def _piercing(side: int, costly: bool, most: Any, net: Any, flow: Any) -> int:
     """Return the vertex that a side takes in next; -1 if there is none.
 
-    `costly`: whether the vertex may be one that the other side reaches, so that the flow must grow.
+    If `costly`, a vertex that the other side has reached may be taken, which increases the flow and
+    so the cost of the cut. `most` is the largest weight of each side.
     """
     number, reached, behind = flow.number[side], flow.reached[side], flow.behind[side]
     # Round 1: vertices next to the cut. Round 2, if there are none: all other vertices.
@@ -703,8 +725,12 @@ def _has_room(side: int, x: int, most: Any, net: Any, flow: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def _fullness(one: Any, whole: Any, side: int, most: Any) -> float:
-    """Return the largest ratio of weight to `most`, if `side` has weight `one` and the other the
-    rest.
+    """Return the largest ratio of a side's weight to its limit, over sides and constraints.
+
+    Parameters:
+        one (int64[num_constraints]): Weight of side `side`.
+        whole (int64[num_constraints]): Weight of both sides together.
+        most (float64[2, num_constraints]): Limits of the sides.
     """
     full = 0.0
     for c in range(most.shape[1]):
@@ -716,7 +742,7 @@ def _fullness(one: Any, whole: Any, side: int, most: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _leaves_both(one: Any, whole: Any) -> bool:
-    """Whether both sides have some weight, if one side has weight `one` of the total `whole`."""
+    """Whether both sides have weight, if one side weighs `one` and both together weigh `whole`."""
     some, rest = False, False
     for c in range(len(whole)):
         some |= one[c] > 0
@@ -726,19 +752,19 @@ def _leaves_both(one: Any, whole: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def balanced_cut(most: Any, now: int, max_work: int, net: Any) -> Any:
-    """Find the smallest balanced cut by piercing; use it if it is better than the present cut.
+    """Find the balanced cut of least cost by piercing, if it is better than the current cut.
 
-    A cut is better if it costs fewer rows, or the same number with a better balance.
+    A cut is better if it costs fewer rows, or if it costs the same number and is better balanced.
 
     Parameters:
         most (float64[2, num_constraints]): Largest weights of the two parts.
-        now: Cost of the present cut.
-        max_work: The search for flow ends after this number of visited nodes.
+        now: Cost of the current cut.
+        max_work: The search ends after this number of visited nodes.
         net (CutNetwork): The network.
 
     Returns:
-        moved (int32[k]): Vertices of the network that change sides; empty if no cut is better.
-        cost (int): Cost of the cut.
+        moved (int32[k]): Vertices of the network that change parts; empty if no cut is better.
+        cost (int): Cost of the best cut, which may be the current cut.
         work (int): Number of visited nodes.
     """
     v = len(net.vertex)
@@ -824,9 +850,17 @@ def split_pair(
     nets: Any,
     state: Any,
 ) -> Any:
-    """Return the vertices that the parts of a pair should exchange, int32[k], and the work.
+    """Return the vertices that the two parts of a pair should exchange, int32[k], and the work.
 
-    The list is empty if no vertex of the network has moved since the pair was last solved.
+    The work is roughly the number of visited nodes. If no vertex of the network has moved since the
+    last search for a cut of this pair, there is nothing to exchange.
+
+    Parameters:
+        pair, cut_nets, region, place: See `network_of`.
+        most (float64[2, num_constraints]): Largest weights of the two parts.
+        history: Two values. First, int32[num_vertices]: for every vertex, the number of the batch
+            of pairs that last moved the vertex. Second, an int: the number of the batch in which a
+            cut of this pair was last searched.
     """
     net, now = network_of(pair, cut_nets, region, place, nets, state)
     moved_at, since = history
@@ -843,9 +877,7 @@ def split_pair(
 
 @njit(cache=True, nogil=True)
 def exchange_between(vertices: Any, one: int, two: int, nets: Any, state: Any) -> Any:
-    """Move each vertex from its part of the pair to the other part; return the number of rows
-    saved.
-    """
+    """Move each vertex from its part, `one` or `two`, to the other part; return the rows saved."""
     saved: Any = np.int64(0)
     for v in vertices:
         there = one if state.owner[v] == two else two

@@ -1,8 +1,8 @@
-"""Kernels that cluster vertices by label propagation, and build the graph between clusters.
+"""Kernels that cluster vertices by label propagation, and build the graph of clusters.
 
-A *link* leads from a vertex to a neighbour, and has a cost. The links of a vertex are in one or two
-lists: the columns of its row and, for a directed matrix, the rows of its column. So the two lists
-need not be merged. A link in both lists counts twice.
+A *link* leads from a vertex to a neighbour, and has a cost. The first list of vertex v has the
+links to the columns of row v. If the matrix is directed, a second list has the links to the rows of
+column v. The two lists are kept apart to save memory; a neighbour in both lists counts twice.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ class ClusterLinks(NamedTuple):
     """The links of all vertices; links of a vertex to itself are ignored.
 
     Attributes:
-        ptr (int64[n + 1]): Offsets of the first lists.
-        ends (int32[num_links]): Neighbours in the first lists.
+        ptr (int64[n + 1]), ends (int32[num_links]): The first list of vertex v has the neighbours
+            ``ends[ptr[v]:ptr[v + 1]]``.
         cost (int64[num_links], or int64[0]): Costs of the links in the first lists; if empty, all
-            links cost 1.
-        other_ptr (int64[num_lists + 1]): Offsets of the second lists; all their links cost 1.
-        other_ends (int32[num_others]): Neighbours in the second lists.
-        other (int32[n], or int32[0]): For every vertex, the number of its second list, or -1. If
-            empty, no vertex has a second list.
+            cost 1.
+        other_ptr (int64[num_lists + 1]), other_ends (int32[num_others]): Second list number k has
+            the neighbours ``other_ends[other_ptr[k]:other_ptr[k + 1]]``; all its links cost 1.
+        other (int32[n], or int32[0]): For every vertex, the number of its second list; -1 if it has
+            none. If empty, no vertex has a second list.
     """
 
     ptr: Any
@@ -40,14 +40,15 @@ class ClusterLinks(NamedTuple):
 def propagate(
     order: Any, heaviest: Any, links: ClusterLinks, weight: Any, load: Any, label: Any, score: Any
 ) -> int:
-    """Give every vertex in `order` the label that most of its links lead to, if this label has
-    room.
+    """Give every vertex in `order` the label with the highest score.
 
-    If several labels have equally many links, the vertex's own label comes first, then the lightest
-    label.
+    The score of a label is the total cost of the links from the vertex to vertices with this label.
+    Besides the vertex's own label, only labels with room are considered. If several labels have the
+    highest score, a vertex keeps its own label if it is one of them; otherwise it gets the lightest
+    of them.
 
     Parameters:
-        order (int64[n]): Vertices.
+        order (int64[n]): Vertices, in the order in which they choose.
         heaviest (int64[c]): Largest total weight of the vertices with one label.
         links (ClusterLinks): Links of the vertices.
         weight (int64[n, c]): Weights of the vertices.
@@ -77,9 +78,10 @@ def best_label(
     v: int, at: int, heaviest: Any, links: ClusterLinks, weight: Any, load: Any, label: Any,
     score: Any, seen: Any,
 ) -> int:  # fmt: skip
-    """Return the label with room that most links of v lead to; v's own label if there is none.
+    """Return the label that `propagate` gives to vertex v; v's own label if no other has room.
 
-    `at`: the place of v in `links`; `seen`, int32[n], is scratch. See `propagate`.
+    `at` is the index of v in `links`. `seen`, int32[n], is scratch. For the other parameters, see
+    `propagate`.
     """
     num = _add_scores(v, at, -1, 0, links, label, score, seen)
     here = label[v]
@@ -105,10 +107,11 @@ def best_label(
 def _add_scores(
     v: int, at: int, but: int, num: int, links: Any, label: Any, score: Any, seen: Any
 ) -> int:
-    """Add the costs of v's links to the scores of the labels that they lead to; list these labels.
+    """Add the cost of each link of vertex v to the score of the label to which the link leads.
 
-    Links to v itself, and to label `but` (-1: no label), are ignored. `at` is the place of v in
-    `links`. ``seen[:num]`` has the labels listed before. Returns the new number of labels.
+    Links to v itself and to vertices with label `but` are ignored; if `but` is -1, no label is
+    ignored. `at` is the index of v in `links`. Labels with a new score are appended to
+    ``seen[:num]``. Returns the new number of labels in `seen`.
     """
     for k in range(links.ptr[at], links.ptr[at + 1]):
         u = links.ends[k]
@@ -148,17 +151,20 @@ def numbered(label: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def between(num: int, most: int, links: ClusterLinks, label: Any) -> Any:
-    """Build the graph between clusters.
+    """Build the graph of clusters.
+
+    All links from one cluster to another become one link, whose cost is their total cost.
 
     Parameters:
         num: Number of clusters.
-        most: Largest number of links of the graph; if there are more, the graph is not built.
+        most: Largest number of links in the new graph; if there are more, the graph is not built.
         links (ClusterLinks): Links of the vertices.
         label (int32[n]): Cluster of every vertex.
 
     Returns:
-        ptr (int64[num + 1]): Offsets of the clusters' links.
-        ends (int32[num_links]): Neighbours; empty if there are more than `most` links.
+        ptr (int64[num + 1]): Offsets of the links of every cluster.
+        ends (int32[num_links]): For every link, the cluster to which it leads; empty if there are
+            more than `most` links.
         cost (int64[num_links]): Costs of the links.
     """
     start, members = members_of(num, label)
@@ -170,7 +176,12 @@ def between(num: int, most: int, links: ClusterLinks, label: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def members_of(num: int, label: Any) -> Any:
-    """Sort vertices by cluster; return offsets int64[num + 1], and the vertices int32[n]."""
+    """Sort the vertices by cluster.
+
+    Returns:
+        start (int64[num + 1]), members (int32[n]): Cluster c has the vertices
+            ``members[start[c]:start[c + 1]]``.
+    """
     start = np.zeros(num + 1, dtype=np.int64)
     for v in range(len(label)):
         start[label[v] + 1] += 1
@@ -187,7 +198,10 @@ def members_of(num: int, label: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def count_between(start: Any, members: Any, links: ClusterLinks, label: Any) -> Any:
-    """Offsets of every cluster's links to other clusters, int64[num + 1]."""
+    """Count the links from every cluster to other clusters; return their offsets, int64[num + 1].
+
+    All links from one cluster to another count as one.
+    """
     num = len(start) - 1
     score, seen = np.zeros(num, dtype=np.int64), np.empty(num, dtype=np.int32)
     ptr = np.zeros(num + 1, dtype=np.int64)
@@ -205,14 +219,18 @@ def count_between(start: Any, members: Any, links: ClusterLinks, label: Any) -> 
 def links_between(
     chosen: Any, start: Any, members: Any, ptr: Any, links: ClusterLinks, label: Any
 ) -> Any:
-    """Return the links of some clusters to other clusters: ends, int32, and costs, int64.
+    """Return the links that lead from some clusters to other clusters.
 
     Parameters:
-        chosen (int64[k]): The clusters.
-        start, members: Returned by `members_of`, for the vertices of `links`.
-        ptr (int64[num + 1]): Returned by `count_between`.
+        chosen (int64[k]): The clusters from which the links lead.
+        start, members: Results of `members_of`, for the vertices of `links`.
+        ptr (int64[num + 1]): Result of `count_between`.
         links (ClusterLinks): Links of the vertices.
         label (int32[n]): Cluster of every vertex.
+
+    Returns:
+        ends (int32[m]), cost (int64[m]): For every link, the cluster to which it leads, and its
+            cost; the links of the first chosen cluster come first.
     """
     num = len(start) - 1
     score, seen = np.zeros(num, dtype=np.int64), np.empty(num, dtype=np.int32)
@@ -233,9 +251,9 @@ def links_between(
 
 @njit(cache=True, nogil=True)
 def degrees(ptr: Any, ends: Any, other_ptr: Any, other_ends: Any, other: Any) -> Any:
-    """Number of every vertex' distinct neighbours in both lists of `ClusterLinks`, int64[n].
+    """Return the number of distinct neighbours of every vertex, int64[n].
 
-    Both lists must be ascending.
+    The parameters are fields of `ClusterLinks`. The neighbours in every list must be ascending.
     """
     found = np.zeros(len(ptr) - 1, dtype=np.int64)
     for v in range(len(found)):

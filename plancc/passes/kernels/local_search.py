@@ -1,9 +1,11 @@
-"""Local k-way search with rollback: moves may raise the volume, and may be undone at the end.
+"""Local search with rollback: moves may raise the volume, and may be undone at the end.
 
-Every search starts from a few vertices of the boundary. It repeatedly makes the best move of a
-neighbour of the moved vertices, even if the move raises the volume. At the end, all moves after the
-moment of the smallest volume are undone. This is the localised multi-try FM of Sanders and Schulz
-(2011) and Akhremtsev, Sanders and Schulz (2017), with gains that are exact in the connectivity.
+Every search starts from a few vertices on the boundary. Again and again, it makes the best of the
+moves of these vertices and of the neighbours of moved vertices, even if this move raises the
+volume. The *best moment* of a search is the moment at which the volume was lowest. At the end of
+the search, all moves after its best moment are undone. The method is the localised multi-try FM of
+Sanders and Schulz (2011) and Akhremtsev, Sanders and Schulz (2017); here the gain of a move is its
+exact effect on the volume.
 """
 
 from __future__ import annotations
@@ -23,9 +25,10 @@ OFFSET = 1 << 29
 
 @njit(cache=True, nogil=True)
 def _best_move(v: int, limit: Any, scale: Any, nets: Any, state: Any, score: Any, seen: Any) -> Any:
-    """Return the best part for a move of v, and the rows saved; -1 if no part has room.
+    """Return the best part for a move of v, and the rows saved; -1 if v cannot move.
 
-    Among equally good parts, the lightest is returned. No move takes the last weight out of a part.
+    Among equally good parts, the lightest is returned. v cannot move if no part has room, or if it
+    has all the weight of its part.
     """
     num, base = rate(v, nets, state, score, seen)
     here, alone = state.owner[v], must_stay(v, nets, state)
@@ -46,24 +49,24 @@ def _best_move(v: int, limit: Any, scale: Any, nets: Any, state: Any, score: Any
 
 @njit(cache=True, nogil=True)
 def _key(v: int, gain: Any) -> Any:
-    """Key of a move in the heap; a larger gain has a larger key."""
+    """Return the key of a move of v in the heap; a larger gain has a larger key."""
     # A key packs the gain, shifted by OFFSET to be positive, above 32 bits of the vertex.
     return ((max(-OFFSET, min(OFFSET, gain)) + OFFSET) << 32) + v
 
 
 class Search(NamedTuple):
-    """The progress of local searches from the vertices of an order, and scratch.
+    """The progress of a series of local searches, which start from the vertices of one list.
 
     Attributes:
-        done (bool[num_vertices]): Whether each vertex was moved.
-        met (int64[num_vertices]): Number of the move after which each vertex was last rated.
-        moved, came_from (int32[num_vertices]): Moves of the present search: the vertices, and the
-            parts that the vertices left.
-        number (int64[6]): Counts. `USED`: vertices of the order from which searches have started.
-            `TRIED`: all moves, including undone moves. For the present search, `KEYS`: keys in its
+        done (bool[num_vertices]): Whether a search has moved the vertex.
+        met (int64[num_vertices]): For every vertex, the value of `TRIED` when it was last rated.
+        moved, came_from (int32[num_vertices]): Moves of the current search: the vertices in order,
+            and the parts that they left.
+        number (int64[6]): Counts. `USED`: vertices of the list from which searches have started.
+            `TRIED`: all moves, including undone moves. For the current search, `KEYS`: keys in its
             heap; `LENGTH`: moves; `BEST_LENGTH`: moves up to its best moment; `TOTAL`: rows saved.
-            rows (int64[2]): Rows saved by all finished searches, and by the present search up to
-            its best moment.
+        rows (int64[2]): Rows saved by all finished searches, and by the current search up to its
+            best moment.
     """
 
     done: Any
@@ -75,12 +78,12 @@ class Search(NamedTuple):
 
 
 USED, TRIED, KEYS, LENGTH, BEST_LENGTH, TOTAL = range(6)
-"""Places in ``Search.number``."""
+"""Indices of the counts in ``Search.number``."""
 
 
 @njit(cache=True, nogil=True)
 def _listed(v: int, gain: Any, keys: Any, number: Any) -> Any:
-    """Add a move of v to the heap; return the heap, or a larger copy if the heap was full."""
+    """Add a move of v to the heap; return the heap, which is a larger copy if `keys` was full."""
     if number[KEYS] == len(keys):
         keys = np.concatenate((keys, np.empty_like(keys)))
     number[KEYS] = push(keys, number[KEYS], _key(v, gain))
@@ -88,7 +91,7 @@ def _listed(v: int, gain: Any, keys: Any, number: Any) -> Any:
 
 
 def new_search(num_vertices: int) -> Search:
-    """Make the `Search` of searches that have not begun."""
+    """Make a `Search` in which no search has begun."""
     return Search(
         np.zeros(num_vertices, dtype=np.bool_),
         np.zeros(num_vertices, dtype=np.int64),
@@ -101,7 +104,7 @@ def new_search(num_vertices: int) -> Search:
 
 @njit(cache=True, nogil=True)
 def end_search(search: Any, nets: Any, state: Any) -> None:
-    """End the present search, if there is one: undo all moves after its best moment."""
+    """End the current search, if there is one, and undo all moves after its best moment."""
     number, rows = search.number, search.rows
     # Undo from the last move back to the best moment.
     for k in range(number[LENGTH] - 1, number[BEST_LENGTH] - 1, -1):
@@ -126,27 +129,27 @@ def local_search(
     nets: Any,
     state: Any,
 ) -> Any:
-    """Search from the vertices in `order`; every search starts from the next `width` vertices.
+    """Run local searches one after another; each starts from the next `width` vertices of `order`.
 
-    A vertex moves at most once, even if the move is undone. A caller that stops while a search is
-    unfinished must call `end_search`.
+    A vertex moves at most once, even if the move is undone. If a caller does not repeat the call
+    until all searches have ended, it must call `end_search`.
 
     Parameters:
         order (int64[m]): Vertices.
-        keys (int64[k]): Heap of the present search; any contents at first.
-        width: Vertices from which one search starts.
-        patience: A search ends after this many moves since its best moment.
-        max_pins: A search does not follow nets with more pins.
-        max_work: The call returns after visiting about this many nets and pins. The next call with
-            the same `order` and `search` continues, so the result does not depend on this number.
-        most: A search ends after this many moves, including undone moves.
-        limit (float64[num_parts, num_constraints]): No move may raise a part's weight above this
-            number.
+        keys (int64[k]): Heap of the current search. In the first call, its contents do not matter.
+        width: Number of vertices from which one search starts.
+        patience: A search ends if more than this number of moves follow its best moment.
+        max_pins: A search does not follow nets with more pins than this number.
+        max_work: The call returns after it has visited about this number of nets and pins. The next
+            call with the same `order` and `search` continues where this call has stopped. So the
+            moves do not depend on `max_work`.
+        most: Largest number of moves in one search, including moves that are undone.
+        limit (float64[num_parts, num_constraints]): Largest weights to which moves may fill parts.
         scale (float64[num_parts]): See `plancc.models.limits.Bounds`.
         search (Search): Progress; updated.
 
     Returns:
-        keys, finished: `keys` or a larger heap; whether all searches have ended.
+        keys, finished: The heap for the next call, and whether all searches have ended.
     """
     done, met, moved, came_from = search.done, search.met, search.moved, search.came_from
     number, rows = search.number, search.rows

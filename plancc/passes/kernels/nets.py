@@ -1,4 +1,4 @@
-"""`Nets`: a hypergraph for kernels, with the pins of every net and the nets of every vertex."""
+"""`Nets`: a hypergraph in the form that kernels need."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from plancc.models.problem import Hypergraph
 
 
 class Nets(NamedTuple):
-    """A hypergraph with its transpose; every net has at least two pins.
+    """A hypergraph, stored by nets and by vertices; every net has at least two pins.
 
     Attributes:
-        net_ptr (int64[num_nets + 1]): Offsets of the nets' pins.
+        net_ptr (int64[num_nets + 1]): Net e has the pins ``pins[net_ptr[e]:net_ptr[e + 1]]``.
         pins (int32[num_pins]): The pins of every net.
-        cost (int64[num_nets]): Number of rows that are sent to every part of the net, except to the
-            owner's part.
-        source (int32[num_nets], or int32[0]): The vertex that owns these rows, always a pin of the
-            net. It is needed for the traffic of single parts, but not for the volume.
-        vertex_ptr (int64[num_vertices + 1]): Offsets of the vertices' nets.
+        cost (int64[num_nets]): Number of rows that a net stands for. They are sent to every part
+            that the net touches, except to the part that owns them.
+        source (int32[num_nets], or int32[0]): The vertex that owns the net's rows, which is a pin
+            of the net. The traffic of single parts depends on it, but the volume does not.
+        vertex_ptr (int64[num_vertices + 1]): Vertex v has the nets
+            ``nets[vertex_ptr[v]:vertex_ptr[v + 1]]``.
         nets (int32[num_pins]): The nets of every vertex.
         weight (int64[num_vertices, num_constraints]): Weights of the vertices.
         size, size_at_vertex (int32[num_pins], or int32[0]): For every pin, the number of pins of
-            the finest level that it represents; in the order of `pins`, and in the order of `nets`.
-            Empty if only the volume is needed, which does not depend on sizes.
+            the original hypergraph that it represents. The order of `size` is the order of `pins`;
+            the order of `size_at_vertex` is the order of `nets`. Empty if only the volume is
+            needed, which does not depend on sizes.
     """
 
     net_ptr: Any
@@ -40,10 +42,10 @@ class Nets(NamedTuple):
 
 
 def nets_of(problem: Hypergraph, sized: bool = False) -> Nets:
-    """Return the nets of a problem that have at least two pins; takes 4 bytes per pin of new
-    memory.
+    """Convert a hypergraph to `Nets`; nets with fewer than two pins are left out.
 
-    `sized`: whether to add the sizes of the pins, which take 8 more bytes per pin.
+    If `sized`, the sizes of the pins are added. The result shares arrays with `problem`; the new
+    arrays take 4 bytes per pin, or 12 bytes if `sized`.
     """
     weight = problem.vertex_weights
     n = len(weight)
@@ -69,23 +71,32 @@ def nets_of(problem: Hypergraph, sized: bool = False) -> Nets:
 
 
 def without_transpose(nets: Nets) -> Nets:
-    """Return the nets without the nets of every vertex: half the memory, for levels not in use."""
+    """Drop the arrays that list the nets of every vertex, which halves the memory.
+
+    `with_transpose` computes them again.
+    """
     none = np.empty(0, dtype=np.int32)
     return nets._replace(vertex_ptr=none.astype(np.int64), nets=none, size_at_vertex=none)
 
 
 def with_transpose(nets: Nets) -> Nets:
-    """The inverse of `without_transpose`."""
+    """Compute the arrays that `without_transpose` has dropped, and return the complete `Nets`."""
     vertex_ptr, of_vertices, size = transpose(nets.net_ptr, nets.pins, nets.size, len(nets.weight))
     return nets._replace(vertex_ptr=vertex_ptr, nets=of_vertices, size_at_vertex=size)
 
 
 @njit(cache=True, nogil=True)
 def transpose(net_ptr: Any, pins: Any, size: Any, n: int) -> Any:
-    """Transpose a CSR pattern: from the pins of every net to the nets of every vertex.
+    """Transpose a CSR pattern: given the pins of every net, compute the nets of every vertex.
 
-    `size` may hold any value per pin, or be empty. Returns offsets int64[n + 1], nets
-    int32[num_pins], and the values in the new order.
+    Parameters:
+        net_ptr (int64[num_nets + 1]), pins (int32[num_pins]): The pins of every net.
+        size: Any value for every pin, or an empty array.
+        n: Number of vertices.
+
+    Returns:
+        Offsets, int64[n + 1]; the nets of every vertex, ascending, int32[num_pins]; and the values
+        of `size` in the order of these nets.
     """
     ptr = np.zeros(n + 1, dtype=np.int64)
     for pin in pins:
@@ -107,7 +118,7 @@ def transpose(net_ptr: Any, pins: Any, size: Any, n: int) -> Any:
 
 @njit(cache=True, nogil=True)
 def net_weights(nets: Any) -> Any:
-    """Return the total weight of the pins of every net, int64[num_nets, num_constraints]."""
+    """Return, for every net, the total weight of its pins: int64[num_nets, num_constraints]."""
     num_nets, num_constraints = len(nets.net_ptr) - 1, nets.weight.shape[1]
     total = np.zeros((num_nets, num_constraints), dtype=np.int64)
     for e in range(num_nets):

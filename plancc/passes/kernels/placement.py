@@ -1,4 +1,4 @@
-"""A kernel that gives a part to vertices without a part, at the cost of the fewest rows."""
+"""A kernel that assigns vertices without a part to parts, at the cost of the fewest rows."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ from plancc.passes.kernels.volume import fits, rate
 
 @njit(cache=True, nogil=True)
 def _lighter(q: int, other: int, state: Any, scale: Any) -> bool:
-    """Whether part q is lighter than part `other`, by the first constraint."""
+    """Whether part q is lighter than part `other` in the first constraint."""
     return state.sums[q, 0] * scale[q] < state.sums[other, 0] * scale[other]
 
 
 @njit(cache=True, nogil=True)
 def place(order: Any, nets: Any, state: Any, limit: Any, scale: Any) -> None:
-    """Move vertices out of the last part of the state, which stands for "no part".
+    """Move the vertices of the last part of `state` to the other parts.
 
-    Vertices that share nets with vertices in parts are placed first, in rounds. Each moves to the
-    part with room that saves most rows; among equally good parts, to the lightest. All other
-    vertices move to the lightest part.
+    The last part is no real part: it holds the vertices to which no part is assigned yet.
+
+    Every round places the vertices that share nets with placed vertices. Such a vertex moves to the
+    part with room that saves the most rows; if several parts are equally good, to the lightest of
+    them. A vertex moves to the lightest of all parts if no part that its nets touch has room, or if
+    it shares no net with placed vertices.
 
     Parameters:
         order (int64[m]): The vertices of the last part.

@@ -1,14 +1,15 @@
-"""Kernels that find the split of least volume for given owners, by minimum vertex covers.
+"""Kernels that assign nonzeros to parts with the least volume, for given owners of rows.
 
-Let part P own row i and part Q own row j of H. Nonzero (i, j) can be in P, which then needs row j,
-or in Q, which then folds row i. This gives a bipartite graph::
+Let part P own row i and part Q own row j of H, and let (i, j) be a nonzero. If P computes the
+nonzero, P must receive row j of H. If Q computes it, Q must send a partial sum of row i. These
+choices form a bipartite graph::
 
-    left vertex (i, Q): part Q has a partial sum of row i       costs one moved row
-    right vertex (j, P): part P receives row j                  costs one moved row
+    left vertex (i, Q): part Q sends a partial sum of row i     costs one row
+    right vertex (j, P): part P receives row j of H             costs one row
 
-Every nonzero between parts is an edge, and at least one of its two vertices must be paid for. So
-the vertices that are paid for are a vertex cover. The graphs of different pairs of parts share no
-vertex, and are solved as one graph.
+Every nonzero between two parts is an edge, and at least one of its two vertices must be chosen. So
+the chosen vertices are a vertex cover, and a minimum vertex cover gives the least volume. The
+graphs of different pairs of parts have no vertex in common, and are solved as one graph.
 """
 
 from __future__ import annotations
@@ -24,17 +25,18 @@ from plancc.passes.kernels.nets import transpose
 
 
 class Cut(NamedTuple):
-    """The nonzeros between parts as a bipartite graph.
+    """The bipartite graph whose edges are the nonzeros between two parts.
 
     Attributes:
-        at (int64[num_edges]): Place of every edge's nonzero in the CSR; edges are sorted by left
-            vertex.
-        left_ptr (int64[num_left + 1]): Edges of left vertex x are ``left_ptr[x]:left_ptr[x + 1]``.
+        at (int64[num_edges]): For every edge, the index of its nonzero in the CSR. Edges are sorted
+            by their left vertices.
+        left_ptr (int64[num_left + 1]): The edges of left vertex x are those with the numbers
+            left_ptr[x] to left_ptr[x + 1] - 1.
         left, right (int32[num_edges]): Left and right vertex of every edge.
-        right_ptr, right_edges (int64[num_right + 1], int64[num_edges]): Edges of right vertex y are
-            ``right_edges[right_ptr[y]:right_ptr[y + 1]]``.
-        left_parts, right_parts (int32[num_left, 2], int32[num_right, 2]): For every vertex, the
-            part of the row and the part of the column, which are equal for all its edges.
+        right_ptr, right_edges (int64[num_right + 1], int64[num_edges]): The edges of right vertex y
+            are ``right_edges[right_ptr[y]:right_ptr[y + 1]]``.
+        left_parts, right_parts (int32[num_left, 2], int32[num_right, 2]): For every vertex, two
+            parts: the owner of the rows of its nonzeros, and the owner of their columns.
     """
 
     at: Any
@@ -49,11 +51,19 @@ class Cut(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _groups(owner: Any, num_parts: int, ptr: Any, other: Any) -> Any:
-    """Number the pairs (line, other part that a nonzero of the line touches); lines are rows or
-    columns.
+    """Number the vertices on one side of the bipartite graph.
 
-    `ptr`, `other`: CSR of the lines, where `other` is the column or row of a nonzero. Returns the
-    pair of every nonzero, int32[nnz], -1 for nonzeros within a part, and the number of pairs.
+    A left vertex is a pair: a row, and a part that does not own the row, but the column of one of
+    its nonzeros. A right vertex is a pair of a column and a part, defined in the same way. A line
+    is a row if left vertices are numbered, a column if right vertices are.
+
+    Parameters:
+        ptr (int64[n + 1]), other (int32[nnz]): The nonzeros of every line; each is given by its
+            column if lines are rows, by its row if lines are columns.
+
+    Returns:
+        For every nonzero, the number of its vertex, int32[nnz], -1 if row and column have the same
+        owner; and the number of vertices.
     """
     number = np.empty(len(other), dtype=np.int32)
     last = np.full(num_parts, -1, dtype=np.int64)
@@ -76,7 +86,10 @@ def _groups(owner: Any, num_parts: int, ptr: Any, other: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def cut_of(indptr: Any, indices: Any, owner: Any, num_parts: int) -> Any:
-    """Build the `Cut` of a CSR pattern for the owners int32[n]; about 50 bytes per nonzero."""
+    """Build the `Cut` of a CSR pattern for given owners of rows.
+
+    The function takes about 50 bytes of memory per nonzero.
+    """
     left, num_left = _groups(owner, num_parts, indptr, indices)
     column_ptr, rows, place = transpose(indptr, indices, np.arange(len(indices)), len(indptr) - 1)
     of_columns, num_right = _groups(owner, num_parts, column_ptr, rows)
@@ -118,19 +131,19 @@ def cut_of(indptr: Any, indices: Any, owner: Any, num_parts: int) -> Any:
 
 
 def cover(cut: Cut) -> Any:
-    """Find the vertices that are in every minimum vertex cover, and the remaining choices.
+    """Find the vertices that are in every minimum vertex cover, and the choices that remain.
 
-    After Koenig, and Dulmage and Mendelsohn. Take any maximum matching, and alternating paths that
-    start at unmatched vertices. Every minimum cover has the right vertices that paths from the left
-    side reach, and the left vertices that paths from the right side reach. All other vertices are
-    matched, and form connected components. For each component, a minimum cover has either all left
-    vertices or all right vertices.
+    The method follows Koenig, and Dulmage and Mendelsohn. Take any maximum matching, and all
+    alternating paths that start at unmatched vertices. Paths from left vertices reach right
+    vertices that are in every minimum cover; paths from right vertices reach left vertices that are
+    in every minimum cover. The vertices that no path reaches are matched, and form connected
+    components. A minimum cover has either all left vertices or all right vertices of a component.
 
     Returns:
         left, right (bool[num_left], bool[num_right]): Whether a vertex is in every minimum cover.
-        component (int32[num_left]): Component of every left vertex with a choice, or -1. A right
-            vertex is in the component of its mate.
-        mate (int32[num_left]): Matched right vertex of every left vertex, or -1.
+        component (int32[num_left]): Component of every left vertex that is in one; -1 for others. A
+            right vertex is in the component of its mate.
+        mate (int32[num_left]): The right vertex to which a left vertex is matched, or -1.
     """
     num_left, num_right = len(cut.left_parts), len(cut.right_parts)
     edges = (np.ones(len(cut.at), np.bool_), cut.right, cut.left_ptr)
@@ -157,12 +170,16 @@ def cover(cut: Cut) -> Any:
 
 @njit(cache=True, nogil=True)
 def _reached(ptr: Any, ends: Any, starts: Any, mate: Any) -> Any:
-    """Return which vertices on the other side alternating paths from the starts reach, bool[m].
+    """Follow alternating paths from vertices on one side of the bipartite graph.
 
     Parameters:
-        ptr (int64[n + 1]): The edges of vertex x lead to ``ends[ptr[x]:ptr[x + 1]]``.
-        starts (bool[n]): Whether a path may start at a vertex.
-        mate (int32[m]): Matched vertex of every vertex on the other side.
+        ptr (int64[n + 1]), ends: The edges of vertex x, on the side of the starts, lead to the
+            vertices ``ends[ptr[x]:ptr[x + 1]]`` on the other side.
+        starts (bool[n]): Whether paths start at a vertex.
+        mate (int32[m]): For every vertex on the other side, the vertex to which it is matched.
+
+    Returns:
+        bool[m]: Whether a path reaches a vertex on the other side.
     """
     found, queue = np.zeros(len(mate), dtype=np.bool_), np.empty(len(starts), dtype=np.int64)
     tail = 0
@@ -186,17 +203,18 @@ def _reached(ptr: Any, ends: Any, starts: Any, mate: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def complete(cut, left, right, component, mate, own, scale):  # type: ignore[no-untyped-def]
-    """Choose a side for every component, to balance the parts; updates `left` and `right`.
+    """Complete a minimum cover: add the left or the right vertices of every component.
 
-    Components choose in descending order of size. Each chooses the part with fewer nonzeros so far.
-    Then all components choose once more.
+    Each choice decides which of two parts computes the nonzeros of the component. The part that has
+    fewer nonzeros so far computes them. Large components come first. Then every choice is revised
+    once.
 
     Parameters:
         cut (Cut): The bipartite graph.
-        left, right, component, mate: The result of `cover`.
-        own (int64[num_parts]): Nonzeros of the parts outside the cut.
-        scale (float64[num_parts]): Mean capacity over the part's capacity; scales nonzeros before
-            parts are compared.
+        left, right, component, mate: The result of `cover`; `left` and `right` are updated.
+        own (int64[num_parts]): For every part, its number of nonzeros that are not edges of `cut`.
+        scale (float64[num_parts]): Mean capacity of the parts, divided by the part's capacity.
+            Numbers of nonzeros are multiplied by it before parts are compared.
     """
     load, num = own.copy(), component.max() + 1 if len(component) > 0 else 0
     size = np.zeros(num, dtype=np.int64)
@@ -234,16 +252,19 @@ def complete(cut, left, right, component, mate, own, scale):  # type: ignore[no-
 
 @njit(cache=True, nogil=True)
 def place(cut: Any, left: Any, right: Any, load: Any, scale: Any) -> Any:
-    """Assign every nonzero to an end that is paid for; if both ends are, to the lighter part.
+    """Assign every nonzero between two parts to one of them, as the vertex cover demands.
+
+    If both vertices of its edge are in the cover, the nonzero goes to the lighter part.
 
     Parameters:
         cut (Cut): The bipartite graph.
-        left, right (bool[num_left], bool[num_right]): A vertex cover.
-        load (int64[num_parts]): Nonzeros of the parts outside the cut; changed.
+        left, right (bool[num_left], bool[num_right]): Whether a vertex is in the vertex cover.
+        load (int64[num_parts]): For every part, its number of nonzeros that are not edges of `cut`;
+            the assigned nonzeros are added.
         scale (float64[num_parts]): See `complete`.
 
     Returns:
-        bool[num_edges]: Whether the nonzero goes with its column.
+        bool[num_edges]: Whether the nonzero goes to the owner of its column (not of its row).
     """
     with_column = np.zeros(len(cut.at), dtype=np.bool_)
     # First the nonzeros with one end paid for, then those with a choice.

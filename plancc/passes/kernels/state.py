@@ -1,4 +1,4 @@
-"""`State`: owners, and every net's number of pins in every part, updated by every move."""
+"""`State`: the owners of a partition, and the number of pins that every net has in every part."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class State(NamedTuple):
         owner (int32[num_vertices]): Part of every vertex.
         slot_ptr (int64[num_nets + 1]): Offsets of the nets' slots.
         part, count (int32[num_slots]): Part, and number of pins, of every slot.
-        spread (int32[num_nets]): Connectivity of every net.
+        spread (int32[num_nets]): Number of parts that every net touches.
         sums (int64[num_parts, num_constraints]): Weights of the parts.
     """
 
@@ -41,7 +41,9 @@ class State(NamedTuple):
 
 
 def state_of(nets: Nets, owner: Any, num_parts: int) -> State:
-    """Make the state of a partition from a copy of `owner`; takes 8 bytes per slot.
+    """Copy the owners of a partition, and count the pins of every net in every part.
+
+    The counts take 8 bytes per slot.
 
     Raises:
         InputError: If the number of owners is wrong, or an owner is outside 0..num_parts-1.
@@ -88,13 +90,13 @@ def _count(nets: Any, owner: Any, slot_ptr: Any, num_parts: int) -> Any:
 
 
 def volume(nets: Nets, state: State) -> int:
-    """Number of rows sent: the sum over nets of cost times (connectivity - 1)."""
+    """Return the number of rows sent: the sum over nets of cost times (parts touched - 1)."""
     return int(nets.cost @ (state.spread.astype(np.int64) - 1))
 
 
 @njit(cache=True, nogil=True)
 def boundary(nets: Any, state: Any) -> Any:
-    """Vertices on the boundary, which are pins of nets in several parts: int64[m], ascending."""
+    """Return the vertices whose nets touch several parts, ascending: int64[m]."""
     found = np.zeros(len(state.owner), dtype=np.bool_)
     for e in range(len(state.spread)):
         if state.spread[e] > 1:
@@ -105,7 +107,7 @@ def boundary(nets: Any, state: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def must_stay(v: int, nets: Any, state: Any) -> bool:
-    """Whether v must stay, since it has all the weight of its part."""
+    """Whether v must stay in its part, since no other vertex of the part has weight."""
     here, alone = state.owner[v], True
     for c in range(nets.weight.shape[1]):
         alone &= state.sums[here, c] == nets.weight[v, c]
@@ -114,7 +116,10 @@ def must_stay(v: int, nets: Any, state: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def last_slot(e: int, state: Any) -> int:
-    """Return the end of the slots of net e to read; readers must skip slots with a count of 0."""
+    """Return the end of a loop over the slots of net e; the loop begins at ``slot_ptr[e]``.
+
+    The loop must skip slots whose count is 0.
+    """
     start = state.slot_ptr[e]
     dense = state.slot_ptr[e + 1] - start == len(state.sums)
     return start + (len(state.sums) if dense else state.spread[e])
@@ -122,7 +127,7 @@ def last_slot(e: int, state: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def pins_in(e: int, q: int, state: Any) -> int:
-    """Number of pins of net e in part q."""
+    """Return the number of pins of net e in part q, or the sum of their sizes."""
     start = state.slot_ptr[e]
     if state.slot_ptr[e + 1] - start == len(state.sums):
         return state.count[start + q]
@@ -135,7 +140,7 @@ def pins_in(e: int, q: int, state: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def move(v: int, there: int, nets: Any, state: Any) -> None:
-    """Move vertex v to part `there`, which is not its own part."""
+    """Move vertex v to part `there`, which is not its part, and update all counts."""
     here = state.owner[v]
     num_parts, num_constraints = state.sums.shape
     sized = len(nets.size_at_vertex) > 0

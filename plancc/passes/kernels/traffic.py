@@ -1,16 +1,17 @@
 """Kernels that lower the traffic of the busiest parts, or the number of messages.
 
-A sweep minimises the following, plus the volume and the price of overweight of ``volume.py``::
+A sweep minimises a sum: the volume, the penalties of overweight (see ``volume.py``), and::
 
     sum over parts   pressure / 2 * (excess(sent side)^2 + excess(received side)^2)
     sum over pairs   fee(rows from q to m)
 
-    side   = row * rows + message * messages        of one part, sent or received
+    side   = row * rows + message * messages        that one part sends, or receives
     excess = max(0, side - ceiling)
 
-Every further row of a message adds a smaller fee, so many small messages cost more than few large
-messages. Traffic and fees are updated exactly after every move. But a move is chosen by the prices
-before the move: the fees of rows in one message, and the pressure on other parts.
+Every further row of a message has a smaller fee, so that many small messages cost more than few
+large ones. After every move, traffic and fees are updated exactly. But when a move is chosen, two
+prices are taken as they were before the move: the fee of a row in each message, and the price of a
+row that another part sends.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ class PairTraffic(NamedTuple):
     """Traffic of every part for a `State`.
 
     Attributes:
-        sent, received (int64[num_parts]): Rows that a part sends, and receives.
-        messages_sent, messages_received (int64[num_parts]): Messages that a part sends, and
-            receives; 0 unless `pair` is kept. pair (int32[steps, num_parts, num_parts], or
-            int32[steps, 0, 0] if messages do not matter): Rows from one part to another in every
-            step; row partitions have one step.
+        sent, received (int64[num_parts]): Number of rows that a part sends, and receives.
+        messages_sent, messages_received (int64[num_parts]): Number of messages that a part sends,
+            and receives; 0 if `pair` is empty.
+        pair (int32[steps, num_parts, num_parts], or int32[steps, 0, 0]): Number of rows that one
+            part sends to another in every step. Row plans have one step, edge plans have two.
+            Empty if messages do not matter.
     """
 
     sent: Any
@@ -44,13 +46,14 @@ class PairTraffic(NamedTuple):
 
 
 class Tariff(NamedTuple):
-    """Prices of traffic.
+    """Prices of traffic, as in the formula at the top of this module.
 
     Attributes:
-        row, message: Cost of one row, and of one message, at either end.
-        ceiling, pressure: See the module's formula.
-        fees (float64[m], m at least 1): Fee of the first, second, ... row of a message; the last
-            fee applies to all further rows.
+        row, message: Load that one row, and one message, add to the sent side of the sender and to
+            the received side of the receiver.
+        ceiling, pressure: Load above which a side has a cost, and the price of the excess.
+        fees (float64[m], m at least 1): Entry k is the fee of row k of a message; the last fee
+            applies to all further rows.
     """
 
     row: float
@@ -61,7 +64,7 @@ class Tariff(NamedTuple):
 
 
 def no_traffic(num_parts: int, steps: int, with_pairs: bool) -> PairTraffic:
-    """Make a `PairTraffic` of zeros."""
+    """Make a `PairTraffic` of zeros; `pair` is empty unless `with_pairs`."""
     side = num_parts if with_pairs else 0
     sent, received, messages_sent, messages_received = np.zeros((4, num_parts), dtype=np.int64)
     pair = np.zeros((steps, side, side), dtype=np.int32)
@@ -69,7 +72,10 @@ def no_traffic(num_parts: int, steps: int, with_pairs: bool) -> PairTraffic:
 
 
 def flow_of(nets: Any, state: Any, with_pairs: bool) -> PairTraffic:
-    """Count the traffic of a partition of nets with sources."""
+    """Count the traffic of a partition; `Nets.source` must be known.
+
+    `pair` is empty unless `with_pairs`.
+    """
     flow = no_traffic(len(state.sums), 1, with_pairs)
     _fill(nets, state, flow)
     return flow
@@ -84,7 +90,7 @@ def _fill(nets: Any, state: Any, flow: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def add_rows(step: int, q: int, m: int, rows: int, flow: Any) -> None:
-    """Add `rows` rows (negative: remove rows) to the traffic from part q to part m."""
+    """Add `rows` rows to the traffic from part q to part m; a negative number removes rows."""
     flow.sent[q] += rows
     flow.received[m] += rows
     if flow.pair.shape[1] > 0:
@@ -98,7 +104,7 @@ def add_rows(step: int, q: int, m: int, rows: int, flow: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _send(e: int, q: int, rows: int, nets: Any, state: Any, flow: Any) -> None:
-    """Add `rows` of net e to the traffic from part q to all other parts that e touches."""
+    """Add `rows` rows to the traffic from part q to each other part that net e touches."""
     for k in range(state.slot_ptr[e], last_slot(e, state)):
         if state.part[k] != q and state.count[k] > 0:
             add_rows(0, q, state.part[k], rows, flow)
@@ -137,7 +143,10 @@ def _strain(side: float, tariff: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _sides(q: int, sent: int, received: int, flow: Any, tariff: Any) -> float:
-    """Return the cost of part q's excess load if q sends and receives this many more rows."""
+    """Return what the excess of part q would cost if q sent and received more rows than now.
+
+    `sent` and `received` are the numbers of additional rows; they may be negative.
+    """
     out = tariff.row * (flow.sent[q] + sent) + tariff.message * flow.messages_sent[q]
     into = tariff.row * (flow.received[q] + received)
     into += tariff.message * flow.messages_received[q]
@@ -146,9 +155,7 @@ def _sides(q: int, sent: int, received: int, flow: Any, tariff: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _row_price(q: int, flow: Any, tariff: Any) -> float:
-    """Present cost of one more row sent by part q: the row itself, and the rise of the excess
-    cost.
-    """
+    """Return the cost if part q sends one more row: 1, plus the rise in the cost of its excess."""
     # the derivative of pressure / 2 * excess^2 by the rows
     out = tariff.row * flow.sent[q] + tariff.message * flow.messages_sent[q]
     return 1.0 + tariff.pressure * tariff.row * max(0.0, out - tariff.ceiling)
@@ -156,7 +163,7 @@ def _row_price(q: int, flow: Any, tariff: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _fee(q: int, m: int, more: int, flow: Any, tariff: Any) -> float:
-    """Fee of one more row from q to m (`more` 0), or of the last row (`more` -1)."""
+    """Return the fee of a row that the message from q to m gains (`more` 0) or loses (-1)."""
     at = flow.pair[0, q, m] + more
     return tariff.fees[max(0, min(at, len(tariff.fees) - 1))]
 
@@ -167,14 +174,14 @@ def sweep_traffic(  # type: ignore[no-untyped-def]
 ):
     """Move every vertex in `order` to the part where the total cost falls most, if it falls.
 
-    If there are fees, a vertex that needs rows of very many parts tries only some parts.
+    If there are fees, a vertex that needs rows from very many parts tries only some parts.
 
     Parameters:
-        order (int64[m]): Vertices.
+        order (int64[m]): Vertices, in the order in which they move.
         bounds (plancc.models.limits.Bounds): Targets, prices and caps of the parts' weights.
 
     Returns:
-        moved, evaluations: Vertices moved, and pairs of vertex and part whose gain was computed.
+        moved, evaluations: Number of vertices moved, and number of gains computed.
     """
     # Moving v from part `here` to part q saves, in rows at their prices,
     #

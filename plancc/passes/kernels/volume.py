@@ -1,10 +1,12 @@
-"""Kernels that lower the volume, with a price on overweight parts.
+"""Kernels that lower the volume, with a price of overweight.
 
 A sweep minimises ``volume + sum over parts and constraints of
-price / 2 * max(0, weight - target)^2``. At low prices, parts grow while vertices move to better
-parts. High prices restore the balance at the least cost in volume. The counts of a state must be
-numbers of pins. So these kernels must not be used for nets with sizes on coarse levels, where
-counts are sums of sizes.
+price / 2 * max(0, weight - target)^2``. The second term is the penalty of the parts. At low prices,
+parts grow while vertices move to better parts. High prices restore the balance at the lowest cost
+in volume.
+
+`State.count` must hold numbers of pins. If pins have sizes, it holds sums of sizes, so these
+kernels give wrong results on coarse levels.
 """
 
 from __future__ import annotations
@@ -28,15 +30,15 @@ def penalty(weight: float, target: float, price: float) -> float:
 
 @njit(cache=True, nogil=True)
 def rate(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
-    """Compute the rows that a move of v to each part saves; the balance is ignored.
+    """Compute, for each part, how many rows a move of v to this part saves; ignore the balance.
 
-    Fills ``seen[:num]`` with the parts that nets of v touch (v's own part among them), and
-    ``score`` for each; the caller resets the scores to 0. A move of v to a seen part q saves ``base
-    + score[q]`` rows; a move to another part saves `base` rows. A net that touches every part makes
-    no difference between parts; its parts are listed only if v has no other cut nets.
+    The parts that the nets of v touch, including v's own part, are written into ``seen[:num]``. A
+    move of v to one of these parts, q, saves ``base + score[q]`` rows; a move to any other part
+    saves `base` rows. The caller resets the scores to 0. A net that touches every part is equally
+    good for all parts; its parts are listed only if v has no other cut nets.
 
     Returns:
-        num, base: Number of parts in `seen`, and the rows saved by a move to any other part.
+        num, base: Number of parts in `seen`, and number of rows saved by a move to any other part.
     """
     here = state.owner[v]
     num_parts = len(state.sums)
@@ -94,7 +96,7 @@ def fits(v: int, q: int, nets: Any, state: Any, cap: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def lightens(v: int, q: int, nets: Any, state: Any, scale: Any) -> bool:
-    """Whether part q, after adding v, is lighter than v's part is now, by the first constraint."""
+    """Whether part q with v would be lighter than v's part is now, in the first constraint."""
     here = state.owner[v]
     after = (state.sums[q, 0] + nets.weight[v, 0]) * scale[q]
     return after < state.sums[here, 0] * scale[here]
@@ -102,14 +104,14 @@ def lightens(v: int, q: int, nets: Any, state: Any, scale: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def _add_where(cost: Any, count: Any, score: Any) -> None:
-    """Add `cost` to the scores of all parts whose `count` is above 0; LLVM vectorises the loop."""
+    """Add `cost` to the score of every part whose `count` is above 0; LLVM vectorises the loop."""
     for q in range(len(score)):
         score[q] += cost if count[q] > 0 else 0 * cost
 
 
 @njit(cache=True, nogil=True)
 def _count_above(least: Any, score: Any) -> int:
-    """Number of scores of at least `least`; LLVM vectorises the loop."""
+    """Return how many scores are not below `least`; LLVM vectorises the loop."""
     found = 0
     for q in range(len(score)):
         found += score[q] >= least
@@ -118,16 +120,17 @@ def _count_above(least: Any, score: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def _score(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
-    """Compute the scores of `rate` faster: the list of parts is given up if it gets long.
+    """Compute the same scores as `rate`, but faster: if there are many parts, they are not listed.
 
     Parameters:
-        score (int32[num_parts] or int64[num_parts]): All 0; the type must hold the sum of the costs
-            of v's nets.
-        seen (int64[num_parts + 1], or int64[0]): List of parts; if empty, parts are never listed.
+        score (int32[num_parts] or int64[num_parts]): All 0 at first. The type must be able to hold
+            the total cost of v's nets.
+        seen (int64[num_parts + 1], or int64[0]): The listed parts; if empty, parts are not listed.
 
     Returns:
-        num: Number of parts in `seen`; 0 if v has no cut net; -1 if `seen` is not used. Then the
-            parts to consider are all parts with a score above 0, or all parts if `everywhere`.
+        num: Number of parts in `seen`; 0 if v has no cut net; -1 if the parts are not listed. If
+            -1, the caller must consider all parts with a score above 0, or, if `everywhere`, all
+            parts.
         base: See `rate`.
         everywhere: Whether every cut net of v touches every part.
     """
@@ -184,7 +187,10 @@ def _score(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _first_of(tied: Any, v: int, nets: Any, state: Any, score: Any) -> int:
-    """Return the part among `tied` that `rate` would list first; set the scores of `tied` to -1."""
+    """Return the one of the parts `tied` that `rate` would list first.
+
+    The scores of these parts are set to -1.
+    """
     # So the tie is broken as if the parts had been listed, and both ways give the same plan.
     for k in range(len(tied)):
         score[tied[k]] = -1
@@ -205,7 +211,7 @@ def _first_of(tied: Any, v: int, nets: Any, state: Any, score: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def value_in(v: int, q: int, value: float, nets: Any, state: Any, bounds: Any) -> float:
-    """Return `value` minus the rise of the penalty when v enters part q."""
+    """Return `value` minus the amount by which the penalty rises when v enters part q."""
     for c in range(bounds.target.shape[1]):
         w, full = nets.weight[v, c], state.sums[q, c]
         value -= penalty(full + w, bounds.target[q, c], bounds.price[q, c])
@@ -215,9 +221,7 @@ def value_in(v: int, q: int, value: float, nets: Any, state: Any, bounds: Any) -
 
 @njit(cache=True, nogil=True)
 def saving(v: int, nets: Any, state: Any, bounds: Any) -> Any:
-    """Return the fall of the penalty when v leaves its part, and whether v must stay
-    (`must_stay`).
-    """
+    """Return how much the penalty falls when v leaves its part, and the result of `must_stay`."""
     here, saved = state.owner[v], 0.0
     for c in range(bounds.target.shape[1]):
         w, full = nets.weight[v, c], state.sums[here, c]
@@ -234,12 +238,12 @@ def _choose(  # type: ignore[no-untyped-def]
 
     Parameters:
         v: The vertex.
-        found (tuple): The result of `_score`, where num is not 0.
-        highest (float): Upper bound of the penalties of all parts.
+        found (tuple): The result of `_score` for v, in which num is not 0.
+        highest (float): Upper bound on the penalty of every part.
 
     Returns:
-        part, gain, evaluations: The part, -1 if v stays; the rows saved; the number of gains
-            computed.
+        part, gain, evaluations: The part, -1 if v stays; the number of rows saved; the number of
+            gains computed.
     """
     num, base, everywhere = found
     here, num_parts = state.owner[v], len(score)
@@ -298,19 +302,19 @@ def _choose(  # type: ignore[no-untyped-def]
 def sweep(order: Any, nets: Any, state: Any, bounds: Any, threads: int = 1) -> Any:
     """Move every vertex in `order` to the part where volume plus penalty falls most, if it falls.
 
-    No move takes the last weight out of a part. If there are many pins, all vertices of a block
-    choose their parts at once, on all threads, and then move one after another. If a move has no
-    gain any more at that time, its vertex chooses again. The moves are the same for any number of
-    threads.
+    No move takes the last weight out of a part. If there are many pins, the vertices are divided
+    into blocks. First, all vertices of a block choose their parts, in parallel on all threads. Then
+    they move one after another. If earlier moves have made a chosen move useless, its vertex
+    chooses again. The moves are the same for any number of threads.
 
     Parameters:
-        order (int64[m]): Vertices.
+        order (int64[m]): Vertices, in the order in which they move.
         bounds (plancc.models.limits.Bounds): Targets, prices and caps of the parts' weights.
         threads: Number of threads.
 
     Returns:
-        moved, gained, evaluations: Vertices moved, rows saved, and pairs of vertex and part whose
-            gain was computed.
+        moved, gained, evaluations: Number of vertices moved, number of rows saved, and number of
+            gains computed.
     """
     kind = _score_type(nets)
     degree = np.cumsum(nets.vertex_ptr[order + 1] - nets.vertex_ptr[order])
@@ -336,14 +340,14 @@ def sweep(order: Any, nets: Any, state: Any, bounds: Any, threads: int = 1) -> A
 
 
 def _score_type(nets: Any) -> Any:
-    """Return the smallest integer type that can hold the sum of the costs of any vertex's nets."""
+    """Return int32 if it can hold the total cost of the nets of every vertex, else int64."""
     most = int(nets.cost.max(initial=0)) * int(np.diff(nets.vertex_ptr).max(initial=0))
     return np.int32 if most <= np.iinfo(np.int32).max else np.int64
 
 
 @njit(cache=True, nogil=True)
 def _sweep(order: Any, nets: Any, state: Any, bounds: Any, score: Any) -> Any:
-    """Sweep on one thread, see `sweep`; `score` is scratch with a 0 per part."""
+    """Run `sweep` on one thread, without blocks; `score` is scratch, with a 0 for every part."""
     num_parts, num_constraints = state.sums.shape
     seen = np.empty(num_parts + 1, dtype=np.int64)
     moved, gained, evaluations = 0, np.int64(0), 0
@@ -384,7 +388,10 @@ def _sweep(order: Any, nets: Any, state: Any, bounds: Any, score: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _choose_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score: Any) -> int:
-    """Write the best part of every vertex into `best`, -1 if it stays; return the evaluations."""
+    """Write the best part of every vertex into `best`, -1 if the vertex should stay.
+
+    Returns the number of gains computed.
+    """
     seen = np.empty(len(score) + 1, dtype=np.int64)
     highest, evaluations = _highest(state, bounds), 0
     for k in range(len(order)):
@@ -398,7 +405,9 @@ def _choose_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score
 
 @njit(cache=True, nogil=True)
 def _move_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score: Any) -> Any:
-    """Move vertices to the parts in `best`. If a move no longer gains, its vertex chooses again.
+    """Move the vertices to the parts in `best`, one after another.
+
+    If earlier moves have made a move useless, its vertex chooses again.
 
     Returns:
         moved, gained, evaluations: See `sweep`.
@@ -438,7 +447,7 @@ def _move_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score: 
 
 @njit(cache=True, nogil=True)
 def gain_of(v: int, there: int, nets: Any, state: Any) -> Any:
-    """Number of rows saved by a move of v to part `there`."""
+    """Return the number of rows that a move of v to part `there` saves."""
     here, gain = state.owner[v], np.int64(0)
     for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
         e = nets.nets[a]
@@ -450,7 +459,7 @@ def gain_of(v: int, there: int, nets: Any, state: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _highest(state: Any, bounds: Any) -> float:
-    """The highest penalty of all parts."""
+    """Return the penalty of the part that has the highest penalty."""
     highest = 0.0
     for q in range(len(state.sums)):
         highest = max(highest, _penalties(q, state, bounds))
@@ -467,7 +476,10 @@ def _penalties(q: int, state: Any, bounds: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _overload(state: Any, q: int, v: int, sign: int, nets: Any, limit: Any) -> float:
-    """Overload of part q with v's weight added (sign 1), removed (-1) or unchanged (0)."""
+    """Return the overload of part q if v's weight is added (`sign` 1), removed (-1) or ignored (0).
+
+    The overload is the weight above the limit, divided by the limit, summed over constraints.
+    """
     total = 0.0
     for c in range(limit.shape[1]):
         over = state.sums[q, c] + sign * nets.weight[v, c] - limit[q, c]
@@ -478,7 +490,7 @@ def _overload(state: Any, q: int, v: int, sign: int, nets: Any, limit: Any) -> f
 
 @njit(cache=True, nogil=True)
 def _relief_here(v: int, nets: Any, state: Any, limit: Any) -> float:
-    """Fall of the overload of v's part when v leaves; 0 if v must stay."""
+    """Return how much the overload of v's part falls when v leaves; 0 if v must stay."""
     here = state.owner[v]
     if must_stay(v, nets, state):
         return 0.0
@@ -487,17 +499,17 @@ def _relief_here(v: int, nets: Any, state: Any, limit: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _burden(v: int, there: int, nets: Any, state: Any, limit: Any) -> float:
-    """Rise of the overload of part `there` when v enters."""
+    """Return how much the overload of part `there` rises when v enters."""
     return _overload(state, there, v, 1, nets, limit) - _overload(state, there, v, 0, nets, limit)
 
 
 @njit(cache=True, nogil=True)
 def _best_relief(v: int, nets: Any, state: Any, limit: Any, score: Any, seen: Any) -> Any:
-    """Return the part to which a move of v lowers the overload at the cost of the fewest rows.
+    """Among the moves of v that lower the overload, find the move that costs the fewest rows.
 
     Returns:
-        part, rows, relieved: The part, -1 if no move lowers the overload; the rows that the move
-            costs; the fall of the overload.
+        part, rows, relieved: The part to which v moves, -1 if no move lowers the overload; the
+            number of rows that the move costs; the amount by which the overload falls.
     """
     here = state.owner[v]
     most = _relief_here(v, nets, state, limit)
@@ -530,11 +542,13 @@ def _best_relief(v: int, nets: Any, state: Any, limit: Any, score: Any, seen: An
 
 @njit(cache=True, nogil=True)
 def relief_costs(nets: Any, state: Any, limit: Any) -> Any:
-    """For each vertex, the cost in rows of leaving an overweight part, per unit of lowered
-    overload.
+    """Return a number for each vertex, float64[num_vertices]: vertices with low numbers move first.
 
-    Returns float64[num_vertices]. The cost is inf for vertices of other parts, and for vertices
-    whose moves do not lower the overload.
+    Take the best move of a vertex out of a part above its limit, and the amount by which the move
+    lowers the overload. If the move costs rows, the number is the cost in rows divided by this
+    amount. If the move saves rows, the number is negative: minus the saved rows times this amount.
+    The number is inf if the part of the vertex is within its limit, or if no move of the vertex
+    lowers the overload.
     """
     num_parts = len(state.sums)
     score = np.zeros(num_parts, dtype=np.int64)
@@ -551,7 +565,10 @@ def relief_costs(nets: Any, state: Any, limit: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def relieve(order: Any, nets: Any, state: Any, limit: Any) -> int:
-    """Move vertices in `order` out of parts above `limit`; return the number of moves."""
+    """Move vertices in `order` out of parts above `limit`; return how many moved.
+
+    A vertex stays if its part is within its limit when its turn comes.
+    """
     num_parts = len(state.sums)
     score = np.zeros(num_parts, dtype=np.int64)
     seen = np.empty(num_parts, dtype=np.int64)

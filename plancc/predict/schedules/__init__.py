@@ -1,13 +1,13 @@
-"""Schedulers, which build schedules; one module per layout.
+"""Schedulers, which build the schedule of an epoch from tables; there is one for every layout.
 
-tables.py    sizes of parts and messages, the input of a schedule (no nonzeros);
-             plan_tables.py reads them from plans, owner_tables.py counts them for owners
-links.py     rows and numbers that are sent for link prediction
-epoch.py     one walk through the steps of all layers, and of all programs of products
-row.py       sizes of the steps of row and edge plans
-grid.py      sizes for 1D, 1.5D, 2D and 3D grids, also with messages of needed rows
-approximate.py  sizes for row and edge plans in epochs that leave out rows or partial sums
-feature.py   sizes for feature slices, alone and between groups
+tables.py       the tables: sizes of parts and messages; plan_tables.py reads them from plans, and
+                owner_tables.py computes them from owners
+epoch.py        builds the operations of an epoch, step by step, for every layout
+row.py          the work of every step for row and edge plans
+grid.py         the same for 1D, 1.5D, 2D and 3D grids
+feature.py      the same for feature plans, in one group or several groups
+approximate.py  the same for epochs of row and edge plans that leave out rows or partial sums
+links.py        messages and work of link prediction
 """
 
 from __future__ import annotations
@@ -87,10 +87,11 @@ def schedule_of(
         plan: Path of a plan file, or tables from `read_tables`, `tables_of` or `tables_of_sizes`.
         dims: Widths d_0..d_L.
         passes: Names in `plancc.predict.passes.PASSES`; "dead-rows" is for row plans only.
-        approximation: What the epoch leaves out; None for nothing. An approximation may switch off
-            the pass "order" (`Approximation.passes`).
+        approximation: The approximation that the epoch makes, such as boundary sampling; None if
+            the epoch is exact. Some approximations switch off the pass "order"
+            (`Approximation.passes`).
         convolution: The graph convolution; None for the convolution of a GCN.
-        pipeline: Pipeline of a feature plan with one group; None for none.
+        pipeline: Pipeline of a feature plan with one group; None if products are not pipelined.
 
     Raises:
         InputError: If the file is missing, a pass is unknown, a width is too small for the grid,
@@ -110,7 +111,7 @@ def schedule_of(
         if tables.live is None or len(tables.live.layers) != len(dims) - 1:
             raise InputError(
                 f"pass '{DEAD_ROWS}' needs a row plan with live rows of {len(dims) - 1} layers; "
-                f"{tables.name} has them of {len(tables.live.layers) if tables.live else 0}"
+                f"{tables.name} has live rows of {len(tables.live.layers) if tables.live else 0}"
             )
     else:
         tables = replace(tables, live=None)
@@ -126,7 +127,7 @@ def schedule_of(
     else:
         approximation.check(tables)
         if Attention in kinds:
-            raise InputError(f"model '{network.name}' is predicted for exact epochs only")
+            raise InputError(f"model '{network.name}' needs an exact epoch; drop the approximation")
         notes = (*notes, approximation.note())
         passes = approximation.passes(passes)
         if approximation.fold == "sync":
@@ -160,14 +161,21 @@ def schedule_of(
 
 
 def check_pipelined(tables: Tables) -> None:
-    """Raise InputError unless the products of these tables can be pipelined."""
+    """Raise InputError unless these are tables of a feature plan with one group.
+
+    Only its products can be pipelined.
+    """
     if tables.grid is None or tables.grid.scheme != "feature" or tables.grid.rows > 1:
-        what = tables.layout if tables.grid is None else f"{tables.layout} {tables.grid}"
-        raise InputError(f"`pipeline` needs a feature plan with one group; {tables.name} is {what}")
+        has = f"layout '{tables.layout}'" if tables.grid is None else f"grid '{tables.grid}'"
+        raise InputError(f"`pipeline` needs a feature plan with one group; {tables.name} has {has}")
 
 
 def scheduler_of(tables: Tables) -> Scheduler:
-    """Return the scheduler of these tables; InputError if they do not fit their grid."""
+    """Return the scheduler for the layout of these tables.
+
+    Raises:
+        InputError: If the number of parts is not that of the process grid.
+    """
     target = SCHEDULERS.get(tables.scheme)
     made: Scheduler = RowScheduler(tables) if target is None else load(target)(tables)
     return made

@@ -1,4 +1,4 @@
-"""Schedulers of approximate epochs: halo rows are sampled, or partial sums are late or left out.
+"""Schedulers of inexact epochs: halo rows are sampled, or partial sums are added late or never.
 
 Boundary sampling keeps each halo row with the same probability (Wan et al. 2022, Algorithm 1).
 Without a fold, or with a late fold, every rank computes with copies of all vertices of its nonzeros
@@ -29,11 +29,12 @@ SEED = 1
 
 @dataclass(frozen=True)
 class Approximation:
-    """What an epoch leaves out.
+    """The way in which an epoch approximates an exact one.
 
     Attributes:
         boundary_sampling: Probability, 0 to 1, with which a row plan keeps each halo row.
-        fold: Fold of an edge plan: one of `FOLDS`, cd-0, cd-r and 0c of Md et al. 2021.
+        fold: When an edge plan adds up partial sums: "sync" (at once, cd-0 in Md et al. 2021),
+            "delayed" (some epochs later, cd-r) or "none" (never, 0c).
         delay: Number of epochs by which partial sums are late, if `fold` is "delayed".
 
     Raises:
@@ -57,36 +58,38 @@ class Approximation:
         return self.boundary_sampling == 1 and self.fold == "sync"
 
     def check(self, tables: Tables) -> None:
-        """Raise InputError unless epochs of these tables can have this approximation."""
-        what = tables.layout if tables.grid is None else str(tables.grid)
+        """Raise InputError unless the plan with these tables can make this approximation."""
+        has = f"layout '{tables.layout}'" if tables.grid is None else f"grid '{tables.grid}'"
         if self.boundary_sampling < 1 and (tables.layout != "row" or tables.grid is not None):
-            raise InputError(f"`boundary_sampling` needs a row plan; {tables.name} is {what}")
+            raise InputError(f"`boundary_sampling` needs a row plan; {tables.name} has {has}")
         if self.fold != "sync" and (tables.layout != "edge" or tables.leaves is None):
-            raise InputError(f"`fold` {self.fold} needs an edge plan; {tables.name} is {what}")
+            raise InputError(f"`fold` {self.fold} needs an edge plan; {tables.name} has {has}")
 
     def passes(self, passes: Sequence[str]) -> list[str]:
-        """Return the passes of `passes` that are possible.
+        """Return those names in `passes` that the approximation allows.
 
-        Late sums exclude "order", since they are sums of a layer's inputs.
+        With late partial sums, the pass "order" is not possible, since late sums are sums of a
+        layer's inputs.
         """
         return [name for name in passes if self.fold != "delayed" or name != "order"]
 
     def note(self) -> str:
-        """Return a sentence that says what the prediction leaves out."""
+        """Return a sentence about the approximation, for the notes of a prediction."""
         if self.boundary_sampling < 1:
-            return f"an epoch that keeps {self.boundary_sampling:g} of the halo rows: one draw"
+            return f"each halo row is kept with probability {self.boundary_sampling:g}: one draw"
         if self.fold == "delayed":
             return (
-                f"partial sums {self.delay} epochs late: a late epoch, whose messages are waited "
-                "for only where they take longer than all else"
+                f"partial sums arrive {self.delay} epochs late; ranks wait for late messages only "
+                "where these take longer than the rest of the epoch"
             )
         return "no fold: every rank computes with copies of its vertices"
 
 
 def sampled(tables: Tables, rate: float) -> Tables:
-    """Return tables of a row plan in an epoch that keeps every halo row with this probability.
+    """Return the tables of a row plan in an epoch that keeps each halo row with probability `rate`.
 
-    Rows of messages are drawn once. Nonzeros in halo columns are reduced to the expected number.
+    The number of rows of every message is drawn at random, always with the same seed. The number of
+    nonzeros in halo columns is multiplied by `rate`.
     """
     drawn = np.random.default_rng(SEED).binomial(tables.expand.rows, rate)
     halo = tables.halo_nonzeros
@@ -110,8 +113,8 @@ def sampled(tables: Tables, rate: float) -> Tables:
 class SampledScheduler(RowScheduler):
     """Scheduler of a row plan whose halo rows are sampled anew in every epoch.
 
-    Halo rows of constant features are sent only once, but their products are computed in every
-    epoch.
+    The halo rows of the features do not change, and are sent only once. But the product of A with
+    the features is computed in every epoch, since A changes.
     """
 
     def known_result(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
@@ -121,11 +124,12 @@ class SampledScheduler(RowScheduler):
 
 
 class CloneScheduler(RowScheduler):
-    """Scheduler of an edge plan whose ranks compute with copies of their nonzeros' vertices.
+    """Scheduler of an edge plan in which every rank has a copy of each vertex of its nonzeros.
 
     Parameters:
-        tables: Tables with `Tables.leaves`.
+        tables: Tables that have `Tables.leaves`.
         approximation: An approximation with fold "none" or "delayed".
+        num_layers: Number of layers of the network.
     """
 
     def __init__(self, tables: Tables, approximation: Approximation, num_layers: int) -> None:
@@ -148,9 +152,9 @@ class CloneScheduler(RowScheduler):
         return {"trees": late, PRODUCTS: [product]}
 
     def memory(self, dims: Sequence[int]) -> Memory:
-        """Return the bytes of an exact epoch, plus the bytes of the copies' rows.
+        """Return the bytes of an exact epoch, plus the bytes of activations of the copies.
 
-        Evaluations are exact, so the memory of an exact epoch is needed too.
+        The memory of an exact epoch is needed too, since evaluations are exact.
         """
         exact = super().memory(dims)
         share = self.rows / np.maximum(self._exact_rows, 1)
@@ -162,6 +166,6 @@ def _scaled(values: Int64Array, share: np.ndarray) -> Int64Array:
 
 
 def _nonempty(pairs: Pairs, rows: Int64Array) -> Pairs:
-    """Return the messages with other numbers of rows, without empty messages."""
+    """Return these messages with the numbers of rows `rows`; messages of 0 rows are left out."""
     left = rows > 0
     return Pairs(pairs.num_ranks, pairs.source[left], pairs.target[left], rows[left])

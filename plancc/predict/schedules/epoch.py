@@ -38,7 +38,7 @@ Works = Mapping[str, Sequence[Work]]
 PRODUCTS = "products"
 """Name of all local products together, and of the work that prepares their matrices."""
 COLLECTIVES = "collectives"
-"""Step of an epoch that has the operations of groups."""
+"""Step of an epoch that has the collectives: operations of a group of ranks, such as broadcasts."""
 PACK_WORDS = 2
 """Words read and written per word that is copied to be sent."""
 ADD_WORDS = 3
@@ -59,10 +59,13 @@ UPDATE_WORDS = 3
 
 
 class Scheduler(ABC):
-    """The work of a layout's program on all ranks.
+    """Base class of schedulers, which say how much work all ranks have in the steps of an epoch.
+
+    There is a derived class for every layout.
 
     Attributes:
-        rows (int64[num_ranks]): Rows of H at every rank between products.
+        num_ranks: Number of ranks.
+        rows (int64[num_ranks]): Number of rows of H that every rank holds between products.
     """
 
     num_ranks: int
@@ -70,12 +73,15 @@ class Scheduler(ABC):
 
     @abstractmethod
     def program(self, layer: int) -> Program:
-        """Return the forward product of a layer, from 1."""
+        """Return the program of the forward product of a layer; layers are counted from 1."""
 
     @abstractmethod
     def works(self, layer: int, step: Aggregate) -> Works:
-        """Return the work of a layer's product, by the names of the program's steps and by
-        `PRODUCTS`."""
+        """Return the work of a layer's product on all ranks.
+
+        Keys are the names of the program's steps that send something, and `PRODUCTS` for the local
+        products.
+        """
 
     @abstractmethod
     def memory(self, dims: Sequence[int]) -> Memory:
@@ -86,7 +92,10 @@ class Scheduler(ABC):
         return self.rows
 
     def rows_of(self, layer: int, which: str) -> Int64Array:
-        """Return how many rows every rank has for a value of `Linear.rows`: int64[num_ranks]."""
+        """Return how many rows every rank multiplies in a step `Linear`: int64[num_ranks].
+
+        `which`: the value of `Linear.rows`, which says which rows the step multiplies.
+        """
         return self.rows
 
     def columns(self, width: int) -> int | Int64Array:
@@ -97,20 +106,30 @@ class Scheduler(ABC):
         """Raise InputError if this width is too small for the grid. By default, do nothing."""
 
     def gathered(self, width: int) -> Sequence[Work]:
-        """Return the work that gathers rows of this width from slices of columns, to multiply them
-        by W."""
+        """Return the work that collects whole rows of this width before they are multiplied by W.
+
+        It is empty unless ranks hold slices of the columns.
+        """
         return ()
 
     def whole_rows(self, width: int) -> Sequence[Work]:
-        """Return the work that gathers whole rows of the network's outputs."""
+        """Return the work that collects whole rows of the network's outputs.
+
+        It is empty unless ranks hold slices of the columns.
+        """
         return ()
 
     def begun(self, width: int) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) of what is done before the first layer; its inputs have this width."""
+        """Yield (step, work) for all work before the first layer, whose input rows have this width.
+
+        By default there is none.
+        """
         yield from ()
 
     def operations(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) of a step of a layer, from 1; see `plancc.predict.schedule.STEPS`.
+        """Yield (step, work) for all work of one step of a layer; layers are counted from 1.
+
+        The names of steps of an epoch are in `plancc.predict.schedule.STEPS`.
 
         Raises:
             InputError: If steps of this kind are not predicted for the layout.
@@ -134,12 +153,17 @@ class Scheduler(ABC):
                     yield COLLECTIVES, work
 
     def known_result(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) that every epoch repeats although the result of the layer's step is
-        constant."""
+        """Yield (step, work) for a step of a layer whose result is constant over epochs.
+
+        By default there is no work, since the result is computed before the first epoch.
+        """
         yield from ()
 
     def product(self, layer: int, step: Aggregate) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) of A x, or of A^T g backward; all products are computed at once."""
+        """Yield (step, work) for A x in the forward pass, or for A^T g in the backward pass.
+
+        All local products of the program are yielded together, at the place of the first.
+        """
         program = adjoint(self.program(layer)) if step.back else self.program(layer)
         works = self.works(layer, step)
         products = iter(works[PRODUCTS])
@@ -149,7 +173,10 @@ class Scheduler(ABC):
                 yield from (("multiply", work) for work in products)
 
     def linear(self, layer: int, step: Linear) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) of x W, or backward of the gradients of W and of x."""
+        """Yield (step, work) for x W in the forward pass.
+
+        In the backward pass, yield the work for the gradients of W and of x.
+        """
         back = step.back
         for work in self.gathered(step.columns if back else step.inner):
             yield COLLECTIVES, work
@@ -165,16 +192,23 @@ class Scheduler(ABC):
             yield "dense", Elementwise(OWN_WORDS[step.direction] * words)
 
     def neighbour_rows(self, layer: int, step: RowStep) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) that gathers or uses rows of neighbours; InputError if the layout has
-        none."""
+        """Yield (step, work) for a step that collects the rows of all neighbours, or uses them.
+
+        Raises:
+            InputError: If such steps are not predicted for the layout.
+        """
         raise InputError(
-            "this layer gathers rows of neighbours: it is predicted for plans of layout row only"
+            "layers that gather rows of neighbours are predicted for row plans only; use a row plan"
         )
 
 
 def moving(step: Step, works: Works) -> Iterator[tuple[str, Work]]:
-    """Yield (step, work) of a program's step that sends rows, and of packing and adding these
-    rows."""
+    """Yield (step, work) for a step of a program, if it sends rows.
+
+    The work of copying these rows, or of adding them on arrival, is yielded too.
+
+    `works`: work by the names of the program's steps.
+    """
     moved = works.get(step.name, ()) if step.moves else ()
     for work in moved[::-1] if isinstance(step, ScatterAdd) else moved:
         # Nothing moves within one rank, but a run counts the words of a sum of one rank.
@@ -195,9 +229,14 @@ def epoch(
     convolution: Convolution,
     links: LinkTables | None = None,
 ) -> list[Operation]:
-    """Return all operations of an epoch: forward, back, update. For the layers see `layers_of`.
+    """Return all operations of an epoch: forward pass, backward pass, and update of the weights.
 
-    If `links` is given, the loss is computed from the scores of links.
+    Parameters:
+        scheduler: The work of all ranks, for the layout of the plan.
+        dims: Widths d_0..d_L.
+        passes: Names of the passes that are on.
+        convolution: The graph convolution, which gives the layers their steps (`layers_of`).
+        links: Tables for link prediction; the loss is then computed from the scores of links.
     """
     layers = list(enumerate(layers_of(dims, passes, convolution.options), 1))
     for width in dims:
@@ -239,10 +278,10 @@ def is_of_one(work: Work) -> bool:
 
 
 def _copied(messages: PointToPoint) -> Elementwise:
-    """Return the work that packs messages, and adds them on arrival.
+    """Return the work of copying rows to be sent, and of adding partial sums that arrive.
 
-    Rows that owners send are copied, and returned sums are added. If rows are kept for other
-    epochs, both ends copy and add.
+    Owners copy the rows that they send. In the reverse direction, owners add the sums that they
+    receive. For late messages, the ranks that exchange rows with the owners have the other work.
     """
     rows, (owners, others) = messages.pairs.step, (PACK_WORDS, ADD_WORDS)
     if messages.reverse:

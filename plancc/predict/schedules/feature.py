@@ -31,7 +31,8 @@ class FeatureScheduler(GridScheduler):
     """Scheduler of feature plans.
 
     Parameters:
-        stages: Number of batches of every product.
+        tables: Tables of a feature plan.
+        stages: Number of batches into which a pipeline divides every product; 1 without a pipeline.
     """
 
     def __init__(self, tables: Tables, stages: int = 1) -> None:
@@ -81,6 +82,9 @@ class FeatureScheduler(GridScheduler):
         )
 
     def _batches(self, sizes: Int64Array) -> list[Int64Array]:
-        """Return the share of `sizes` of every batch; the sum of the shares is `sizes`."""
+        """Divide these numbers of rows, or of nonzeros, into equal shares, one for every batch.
+
+        The shares are rounded; they add up to `sizes`.
+        """
         ends = [sizes * k // self._stages for k in range(self._stages + 1)]
         return [last - first for first, last in pairwise(ends)]

@@ -29,15 +29,19 @@ TRANSPOSE_WORDS = 18
 
 
 class GridScheduler(Scheduler):
-    """Base class of the schedulers of process grids; InputError if tables do not fit their grid."""
+    """Base class of the schedulers of process grids.
+
+    Raises:
+        InputError: If the number of parts in the tables is not that of the grid.
+    """
 
     def __init__(self, tables: Tables) -> None:
         grid = tables.grid
         assert grid is not None
         if tables.num_parts != grid.num_parts:
             raise InputError(
-                f"{tables.name}: has {tables.num_parts} parts, but grid '{grid}' has "
-                f"{grid.num_parts}"
+                f"{tables.name}: has {tables.num_parts} parts, but grid '{grid}' needs "
+                f"{grid.num_parts} parts"
             )
         self._grid, self._tables, self.num_ranks = grid, tables, grid.num_ranks
         self.rows = np.repeat(tables.rows, grid.columns)
@@ -47,7 +51,10 @@ class GridScheduler(Scheduler):
 
 
 class BlockRowScheduler(GridScheduler):
-    """Scheduler of 1D and 1.5D grids: each block of rows is on c ranks (Algorithms 1 and 2)."""
+    """Scheduler of 1D and 1.5D grids, in which each block of rows is on c ranks.
+
+    In 1D grids c is 1 (Tripathy et al. 2020, Algorithms 1 and 2).
+    """
 
     def __init__(self, tables: Tables) -> None:
         super().__init__(tables)
@@ -90,8 +97,10 @@ class BlockRowScheduler(GridScheduler):
 
 
 class BlockScheduler(GridScheduler):
-    """Scheduler of 2D and 3D grids: blocks of A, slices of H's columns (Algorithm 3, Section
-    IV-D)."""
+    """Scheduler of 2D and 3D grids, in which a rank has a block of A and a slice of H's columns.
+
+    The products are Algorithm 3 and Section IV-D of Tripathy et al. 2020.
+    """
 
     def __init__(self, tables: Tables) -> None:
         super().__init__(tables)
@@ -166,10 +175,13 @@ class BlockScheduler(GridScheduler):
         )
 
     def _nonzeros_of(self, coefficients: str) -> Int64Array:
-        """Return the number of nonzeros of A, if a layer's matrix has the values that
-        `coefficients` names.
+        """Return the number of nonzeros of a layer's matrix: int64[process rows, layers, pieces].
 
-        The result is int64[process rows, layers, pieces].
+        `coefficients`: name of the layer's matrix (`Aggregate.coefficients`). It may be A with or
+        without its diagonal.
+
+        Raises:
+            InputError: If the layer's matrix has a diagonal that A does not have.
         """
         tables, grid = self._tables, self._grid
         closed = coefficients == "closed-mean"
@@ -187,13 +199,19 @@ class BlockScheduler(GridScheduler):
         return np.maximum(self._nonzeros - diagonal, 0)
 
     def _received(self, nonzeros: Int64Array) -> Int64Array:
-        """Return how many nonzeros of A every rank gets from other ranks: int64[num_ranks]."""
+        """Return how many nonzeros of A every rank receives from other ranks: int64[num_ranks].
+
+        `nonzeros`: the result of `_nonzeros_of`.
+        """
         columns = range(self._grid.columns)
         own = [nonzeros[:, :, self._of_column == column].sum(axis=2) for column in columns]
         return (nonzeros.sum(axis=2)[:, :, None] - np.stack(own, axis=2)).ravel()
 
     def _matrix(self, nonzeros: Int64Array) -> BroadcastWords:
-        """Return the broadcasts of pieces of A, as CSR, within the process rows."""
+        """Return the broadcasts of pieces of A within the process rows.
+
+        A piece is sent as a CSR matrix: row pointers, column numbers and values.
+        """
         grid = self._grid
         pointers = np.repeat(self._row_rows + 1, grid.layers)[:, None]
         of_rows = nonzeros.reshape(grid.num_parts, -1)
@@ -219,7 +237,7 @@ class BlockScheduler(GridScheduler):
 
 
 def row_groups(grid: Grid) -> Int64Array:
-    """Return the ranks of every part: int64[num_parts, columns]."""
+    """Return the ranks that share each part: int64[num_parts, columns]."""
     return np.arange(grid.num_ranks).reshape(-1, grid.columns)
 
 
@@ -230,7 +248,10 @@ def column_groups(grid: Grid) -> Int64Array:
 
 
 def fiber_groups(grid: Grid) -> Int64Array:
-    """Return the ranks of every process row and column: int64[rows * columns, layers]."""
+    """Return the ranks of every *fiber*: int64[rows * columns, layers].
+
+    A fiber has the ranks with the same process row and process column in all layers.
+    """
     ranks = np.arange(grid.num_ranks).reshape(grid.rows, grid.layers, grid.columns)
     return np.ascontiguousarray(ranks.transpose(0, 2, 1).reshape(-1, grid.layers))
 
@@ -242,8 +263,11 @@ def slices(grid: Grid, width: int) -> Int64Array:
 
 
 def blocks_of(tables: Tables) -> Int64Array:
-    """Return each part's number of nonzeros by piece, int64[num_parts, pieces]; equal if
-    unknown."""
+    """Return the number of nonzeros of each part in each piece: int64[num_parts, pieces].
+
+    If the tables do not have these numbers, the nonzeros of a part are taken to be spread evenly
+    over the pieces. In scheme "1.5d", pieces with more parts get more nonzeros.
+    """
     if tables.blocks is not None:
         return tables.blocks
     grid = tables.grid
@@ -258,13 +282,27 @@ def blocks_of(tables: Tables) -> Int64Array:
 
 
 def _fiber_rows(rows: Int64Array, grid: Grid) -> Int64Array:
-    """Return the number of rows of every member of every fiber: int64[rows * columns, layers]."""
+    """Return the number of rows that every rank of every fiber has: int64[rows * columns, layers].
+
+    `rows`: number of rows of every part, int64[num_parts].
+    """
     return np.repeat(rows.reshape(grid.rows, grid.layers), grid.columns, axis=0)
 
 
 def _rounds(rows: Int64Array, chunk: Int64Array, columns: int) -> tuple[Int64Array, Int64Array]:
-    """Return rows and roots of the broadcasts of process columns, int64[rounds, columns], padded by
-    0."""
+    """Return the broadcasts in which ranks of a process column receive their chunk of H.
+
+    In every round, each process column broadcasts the rows of one part of its chunk. A column whose
+    chunk has fewer parts than others broadcasts 0 rows in the last rounds.
+
+    Parameters:
+        rows (int64[num_parts]): Number of rows of every part.
+        chunk (int64[num_parts]): Chunk, and so process column, of every part.
+        columns: Number of process columns.
+
+    Returns:
+        Number of rows, and sending process row, of every broadcast: int64[rounds, columns] each.
+    """
     parts = np.bincount(chunk, minlength=columns)
     place = np.arange(len(chunk)) - np.repeat(np.cumsum(parts) - parts, parts)
     found = np.zeros((2, int(parts.max()), columns), np.int64)
@@ -274,7 +312,14 @@ def _rounds(rows: Int64Array, chunk: Int64Array, columns: int) -> tuple[Int64Arr
 
 
 def pairs_in(column: IntArray, pairs: Pairs, columns: int) -> Pairs:
-    """Return the parts' messages as messages of the ranks in process columns."""
+    """Turn messages between parts into messages between the ranks that send and receive them.
+
+    Parameters:
+        column (int[num_messages, k] or int[1, k]): For every message, the k process columns in
+            which it is sent. An array of one row holds for all messages.
+        pairs: The messages between parts.
+        columns: Number of process columns.
+    """
     source, target = (
         (end[:, None] * columns + column).astype(np.int32).ravel()
         for end in (pairs.source, pairs.target)

@@ -31,15 +31,19 @@ class LinkTask:
 
 @dataclass(frozen=True, eq=False)
 class LinkTables:
-    """Work and messages of an epoch's training links, by rank.
+    """Work and messages of an epoch for its training links.
+
+    A link has a source and a target; a *negative* is a drawn pair of vertices without a link. The
+    owner of the source scores the link or negative, and needs the row of the target.
 
     Attributes:
-        scored (int64[num_ranks]): Number of links and negatives.
-        negatives (int64[num_ranks]): Number of negatives.
-        fixed, drawn: Messages by which owners send the rows of targets: targets of links (`fixed`),
-            and targets of negatives (`drawn`).
-        home: Messages that tell a rank the owner of a vertex, from the rank that knows the owner.
-        decoder: See `LinkTask`.
+        scored (int64[num_ranks]): Number of links and negatives that a rank scores.
+        negatives (int64[num_ranks]): Number of negatives among these.
+        fixed: Messages by which ranks get the rows of targets of links, the same in every epoch.
+        drawn: Messages by which ranks get the rows of targets of negatives.
+        home: Messages by which a rank learns who owns the target of a negative. A fixed rank for
+            every vertex knows its owner, and answers.
+        decoder: Name of the decoder, see `LinkTask`.
     """
 
     scored: Int64Array
@@ -50,8 +54,10 @@ class LinkTables:
     decoder: str
 
     def even(self, rows: Int64Array) -> LinkTables:
-        """Return tables with the same total work, proportional to every rank's `rows`, and no
-        messages."""
+        """Return tables without messages, in which the same work is spread evenly over the ranks.
+
+        `rows`, int64[num_ranks]: the work of a rank is proportional to its number of rows.
+        """
         nobody = np.zeros(0, np.int32)
         nothing = Pairs(len(rows), nobody, nobody, np.zeros(0, np.int64))
         scored, drawn = (
@@ -67,8 +73,9 @@ class LinkTables:
         """Return the largest memory that link prediction needs at any time, in bytes:
         int64[num_ranks].
 
-        The rows of both ends of all pairs are kept, and the outputs of both layers of the decoder
-        mlp. At the moment of largest memory there are also gradients of links, or of negatives.
+        The rows of both ends of all links and negatives are kept. The decoder "mlp" also keeps the
+        outputs of its two layers. When the most memory is needed, there are also the gradients of
+        the rows, either for links or for negatives.
         """
         kept = (4 if self.decoder == "mlp" else 2) * self.scored
         back = 2 * np.maximum(self.negatives, self.scored - self.negatives)
@@ -76,7 +83,10 @@ class LinkTables:
         return found
 
     def works(self, width: int) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) of link prediction in an epoch, forward and back."""
+        """Yield (step, work) for link prediction in an epoch, forward and back.
+
+        `width`: number of columns of the network's outputs.
+        """
         moved = [PointToPoint(each, width) for each in (self.fixed, self.drawn)]
         moved += [each.reversed() for each in moved]
         moved += [

@@ -1,4 +1,4 @@
-"""Functions that count the tables of a plan with given owners, without building the plan."""
+"""Functions that compute tables (sizes of parts and messages) from owners, without a plan."""
 
 from __future__ import annotations
 
@@ -28,14 +28,16 @@ from plancc.predict.schedules.tables import (
 def tables_of_owners(
     matrix: Graph, owners: Owners, num_parts: int, grid: Grid | None = None, name: str = "owners"
 ) -> Tables:
-    """Return the tables of the plan that these owners would make; the plan is not built.
+    """Return the tables of the plan that these owners would give; the plan is not built.
 
     Parameters:
-        owners: Owners; only of rows if there is a grid.
+        matrix: The normalised matrix.
+        owners: Owners of rows; without a grid also of nonzeros.
         num_parts: Number of parts; with a grid, the number of its parts.
-        grid: Process grid. In a grid that is not square, pieces are smaller than blocks. Then
-            `Tables.blocks` is approximate: it is counted with a block's rows in the order of their
-            vertices, but a plan puts the rows without halo columns first.
+        grid: Process grid, if the plan has one. If the grid is not square, the blocks of rows are
+            divided into pieces, and `Tables.blocks` is approximate. It is counted as if the rows of
+            a block were in the order of their vertex numbers; but a plan puts interior rows first.
+        name: Name of the plan in messages and tables.
     """
     expand, fold, own_nonzeros = sp.csr_array((num_parts, num_parts), dtype=np.int64), None, None
     if owners.nonzeros is not None:
@@ -74,11 +76,13 @@ def live_tables(
     """Return the tables of every layer without dead rows, for a row plan with these owners.
 
     Parameters:
+        matrix: The normalised matrix.
         owner: Owner of every row, int32[n].
-        wanted (bool[n], or None): Whether the output of each vertex is in the loss; None for all.
-        needed: Function that takes parts, int32[k], and the vertices of other parts that these
-            parts need, int32[k], and returns the messages. None if owners send the vertices
-            directly to these parts.
+        num_parts, num_layers: Number of parts, and of layers.
+        wanted (bool[n], or None): Whether the output of each vertex is in the loss; None: all are.
+        needed: Function that says by which messages halo rows travel. It takes two arrays,
+            int32[k]: parts, and for each the vertex of a row that the part needs. None: owners send
+            the rows directly.
     """
     (_, inputs), *layers = _live_matrices(matrix, num_layers + 1, wanted)
     found: dict[int, Tables] = {}  # layers that use the same rows
@@ -96,9 +100,12 @@ def layer_tables(
     num_parts: int,
     needed: Callable[[Int32Array, Int32Array], Pairs] | None = None,
 ) -> Tables:
-    """Return the tables of a layer that has the output rows `live` and uses these nonzeros.
+    """Return the tables of one layer without dead rows.
 
-    Other parameters: see `live_tables`.
+    Parameters:
+        used: Matrix with the nonzeros that the layer uses.
+        live (bool[n]): Whether the layer computes each output row.
+        owner, num_parts, needed: See `live_tables`.
     """
     part = np.repeat(owner, used.row_nonzeros())
     halo = owner[used.indices] != part
@@ -119,11 +126,12 @@ def layer_tables(
 def _live_matrices(
     matrix: Graph, num_layers: int, wanted: npt.NDArray[np.bool_] | None
 ) -> list[tuple[Graph, npt.NDArray[np.bool_]]]:
-    """Return the nonzeros that every layer uses without dead rows, and its live output rows.
+    """Return for every layer a matrix of the nonzeros that it uses, and its live output rows.
 
-    The last layer's live rows are the wanted rows (None: all). The layer before also has the
-    columns of their nonzeros, and so on. The first layer comes first. Layers with the same live
-    rows share one object.
+    Live rows are those on which a wanted output depends. In the last layer they are the wanted rows
+    (all rows if `wanted` is None). Every earlier layer computes all live rows of the next layer,
+    and all rows that these need. The list begins with the first layer. Layers with the same live
+    rows share one matrix.
     """
     live = np.ones(len(matrix.indptr) - 1, dtype=np.bool_) if wanted is None else wanted
     layers: list[tuple[Graph, npt.NDArray[np.bool_]]] = []
@@ -143,25 +151,31 @@ def _live_matrices(
 
 
 def pairs_of(volumes: sp.csr_array) -> Pairs:
-    """Return messages from a matrix, int64[p, p], of the number of rows that each part sends to
-    each."""
+    """Return the messages that a matrix of p parts describes.
+
+    Entry (k, m) of the matrix, int64[p, p], is the number of rows that part k sends to part m.
+    """
     entries = volumes.tocoo()
     source, target = (each.astype(np.int32) for each in entries.coords)
     return Pairs(volumes.shape[0], source, target, entries.data.astype(np.int64))
 
 
 def matrix_of_pairs(pairs: Pairs) -> sp.csr_array:
-    """Return the matrix of messages (the inverse of `pairs_of`); messages between equal ends are
-    summed."""
+    """Return a matrix with the number of rows that each part sends to each other part: int64[p, p].
+
+    It is the inverse of `pairs_of`. Messages with the same sender and receiver are added up.
+    """
     entries = pairs.rows, (pairs.source, pairs.target)
     return sp.coo_array(entries, shape=(pairs.num_ranks, pairs.num_ranks)).tocsr()
 
 
 def _copies(vertex: npt.NDArray[np.integer], owners: Owners, num_parts: int) -> sp.csr_array:
-    """Count, for every owner and part, the owner's vertices in the part's nonzeros: int64[owner,
-    part].
+    """Return how many vertices each part needs of each owner: int64[num_parts, num_parts].
 
-    `vertex`, int[nnz], is the row or the column of every nonzero.
+    Entry (k, m) counts the vertices that part k owns and that occur in nonzeros of part m, for k
+    different from m.
+
+    `vertex`, int[nnz]: the row, or the column, of every nonzero.
     """
     assert owners.nonzeros is not None
     foreign = owners.rows[vertex] != owners.nonzeros
@@ -172,8 +186,10 @@ def _copies(vertex: npt.NDArray[np.integer], owners: Owners, num_parts: int) -> 
 
 
 def _column_blocks(matrix: Graph, owner: Int32Array, grid: Grid) -> Int64Array:
-    """Return `Tables.blocks`; `owner`, int32[n], is the block of rows of every row of the
-    matrix."""
+    """Return `Tables.blocks`, the number of nonzeros by part and by piece of their columns.
+
+    `owner`, int32[n], is the part of every row.
+    """
     _, position, part_ptr = grouped(owner, grid.num_parts)
     piece, pieces = piece_of_rows(grid, part_ptr)[position], pieces_of_grid(grid)
     place = np.repeat(owner * pieces, matrix.row_nonzeros()) + piece[matrix.indices]

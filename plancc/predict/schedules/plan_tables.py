@@ -55,16 +55,19 @@ def read_tables(
     """Return the tables of a plan file; values and features are never read.
 
     Parameters:
-        num_ranks: Number of ranks, if several parts of a row plan run on one rank; this reads the
-            whole plan. None for one part per rank.
-        blocks: Whether to count `Tables.blocks` for grids that have them; this reads all columns.
-        copies: Whether to count `Tables.halo_nonzeros` or `Tables.leaves`, which approximations
-            need; this reads all column numbers, or all rows of messages.
-        live_layers: Number of layers for which to count `Tables.live`; this reads the whole plan.
-            0 for no layer.
+        path: Path of the plan file.
+        num_ranks: Number of ranks, if several parts of a row plan run on one rank. The whole plan
+            is then read. None: one part per rank.
+        blocks: Whether to count `Tables.blocks`, if the plan's grid divides columns. All column
+            numbers are then read.
+        copies: Whether to count `Tables.halo_nonzeros` (row plans) and `Tables.leaves` (edge
+            plans), which approximations need. All column numbers, or all row numbers of messages,
+            are then read.
+        live_layers: Number of layers for which to count `Tables.live`; 0: `Tables.live` is not
+            counted. Otherwise the whole plan is read.
         target, split: See `training_vertices`.
-        task: Task for which to count `Tables.links`, in a plan for link prediction; all rows then
-            count as live. This reads the whole plan.
+        task: Options of link prediction, to count `Tables.links` in a plan for link prediction. All
+            rows are then live, and the whole plan is read. None for other tasks.
 
     Raises:
         InputError: If the file does not exist, if the plan does not run on `num_ranks`, or if
@@ -89,12 +92,17 @@ def read_tables(
 def training_vertices(
     plan: Plan, target: str | None = None, split: tuple[Sequence[float], int] | None = None
 ) -> npt.NDArray[np.bool_] | None:
-    """Return the mask of labelled training vertices, bool[num_vertices]; None for all vertices.
+    """Return which vertices are labelled and in the training mask, bool[num_vertices].
 
-    All vertices are for training if the plan has no labels (a run then draws labels), or if it has
-    targets of several classes and no train mask. In a plan with vertex types, only vertices of type
-    `target` are for training; by default, `target` is the only type with labels. `split` are shares
-    and seed of `random_split`, whose mask replaces the plan's mask.
+    Return None if all vertices are training vertices. They are if the plan has neither a training
+    mask nor labels (a run then draws labels at random).
+
+    Parameters:
+        plan: The plan.
+        target: In a plan with vertex types, the type whose vertices are trained. None: the only
+            type that has labels.
+        split: Shares and seed for `random_split`, whose training mask replaces the plan's; None:
+            the plan's mask is used.
     """
     data, vertices, types = plan.vertex_data, plan.global_id, plan.header.types
     labelled = [] if data.by_type is None else data.by_type.labelled
@@ -126,7 +134,12 @@ def _live(
 
 
 def _live_pairs(plan: Plan, part: Int32Array, vertex: Int32Array) -> Pairs:
-    """Return the expand and its hops, without rows that no receiving part needs."""
+    """Return the expand of a plan, with its hops, that brings only these rows.
+
+    Parameters:
+        plan: A plan whose rows travel in hops.
+        part, vertex (int32[k]): Part ``part[i]`` needs the row of vertex ``vertex[i]``.
+    """
     straight = _needed(part.astype(np.int64), vertex, plan.owner(), plan.num_parts)
     rows, place = plan.num_vertices, plan.places()
     needed, found = np.unique(part.astype(np.int64) * rows + place[vertex]), []
@@ -156,7 +169,7 @@ def _merged(file: PlanFile, num_ranks: int, live: _LiveOf | None) -> Tables:
 
 
 def _link_tables(plan: Plan, rank_of_part: Int32Array, task: LinkTask) -> LinkTables:
-    """Return the tables for link prediction, of a plan whose part m runs on ``rank_of_part[m]``."""
+    """Return the tables for link prediction, if part m runs on rank ``rank_of_part[m]``."""
     links, exchange = plan.links, plan.exchanges[LINKS]
     assert links is not None
     n, ranks = plan.num_vertices, int(rank_of_part[-1]) + 1
@@ -192,7 +205,7 @@ def _needed(rank: Int64Array, vertex: IntArray, holder: IntArray, num_ranks: int
 
 
 def rank_of_parts(num_parts: int, num_ranks: int) -> Int32Array:
-    """Return the rank that runs each part if there are only `num_ranks` ranks: int32[num_parts]."""
+    """Return the rank that runs each part if ranks run several parts: int32[num_parts]."""
     blocks = block_of_parts(num_parts, num_ranks)
     return np.searchsorted(blocks, np.arange(num_parts), side="right").astype(np.int32) - 1
 
@@ -231,7 +244,10 @@ _Source: TypeAlias = "PlanFile | _InMemory"
 
 
 def _pairs(source: _Source, table: str) -> tuple[Pairs, Int64Array, Int64Array]:
-    """Return the messages of a table, and the offsets of messages and of rows."""
+    """Return the messages that a table of the plan file lists, such as "expand/send".
+
+    Also return the offset of every part's messages, and the offset of every message's rows.
+    """
     ptr, peer, row_ptr = (source.read(f"{table}_{name}") for name in ("ptr", "peer", "row_ptr"))
     num_parts = source.header.num_parts
     sender = np.repeat(np.arange(num_parts, dtype=np.int32), np.diff(ptr))
@@ -239,7 +255,10 @@ def _pairs(source: _Source, table: str) -> tuple[Pairs, Int64Array, Int64Array]:
 
 
 def _hops(source: _Source, step: str) -> tuple[Pairs, ...]:
-    """Return the hops of a step; empty if it has none."""
+    """Return the hops in which the rows of an exchange travel; empty if they are sent directly.
+
+    `step`: "expand" or "fold".
+    """
     names = source.header.steps()
     hops = [name for hop in HOPS if (name := f"{step}_{hop}") in names]
     return tuple(_pairs(source, f"{name}/send")[0] for name in hops)
@@ -297,7 +316,12 @@ def _halo_nonzeros(source: _Source, tables: Tables) -> Int64Array | None:
 
 
 def _leaves(source: _Source, tables: Tables) -> Pairs:
-    """Count distinct vertices per pair of parts: halo rows plus folded rows."""
+    """Return `Tables.leaves` of an edge plan.
+
+    It has a message from part k to part m if vertices that k owns occur in nonzeros of m. Its
+    number of rows is the number of these vertices. They are halo rows of m, or rows for which m has
+    partial sums, and count once if they are both.
+    """
     keys = []
     for table in ("expand/recv", "fold/send"):
         pairs, _, row_ptr = _pairs(source, table)

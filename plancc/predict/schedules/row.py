@@ -41,7 +41,7 @@ class RowScheduler(Scheduler):
         self._fold = None if tables.fold is None else tables.fold.reversed
 
     def tables_of(self, layer: int) -> Tables:
-        """Return the tables of a layer, from 1."""
+        """Return the tables for the rows that a layer computes; layers are counted from 1."""
         live = self._tables.live
         return self._tables if live is None else live.layers[layer - 1]
 
@@ -74,8 +74,8 @@ class RowScheduler(Scheduler):
     def neighbour_rows(self, layer: int, step: RowStep) -> Iterator[tuple[str, Work]]:
         if self._fold is not None:
             raise InputError(
-                "this layer gathers rows of neighbours: it is predicted for plans of layout row "
-                f"only; {self._tables.name} is of layout edge"
+                "layers that gather rows of neighbours are predicted for row plans only; "
+                f"{self._tables.name} is an edge plan"
             )
         direction, columns = step.direction, step.columns
         nonzeros = self.tables_of(layer).nonzeros
@@ -116,7 +116,7 @@ def _whole(words: npt.NDArray[np.floating]) -> Int64Array:
 
 
 def traffic_of(tables: Tables) -> Traffic:
-    """Return load and communication of every part of a row or edge plan."""
+    """Return the load and the traffic of every part of a row or edge plan, in one product."""
     expand = tables.expand.step
     if tables.fold is None:
         return Traffic(tables.rows, tables.nonzeros, *expand)
@@ -127,6 +127,10 @@ def traffic_of(tables: Tables) -> Traffic:
 
 
 def messages(step: str, pairs: Pairs, width: int | Int64Array) -> list[PointToPoint]:
-    """Return the messages of rows from their owners, in this step of an epoch or in its hops."""
+    """Return the messages of an exchange for rows of this width, as work of an epoch.
+
+    If the rows travel in hops, there is an entry for every hop. Otherwise the only entry has the
+    step name `step`.
+    """
     steps = pairs.by_step(step).items()
     return [PointToPoint(each, width, name) for name, each in steps if len(each.source)]

@@ -1,7 +1,6 @@
-"""Tables: the sizes of a plan's parts and the messages between parts, from which schedules are
-built.
+"""`Tables`: the sizes of a plan's parts and messages, from which schedules are built.
 
-`plan_tables` reads tables from plans; `owner_tables` counts tables for owners, without a plan.
+`plan_tables` reads tables from plans. `owner_tables` computes tables from owners, without a plan.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Live:
-    """What remains of a row plan in every layer if dead rows are left out.
+    """The tables of every layer of a row plan if dead rows are left out.
 
-    A subclass may have a `scheduler`, for steps other than epochs of a row plan.
+    A derived class sets `scheduler` if its epochs have other steps than those of a row plan.
 
     Attributes:
-        inputs (int64[num_parts]): Rows of H^0 that the first layer reads.
-        layers: Tables of every layer: its output rows, their nonzeros, and the messages that bring
-            the halo rows.
+        inputs (int64[num_parts]): Number of rows of H^0 that the first layer reads.
+        layers: For every layer, tables that count only the rows that the layer computes, their
+            nonzeros, and the messages that bring their halo rows.
     """
 
     scheduler: ClassVar[type[RowScheduler] | None] = None
@@ -47,26 +46,28 @@ class Tables:
     owners. Tables can also be made from measured or assumed sizes, without a graph.
 
     Attributes:
-        name: Name of the plan, for tables.
+        name: Name of the plan, for messages and printed tables.
         layout: "row", "edge", "grid" or "feature".
-        rows, nonzeros (int64[num_parts]): Rows that a part owns, and nonzeros that it holds.
-        expand: Messages between parts; may be empty for layouts that only broadcast.
-        fold: For layout "edge": messages from the parts to the owners.
-        grid: Process grid for layouts "grid" and "feature".
-        own_nonzeros (int64[num_parts] or None): For layout "edge": nonzeros in own rows.
-        boundary_nonzeros (int64[num_parts] or None): Number of nonzeros in rows that have at least
-            one nonzero in a halo column; None if unknown.
+        rows, nonzeros (int64[num_parts]): Number of rows that a part owns, and of nonzeros that it
+            holds.
+        expand: Messages by which parts get the rows that they need. Empty if the layout only
+            broadcasts rows.
+        fold: For layout "edge": messages by which owners get partial sums.
+        grid: Process grid, for layouts "grid" and "feature".
+        own_nonzeros (int64[num_parts] or None): For layout "edge": number of nonzeros in own rows.
+        boundary_nonzeros (int64[num_parts] or None): Number of nonzeros in boundary rows; None if
+            unknown.
         halo_nonzeros (int64[num_parts] or None): For layout "row": number of nonzeros in halo
             columns; None if not counted.
-        leaves: For layout "edge": messages by which each part would get the vertices of its
-            nonzeros that other parts own; None if not counted.
-        blocks (int64[num_parts, k] or None): Number of nonzeros of every part, by the piece of
-            their columns (`piece_of_rows`). None if they are assumed to be proportional to the rows
-            of the pieces.
+        leaves: For layout "edge": messages by which each part would get a row for every vertex of
+            its nonzeros that another part owns; None if not counted.
+        blocks (int64[num_parts, k] or None): Number of nonzeros of every part in each of the k
+            pieces into which the columns of A are divided (`piece_of_rows`). None: unknown, and
+            taken to be spread evenly.
         undirected: Whether the matrix equals its transpose.
         self_loops: Whether the identity was added to the matrix.
-        notes: Assumptions, as sentences.
-        topology: Which parts share a node, if the plan has node-aware exchange; else None.
+        notes: Sentences that say what the tables assume.
+        topology: Which parts share a node, if the plan has a node-aware exchange; else None.
         live: For layout "row": tables of every layer without dead rows; None if not counted.
         links: Tables for link prediction; None for other tasks.
     """
@@ -96,7 +97,7 @@ class Tables:
         return [self.expand] if self.fold is None else [self.expand, self.fold]
 
     def flat(self) -> Tables:
-        """Return the tables without hops."""
+        """Return the tables of the same plan if every row were sent directly, without hops."""
         live, expand = self.live, replace(self.expand, hops=())
         if live is not None:
             live = replace(live, layers=tuple(each.flat() for each in live.layers))
@@ -104,8 +105,10 @@ class Tables:
         return replace(self, topology=None, expand=expand, fold=fold, live=live)
 
     def on_nodes(self, ranks_per_node: int) -> Tables:
-        """Return the tables; hops are kept only if nodes of the topology have this number of
-        ranks."""
+        """Return the tables for a machine with this number of ranks per node.
+
+        The hops of a node-aware exchange are left out if they are made for other nodes.
+        """
         if self.topology is None:
             return self
         node = np.arange(self.num_parts) // ranks_per_node
@@ -113,7 +116,7 @@ class Tables:
 
     @property
     def scheme(self) -> str:
-        """The scheme of the grid; without a grid, the layout."""
+        """The scheme of the process grid, such as "1.5d". For a plan without a grid, its layout."""
         return self.layout if self.grid is None else self.grid.scheme
 
     @property
@@ -131,27 +134,34 @@ class Tables:
 
 
 def divides_columns(grid: Grid) -> bool:
-    """Return whether the ranks of a part divide its nonzeros by column, which `Tables.blocks`
-    counts."""
+    """Return whether the nonzeros of a part are divided among several ranks by their columns.
+
+    If so, `Tables.blocks` counts the nonzeros in each piece.
+    """
     return grid.scheme in ("1.5d", "2d", "3d")
 
 
 def sends_rows(grid: Grid | None) -> bool:
-    """Return whether parts send each other only needed rows, as without a grid."""
+    """Return whether parts send each other needed rows in messages, instead of broadcasting all.
+
+    True if there is no grid.
+    """
     return grid is None or grid.sparse or (grid.scheme == "feature" and grid.rows > 1)
 
 
 def pieces_of_grid(grid: Grid) -> int:
-    """Return the number of pieces of columns that divide a part's nonzeros (`piece_of_rows`)."""
+    """Return into how many pieces the columns of A are divided (`piece_of_rows`)."""
     if grid.scheme == "1.5d":
         return grid.columns
     return grid.layers * math.lcm(grid.rows, grid.columns)
 
 
 def piece_of_rows(grid: Grid, part_ptr: Int64Array) -> Int32Array:
-    """Return the piece that column j of A belongs to, for every j in plan order: int32[n].
+    """Return the number of the piece to which each column of A belongs: int32[n].
 
-    For "1.5d" this is the chunk, otherwise ``layer * pieces + number`` with `Grid.pieces` numbers.
+    Columns are in plan order. In scheme "1.5d", the pieces are the chunks. Otherwise piece number k
+    of `Grid.pieces` in a layer has the number ``layer * pieces + k``, where ``pieces`` is the
+    number of pieces per layer.
     """
     found = np.zeros(int(part_ptr[-1]), np.int32)
     if grid.scheme == "1.5d":

@@ -1,4 +1,4 @@
-"""Choice of the execution for a plan and options, and checks that plan and options fit."""
+"""Choice of the execution for a plan and options. Checks that plan and options fit each other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def agree(plan: str | PathLike[str] | Slice, task: LearningTask, num_ranks: int) -> Drawn | None:
-    """Check that plan and options fit each other. Return what draws the mini-batches, or None.
+    """Check that plan and options fit each other, and return the sampler and its population.
 
     Not collective. The result is None if the run is full-batch.
 
@@ -99,26 +99,26 @@ def check_layout(task: LearningTask) -> None:
     kind = task.model(options.model)
     for name in options.chosen(RATES_KEPT) if kind.reads_edges else ():
         raise InputError(
-            f"{options.setting(name)}: samples of the boundary leave out features of edges, which "
-            f"`model` {options.model} reads"
+            f"{options.setting(name)}: sampled edges have no features, but `model` "
+            f"{options.model} reads features of edges; leave the sampling out"
         )
     if header.layout != "edge" and options.fold != "sync":
         raise InputError(
-            f"`fold` {options.fold}: needs an edge plan; this is a plan of layout {header.layout}, "
-            "which has no fold"
+            f"`fold` {options.fold} needs an edge plan, but the layout of this plan is "
+            f"'{header.layout}'"
         )
     if options.dtype == "bfloat16" and (
         options.aggregator == "max" or not MODELS[options.model].takes_bfloat16
     ):
         name = "aggregator" if options.aggregator == "max" else "model"
         raise InputError(
-            f"`dtype` bfloat16: {options.setting(name).replace('`', '')} compares or weighs "
-            "neighbours one by one and needs float32 or float64"
+            f"`dtype` bfloat16 is not supported for {options.setting(name).replace('`', '')}, "
+            "which compares or weighs single neighbours; use float32 or float64"
         )
     if options.recompute and header.layout not in ("row", "edge"):
         raise InputError(
-            "`recompute`: needs a plan of layout row or edge, whose ranks have whole rows; this is "
-            f"a plan of layout {header.layout}"
+            "`recompute` needs a row plan or an edge plan, but the layout of this plan is "
+            f"'{header.layout}'"
         )
     grid = header.grid
     if grid is not None and grid.layout == "feature":
@@ -126,15 +126,14 @@ def check_layout(task: LearningTask) -> None:
     else:
         for name in options.chosen(("pipeline", "aggregate_on")):
             raise InputError(
-                f"{options.setting(name)}: needs a plan of layout feature (model mop), not "
-                f"of layout {header.layout}"
+                f"{options.setting(name)} needs a plan of layout 'feature' (compile with model "
+                f"mop), but the layout of this plan is '{header.layout}'"
             )
     if header.layout == "row":
         return
     if options.dtype == "bfloat16":
         raise InputError(
-            "`dtype` bfloat16: needs a plan of layout row, but this is one of layout "
-            f"{header.layout}"
+            f"`dtype` bfloat16 needs a row plan, but the layout of this plan is '{header.layout}'"
         )
     row_only = ("sampler", *BATCH_OPTIONS, "sampler_options", *RATES_KEPT)
     wanted = [options.setting(name) for name in options.chosen(row_only)]
@@ -145,8 +144,8 @@ def check_layout(task: LearningTask) -> None:
         wanted.append(f"`model` {options.model}")
     if wanted:
         raise InputError(
-            f"{wanted[0]}: needs a plan of layout row, but this is an edge plan, whose rows are "
-            "spread over ranks"
+            f"{wanted[0]} needs a row plan, but this is an edge plan, in which several ranks "
+            "share a row"
         )
 
 
@@ -154,19 +153,19 @@ def _check_feature(grid: Grid, options: TrainOptions) -> None:
     if MODELS[options.model].whole_rows:
         raise InputError(
             f"`model` {options.model}: attention weighs whole rows, but a rank of a feature plan "
-            "has a slice of the columns; use a plan of layout row"
+            "has only a slice of their columns; use a row plan"
         )
     if options.aggregator == "max":
-        raise InputError("`aggregator` max: a feature plan computes sums and means; choose one")
+        raise InputError("`aggregator` max does not work on a feature plan; use mean, sum or gcn")
     if options.wire != "fp32" and grid.rows == 1:
         raise InputError(
-            f"`wire` {options.wire}: applies to halo rows between groups, but grid '{grid}' has "
-            "one group"
+            f"`wire` {options.wire} has no effect: it rounds halo rows between groups, but grid "
+            f"'{grid}' has one group; leave it out"
         )
     if options.pipeline != "off" and grid.rows > 1:
         raise InputError(
-            f"`pipeline` {options.pipeline}: needs one group, whose ranks have the whole matrix, "
-            f"but grid '{grid}' has {grid.rows} groups"
+            f"`pipeline` {options.pipeline} needs a plan with one group, but grid '{grid}' has "
+            f"{grid.rows} groups"
         )
 
 
@@ -174,16 +173,18 @@ def _check_grid(grid: Grid, options: TrainOptions, wanted: list[str]) -> None:
     """Raise InputError for options that a process grid does not support.
 
     Parameters:
-        wanted: The user's options that only row plans support; others are appended to this list.
+        wanted: Options of the user that only row plans support. This function appends the options
+            that it finds.
     """
     if MODELS[options.model].whole_rows:
         raise InputError(
             f"`model` {options.model}: attention needs all neighbours of a row at once, but grid "
-            f"'{grid}' sends them piece by piece; use a plan of layout row"
+            f"'{grid}' sends them piece by piece; use a row plan"
         )
     if grid.layout == "grid" and options.row_order not in ("auto", "none"):
         raise InputError(
-            f"{options.setting('row_order')}: a plan of grid '{grid}' has plan order; leave it out"
+            f"{options.setting('row_order')}: rows of grid '{grid}' cannot be reordered; leave it "
+            "out"
         )
     if options.aggregator == "max":
         wanted.append("`aggregator` max")
@@ -194,13 +195,11 @@ def _check_grid(grid: Grid, options: TrainOptions, wanted: list[str]) -> None:
     if grid.layout == "grid" and options.wire != "fp32":
         wanted.append(f"`wire` {options.wire}")
     if wanted:
-        raise InputError(
-            f"{wanted[0]}: needs a plan of layout row, but this is one of grid '{grid}'"
-        )
+        raise InputError(f"{wanted[0]} needs a row plan, but this is a plan of grid '{grid}'")
 
 
 def check_widths(task: LearningTask, data: LocalData) -> None:
-    """Check that every layer has columns for all ranks that share its rows. Not collective.
+    """Check that every layer has at least one column per process column. Not collective.
 
     Raises:
         InputError: If a layer has fewer columns than the grid of the plan has process columns.

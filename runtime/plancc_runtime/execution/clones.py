@@ -23,7 +23,7 @@ from plancc_runtime.views import View
 class LateFolds(FullBatch):
     """Epochs with clones. See `choice.execution_of` for the parameters.
 
-    With the pass `constant`, the delayed sums of the first layer's product are sent once.
+    With the pass `constant`, the delayed partial sums of the features are sent only once.
     """
 
     _delay: Delay | None = None
@@ -62,7 +62,11 @@ class LateFolds(FullBatch):
         return super().prepare(network)
 
     def view(self, epoch: int) -> View:
-        """Return the view for training in an epoch; epochs must come in order. Collective."""
+        """Return the view for training in an epoch. Collective.
+
+        Parameters:
+            epoch: Number of the epoch. The caller must ask for all epochs in ascending order.
+        """
         if self._delay is not None:
             self._delay.epoch = epoch
             if "constant" in self._passes and epoch <= self._settled:
@@ -71,10 +75,10 @@ class LateFolds(FullBatch):
 
     @property
     def _settled(self) -> int:
-        """Last epoch in which new sums or totals of constant features arrive.
+        """Number of the last epoch in which partial sums or totals of the features arrive.
 
-        The first turn of a bin is in epoch r - 1 at the latest. Its leaves have received their
-        totals 2 r epochs later.
+        The features are the same in all epochs. The first turn of a bin is in epoch r - 1 at the
+        latest. The leaves of the bin have received their totals 2 r epochs later.
         """
         assert self._delay is not None
         return 3 * self._delay.epochs - 1
@@ -87,18 +91,18 @@ class LateFolds(FullBatch):
         """Return the mean number of words that are sent per epoch.
 
         The mean is over the epochs of one cycle, in which every bin of vertices has one turn. If
-        the pass `constant` is on, sums of the features are not counted, since they are sent in the
-        first epochs only. The other passes do not change the number of words, since gradients stay
-        on their rank.
+        the pass `constant` is on, partial sums of the features are not counted, since they are sent
+        in the first epochs only. The other passes do not change the number of words, since ranks
+        send no gradients of rows.
         """
         on = [name for name in self._passes if name == "constant"]
         return figures_of(network, on, self._training, self._training, self._transport)
 
     def _fix(self, settled: bool) -> None:
-        """Compute the first layer's `fixed` (`nn.conv`) from the features.
+        """Compute what the first layer reads instead of the features: its `fixed` (`nn.conv`).
 
         Parameters:
-            settled: Whether this is the last time; buffers and unused features are then freed.
+            settled: Whether this is the last call. If true, buffers and unused features are freed.
         """
         view, graph = self._training, self._training.graphs[0]
         assert view.x is not None

@@ -1,4 +1,7 @@
-"""Sampler and population of mini-batches, from the options; the plan has their defaults."""
+"""Sampler and population of mini-batches.
+
+If the user leaves out an option of the sampler, the value for which the plan was compiled is used.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ class Drawn:
 
         Parameters:
             by_owners: Whether the owners of rows draw (`layouts.draws`). Owners do not need the
-                pattern, so only this attribute is set.
+                pattern of the whole graph. If true, only the attribute `by_owners` is set.
 
         Raises:
             InputError, PlanError: If the plan is damaged, or no batch can be drawn.
@@ -65,9 +68,9 @@ class Drawn:
     def begun(
         self, task: LearningTask, learner: Learner, part: Part, resources: Resources
     ) -> Drawn:
-        """Return a copy with the seeds that `tasks.samplers.task_seeds` returns. Collective.
+        """Return a copy whose `seeds` are the result of `tasks.samplers.task_seeds`. Collective.
 
-        See `task_seeds` for the parameters.
+        The parameters are those of `task_seeds`.
         """
         return replace(self, seeds=task_seeds(task, learner, part, resources))
 
@@ -75,7 +78,7 @@ class Drawn:
 def chosen_batches(plan: str | PathLike[str] | Slice, task: LearningTask) -> Drawn:
     """Return the sampler of mini-batches and its population, without the pattern of nonzeros.
 
-    Not collective. If the user leaves out an option, the option for which the plan was compiled is
+    Not collective. If the user leaves out an option, the value for which the plan was compiled is
     used.
 
     Raises:

@@ -1,7 +1,7 @@
-"""Counts of the words of an epoch, made before the epoch is executed.
+"""Counts how many words an epoch sends, before the epoch is executed.
 
 Layers list their steps, and graphs count the words of a step (`LayerGraph.counts`). This module
-adds these words up, for all layouts, samples and mini-batches.
+adds these words, for all layouts, samples and mini-batches.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from plancc_runtime.views import View
 def figures_of(
     network: Network, passes: Sequence[str], whole: View, live: View, transport: Transport
 ) -> Figures:
-    """Return the words of an epoch over all ranks, with and without the passes. Collective.
+    """Return the words that all ranks send in an epoch, with and without the passes. Collective.
 
     Parameters:
         passes: Passes that are on. All passes except "overlap" change the number of words.
-        whole, live: View of an epoch in which the pass "dead-rows" is off, and one in which it is
-            on.
+        whole: View that an epoch uses if the pass "dead-rows" is off.
+        live: View that an epoch uses if the pass "dead-rows" is on.
     """
     on = [name for name in PASSES if name in passes and name != "overlap"]
     counted = [words_of_pass(network, whole.graphs, plain=True)]
@@ -61,15 +61,16 @@ def words_of_pass(
 ) -> Int64Array:
     """Return the words that this rank sends in each layer, forward and backward: int64[layers].
 
-    The words of a whole cycle are counted (`LayerGraph.cycle`). Not collective, if products were
-    computed on these graphs before.
+    The words of all epochs of a cycle are counted (`LayerGraph.cycle`). Not collective, if products
+    were computed on these graphs before.
 
     Parameters:
         graphs: Graph of every layer, as in a `View`.
         plain: Whether the pass "order" is off.
-        fixed: Whether the first layer's exchange of features is done already, so that its words do
-            not count.
-        reduced: Whether to count the words that enter all-reductions of products, not words sent.
+        fixed: Whether the first layer has exchanged the features before the epoch. If true, the
+            words of this exchange are not counted.
+        reduced: Whether to count the words that products sum with all-reduce operations, instead of
+            the words that are sent.
     """
     words = np.zeros(len(graphs), np.int64)
     for k, graph in enumerate(graphs):
@@ -79,9 +80,10 @@ def words_of_pass(
 
 
 def words_of_outputs(network: Network, graphs: Sequence[LayerGraph]) -> int:
-    """Return the words that this rank sends in one forward pass, as a mean over the cycle.
+    """Return the number of words that this rank sends in a forward pass.
 
-    Not collective. See `words_of_pass` for the parameters.
+    The number is a mean over the epochs of a cycle. Not collective. See `words_of_pass` for the
+    parameters.
     """
     words = 0
     for k, graph in enumerate(graphs):
@@ -90,7 +92,10 @@ def words_of_outputs(network: Network, graphs: Sequence[LayerGraph]) -> int:
 
 
 def _counts(graph: LayerGraph, steps: Iterable[LayerStep]) -> Counts:
-    """Return this rank's traffic for a layer's steps, except steps with a known result."""
+    """Return this rank's traffic for a layer's steps.
+
+    Steps whose result is known before the epoch (`LayerStep.at_hand`) are not counted.
+    """
     found = Counts.zero(1)
     for step in steps:
         if not step.at_hand:
@@ -100,9 +105,10 @@ def _counts(graph: LayerGraph, steps: Iterable[LayerStep]) -> Counts:
 
 @contextmanager
 def stages_counted(network: Network, transport: Transport) -> Iterator[Counter[str]]:
-    """Count the words that this rank sends in every stage of training (`Network.entered`).
+    """Return a context that counts the words that this rank sends in every stage of training.
 
-    The context returns a counter by the name of the stage. It is complete when the context ends.
+    The value of the context is a counter: the words by the name of the stage (`Network.entered`).
+    The counter is complete when the context ends.
     """
     found, usual = Counter[str](), network.entered
     stage, before = "", transport.traffic.words_sent

@@ -1,17 +1,17 @@
 """Full-batch epochs of row and edge plans, with boundary sampling and these passes:
 
-    order       every layer moves the narrower of H and H W            (in the layers, `nn.conv`)
-    constant    the first layer exchanges the features once, and sends no gradients of features; if
-                the boundary is sampled, a rank keeps the features of all halo rows, and an epoch
-                reads the features of the halo rows that it draws
+    order       every layer sends H or H W, whichever has fewer columns (`nn.conv`)
+    constant    the features are exchanged only once, and no gradients of features are sent; if the
+                boundary is sampled, a rank keeps the features of all halo rows, and an epoch reads
+                the features of the halo rows that it draws
     dead-rows   rows that no labelled training vertex depends on are dropped (`layouts.live`)
-    overlap     own rows are multiplied while messages travel          (`layouts.executor`)
+    overlap     own rows are multiplied while messages are in flight (`layouts.executor`)
 
-Samples are drawn from live rows. They are the same whether passes are on or off
+Samples are drawn from live rows. The draws for a row are the same whether passes are on or off
 (`layouts.boundary`).
 
-All passes are exact: they change losses and weights only by the order of floating-point sums. A
-pass that does not fit the options is off; `Execution.off` has the reason.
+All passes are exact: losses and weights change only by rounding, since floating-point sums have
+another order. A pass that does not fit the options is off; `Execution.off` has the reason.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class FullBatch(Execution):
         return replace(figures, planned=round(float((words * kept / np.maximum(rows, 1)).sum())))
 
     def _features_of_columns(self, data: LocalData) -> Columns:
-        """Return the features that the first layer reads, of own rows and halo rows. Collective."""
+        """Return the features of own rows and halo rows that the first layer reads. Collective."""
         own = self._training.rows_of(data.features)
         return Columns(own, self._halo_features(own))
 
@@ -145,7 +145,8 @@ class FullBatch(Execution):
         """Make the view for training use live rows only, if any rank has a dead row. Collective.
 
         Parameters:
-            fixed_by: First layer, if the view has the result of this layer's `fixed`; else None.
+            fixed_by: The first layer, if it reads the view's `fixed` (`nn.conv`) instead of the
+                features; else None.
         """
         whole, block = self._whole, self._block
         wanted = data.splits["train"].cpu().numpy()
@@ -183,7 +184,7 @@ class FullBatch(Execution):
 
 
 def _misfits(options: TrainOptions, header: Header) -> dict[str, str]:
-    """Return the reasons why passes do not fit the options or the layout, by name of the pass."""
+    """Return, for every pass that does not fit the options or the layout, the reason why."""
     off = dict[str, str]()
     sampled = options.sampling.active or options.mini_batches
     if options.first_dropout > 0 and not sampled:

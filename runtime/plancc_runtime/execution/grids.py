@@ -1,7 +1,7 @@
 """Full-batch epochs on process grids: layouts "grid" and "feature".
 
 The passes "order" and "constant" do the same as in `full_batch`. With "overlap", the next piece is
-sent while a piece is multiplied. The pass "dead-rows" is off, since whole blocks of rows travel.
+sent while a piece is multiplied. The pass "dead-rows" is off, since whole blocks of rows are sent.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Grids(Execution):
 
 
 def _misfits(options: TrainOptions) -> dict[str, str]:
-    """Return the reasons why passes do not fit the options or a grid, by name of the pass."""
+    """Return, for every pass that does not fit the options or process grids, the reason why."""
     off = {"dead-rows": "a process grid moves whole blocks of rows"}
     if options.first_dropout > 0:
         off["constant"] = DROPS_FEATURES

@@ -1,18 +1,21 @@
 """Epochs in mini-batches.
 
-With the pass `constant`, features of the slice's halo rows are fetched once, before the first step:
-the features of all halo rows or, if memory is short, of the most used halo rows. The first layer of
-a batch reads these features; missing features are fetched in the step. No gradients of features
-travel. If no dropout changes the features, A X of the batch is computed in advance and needs no
-gradient; own rows are read without being copied.
+With the pass `constant`, features of the slice's halo rows are fetched once, before the first step.
+If memory is short, only the features of the halo rows that are used most are fetched. The first
+layer of a batch reads these features; missing features are fetched in the step. No gradients of
+features are sent. If no dropout changes the features X, the product A X of a batch is computed
+before the step and needs no gradient. Own rows are then read without being copied.
 
-With `overlap`, batches are made in two stages: while a step computes, the features of the next
-batch travel, and the batch after the next is drawn. If every rank draws whole batches, a separate
-thread draws them, and makes everything of the batch that needs no messages. If the steps would use
-all cores, there are two ways to draw: the steps leave one core to this thread, or the ranks draw
-between steps on all cores. The first steps try both ways alternately, and later steps use the
-quicker way. If there is no such thread, the messages of both stages advance between layers, at the
-same points on all ranks.
+With `overlap`, batches are made in two stages. While step k computes, the features of batch k + 1
+are fetched, and batch k + 2 is drawn. If every rank draws whole batches, a rank with several cores
+draws them in a separate thread. This thread does all work on a batch that needs no messages. torch
+leaves one core to this thread. While the thread is idle, compiled functions of the step use its
+core.
+
+If no rank has such a thread, a rank exchanges the messages of both stages between the layers of a
+step, at the same points on all ranks. This hides the time of messages, but the data of three
+batches compete for the caches. So there are two ways to make batches: beside steps, as just
+described, or between steps. The first steps try both ways, and later steps use the quicker way.
 
 With `dead-rows`, a layer computes only the rows that the next layer reads. This needs a sampler
 that draws a separate block for every layer.
@@ -60,11 +63,11 @@ SHARE_OF_OWN, LEAST_CACHE = 1 / 8, 2**24
 """Default memory for features of halo rows: `SHARE_OF_OWN` of the bytes of own features, but at
 least `LEAST_CACHE` bytes."""
 COUNTED = 100
-"""Number of first steps in whose batches the uses of halo rows are counted."""
+"""Number of steps, from the first, in whose batches the uses of halo rows are counted."""
 TURN, UNTIMED, TURNS = 8, 2, 4
-"""Trial of both ways to draw. `TURN` is the number of steps before the way changes. The first
-`UNTIMED` of these steps are not timed, since their batches were drawn in the other way. `TURNS` is
-the number of turns of both ways together."""
+"""Numbers for the trial of the two ways to make batches. The way changes after every `TURN` steps.
+The first `UNTIMED` of these steps are not timed, since their batches were made in the other way.
+Both ways together have `TURNS` turns of `TURN` steps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,10 +75,12 @@ class BatchShare:
     """A rank's share of a mini-batch, as the network needs it.
 
     Attributes:
-        local: The part of the slice that belongs to the batch.
-        x, fixed: Features, and the first layer's `fixed`, as in `View`; None before they are
-            fetched. If halo rows' features are cached, they follow the features of the inputs in
-            `x`, unless all rows of the slice are inputs.
+        local: The rows, nonzeros and messages of the slice that are in the batch.
+        x: Features of the inputs, as in `View`; None before they are fetched. If there is a
+            cache, the features of halo rows follow after those of own rows, unless all rows of the
+            slice are inputs.
+        fixed: What the first layer reads instead of the features, as in `View`; None if it reads
+            the features.
         graphs: Graph of every layer.
         words_drawn, words_fetched: Words that this rank sent to draw the batch, and words that it
             sent to fetch features.
@@ -90,13 +95,13 @@ class BatchShare:
 
 
 class UnderWay:
-    """A rank's share of a batch that is being made in rounds of messages, beside other work.
+    """A rank's share of a batch that is being made in rounds of messages, while a step computes.
 
     Parameters:
         number: Number of the batch in the run, from 0.
-        rounds: Rounds that make the share; the first round starts at once.
+        rounds: Rounds that make the share. The first round starts at once.
         traffic: Traffic of this rank.
-        timed: Function that returns a context; it measures the time of a round.
+        timed: Function that returns a context, which measures the time of a round.
 
     Attributes:
         words (int): Words that this rank has sent in the rounds.
@@ -134,12 +139,13 @@ class UnderWay:
 
 @dataclass(frozen=True, eq=False)
 class FeatureCache:
-    """Features of halo rows that are kept from step to step.
+    """Features of halo rows that stay in memory for all steps.
 
     Attributes:
         kept (bool[num_halo]): Whether each halo row of the slice is kept.
         of_others (bool[sent rows]): Whether each sent row of the slice is kept by its receiver.
-        place (int64[num_halo]): Place of every kept halo row in `rows`; undefined for other rows.
+        place (int64[num_halo]): For every kept halo row, its position in `rows`; undefined for
+            other halo rows.
         rows (Tensor[kept rows, width]): Features of the kept halo rows.
         whole: Whether all ranks keep all of their halo rows.
     """
@@ -165,7 +171,7 @@ class MiniBatches(FullBatch):
         self.evaluates = self.alike = False
         if drawn.sampler.num_blocks == 1 and "dead-rows" in self._passes:
             self._passes.remove("dead-rows")
-            self.off["dead-rows"] = f"sampler '{drawn.sampler.name}' keeps its rows in all layers"
+            self.off["dead-rows"] = f"sampler '{drawn.sampler.name}' has one block for all layers"
         drawing = (drawn.sampler, drawn.population, options.seed, self._transport)
         training = data.split_sizes["train"]
         self._num_targets = drawn.sampler.num_targets(drawn.population, training)
@@ -177,56 +183,44 @@ class MiniBatches(FullBatch):
         self._fetching: UnderWay | None = None  # the batch before `_drawing`
         self._thread: ThreadPoolExecutor | None = None
         self._threads = torch.get_num_threads()  # torch's threads in a step
-        self._spare = 0  # the core of the drawing thread, while that does not draw
-        # Seconds of steps that drew between steps, and of steps beside a drawing thread.
-        self._tried: tuple[list[float], list[float]] | None = None
+        self._drawn = Future[BatchShare]()  # what the thread has drawn last, or draws
         self._ahead = resources.overlap and self._transport.size > 1
+        # Seconds of steps whose batches were made between steps, and beside steps.
+        self._tried: tuple[list[float], list[float]] | None = None
         self._fixed_of: Callable[[LayerGraph, Tensor], Tensor] | None = None
         self._coefficients: list[list[str]] = []  # coefficients of every layer's products
         self._in_place = False  # whether all rows of the slice are inputs of the first block
         self._reads_outputs = False  # whether layer 1 reads only own outputs and its fixed part
 
     def _start_thread(self) -> None:
-        """Start a thread that makes batches. Collective.
-
-        If the threads of a step use all cores, start the trial of both ways to draw.
-        """
-        cores, threads = self._transport.cores_per_rank(), self._threads
-        if self._resources.device.type != "cpu":
-            threads = 1
-        trial = not self._transport.any(cores != threads or cores == 1)
-        if trial or cores > threads:
-            self._pool = ThreadPoolExecutor(1, "mini-batches")
-            self._ahead, self._thread = True, self._pool
-        if trial:
-            self._threads, self._tried = threads - 1, ([], [])
+        """Start a thread that makes batches, if a rank has several cores. Collective."""
+        cores = self._transport.cores_per_rank()
+        if cores > 1:
+            self._ahead, self._thread = True, ThreadPoolExecutor(1, "mini-batches")
+            self._threads = min(self._threads, cores - 1)
 
     def _try(self, tried: tuple[list[float], list[float]], number: int, seconds: float) -> None:
-        """Record the time of a step. At the end of a turn, change to the other way to draw.
+        """Record the time of a step, for the choice between the two ways to make batches.
 
-        After the last turn, keep the way with the shorter median step on the slowest rank.
-        Collective.
+        Collective. The way changes after every `TURN` steps. After the last turn, keep the way
+        whose median time of a step, on the slowest rank, is shorter.
 
         Parameters:
-            tried: Times of steps with drawing between steps, and of steps beside drawing.
+            tried: Seconds of the steps whose batches were made between steps, and of the steps
+                whose batches were made beside steps.
             number: Number of the step in the run, from 0.
             seconds: Time of the step.
         """
-        beside = self._thread is not None
         if number % TURN >= UNTIMED:
-            tried[beside].append(seconds)
-        if (number + 1) % TURN:
-            return
-        beside = not beside
+            tried[self._ahead].append(seconds)
+        self._ahead ^= (number + 1) % TURN == 0
         if min(map(len, tried)) >= (TURN - UNTIMED) * TURNS // 2:
-            apart, both = self._transport.largest(*(int(1e6 * median(t)) for t in tried))
-            beside, self._tried = both < apart, None
+            between, beside = self._transport.largest(*(int(1e6 * median(t)) for t in tried))
+            self._ahead, self._tried = beside < between, None
             self.drawing = (
-                f"{'beside' if beside else 'between'} steps: the first steps took "
-                f"{both / 1e3:.3g} ms beside drawing, {apart / 1e3:.3g} ms with drawing"
+                f"{'beside' if self._ahead else 'between'} steps: the first steps took "
+                f"{beside / 1e3:.3g} ms beside drawing, {between / 1e3:.3g} ms with drawing"
             )
-        self._thread, self._spare = (self._pool, 0) if beside else (None, 1)
-        self._ahead = beside or self._transport.size > 1
 
     def prepare(self, network: Network) -> LocalData:
         data = self._data
@@ -244,6 +238,7 @@ class MiniBatches(FullBatch):
             for k, layer in enumerate(network.convs)
         ]
         if self._ahead:
+            self._tried = None if self._transport.any(self._thread is not None) else ([], [])
             network.entered = partial(self._entered, network.entered or str)
         kept = self._kept(data) if "constant" in self._passes else None
         if kept is not None:
@@ -279,8 +274,8 @@ class MiniBatches(FullBatch):
     def _kept(self, data: LocalData) -> BoolArray | None:
         """Choose the halo rows whose features are cached: bool[num_halo]. Collective.
 
-        Rows that the first `COUNTED` steps use more often are chosen first. The result is None if
-        no rank has memory for a row.
+        The halo rows that the first `COUNTED` steps use most often are chosen. The result is None
+        if every rank lacks the memory to cache one row.
         """
         number = len(self._draws.halo)
         size = data.features.shape[1] * self._type.itemsize
@@ -298,7 +293,10 @@ class MiniBatches(FullBatch):
         return kept
 
     def _uses(self) -> Int64Array:
-        """Return the number of first steps that use each halo row: int64[num_halo]. Collective."""
+        """Return, for each halo row, how many of the first `COUNTED` steps use it. Collective.
+
+        The result is int64[num_halo].
+        """
         uses = np.zeros(len(self._draws.halo), np.int64)
         for number in range(min(COUNTED, self.steps_per_epoch * self._options.epochs)):
             uses[finished(self._draws.share(number)).halos[0]] += 1
@@ -322,7 +320,7 @@ class MiniBatches(FullBatch):
         return halo.take(buffers).to(self._type)
 
     def _with_features(self, share: BatchShare, features: Tensor) -> Rounds[BatchShare]:
-        """Return the share with its features, and with `fixed` of the first layer. Collective.
+        """Return the share with its features `x`, and with its `fixed`. Collective.
 
         Parameters:
             features (Tensor[num_inputs, width]): Features of all own rows of the slice.
@@ -345,8 +343,8 @@ class MiniBatches(FullBatch):
     ) -> Rounds[tuple[Tensor, Tensor | None]]:
         """Return the features x of a batch (`View.x`), and features of its halo rows. Collective.
 
-        Features of halo rows are copied from the cache; features that are not in the cache are
-        fetched. The second result is None if x includes the halo rows, or if there is no cache.
+        Features of halo rows are copied from the cache. Those that the cache lacks are fetched. The
+        second result is None if x includes the halo rows, or if there is no cache.
         """
         cache = self._cache
         own = features if self._in_place else rows_of(features, share.local.inputs).to(self._type)
@@ -381,7 +379,12 @@ class MiniBatches(FullBatch):
         return share
 
     def _entered(self, entered: Callable[[str], object], stage: str) -> None:
-        """Advance the batches that are being made by one round. Collective."""
+        """Run the next round of messages of every batch that is being made. Collective.
+
+        Parameters:
+            entered: Function that is called first, with the name of the stage.
+            stage: Stage of training that begins now (`Network.entered`).
+        """
         entered(stage)
         if self._fetching is not None:
             self._fetching.go_on()
@@ -389,7 +392,10 @@ class MiniBatches(FullBatch):
             self._drawing.go_on()
 
     def _fetch(self, number: int, features: Tensor) -> UnderWay:
-        """Return a batch whose features are being fetched, after drawing the batch. Collective."""
+        """Draw a batch if this is not yet done, start to fetch its features, and return the batch.
+
+        Collective.
+        """
         fetching = self._fetching
         if fetching is None or fetching.number != number:
             drawing, self._drawing = self._draw(number, features), None
@@ -400,18 +406,25 @@ class MiniBatches(FullBatch):
         return fetching
 
     def _draw(self, number: int, features: Tensor) -> UnderWay:
-        """Return a batch that is being drawn. Collective if owners draw."""
+        """Start to draw a batch if this is not yet done, and return the batch.
+
+        Collective if owners draw.
+        """
         drawing = self._drawing
         if drawing is None or drawing.number != number:
             rounds, phase = self._made(number, features), "mask"
             if self._thread is not None:
-                rounds, phase = _result(self._thread.submit(finished, rounds)), "draw"
+                self._drawn = self._thread.submit(finished, rounds)
+                rounds, phase = _result(self._drawn), "draw"
             timed = partial(self._clock, phase)
             drawing = UnderWay(number, rounds, self._transport.traffic, timed)
         return drawing
 
     def _made(self, number: int, features: Tensor) -> Rounds[BatchShare]:
-        """Draw a batch, and make its graphs. If there is one rank, gather its features too."""
+        """Draw a batch, and make its graphs. If there is one rank, also copy the batch's features.
+
+        Collective if owners draw.
+        """
         which: RowsOfBlocks = "live" if "dead-rows" in self._passes else "all"
         local = yield from self._draws.share(number, "in place" if self._in_place else which)
         graphs = [self._graph_of(each) for each in local.blocks]
@@ -443,17 +456,17 @@ class MiniBatches(FullBatch):
         counts = np.zeros((self.steps_per_epoch, len(fields) + 1), np.int64)
         before = torch.get_num_threads()
         torch.set_num_threads(self._threads)
+        openmp.spare.is_free = lambda: self._drawn.done()
         try:
             for k in range(self.steps_per_epoch):
                 begin, of_run = perf_counter(), number * self.steps_per_epoch + k
-                openmp.spare.threads = self._spare
                 step, counts[k] = self._step(learner, data, of_run, rate)
                 steps.append(step)
                 if self._tried is not None:
                     self._try(self._tried, of_run, perf_counter() - begin)
         finally:
             torch.set_num_threads(before)
-            openmp.spare.threads = 0
+            del openmp.spare.is_free
         self._transport.allreduce_sum(counts)
         targets = sum(step.targets for step in steps)
         mean = sum(step.loss * step.targets for step in steps) / max(targets, 1)
@@ -467,7 +480,14 @@ class MiniBatches(FullBatch):
         return EpochResult(mean, rate, Scores(accuracy=accuracy), steps)
 
     def batch(self, number: int, data: LocalData) -> tuple[View, LocalData, BatchShare]:
-        """Return the view, the data and this rank's share of the batch of a step. Collective."""
+        """Return what a step trains on: its view, its data, and this rank's share of its batch.
+
+        Collective.
+
+        Parameters:
+            number: Number of the step in the run, from 0.
+            data: Training data of this rank's rows.
+        """
         self._clock.enter("batch")
         share = self._share(number, data.features)
         local, outputs = share.local, None
@@ -482,7 +502,10 @@ class MiniBatches(FullBatch):
     def _step(
         self, learner: Learner, data: LocalData, number: int, rate: float
     ) -> tuple[BatchStep, tuple[int, ...]]:
-        """Execute one step, and return its result and the counts of this rank. Collective."""
+        """Execute one step. Return its result, and numbers that this rank counted. Collective.
+
+        These are the numbers that `fields` in `epoch` names, then the number of correct targets.
+        """
         view, batch, share = self.batch(number, data)
         blocks = share.local.blocks
         words = self._words_of_step()
@@ -498,7 +521,10 @@ class MiniBatches(FullBatch):
         )
 
     def _words_of_step(self) -> int:
-        """Return the words that this rank has sent, except for batches that are being made."""
+        """Return how many words this rank has sent in the run.
+
+        Words that were sent for batches that are still being made are not counted.
+        """
         under_way = [each.words for each in (self._drawing, self._fetching) if each is not None]
         return self._transport.traffic.words_sent - sum(under_way)
 
@@ -509,7 +535,11 @@ def _result(future: Future[BatchShare]) -> Rounds[BatchShare]:
 
 
 def rows_of(x: Tensor, rows: Int64Array) -> Tensor:
-    """Return the rows `rows` of x: Tensor[m, width]."""
+    """Return some rows of x: Tensor[m, width].
+
+    Parameters:
+        rows (int64[m]): Numbers of the rows.
+    """
     out = empty(len(rows), x.shape[1], x)
     torch.index_select(x, 0, torch.from_numpy(rows).to(x.device), out=out)
     return out

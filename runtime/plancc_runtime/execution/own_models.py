@@ -1,7 +1,7 @@
 """Full-batch epochs of a network of the user's own class, on a row plan.
 
-The layers of such a network are unknown. So every epoch computes and moves all rows, and words can
-only be counted when they are sent.
+The layers of such a network are unknown. So every epoch computes and sends all rows, and words can
+be counted only when they are sent.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class OwnModels(FullBatch):
             taken = forward_arguments(name, kind, available(self._header, self._block, kind))
             for each in self._options.chosen(RATES_KEPT) if "edge_attr" in taken else ():
                 raise InputError(
-                    f"{self._options.setting(each)}: samples of the boundary leave out features of "
-                    f"edges, which `model` {name} reads"
+                    f"{self._options.setting(each)}: sampled edges have no features, but `model` "
+                    f"{name} reads features of edges; leave the sampling out"
                 )
         assert isinstance(network, OwnNetwork)
         network.recompute = self._options.recompute

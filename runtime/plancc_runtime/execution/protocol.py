@@ -35,7 +35,7 @@ class EpochResult:
     Attributes:
         loss: Mean loss over all targets.
         rate: Learning rate.
-        scores: Scores of the outputs of training; None if they were not evaluated.
+        scores: Scores of the outputs that training computed; None if they were not evaluated.
         steps: Results of the mini-batches; empty for a full batch.
     """
 
@@ -49,22 +49,23 @@ class Execution(ABC):
     """Executes the epochs of a run.
 
     Parameters:
-        misfits: Reasons why passes do not fit the options or the layout, by name of the pass.
+        misfits: For every pass that does not fit the options or the layout, the reason why.
 
     Attributes:
         kernel: Name of the kernel of local products.
-        off (dict of str to str): Reasons why requested passes are off, by name of the pass.
+        off (dict of str to str): For every pass that the user requested but that is off, the reason
+            why.
         evaluates (bool): Whether training computes the same outputs as an evaluation, for all rows;
             known after `prepare`.
         sampler (str): Sampler of mini-batches, with its options; "" for a full batch.
         steps_per_epoch (int): Number of mini-batches per epoch; 0 for a full batch.
         alike (bool): Whether all epochs compute the same products and send messages of the same
             sizes.
-        remarks (list of str): Remarks on the layers, known after the first epoch.
-        drawing (str): When mini-batches are drawn and why, known after the first steps have tried
-            both ways; "" before, or if there is no choice.
-        repeats (bool): Whether an epoch may be executed again from the same weights, since it
-            leaves no messages in flight.
+        remarks (list of str): Remarks for the user on the layers, known after the first epoch.
+        drawing (str): Phrase that says whether mini-batches are made between or beside steps,
+            and why. "" until the first steps have tried both ways, or if only one way is possible.
+        repeats (bool): Whether an epoch may be executed again from the same weights. This is so if
+            an epoch leaves no messages in flight.
     """
 
     sampler = ""
@@ -94,7 +95,8 @@ class Execution(ABC):
         """Prepare all epochs; called once, before the first. Collective.
 
         Returns:
-            The data to train with. Its features have no rows if no layer reads features any more.
+            The data to train with. If no layer reads the features after this call, the data have
+            features of 0 rows.
         """
 
     def whole(self) -> View:
@@ -113,7 +115,7 @@ class Execution(ABC):
         Parameters:
             data: Data that `prepare` returned.
             number: Number of the epoch.
-            evaluate: Whether to score the outputs; requires `evaluates`.
+            evaluate: Whether to score the outputs; possible only if `evaluates` is true.
             rate_of: Function that returns the learning rate.
         """
         where, view, transport = f"epoch {number}", self.view(number), self._transport
@@ -130,10 +132,11 @@ class Execution(ABC):
 
     @contextmanager
     def epochs(self) -> Iterator[None]:
-        """Context of all epochs. At its end it receives all messages in flight. Collective.
+        """Return the context in which all epochs are executed. Collective.
 
-        It also does so after an error that all ranks raise, since the buffer of a message must not
-        be freed while the message is in flight.
+        At its end, the context receives all messages in flight. It also does so after an error that
+        all ranks raise, since the buffer of a message must not be freed while the message is in
+        flight.
         """
         try:
             yield
@@ -147,17 +150,21 @@ class Execution(ABC):
         """Receive all messages in flight; by default there are none. Collective."""
 
     def figures(self, network: Network) -> Figures | None:
-        """Return the words of an epoch, with and without the passes. Collective, after `prepare`.
+        """Return the words that an epoch sends, with and without the passes.
 
-        The result is None if the words are only known after the epoch.
+        The result is None if the words are known only after the epoch. Collective; called after
+        `prepare`.
         """
         return figures_of(network, self._passes, self._whole, self._training, self._transport)
 
     def _fix_input(self, view: View, network: Network, data: LocalData) -> LocalData:
-        """Compute the first layer's `fixed` from the features, and store it in a view. Collective.
+        """Compute what the first layer reads instead of the features, and store it in a view.
+
+        This is the `fixed` of the layer (`nn.conv`) and of the view. Collective.
 
         Returns:
-            The data. Its features have no rows if no layer reads features any more.
+            The data to train with. If no layer reads the features after this call, the data have
+            features of 0 rows.
         """
         view.fixed = network.fixed(view.graphs[0], data.features)
         view.graphs[0].release_buffers()  # these buffers are as wide as the features

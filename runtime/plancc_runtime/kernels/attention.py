@@ -4,14 +4,16 @@ Velickovic et al., *Graph Attention Networks*, ICLR 2018, Equations 3 to 6, for 
 
     a[e] = exp(LeakyReLU(source[j] + target[i]) - c[i]),   out[i] = sum of a[e] scale[e] x[j] / Z[i]
 
-where Z[i] is the sum of a[e] over the nonzeros e = (i, j) of row i. The LeakyReLU has two branches.
-In each branch, the exponential is a factor of the column times a factor of the row, so exponentials
-are computed once per vertex, not per nonzero. They are scaled by the largest source; `factors`
-returns None if they would underflow.
+Here source[j] and target[i] are the scores of column j and row i, c[i] is a constant that prevents
+overflow, scale[e] is the dropout factor of nonzero e = (i, j), and Z[i] is the sum of a[e] over the
+nonzeros of row i. The LeakyReLU has two branches. In each branch, a[e] is a factor of the column
+times a factor of the row. So exponentials are computed once per vertex, not once per nonzero. The
+factors are scaled by the largest source; `factors` returns None if they would still underflow.
 
 The sums of the two branches are stored separately, so the gradient of `target` needs no loop over
-nonzeros. Let P be the positive branch's share of Z, and `positive` its share of out. The gradient
-is (1 - slope) (<g[i], positive[i]> - <g[i], out[i]> P[i]).
+nonzeros. Let P be the share of Z that the positive branch adds, and `positive` its share of out. If
+g is the gradient of out, the gradient of target[i] is
+(1 - slope) (<g[i], positive[i]> - <g[i], out[i]> P[i]).
 
 One thread sums a row, or a column, in the order of its nonzeros, so the bits do not depend on the
 number of threads. Names of sizes: m rows, n columns, nnz nonzeros, h heads, d features.
@@ -60,9 +62,9 @@ class Attended:
 
     Attributes:
         column (Tensor[n, 3, h]): For every column, its source, and its factors in the two branches.
-        row (Tensor[m, 4, h]): For every row, its target, its factors in the two branches
-            (`attention` divides them by Z), and memory for <g, out>.
-        x (Tensor[n, h d]): Rows that are summed.
+        row (Tensor[m, 4, h]): For every row, its target, its factors in the two branches (which
+            `attention` divides by Z), and memory for <g, out>.
+        x (Tensor[n, h d]): For every column, the row that is summed.
         parts (Tensor[m, 2 h d]): `positive`, and the result before the bias is added.
         totals (Tensor[m, 2, h]): P and Z.
         slope: Slope of the LeakyReLU below 0, in [0, 1].
@@ -136,8 +138,8 @@ def attention(
 
     Parameters:
         prepared: Result of `factors`.
-        x (Tensor[n, h d]): Rows that are summed; contiguous.
-        slope, scale, mean: See `Attended`.
+        x (Tensor[n, h d]): For every column, the row that is summed; contiguous.
+        slope, scale, mean: As in `Attended`.
         bias (Tensor[h d], or Tensor[d] if `mean`; optional): Bias of the result.
 
     Returns:
@@ -161,19 +163,22 @@ def _attention(side: PatternSide, kept: Attended, bias: Tensor | None) -> Tensor
 def attention_adjoint(
     pattern: Pattern, kept: Attended, g: Tensor, vectors: Tensor, places: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of `attention`, if its sources were computed from x by `vectors`.
+    """Return the gradients of the operands of `attention`.
+
+    The sources, and perhaps the targets, must be products of rows of x with `vectors`.
 
     Parameters:
         g (Tensor[m, h d], or Tensor[m, d] if `mean`): Gradient of the result; contiguous.
         vectors (Tensor[2, h d] or Tensor[1, h d]): For every head, <x[j], vectors[0]> is the source
             of column j. If there is a vectors[1], the target of row i is <x[places[i]],
-            vectors[1]>; else targets do not depend on x.
-        places (int64[m], optional): Column of every row's own vertex; by default row i is column i.
+            vectors[1]>. Otherwise the targets do not depend on x.
+        places (int64[m], optional): For every row, the column of its own vertex; by default i for
+            row i.
 
     Returns:
         back (Tensor[n, h d]): Gradient of x, including the gradient through sources and targets.
-        scores (Tensor[n, 2, h]): For every column, the gradient of its source, and of the target
-            that was computed from its row of x; 0 if there is no such target.
+        scores (Tensor[n, 2, h]): For every column, the gradient of its source, and the gradient of
+            the target that was computed from its row of x; 0 if there is no such target.
         target (Tensor[m, h]): Gradient of the target of every row.
     """
     by_row = _inner(pattern.rows, kept, g)
@@ -189,7 +194,10 @@ def attention_adjoint(
 
 
 def _inner(side: PatternSide, kept: Attended, g: Tensor) -> Tensor:
-    """Return the gradient of targets, Tensor[m, h]; write <g[i], out[i]> to ``kept.row[i, 3]``."""
+    """Return the gradients of the targets: Tensor[m, h]. Write <g[i], out[i]> to `kept.row[i, 3]`.
+
+    g is the gradient of the result `out` of `attention`.
+    """
     scores = g.new_empty(len(side), kept.heads)
     _run(INNER, side, kept, {G: g, SCORES: scores})
     return scores
@@ -224,7 +232,10 @@ def _run(stage: int, side: PatternSide, kept: Attended, arrays: dict[int, Tensor
 
 @cache
 def _compiled(dtype: torch.dtype) -> Any:
-    """Return a C function that runs a stage, given the address of a call; numba caches the code."""
+    """Return `_stages` as a C function. numba caches its code.
+
+    The argument of the C function is the address of a call (`kernels.claims`).
+    """
     return cfunc("void(CPointer(int64))")(_call32 if dtype == torch.float32 else _call64)
 
 
@@ -237,9 +248,10 @@ def _call64(call: Any) -> None:
 
 
 def _vectors(context, builder, lanes, array_type):  # type: ignore[no-untyped-def]
-    """Return the type of a vector of `lanes` numbers, and functions that access it in an array.
+    """Return the type of a vector of `lanes` numbers, and two functions that access such vectors.
 
-    They return a pointer to the vector that begins at array[place], and its value.
+    Both take an array and a place. The first returns a pointer to the vector that begins at
+    array[place]; the second returns this vector.
     """
     vector = ir.VectorType(context.get_data_type(array_type.dtype), lanes)
 
@@ -303,7 +315,10 @@ def _put(typing_context, x, place, value):  # type: ignore[no-untyped-def]
 
 @intrinsic(prefer_literal=True)
 def _dot_tile(typing_context, lanes, y, to, x, first):  # type: ignore[no-untyped-def]
-    """Return the sum of y[to : to + lanes] x[first : first + lanes], added in a binary tree."""
+    """Return the dot product of y[to : to + lanes] and x[first : first + lanes].
+
+    Terms are added in a binary tree.
+    """
     if not isinstance(lanes, types.IntegerLiteral):
         return None
 
@@ -361,7 +376,7 @@ def _add(y, to, x, first, a, d):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True)
 def _dot(y, to, x, first, d):  # type: ignore[no-untyped-def]
-    """Return the sum of y[to : to + d] x[first : first + d]."""
+    """Return the dot product of y[to : to + d] and x[first : first + d]."""
     k, total = 0, y.dtype.type(0)
     while k + 8 <= d:
         total += _dot_tile(8, y, to + k, x, first + k)
@@ -377,7 +392,11 @@ def _dot(y, to, x, first, d):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True)
 def _stages(call, dtype):  # type: ignore[no-untyped-def]
-    """Claim blocks of groups and compute them, until no block is left. Every thread runs this."""
+    """Claim blocks of rows (or columns) and compute them, until no block is left.
+
+    Every thread runs this function. The call says which of the three stages to compute: the
+    result, the gradients of the rows, or the gradients of the columns.
+    """
     stage, num_blocks = call[STAGE], call[NUM_BLOCKS]
     blocks = carray(pointer(call[BLOCKS]), num_blocks + 1, np.int64)
     while True:

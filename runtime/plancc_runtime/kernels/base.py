@@ -42,12 +42,12 @@ class SparseMatrix(ABC):
     def multiply(
         self, x: Tensor, out: Tensor, *, add: bool = False, rows: Tensor | None = None
     ) -> None:
-        """Compute out = A x, or write or add the rows of A x to some rows of `out`.
+        """Compute the rows of A x, and write them to `out` or add them to `out`.
 
-        Row k of A x is written to row ``rows[k]`` of `out`, or to row k if there is no `rows`.
-        Other rows of `out` do not change. A row is summed in the order of its nonzeros, or by
-        column blocks. The same inputs give the same bits; if a kernel never splits a row between
-        threads, the bits do not depend on the number of threads. The kernel uses
+        Row k of A x goes to row ``rows[k]`` of `out`, or to row k if there is no `rows`. Other rows
+        of `out` do not change. The terms of a row are added in the order of the row's nonzeros, or
+        column block by column block. The same inputs give the same bits. If a kernel never splits a
+        row between threads, the bits do not depend on the number of threads. The kernel uses
         ``torch.get_num_threads()`` threads.
 
         Parameters:
@@ -73,14 +73,14 @@ class SparseMatrix(ABC):
 
     @abstractmethod
     def _multiply(self, x: Tensor, out: Tensor, add: bool, rows: Tensor | None) -> None:
-        """Compute what `multiply` describes. The arguments are checked; m and d are at least 1."""
+        """Do the work of `multiply`, which has checked the arguments. m and d are at least 1."""
 
     def _check(self, what: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
         if tensor.shape != shape or tensor.dtype != self.dtype or not tensor.is_contiguous():
             raise InputError(
-                f"{what} of a {self.shape[0]} x {self.shape[1]} product should be a contiguous "
-                f"{self.dtype}{list(shape)}, not {tensor.dtype}{list(tensor.shape)}"
-                + ("" if tensor.is_contiguous() else " with gaps")
+                f"{what} of a product with a {self.shape[0]} x {self.shape[1]} matrix should be a "
+                f"contiguous {self.dtype}{list(shape)}, not {tensor.dtype}{list(tensor.shape)}"
+                + ("" if tensor.is_contiguous() else " that is not contiguous")
             )
         if tensor.device != self.device:
-            raise InputError(f"{what} is on {tensor.device}, the matrix on {self.device}")
+            raise InputError(f"{what} is on {tensor.device}, but the matrix is on {self.device}")

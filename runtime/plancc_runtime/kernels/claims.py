@@ -21,7 +21,10 @@ BLOCK_WORK = 4096  # number of nonzeros plus number of rows of a block
 
 @njit(cache=True, nogil=True)
 def equal_blocks(row_ptr: Any) -> Any:
-    """Return the first row of every block of about `BLOCK_WORK`, then the number of rows: int64."""
+    """Cut rows into blocks of about equal work (`BLOCK_WORK`).
+
+    Return the first row of every block, and then the number of rows: int64[blocks + 1].
+    """
     rows = len(row_ptr) - 1
     cuts = np.empty((row_ptr[rows] + rows) // BLOCK_WORK + 2, dtype=np.int64)
     size, following = 0, 0

@@ -1,4 +1,4 @@
-"""Column blocks of a CSR matrix. The rows of x that a block reads stay in a cache.
+"""Splits a CSR matrix into column blocks, so that the rows of x that a block reads fit in a cache.
 
 See Md et al. 2021, Algorithm 2.
 """
@@ -29,9 +29,9 @@ Part = tuple[np.ndarray, np.ndarray, np.ndarray]
 def cache_bytes() -> tuple[int, int]:
     """Return the sizes of the L2 and the L3 cache of the first core, in bytes.
 
-    The sizes are read from Linux's files or, if these are missing, asked from the C library. If
-    both fail, they are 1 MiB and 16 MiB. If the CPU has no L3 cache, both are the size of the L2
-    cache.
+    The sizes come from files of Linux or, if these are missing, from the C library. If neither has
+    the sizes, the result is 1 MiB and 16 MiB. If the CPU has no L3 cache, both results are the size
+    of the L2 cache.
     """
     sizes = {2: 0, 3: 0}
     for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
@@ -62,9 +62,10 @@ def best_count(
 
     1 means that the matrix is not split. The number is estimated from the nonzeros per row, the
     bytes of a row of x, the sizes of the caches, and the cache misses in a window of the nonzeros
-    (`_miss`). There are few misses if neighbouring rows share columns, as in meshes. B blocks have
-    as many misses as a cache that is B times as large, but read and write `out` B times. The
-    estimate measures no time, so it is always the same on one machine.
+    (`_miss`). There are few misses if neighbouring rows share columns, as in meshes. A product with
+    B blocks has as many misses as a product with one block and a cache that is B times as large,
+    but it reads and writes `out` B times. The estimate measures no time, so it is always the same
+    on one machine.
 
     Parameters:
         row_ptr (int64[m + 1]), columns (int32[nnz]): CSR arrays of the matrix.
@@ -88,7 +89,7 @@ def best_count(
 
 
 def _miss(columns: np.ndarray, num_columns: int, held: int) -> float:
-    """Return the share of reads of rows of x that miss a cache of `held` rows.
+    """Return the share of the reads of x that miss a cache with room for `held` rows of x.
 
     It is estimated from a window in the middle of the nonzeros.
     """

@@ -1,9 +1,10 @@
-"""Dense operations of layers. Their results use memory of the workspace.
+"""Dense operations of layers.
 
-They compute the same as torch's operations. Only the memory of the results differs
-(`plancc_runtime.workspace`) and, if it matters for speed, the layout of operands. For example, with
-80,000 rows, x^T g of 128 x 8 takes six times as long as (g^T x)^T, and x w with w of 128 x 8 takes
-nearly twice as long as if w is stored by columns.
+These operations compute the same as those of torch, with two differences. Their results are in
+memory that the workspace reuses (`plancc_runtime.workspace`). Operands are stored in another layout
+if this makes a product quicker. For example, with 80,000 rows and a result x^T g of shape
+128 x 8, computing x^T g takes six times as long as computing (g^T x)^T. With a weight w of shape
+128 x 8, x w takes nearly twice as long if w is stored by rows as if w is stored by columns.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from plancc_runtime.kernels.rows import add_rows
 from plancc_runtime.workspace import empty
 
 AT_ONCE = 1 << 20
-"""Largest count of numbers in a block of rows, so that the block stays in the cache between two
+"""Largest number of entries in a block of rows. Such a block stays in the cache between two
 operations."""
 
 
@@ -120,7 +121,7 @@ def blocks_of(width: int, *tensors: Tensor, most: int = AT_ONCE) -> Iterator[tup
 
     Parameters:
         width: Number of columns of the widest matrix.
-        most: Largest count of numbers in a block of this width.
+        most: Largest number of entries in a block with `width` columns.
     """
     whole = tensors[0].device.type != "cpu"
     step = max(1, tensors[0].shape[0] if whole else most // max(1, width))
@@ -128,7 +129,7 @@ def blocks_of(width: int, *tensors: Tensor, most: int = AT_ONCE) -> Iterator[tup
 
 
 LEAST_WORK = 1 << 18
-"""Least number of multiplications at which the compiled product is quicker than torch."""
+"""Smallest number of multiplications at which the compiled product is quicker than torch."""
 MOST_WEIGHTS = 640 * 1024
 """Largest number of weights at which the compiled product is quicker than torch.
 
@@ -145,13 +146,17 @@ def quicker_compiled(
     `kernels.tall` does not check shapes, so the result is false if the shapes do not fit; torch
     then raises its error.
 
-    Times on one thread, with 82,000 rows of 128 columns: 128 x 32 weights take 8 ms (torch 15 ms),
-    and all gradients 20 ms (torch 41 ms); 128 x 128 weights take 27 ms (torch 37 ms), and all
-    gradients 65 ms (torch 138 ms). If the CPU lacks AVX-512, 128 x 128 weights are not quicker than
-    with torch.
+    Times on one thread, for x of 82,000 rows and 128 columns:
+
+        shape of weight     product              all gradients
+        128 x 32            8 ms (torch 15 ms)   20 ms (torch 41 ms)
+        128 x 128           27 ms (torch 37 ms)  65 ms (torch 138 ms)
+
+    If the CPU lacks AVX-512, `kernels.tall` is not quicker than torch for weights of 128 x 128.
 
     Parameters:
-        out: Tensor to which the product is added or, in the backward pass, the result; else None.
+        out: In the forward pass, the tensor to which the product is added. In the backward pass,
+            the rectified result. None if there is no such tensor.
     """
     rows, (d_in, d_out) = len(x), weight.shape
     shapes = (rows, d_in), (d_in, d_out), (d_out,), (rows, d_out)

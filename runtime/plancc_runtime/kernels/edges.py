@@ -1,4 +1,4 @@
-"""Sums over the nonzeros of one rank's rows, and functions of single nonzeros.
+"""Sums over the nonzeros in each row or column of one rank, and functions of each nonzero.
 
 A `Pattern` is the local CSR pattern of a plan: row i has the nonzeros e = (i, j), and column j is
 an own row or a halo row of the dense operand. The kernels compute aggregation (Md et al. 2021,
@@ -7,10 +7,10 @@ backward. Gradients of columns are summed over the nonzeros grouped by columns: 
 each output, so the result does not depend on the number of threads.
 
 On CPUs, the functions run numba kernels, which release the interpreter lock. The kernels run on
-``torch.get_num_threads()`` threads of a separate pool: ranks may be threads, and several Python
-threads must not use numba's threads at once. On other devices, the functions run torch operations:
-products with sparse matrices, and operations that need temporary memory of one number per nonzero
-and head.
+``torch.get_num_threads()`` threads of a pool. numba's own threads are not used: several ranks may
+be threads of one process, and several Python threads must not use numba's threads at once. On other
+devices, the functions run torch operations: products with sparse matrices, and operations that need
+temporary memory of one number per nonzero and head.
 
 Names of sizes: m rows, n columns, nnz nonzeros, h heads, d features.
 """
@@ -110,7 +110,7 @@ class Pattern:
                 columns again.
         """
         if len(column) and not 0 <= column.min() <= column.max() < num_columns:
-            raise InputError(f"a column index is outside of 0 to {num_columns - 1}")
+            raise InputError(f"a column of the pattern is not between 0 and {num_columns - 1}")
         device = torch.device(device)
         wide = max(len(column), len(row_ptr), num_columns) >= 2**31
         ptr = torch.from_numpy(np.require(row_ptr, np.int64, ["C", "W"])).to(device)
@@ -145,7 +145,7 @@ class Pattern:
 
     @functools.cached_property
     def rows_by_degree(self) -> list[tuple[int, Tensor]]:
-        """Rows with nonzeros, int64[k], grouped by degree rounded up to a power of two."""
+        """Pairs (d, rows): the rows (int64[k]) whose degree, rounded up to a power of two, is d."""
         power = torch.frexp((2 * self.degree - 1).to(torch.float64)).exponent - 1
         there = power[self.degree > 0].unique().tolist()
         return [(1 << k, torch.nonzero((power == k) & (self.degree > 0)).flatten()) for k in there]
@@ -153,6 +153,8 @@ class Pattern:
 
 def neighbour_sum(side: PatternSide, x: Tensor) -> Tensor:
     """Return out[i] = sum of x[j] over the nonzeros of group i: Tensor[groups, d].
+
+    Here j is the entry of ``side.index`` for the nonzero.
 
     Parameters:
         x (Tensor[n, d]): Rows that ``side.index`` refers to.
@@ -179,14 +181,16 @@ def edge_sum(side: PatternSide, value: Tensor) -> Tensor:
 
 
 def weighted_sum(side: PatternSide, weight: Tensor, x: Tensor) -> Tensor:
-    """Return out[i, h] = sum of weight[e, h] x[j, h] over the nonzeros of group i.
+    """Return out[i, h] = sum of weight[e, h] x[j, h] over the nonzeros e of group i.
+
+    Here j is the entry of ``side.index`` for the nonzero.
 
     Parameters:
         weight (Tensor[nnz, h]): Weights in CSR order.
         x: Tensor[n, h, d].
 
     Returns:
-        Tensor[m, h, d]
+        Tensor[groups, h, d]
     """
     out = x.new_empty(len(side), *x.shape[1:])
     if not side.native:
@@ -214,9 +218,10 @@ def edge_dot(pattern: Pattern, g: Tensor, x: Tensor) -> Tensor:
 
 
 def first_maximum(pattern: Pattern, x: Tensor) -> Tensor:
-    """Return the first nonzero of each row, in CSR order, at which x[j] is largest.
+    """Return the nonzero of each row at which x[j] is largest, for each column of x.
 
-    NaN counts as largest.
+    If several nonzeros have the largest value, the first in CSR order is returned. NaN counts as
+    largest.
 
     Parameters:
         x: Tensor[n, d].
@@ -318,7 +323,7 @@ def rows_of(x: Tensor, index: Tensor) -> Tensor:
 
 
 def _numbers(index: Tensor) -> Tensor:
-    """Return the numbers 0, 1, ... of the nonzeros, in the type of `index`."""
+    """Return the numbers 0, 1, ..., ``len(index) - 1``, in the type of `index`."""
     return torch.arange(len(index), dtype=index.dtype, device=index.device)
 
 
@@ -345,12 +350,18 @@ def _pool() -> ThreadPoolExecutor:
 
 
 def _or_empty(tensor: Tensor | None, like: Tensor) -> Tensor:
-    """Return an operand for a numba kernel; for None, a tensor of length 0 with like's type."""
+    """Return the tensor, as an operand for a numba kernel, which cannot take None.
+
+    If the tensor is None, return a tensor of length 0 with the type of `like`.
+    """
     return like[:0] if tensor is None else tensor
 
 
 def even_bounds(length: int, step: int) -> np.ndarray:
-    """Return bounds, multiples of `step`, that cut ``0:length`` into chunks for all threads."""
+    """Cut the range ``0:length`` into chunks of about equal size, and return their bounds.
+
+    There are enough chunks for all threads. All bounds but the last are multiples of `step`.
+    """
     count = torch.get_num_threads() * CHUNKS_PER_THREAD
     return np.minimum(np.linspace(0, -(-length // step), count + 1).astype(int) * step, length)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 AT_ONCE = 1 << 24
-"""Largest count of random numbers of a mask that are drawn at once; each takes 64 bits."""
+"""Largest number of random numbers of a mask that are drawn at once. Each takes 64 bits."""
 
 
 def signed(number: int) -> int:
@@ -27,7 +27,13 @@ def mixed(z: Tensor) -> Tensor:
 
 
 def halves(bits: Tensor) -> Tensor:
-    """Return the low and the high 32 bits of every number, side by side: int64[m, 2 n]."""
+    """Split every number into two: its low 32 bits, then its high 32 bits.
+
+    Return int64[m, 2 n]. The two halves of column k are columns 2 k and 2 k + 1.
+
+    Parameters:
+        bits: int64[m, n].
+    """
     return torch.stack([bits & (2**32 - 1), _shifted(bits, 32)], dim=2).flatten(1)
 
 

@@ -1,7 +1,7 @@
-"""Random masks of nonzeros, as functions of a key and vertices.
+"""Random masks of nonzeros, which are functions of a key and the vertices of a nonzero.
 
-numba and torch draw the same masks. Random numbers of 32 bits are halves of splitmix64
-(`plancc.sampling.counter.mix`) of a counter.
+numba and torch draw the same masks. A random number of 32 bits is half of the hash splitmix64 of a
+counter (`plancc.sampling.counter.mix`).
 """
 
 from __future__ import annotations
@@ -26,18 +26,20 @@ _32 = np.uint64(32)
 def nonzero_mask(
     pattern: Pattern, rows: Tensor, columns: Tensor, rate: float, key: np.uint64, like: Tensor
 ) -> Tensor:
-    """Return a dropout mask: for every nonzero and head, 0 with probability `rate`, else a factor.
+    """Return a dropout mask: for every nonzero and head, 0 or the factor 1 / (1 - rate).
 
-    The factor is 1 / (1 - rate). The random number of nonzero (i, j) and head h is the low half (if
-    h is even) or the high half (if h is odd) of
-    ``mix(mix(key ^ mix(vertex of i)) + (vertex of j) * ceil(heads / 2) + h // 2)``. The mask is 0
-    if this number is below ``rate * 2**32``.
+    The mask is 0 with probability `rate`: if a random number is below ``rate * 2**32``. For nonzero
+    (i, j) and head h, the random number is one half of
+
+        mix(mix(key ^ mix(vertex of i)) + (vertex of j) * ceil(heads / 2) + h // 2)
+
+    This is the low half if h is even, and the high half if h is odd.
 
     Parameters:
         rows, columns (int32[m], int32[n]): Vertices of rows and columns.
         rate: Probability in [0, 1).
         key (uint64): Key of the draws.
-        like (Tensor[0, heads]): Tensor that has the number of heads, type and device of the result.
+        like (Tensor[0, heads]): Tensor with the number of heads, dtype and device of the result.
 
     Returns:
         Tensor[nnz, heads] in CSR order.
@@ -67,7 +69,16 @@ def _drawn(
     key: Any,
     out: Any,
 ) -> None:
-    """Write `nonzero_mask` of the rows ``begin:end`` to `out`. Two heads share one hash."""
+    """Write the mask of the rows ``begin:end`` to `out`.
+
+    One hash gives the random numbers of two heads.
+
+    Parameters:
+        ptr, index: CSR arrays of the pattern.
+        rows, columns, key: As in `nonzero_mask`.
+        dropped: Bound of the random numbers below which the mask is 0.
+        scale: Value of the mask at all other nonzeros.
+    """
     heads = out.shape[1]
     pairs = np.uint64((heads + 1) // 2)
     zero = out.dtype.type(0)
@@ -88,7 +99,10 @@ def _drawn(
 def _put(
     pattern: Pattern, rows: Tensor, columns: Tensor, dropped: int, key: np.uint64, out: Tensor
 ) -> None:
-    """Write 1 to `out` where a number is kept, else 0; by torch on any device, block by block."""
+    """Write 0 to `out` where the random number is below `dropped`, else 1.
+
+    torch operations do this on any device, for one block of nonzeros after another.
+    """
     heads = out.shape[1]
     pairs = (heads + 1) // 2
     stream = mixed(mixed(rows.to(torch.int64)) ^ signed(int(key)))

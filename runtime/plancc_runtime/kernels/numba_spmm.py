@@ -1,15 +1,15 @@
 """A sparse product compiled for this CPU.
 
-Rows are computed one after another. A tile of a row's columns is summed in vector registers and
-stored once (Md et al. 2021, Algorithm 3). Meanwhile the rows of x for later nonzeros are
-prefetched. Rows are divided into blocks of about equal work, which threads claim one by one (that
-paper's dynamic scheduling). If rows of x are read many times but do not fit in a cache, the matrix
-is split into column blocks, which are multiplied one after another (that paper's Algorithm 2;
-`column_blocks` chooses their number). One thread sums a row of a block in the order of its
-nonzeros, so the bits do not depend on the number of threads.
+Rows are computed one after another. The columns of a row are divided into tiles; a tile is summed
+in vector registers and stored once (Md et al. 2021, Algorithm 3). Meanwhile the rows of x that
+later nonzeros read are prefetched. Rows are divided into blocks of about equal work, which threads
+claim one by one (the paper calls this dynamic scheduling). If rows of x are read many times but do
+not fit in a cache, the matrix is split into column blocks, which are multiplied one after another
+(Algorithm 2 of the paper; `column_blocks` chooses their number). One thread sums a row of a block,
+in the order of the row's nonzeros. So the bits do not depend on the number of threads.
 
-Other variants were measured and rejected. Times as multiples of the time of torch's product with
-32-bit indices; one thread, float32, width 64:
+Other variants were measured and rejected. The table has times, divided by the time of torch's
+product with 32-bit indices, on one thread, in float32, at width 64:
 
                                     soc-Slashdot0902   dblp-2010   R-MAT scale 17
     this kernel                           0.31            0.39          0.21
@@ -56,16 +56,19 @@ _BYTE = ir.IntType(8).as_pointer()
 
 
 class NumbaMatrix(SparseMatrix):
-    """The compiled product, for CPUs. It adds to `out`, or writes to `rows`, at no extra cost."""
+    """A matrix for the compiled product, on CPUs.
+
+    The arguments `add` and `rows` of `multiply` take no extra time.
+    """
 
     name = "numba"
 
     def __init__(self, matrix: csr_matrix, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__(matrix, dtype, device)
         if device.type != "cpu":
-            raise InputError(f"`kernel` 'numba' works on the `device` 'cpu', not on '{device}'")
+            raise InputError(f"`kernel` 'numba' runs on `device` 'cpu' only, not on '{device}'")
         if matrix.shape[1] > 2**31:
-            raise InputError(f"`kernel` 'numba' supports up to 2^31 columns, not {matrix.shape[1]}")
+            raise InputError(f"`kernel` 'numba' takes at most 2^31 columns, not {matrix.shape[1]}")
         value = np.float32 if dtype == torch.float32 else np.float64
         self._whole = _RowRange(
             np.ascontiguousarray(matrix.indptr, np.int64),
@@ -74,7 +77,7 @@ class NumbaMatrix(SparseMatrix):
         )
         columns = self._whole.columns
         if self.nnz and not 0 <= columns.min() <= columns.max() < matrix.shape[1]:
-            raise InputError(f"a column index is outside of 0 to {matrix.shape[1] - 1}")
+            raise InputError(f"a column of the matrix is not between 0 and {matrix.shape[1] - 1}")
         self._counts: dict[int, int] = {}  # number of column blocks, by width
         self._split: tuple[int, list[_RowRange]] = (1, [self._whole])
 
@@ -100,7 +103,10 @@ class NumbaMatrix(SparseMatrix):
             self._pass(part, x, out, add or number > 0, rows)
 
     def _parts(self, count: int) -> list[_RowRange]:
-        """Return the matrix as `count` column blocks. They are kept, as is the whole matrix."""
+        """Return the matrix, split into `count` column blocks.
+
+        The blocks are kept for later products, and so is the whole matrix.
+        """
         if count == 1:
             return [self._whole]
         kept, parts = self._split  # one read: several threads may multiply at once
@@ -114,7 +120,7 @@ class NumbaMatrix(SparseMatrix):
     def _pass(
         self, part: _RowRange, x: Tensor, out: Tensor, add: bool, rows: Tensor | None
     ) -> None:
-        """Compute the product of a column block into `out`, on all threads."""
+        """Compute the product with a column block, on all threads, and write or add it to `out`."""
         width, num_rows = x.shape[1], len(part.row_ptr) - 1
         columns = tiles(width, x.element_size())
         call = np.zeros(CALL_SIZE, np.int64)  # one per call: several threads may multiply at once
@@ -140,11 +146,14 @@ class NumbaMatrix(SparseMatrix):
         threads = min(openmp.num_threads(), 1 + work // THREAD_WORK)
         openmp.run(_compiled(self.dtype), call.ctypes.data, threads)
         if call[OUTSIDE]:
-            raise InputError(f"rows has a number outside of the {len(out)} rows of out")
+            raise InputError(f"`rows` has a number outside of the {len(out)} rows of out")
 
 
 class _RowRange:
-    """CSR arrays, the row blocks that threads claim, and the prefetch distance in nonzeros."""
+    """CSR arrays of a column block, and the blocks of rows that threads claim.
+
+    `distance` says how many nonzeros ahead rows of x are prefetched.
+    """
 
     def __init__(
         self, row_ptr: np.ndarray, columns: np.ndarray, values: np.ndarray, distance: int = PREFETCH
@@ -156,7 +165,10 @@ class _RowRange:
 
 @cache
 def _compiled(dtype: torch.dtype) -> Any:
-    """Return the product as a C function of the address of a call. numba caches its code."""
+    """Return the C function that computes the product. numba caches its code.
+
+    The argument of the C function is the address of a call (`kernels.claims`).
+    """
     return cfunc("void(CPointer(int64))")(_product32 if dtype == torch.float32 else _product64)
 
 

@@ -2,10 +2,10 @@
 
 A second pool of threads would compete for the cores with torch's threads, which spin for some
 milliseconds after each operator of torch. On two cores, a sparse product after a dense product took
-4.9 ms with a pool of its own, 2.8 ms with torch's threads, and 5.4 ms on one thread. numba's
-threading layers do not solve this. Its "omp" layer is a second pool if torch has its own copy of
-libgomp. Its "workqueue" layer must not be used by two threads at once. Moreover, a layer is chosen
-for the whole process, which may be the user's.
+4.9 ms with a second pool, 2.8 ms with torch's threads, and 5.4 ms on one thread. The threading
+layers of numba do not solve this. If torch has its own copy of libgomp, the layer "omp" starts a
+second pool. Two threads must not use the layer "workqueue" at the same time. Moreover, the choice
+of a layer would affect the whole process, including the user's own numba code.
 """
 
 from __future__ import annotations
@@ -19,13 +19,17 @@ from typing import Any
 import torch
 
 spare = threading.local()
-"""`threads`, 0 if not set: cores of this rank beyond torch's threads. Compiled functions use them
-too, because their bits do not depend on the number of threads; the bits of torch's products may."""
+"""`is_free`: function that returns whether a core beside the cores of torch's threads is idle now;
+not set if there is no such core. Compiled functions may use this core, because their bits do not
+depend on the number of threads. torch does not use it, because the bits of torch's products may."""
 
 
 def num_threads() -> int:
-    """Return the number of threads for a compiled function."""
-    return torch.get_num_threads() + int(getattr(spare, "threads", 0))
+    """Return the number of threads for a compiled function.
+
+    These are torch's threads, and one more if a core beside them is idle (`spare`).
+    """
+    return torch.get_num_threads() + bool(getattr(spare, "is_free", bool)())
 
 
 def run(function: Any, argument: int, threads: int) -> None:

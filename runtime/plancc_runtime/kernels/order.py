@@ -1,15 +1,15 @@
 """Orders of a rank's rows in which a product finds more rows of x in a cache.
 
-Times as multiples of the time in the order of the file, measured with the numba kernel on one
-thread in float32:
+The table has times, divided by the time with the rows in the order of the graph's file. They were
+measured with the numba kernel on one thread in float32:
 
                          rcm, widths 32, 64, 128    degree, widths 32, 64, 128
     soc-Slashdot0902       1.20   0.97   0.93          1.10   0.94   0.91
     dblp-2010              0.99   1.12   1.16          1.48   1.66   1.61
     R-MAT scale 17         0.95   0.84   0.74          0.89   0.76   0.79
 
-So in general neither order is quicker than a natural order of the file. A random order takes 0.9 to
-2.8; rcm applied to a random order takes 0.7 to 1.2.
+So neither order is always quicker than the order of the file. A random order takes 0.9 to 2.8 times
+as long as the order of the file; rcm, applied to a random order, takes 0.7 to 1.2 times as long.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ def cache_order(pattern: csr_matrix, method: str, num_interior: int | None = Non
             values are ignored.
         method ({"none", "rcm", "degree"}): "none" keeps the order. "rcm" is reverse Cuthill-McKee
             of the symmetrised matrix of own columns, which puts neighbours close together. "degree"
-            puts rows first that many rows need, so that these rows share pages and cache sets.
-        num_interior: Number of interior rows. They stay before the boundary rows; the method orders
-            the rows of each kind.
+            sorts rows by the number of rows that need them, largest first, so that the rows that
+            are read most are close together in memory.
+        num_interior: Number of interior rows. They stay before the boundary rows, and the method
+            orders the interior rows and the boundary rows separately.
 
     Returns:
-        int64[m]: Old number of every row in the new order. ``pattern[order][:, order]`` is the
-            matrix of own columns in the new order.
+        int64[m]: For every row in the new order, its old number. ``pattern[order][:, order]`` is
+            the matrix of own columns in the new order.
 
     Raises:
         InputError: If the method is unknown.

@@ -1,10 +1,11 @@
 """Products of many rows with a small matrix, compiled for this CPU.
 
-A tile of eight rows and two vectors of columns is summed in registers, term by term. Bias and
-activation are applied, and the tile is stored once. This follows Goto and van de Geijn: Anatomy of
-High-Performance Matrix Multiplication, ACM TOMS 34, 2008; but nothing is packed, since the small
-matrix is in a cache. Later rows are prefetched. The backward pass reads a block of rows once, for
-the mask of the activation and all gradients. The bits do not depend on the number of threads.
+The result is computed in tiles of eight rows and two vectors of columns. The sums of a tile are
+computed in registers; then bias and activation are applied, and the tile is stored once. This
+follows Goto and van de Geijn: Anatomy of High-Performance Matrix Multiplication, ACM TOMS 34, 2008.
+But operands are not copied ("packed") for the product, since the small matrix fits in a cache. Rows
+are prefetched. The backward pass reads a block of rows once, for the mask of the activation and all
+gradients. The bits do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -105,12 +106,13 @@ def _at(array: Tensor | None) -> int:
 
 
 def _run(name: str, x: Tensor, right: Tensor, share: int, *others: int) -> None:
-    """Call a compiled function.
+    """Run a compiled function on several threads.
 
     Parameters:
+        name: "forward" or "backward".
         right: The weight or, in the backward pass, its transpose.
         share: Number of rows in one partial sum of the backward pass.
-        others: Fields of the call from `OUT` on.
+        others: Entries of the call from number `OUT` on: addresses, sizes and flags.
     """
     d_in, d_out = sizes = x.shape[1], right.numel() // x.shape[1]
     of_in, of_out = (tiles(width, x.element_size(), WIDEST) for width in sizes)
@@ -125,9 +127,9 @@ def _run(name: str, x: Tensor, right: Tensor, share: int, *others: int) -> None:
 
 @cache
 def _compiled(name: str) -> Any:
-    """Return `_forward` or `_backward` as a C function of the address of a call.
+    """Return `_forward` or `_backward` as a C function. numba caches its code.
 
-    numba caches the code.
+    The argument of the C function is the address of a call (`kernels.claims`).
     """
     return cfunc("void(CPointer(int64))")({"forward": _forward, "backward": _backward}[name])
 
@@ -196,7 +198,13 @@ def _mask(g, out, into):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True)
 def _product(rows, left, right, out, bias, flags, tiles):  # type: ignore[no-untyped-def]
-    """Compute the products of `_tile` for any number of rows and all tiles of the columns."""
+    """Call `_tile` for all rows and all tiles of columns of a result.
+
+    Parameters:
+        rows: Number of rows of the result.
+        left, right, out, bias, flags: As in `_tile`, for the whole result.
+        tiles: Tiles of the columns, from `vectors.tiles`.
+    """
     a, a_step, term_step, terms = left
     (b, b_step), (c, c_step) = right, out
     r = 0
@@ -214,10 +222,10 @@ def _product(rows, left, right, out, bias, flags, tiles):  # type: ignore[no-unt
 
 @intrinsic
 def _tile(typing_context, rows, size, left, right, out, bias, flags):  # type: ignore[no-untyped-def]
-    """Compute out[r, :] = epilogue(sum over k < terms of left[r, k] right[k, :]) for some rows r.
+    """Compute a tile: out[r, :] = epilogue(sum over k < terms of left[r, k] right[k, :]).
 
-    A row of out is two vectors. The epilogue adds the old values of out and the bias, and applies
-    the activation.
+    A row r of the tile has two vectors. The epilogue adds the old values of out (if `ADD` is set)
+    and the bias, and applies the activation (if `RELU` is set).
 
     Parameters:
         rows (int): Number of rows: `AT_ONCE` or 1.
@@ -251,7 +259,10 @@ def _equal(builder, value, number):  # type: ignore[no-untyped-def]
 
 
 def _write_tile(builder, rows, lanes, left, right, out, bias, flags):  # type: ignore[no-untyped-def]
-    """Generate instructions for some rows of a tile, with two vectors of `lanes` numbers each."""
+    """Generate the instructions that compute some rows of a tile (see `_tile`).
+
+    Each row has two vectors of `lanes` numbers.
+    """
     (a, a_step, term_step, terms), (b, b_step), (c, c_step, shift) = left, right, out
     vector = ir.VectorType(_FLOAT, lanes)
     zero = ir.Constant(vector, [0.0] * lanes)

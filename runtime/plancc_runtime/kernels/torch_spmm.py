@@ -14,7 +14,7 @@ from plancc_runtime.kernels.base import SparseMatrix
 
 
 class TorchMatrix(SparseMatrix):
-    """A CSR tensor that ``torch.addmm`` multiplies, with 32-bit indices if these suffice.
+    """A CSR tensor that ``torch.addmm`` multiplies. Indices have 32 bits if the sizes allow this.
 
     If `add` or `rows` is given, the product is first computed into a temporary tensor of m rows.
     """
@@ -45,7 +45,7 @@ class TorchMatrix(SparseMatrix):
 
         Parameters:
             row_ptr, column, value: CSR arrays, on the device of the products.
-            shape: Shape of the matrix of the CSR arrays.
+            shape: Shape of the matrix that the CSR arrays describe.
         """
         made = cls.__new__(cls)
         made.shape = (shape[1], shape[0]) if transposed else shape
@@ -69,7 +69,7 @@ class TorchMatrix(SparseMatrix):
 def multiply(
     ptr: Tensor, index: Tensor, value: Tensor, x: Tensor, out: Tensor | None = None
 ) -> Tensor:
-    """Return out[i] = sum of value[e] x[j] over the nonzeros e = (i, j); the matrix is not kept.
+    """Return out[i] = sum of value[e] x[j] over the nonzeros e = (i, j) of a CSR matrix.
 
     Shapes of ptr, index, value, x and out: [m + 1], [nnz], [nnz], [n, d], [m, d].
     """

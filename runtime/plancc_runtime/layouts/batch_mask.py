@@ -1,7 +1,7 @@
-"""Masks that cut a rank's share of a mini-batch out of its slice.
+"""Masks that select a rank's share of a mini-batch from the rank's slice of the plan.
 
-Every rank draws the same batches, so no index travels in a step: the sender of a row knows which
-ranks need the row, since it knows the *boundary pins*: the rows of its peers that use its rows. A
+Every rank draws the same batches, so no index is sent in a step. The sender of a row knows which
+ranks need the row, since it knows the *boundary pins*: the rows of its peers that need its rows. A
 rank also knows the vertices of its halo rows. Pins and vertices are sent once, at the start.
 
     row j of rank m goes to rank n in a batch that keeps a nonzero (i, j) of a row i of rank n
@@ -44,16 +44,18 @@ the slice. All choices keep the same nonzeros and messages."""
 
 @dataclass(frozen=True, eq=False)
 class KeptBlock:
-    """The nonzeros and messages of a rank's slice that a block of a mini-batch keeps.
+    """The nonzeros and message rows of a rank's slice that are in one block of a mini-batch.
 
     Attributes:
-        nonzeros (int64[m]): Numbers of the kept nonzeros in the slice; ascending.
-        rows (int32[m]): Number, in the batch, of the row of every nonzero.
-        columns (int32[m]): Number, in the slice, of the column of every nonzero.
-        factors (float64[m] or None): Factor by which the value of every nonzero is multiplied; None
-            if all factors are 1.
-        received, sent (int64[...]): Places of the kept rows among the halo rows of the slice, and
-            among its sent rows; ascending.
+        nonzeros (int64[m]): Positions of these nonzeros in the arrays of the slice; ascending.
+        rows (int32[m]): For every nonzero, the number of its row in the batch.
+        columns (int32[m]): For every nonzero, the number of its column in the slice.
+        factors (float64[m] or None): For every nonzero, the factor by which its value is
+            multiplied; None if all factors are 1.
+        received (int64[...]): Positions of the block's halo rows among the halo rows of the slice;
+            ascending.
+        sent (int64[...]): Positions of the rows that this rank sends for the block, among the sent
+            rows of the slice; ascending.
     """
 
     nonzeros: Int64Array
@@ -71,21 +73,23 @@ class KeptBlock:
         scratch: tuple[Int32Array, Int32Array],
         in_place: bool,
     ) -> tuple[Block, Int64Array, Int64Array]:
-        """Return the block of the kept nonzeros, cut to the live rows.
+        """Return the block that has these nonzeros, and only the rows that the batch needs.
 
         Parameters:
             whole: The slice.
             rows (int64[m]): Rows of the slice that take part in the batch.
-            live (bool[m]): Whether each of `rows` is an output even if it has no nonzeros. This
-                method also sets the entries of the outputs and inputs of the block.
-            scratch (int32[num_inputs or more], int32[num_halo]): The first array holds the number,
-                in the batch, of each of `rows`. The second array is filled with the number, in the
-                block, of every halo row of the block.
+            live (bool[m]): At the call, whether each of `rows` is an output even if it has no
+                nonzeros. At the return, whether each of `rows` is an output or an input of the
+                block: this method writes the array.
+            scratch (int32[num_inputs or more], int32[num_halo]): Two arrays. The first has, for
+                each of `rows`, its number in the batch. This method writes to the second, for
+                every halo row of the block, its number in the block.
             in_place: Whether all rows of the slice are inputs, so that no row must be copied.
 
         Returns:
             block (Block): The block.
-            outputs, inputs (int64[...]): Places of its outputs and inputs in `rows`; ascending.
+            outputs, inputs (int64[...]): Positions in `rows` of the block's outputs, and of its
+                inputs; ascending.
         """
         assert whole.halo is not None
         place = (rows, whole.num_inputs) if in_place else (rows[:0], 0)
@@ -121,17 +125,18 @@ class LocalBatch:
     """One rank's share of a mini-batch.
 
     Attributes:
-        rows (int64[m]): Local rows of the slice that take part in any block; ascending.
+        rows (int64[m]): Local rows of the slice that are in at least one block; ascending.
         targets (bool[m]): Whether the output of each of `rows` counts for the loss.
-        blocks: Block of every layer, or one block that all layers share.
-        halos (list of int64[halo rows]): For every block, places of its halo rows among the halo
-            rows of the slice.
-        sents (list of int64[sent rows]): For every block, places of its sent rows among the sent
-            rows of the slice.
+        blocks: The block of every layer, or one block that all layers share.
+        halos (list of int64[halo rows]): For every block, the positions of its halo rows among the
+            halo rows of the slice.
+        sents (list of int64[sent rows]): For every block, the positions of the rows that this rank
+            sends, among the sent rows of the slice.
         inputs (int64[...]): Local rows that are inputs of the first block.
-        outputs (int64[...] or None): Places in `rows` of the outputs of the last block; None if all
-            of `rows` are outputs.
-        seeds: Seeds of the batch if the task draws them, else None. The targets are their rows.
+        outputs (int64[...] or None): Positions in `rows` of the outputs of the last block; None if
+            all of `rows` are outputs.
+        seeds: Seeds of the batch if the task draws them, else None. The rows of the seeds are the
+            targets.
     """
 
     rows: Int64Array
@@ -153,12 +158,14 @@ class LocalBatch:
         scratch: tuple[Int32Array, Int32Array],
         which: RowsOfBlocks,
     ) -> LocalBatch:
-        """Return the share of the slice `whole` that the blocks `kept` keep.
+        """Return this rank's share of a mini-batch.
 
         Parameters:
-            rows, targets: See the attributes.
-            scratch: Scratch memory; see `KeptBlock.of`.
-            which: Rows of the blocks.
+            whole: The slice.
+            rows, targets: Values of the attributes of these names.
+            kept: For every block, the nonzeros and message rows that are in the block.
+            scratch: Scratch memory, as in `KeptBlock.of`.
+            which: Which rows each block has; see `RowsOfBlocks`.
         """
         live = targets | (which == "all")
         made = [  # from the last block back: a block marks the rows that the block before computes
@@ -177,17 +184,21 @@ class LocalBatch:
 
 
 class BatchMask:
-    """Cuts mini-batches out of a rank's slice, with their send and receive sets. Making it is
-    collective.
+    """Selects a rank's share of mini-batches from its slice: rows, nonzeros and messages.
 
-    Memory, beside the slice: 4 bytes per nonzero of the rank, 8 bytes per boundary pin, and 24
-    bytes per vertex that the rank knows. After a `listed` batch, 4 bytes more per nonzero and pin,
-    unless the vertices of every row's nonzeros ascend. The time of a batch is proportional to the
-    batch's vertices and nonzeros and to the rank's peers. If the batch is not `listed`, the time is
-    proportional to all nonzeros in the rows of its vertices.
+    The constructor is collective.
+
+    Beside the slice, an instance takes 4 bytes of memory per nonzero of the rank, 8 bytes per
+    boundary pin, and 24 bytes per vertex that the rank knows. The time per batch is proportional to
+    the batch's vertices, and to the number of the rank's peers.
+
+    A sampler may list the nonzeros of a batch (`plancc.sampling.Batch.listed`). Then the time is
+    also proportional to these nonzeros. The first such batch takes 4 bytes more per nonzero and per
+    pin, unless the nonzeros of every row are sorted by vertex. If the nonzeros are not listed, the
+    time is also proportional to all nonzeros in the rows of the batch's vertices.
 
     Parameters:
-        part: The slice of a row plan. Its peers must be the ranks.
+        part: The slice of a row plan. Part k must be on rank k.
         transport: Transport over which the vertices of halo rows and the boundary pins are
             exchanged once, when the instance is made.
     """
@@ -223,9 +234,11 @@ class BatchMask:
 
     @cached_property
     def _by_vertex(self) -> Int32Array:
-        """Places, in their row, of every row's nonzeros, sorted by vertex.
+        """For every row, the order that sorts its nonzeros by the vertex of the column.
 
-        Empty if the nonzeros of every row are sorted by vertex already.
+        The array is int32[number of nonzeros + number of pins]. It has an entry for each nonzero of
+        the first row, then of the second row, and so on; an entry is a position in the row. The
+        array is empty if the nonzeros of every row are sorted by vertex already.
         """
         found, ascending = order_by_vertex(self._ptr, self._columns, self._vertices)
         return np.empty(0, np.int32) if ascending else found
@@ -236,8 +249,8 @@ class BatchMask:
         """Return this rank's share of `batch`. Not collective.
 
         Parameters:
-            clock: Clock that adds up the time of the draw as "draw"; None: no clock.
-            which: Rows of the blocks.
+            clock: Clock that counts the time of the draw under the name "draw"; None: no clock.
+            which: Which rows each block has; see `RowsOfBlocks`.
         """
         with (clock or Clock())("draw"):
             vertices = batch.vertices()  # draws the blocks too if the batch is `listed`
@@ -264,9 +277,12 @@ class BatchMask:
         return self._part.halo
 
     def _places(self, vertices: Int32Array | None) -> Int64Array:
-        """Return the places of the vertices that this rank knows, ascending: int64[m].
+        """Return the positions in `_vertices` of the given vertices, ascending: int64[m].
 
-        `vertices`: vertices to look up, of which this rank may know only some; None for all.
+        Vertices that this rank does not know are left out.
+
+        Parameters:
+            vertices: Vertices to look up; None for all vertices that this rank knows.
         """
         if vertices is None:
             return np.arange(len(self._vertices))
@@ -275,11 +291,11 @@ class BatchMask:
         return found
 
     def _block(self, batch: Batch, block: int, members: Int64Array) -> KeptBlock:
-        """Return the nonzeros and messages that a block of the batch keeps.
+        """Return the nonzeros and message rows that are in a block of the batch.
 
         Parameters:
             block: Number of the block.
-            members: Places of the batch's vertices.
+            members: Positions of the batch's vertices in `_vertices`.
         """
         part, number = self._part, self._number
         factors: Floats | None
@@ -300,11 +316,11 @@ class BatchMask:
         return KeptBlock(nonzeros, rows[:local], columns, factors, distinct(halo), sent)
 
     def _listed(self, layer: BatchLayer) -> tuple[Int64Array, Int32Array, Floats]:
-        """Return the nonzeros of a sampled block that are in own rows or are pins.
+        """Return the nonzeros of a sampled block that this rank knows: those in own rows, and pins.
 
         Returns:
-            int64[m], int32[m], float64[m]: For every nonzero, its place in `_columns`, ascending;
-                the number of its row in the batch; its factor.
+            int64[m], int32[m], float64[m]: For every nonzero, its position in `_columns`
+                (ascending), the number of its row in the batch, and its factor.
         """
         assert layer.places is not None
         assert layer.factors is not None
@@ -326,11 +342,22 @@ class BatchMask:
 
 @njit(cache=True, nogil=True)
 def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
-    """Search for the nonzeros of a sampled block in a CSR.
+    """Search a CSR matrix for the nonzeros of a sampled block.
+
+    Parameters:
+        at: For every row of the block, the number of the row in the CSR matrix; -1 if the matrix
+            lacks the row.
+        layer: Row pointers of the block, and for every nonzero the vertex of its column and its
+            position in the row.
+        csr: Row pointers and columns of the matrix, `BatchMask._by_vertex`, and the vertex of every
+            column.
+        num_own: Number of own rows, which are the first rows of the matrix.
+        number: For every row of the matrix, its number in the batch.
 
     Returns:
-        int64[m], int32[m], bool: Place of every nonzero in the CSR, -1 if it is missing; number of
-            its row in the batch; whether no nonzero is missing and all places ascend.
+        int64[m]: For every nonzero, its position in the CSR matrix; -1 if the matrix lacks it.
+        int32[m]: For every nonzero, the number of its row in the batch.
+        bool: Whether no nonzero is missing and all positions ascend.
     """
     (layer_ptr, layer_columns, layer_places), (ptr, columns, by_vertex, vertices) = layer, csr
     found = np.empty(layer_ptr[-1], dtype=np.int64)
@@ -367,14 +394,14 @@ def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def between(ptr: Any, columns: Any, places: Any, number: Any) -> Any:
-    """Return the nonzeros that lie in the rows `places` and in numbered columns, in CSR order.
+    """Return the nonzeros of the rows `places` whose column is in the batch, in CSR order.
 
     Parameters:
-        number: Number of every row and column; -1 if it has no number.
+        number: For every row and column, its number in the batch; -1 if it is not in the batch.
 
     Returns:
-        int64[m], int32[m], int32[m]: For every nonzero, its place in `columns`, the number of its
-            row, and the number of its column.
+        int64[m], int32[m], int32[m]: For every nonzero, its position in `columns`, the number of
+            its row, and the number of its column.
     """
     most = 0
     for i in places:
@@ -395,11 +422,12 @@ def between(ptr: Any, columns: Any, places: Any, number: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def columns_of(nonzeros: Any, column: Any, num_rows: int) -> Any:
-    """Return the columns of some nonzeros: all, and divided into own columns and halo rows.
+    """Return the columns of some nonzeros, and the same columns split into own and halo columns.
 
     Returns:
-        int32[m], int64[own], int64[m - own]: Column of every nonzero; the columns below `num_rows`;
-            and the halo rows of the other columns, numbered from 0.
+        int32[m]: The column of every nonzero.
+        int64[own]: The own columns among them (the columns below `num_rows`).
+        int64[m - own]: For every other column, the number of its halo row, from 0.
     """
     columns = np.empty(len(nonzeros), dtype=np.int32)
     for k in range(len(nonzeros)):  # a separate loop: its cache misses overlap
@@ -415,19 +443,21 @@ def columns_of(nonzeros: Any, column: Any, num_rows: int) -> Any:
 
 @njit(cache=True, nogil=True)
 def _laid_out(parts: Any, num_rows: int, live: Any, scratch: Any, place: Any) -> Any:
-    """Number the rows and columns of a block that is cut to the live rows.
+    """Drop the rows that a block does not need, and number its rows and columns.
 
     Parameters:
-        parts: Row and column of every nonzero; places of the kept halo rows; sent rows of the
-            slice.
+        parts: The row and the column of every nonzero, the positions of the block's halo rows among
+            the halo rows of the slice, and the rows of the slice that this rank sends.
         num_rows: Number of rows of the slice.
-        live, scratch: See `KeptBlock.of`.
-        place: If the inputs are in place, the column of every row and the number of own columns;
-            else an empty array and 0.
+        live, scratch: As in `KeptBlock.of`.
+        place: Two values. If all rows of the slice are inputs of the block: for every row of the
+            batch, its column in the block, and the number of own columns. Otherwise an empty array
+            and 0.
 
     Returns:
-        The outputs and inputs (int64[...] each, places among the rows of the batch), the column of
-        every row of the batch (int32[m]), and `row_ptr` and `column` of the block.
+        A pair, the outputs and the inputs, as positions among the rows of the batch (int64[...]
+        each). Then, for every row of the batch, its column in the block (int32[m]); then `row_ptr`
+        and `column` of the block.
     """
     (rows, columns, received, sent), (number, slot), n = parts, scratch, len(live)
     for k in range(len(received)):
@@ -471,8 +501,8 @@ def _boundary(part: Block, transport: Transport) -> tuple[Int32Array, Int64Array
 
     Returns:
         halo (int32[halo rows]): Vertices of the halo rows.
-        pin_ptr, pins (int64[sent rows + 1], int32[pins]): The receiver of sent row k uses it in the
-            rows of its vertices ``pins[pin_ptr[k]:pin_ptr[k + 1]]``.
+        pin_ptr, pins (int64[sent rows + 1], int32[pins]): ``pins[pin_ptr[k]:pin_ptr[k + 1]]`` are
+            the vertices of the receiver whose rows need the sent row k.
     """
     halo = halo_vertices(part, transport)
     foreign = np.flatnonzero(part.column >= part.num_inputs)

@@ -1,4 +1,4 @@
-"""Seeds of mini-batches that the task draws, not the sampler."""
+"""Seeds of mini-batches that the task draws. For other tasks, the sampler draws the seeds."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Seeds(ABC):
     """This rank's share of the seeds of a mini-batch.
 
     Attributes:
-        rows (int64[m]): Rows of the slice whose outputs count for the loss; ascending.
-        size: Number of seeds of the batch on all ranks. A seed is, for example, a vertex pair of
-            link prediction.
-        total: Number by which the summed loss of all ranks is divided to get the mean loss.
+        rows (int64[m]): Local rows of the slice whose outputs count for the loss; ascending.
+        size: Number of seeds of the batch on all ranks. In link prediction, for example, a seed is
+            a pair of vertices.
+        total: Divisor that turns the sum of the losses over all ranks into the mean loss.
     """
 
     rows: Int64Array
@@ -30,7 +30,7 @@ class Seeds(ABC):
     def kept(self, block: OwnedBlock, column: Int32Array, vertices: Int32Array) -> OwnedBlock:
         """Return the block without the nonzeros that the batch must not aggregate over.
 
-        Link prediction removes the edges that are pairs of the batch.
+        In link prediction, these are the edges between the two vertices of a pair of the batch.
 
         Parameters:
             column (int32[nonzeros]): Column of every nonzero of the slice.
@@ -39,7 +39,7 @@ class Seeds(ABC):
 
 
 class SeedDraws(Protocol):
-    """The seeds of all batches of a task."""
+    """Object that draws the seeds of all batches of a task."""
 
     def drawn(self, sampler: Any, number: int) -> Rounds[Seeds]:
         """Return this rank's share of the seeds of batch `number`. Collective.

@@ -1,4 +1,4 @@
-"""One rank's share of one layer's sparse product, as a value.
+"""A block is the matrix of one layer on one rank, with the exchanges that its product needs.
 
 A plan's slice is one block that all layers use. A block may be rectangular: it has fewer outputs
 than inputs if only some rows of a layer's output are needed. The block of an edge plan also has
@@ -31,12 +31,14 @@ NONZEROS = ("plan", "edges", "closed")
 
 @dataclass(frozen=True, eq=False)
 class Nonzeros:
-    """Numbers of the nonzeros that use each row of some messages.
+    """For every row of some messages, the numbers of the nonzeros in the row's column.
+
+    The nonzeros are those of the rank that receives the row. For row r, their numbers are
+    ``number[ptr[r]:ptr[r + 1]]``, ascending.
 
     Attributes:
-        ptr (int64[rows + 1]): Bounds of every row's numbers in `number`.
-        number (int32[nonzeros]): The nonzeros that use row r have the numbers
-            ``number[ptr[r]:ptr[r + 1]]``, ascending.
+        ptr (int64[rows + 1]): Bounds, in `number`, of the range of every row.
+        number (int32[nonzeros]): The numbers.
     """
 
     ptr: Int64Array
@@ -45,18 +47,20 @@ class Nonzeros:
 
 @dataclass(frozen=True, eq=False)
 class Numbering:
-    """Numbers that identify the rows of messages, and their nonzeros, in `layouts.boundary`.
+    """Numbers of message rows, and of nonzeros in halo columns, for the draws of samples.
 
-    A row keeps its numbers when other rows are dropped from the block. So a random draw has the
-    same result for a row in the smaller block as in the whole block.
+    Every random draw of `layouts.boundary` is a function of these numbers. They are counted in the
+    whole block, and do not change when rows are dropped from the block. So a row has the same draws
+    in the smaller block as in the whole block.
 
     Attributes:
-        received, sent (int32[num_halo], int32[sent rows]): Place of every halo row and of every
-            sent row in its message of the whole block.
-        uses: Nonzeros in the column of every halo row. The nonzeros of a column are numbered from
-            0, by ascending row, in the whole block. None unless boundary edges are sampled.
-        uses_sent: Nonzeros that the receiver has in the column of every sent row, numbered in the
-            same way. None unless boundary edges are sampled.
+        received, sent (int32[num_halo], int32[sent rows]): For every halo row, and for every sent
+            row, its position in its message, before any row is dropped.
+        uses: For every halo row, the numbers of the nonzeros in its column. In the whole block, the
+            nonzeros of a column are numbered from 0, by ascending row. None unless boundary edges
+            are sampled.
+        uses_sent: For every sent row, the numbers of the nonzeros that the receiver has in the
+            row's column. None unless boundary edges are sampled.
     """
 
     received: Int32Array
@@ -67,34 +71,37 @@ class Numbering:
 
 @dataclass(frozen=True, eq=False)
 class Block(WithColumns):
-    """One rank's share of one layer's product. Immutable.
+    """The matrix of one layer on one rank, with the exchanges that its product needs. Immutable.
 
     Attributes:
         inputs (int32[num_inputs]): Vertex of every own row of the layer's input.
-        outputs (int64[num_outputs] or None): Place of every own row of the layer's output among the
-            inputs, ascending; None if outputs and inputs are the same rows. In a process grid
-            (`layouts.grid_block`): the column of the row's diagonal, -1 if another rank has it.
+        outputs (int64[num_outputs] or None): For every own row of the layer's output, its position
+            among the inputs, ascending. None if outputs and inputs are the same rows. In a process
+            grid (`layouts.grid_block`), the column in which the row has its diagonal entry; -1 if
+            another rank has this column.
         row_ptr, column, value (int64[num_local_rows + 1], int32[nonzeros], float[nonzeros]): Local
             CSR. Rows are numbered [own outputs | folded rows], columns [own inputs | halo rows].
             The columns of a row are distinct. Only own outputs have nonzeros on the diagonal.
         expand: Exchange that sends input rows to the peers and receives halo rows.
-        self_loops: Whether normalising added the nonzeros of the diagonal; they are then no edges.
-        halo (int32[num_halo] or None): Vertex of every halo row; None unless a random draw needs
-            it: samples of the boundary, dropout of nonzeros, and mini-batches do.
+        self_loops: Whether normalising added the nonzeros on the diagonal. If true, these nonzeros
+            do not count as edges.
+        halo (int32[num_halo] or None): Vertex of every halo row. None unless a random draw needs
+            it, as in boundary sampling, dropout of nonzeros, and mini-batches.
         numbering: Numbers of rows and nonzeros in random draws; None unless the boundary is
             sampled.
-        edges (int64[num_local_rows] or None): Number of edges of every row, if `row_ptr` has fewer.
-            `boundary.draw` stores the number before it dropped edges;
-            `whole_counts.with_whole_rows` stores the number on all ranks.
+        edges (int64[num_local_rows] or None): Number of edges of every row, if the block lacks some
+            of these edges. `boundary.draw` stores the number of edges before the draw.
+            `whole_counts.with_whole_rows` stores the number of edges on all ranks.
         closed_edges (int64[num_local_rows] or None): Number of edges of every row on all ranks,
             plus 1 if the row has no edge to itself.
         scale: Factors by which `boundary.draw` multiplied edges in own columns and edges in halo
             columns.
         factor (float64[nonzeros] or None): Factors by which a mini-batch multiplied the values;
             None if all factors are 1.
-        columns: Arrays with an entry per nonzero that layers read, beside the values. In a block
-            with a column "relation", a row may have several nonzeros in one column of the matrix.
-        fold: Exchange that sends folded rows to their owners and receives partial rows for own
+        columns: Data of the nonzeros that layers read beside the values: arrays with one entry per
+            nonzero, by name. If there is an array "relation", a row may have several nonzeros in
+            one column of the matrix.
+        fold: Exchange that sends folded rows to their owners, and receives partial sums of own
             outputs; None if no rank has folded rows.
     """
 
@@ -117,7 +124,12 @@ class Block(WithColumns):
     def of_part(
         cls, part: Part, self_loops: bool, factor: npt.NDArray[np.float64] | None = None
     ) -> Block:
-        """Return the block of a plan's slice, for any layer."""
+        """Return the block of a plan's slice, which all layers can use.
+
+        Parameters:
+            part: The slice.
+            self_loops, factor: Values of the attributes of these names.
+        """
         return cls(
             inputs=part.global_id,
             outputs=None,
@@ -149,7 +161,7 @@ class Block(WithColumns):
 
     @property
     def num_sent(self) -> int:
-        """Number of rows that this rank sends in one product, in its expand and its fold."""
+        """Number of rows that this rank sends in one product, in the expand and in the fold."""
         return self.expand.send.volume + self.num_folded
 
     @property
@@ -161,23 +173,24 @@ class Block(WithColumns):
         return self.num_inputs + self.num_halo
 
     def output_places(self) -> Int64Array:
-        """Return the place of every output among the inputs: int64[num_outputs]."""
+        """Return, for every output, its position among the inputs: int64[num_outputs]."""
         return np.arange(self.num_inputs) if self.outputs is None else self.outputs
 
     def with_coefficients(self, name: str, dtype: npt.DTypeLike = np.float64) -> Block:
         """Return the block with the values that `name` selects.
 
-        All names but "plan" remove a diagonal that normalising added. In a block that
-        `boundary.draw` sampled, means divide by the number of edges before the draw, and edges are
-        multiplied by `scale`; so the expected values of sums and means equal the values in the
-        whole block. In a mini-batch, sums are multiplied by `factor`, and means are over the edges
-        that the batch keeps.
+        Unless `name` is "plan", a diagonal that normalising added is removed. In a block that
+        `boundary.draw` sampled, a mean divides by the number of edges before the draw, and edges
+        are multiplied by `scale`. So the expected values of sums and means equal the values in the
+        whole block. In a mini-batch, the values of "sum" are multiplied by `factor`, and a mean is
+        over the edges that the batch keeps.
 
         Parameters:
-            name: "plan": the plan's values. "sum": 1 for every edge. "mean": 1 / number of edges of
-                the row. "closed-mean": the mean over the edges and the row's own vertex; every own
-                row then has a diagonal nonzero.
-            dtype: Type of the values if they are neither the plan's nor multiplied by a factor.
+            name: "plan": the plan's values. "sum": 1 for every edge. "mean": 1 / (number of edges
+                of the row). "closed-mean": the mean over the edges and the row's own vertex, for
+                which every own row gets a diagonal nonzero.
+            dtype: Type of the values that this method computes. The plan's values keep their type,
+                and values that are multiplied by a factor are float64.
         """
         if name == "plan":
             return self
@@ -207,9 +220,9 @@ class Block(WithColumns):
         Messages do not change.
 
         Parameters:
-            name: "plan": all nonzeros of the plan. "edges": all but the diagonal that normalising
-                added. "closed": the edges, and the diagonal of every row (with value 1 unless it is
-                an edge).
+            name: "plan": all nonzeros of the plan. "edges": all nonzeros except a diagonal that
+                normalising added. "closed": the edges, and a diagonal nonzero in every own row
+                (with value 1 unless it is an edge).
         """
         if name == "plan":
             return self
@@ -217,7 +230,10 @@ class Block(WithColumns):
         return edges if name == "edges" else edges.closed()
 
     def closed(self) -> Block:
-        """Return the block with a diagonal nonzero in every own row; added nonzeros are 1."""
+        """Return the block with a diagonal nonzero in every own row.
+
+        Diagonal nonzeros that the block lacks are added with value 1.
+        """
         loops = np.concatenate([[0], np.cumsum(self._diagonal())])[self.row_ptr]
         places = self.output_places()
         missing = np.flatnonzero((np.diff(loops[: self.num_outputs + 1]) == 0) & (places >= 0))
@@ -234,9 +250,9 @@ class Block(WithColumns):
         )
 
     def whole_degree(self, nonzeros: str) -> Int64Array:
-        """Return the number of nonzeros of every row on all ranks: int64[num_local_rows].
+        """Return, for every row, the number of its nonzeros on all ranks: int64[num_local_rows].
 
-        `layouts.whole_counts` must have counted the nonzeros of all ranks before.
+        `layouts.whole_counts` must have counted these nonzeros before.
 
         Parameters:
             nonzeros: Name in `NONZEROS`.
@@ -252,7 +268,7 @@ class Block(WithColumns):
         return self.column == np.repeat(places, np.diff(self.row_ptr))
 
     def without_added_diagonal(self) -> Block:
-        """Return the block without a diagonal that normalising added, with the same messages."""
+        """Return the block without a diagonal that normalising added. Messages stay the same."""
         if not self.self_loops:
             return self
         row_ptr, edges = _edges(self.row_ptr, self.column, self.output_places())
@@ -269,7 +285,11 @@ class Block(WithColumns):
 
 @njit(cache=True, nogil=True)
 def _edges(row_ptr: Any, column: Any, diagonal: Any) -> Any:
-    """Select the nonzeros that are not on the diagonal, which is column ``diagonal[i]`` of row i.
+    """Select the nonzeros that are not on the diagonal.
+
+    Parameters:
+        diagonal (int64[own rows]): For every own row, the column of its diagonal. The other rows
+            have no diagonal.
 
     Returns:
         int64[rows + 1], bool[nonzeros]: New row pointers, and whether each nonzero is kept.

@@ -1,23 +1,26 @@
 """Random subsets of a block's boundary or edges, drawn anew in every epoch (Wan et al. 2022).
 
-    what is drawn                              kept with probability   kept values are multiplied by
-    boundary sampling (BNS-GCN, Algorithm 1):  halo rows       p       1/p
-    boundary edge sampling (Section 4.3):      their nonzeros  q       1/q
-    DropEdge (Rong et al. 2020):               all edges       q       1/q
+    method                                    draws among               keeps with    multiplies
+                                                                        probability   values by
+    boundary sampling (BNS-GCN, Algorithm 1)  halo rows                 p             1/p
+    boundary edge sampling (Section 4.3)      nonzeros in halo columns  q             1/q
+    DropEdge (Rong et al. 2020)               all edges                 q             1/q
 
-All three keep the expected product: E[A~ H] = A H. (Rong et al. normalise the remaining edges
-again, which changes the expected product.) A draw is a function of seed, epoch, sender, receiver
-and place in the message; a draw of DropEdge is a function of seed, epoch and the edge's two
-vertices. So no index is sent. Places are counted in the messages of the whole block
-(`block.Numbering`). So a block from which dead rows were removed draws the same result for each of
-its rows as the whole block.
+All three keep the expected product: E[A~ H] = A H, where A~ is the sampled matrix. (Rong et al.
+normalise the remaining edges again, which changes the expected product.) In boundary sampling and
+boundary edge sampling, a draw is a function of seed, epoch, sender, receiver and position in the
+message. In DropEdge, it is a function of seed, epoch and the edge's two vertices. So no index is
+sent. Positions are counted in the messages of the whole block (`block.Numbering`). This means that
+the draws for a row do not change if dead rows (`layouts.live`) are removed from the block.
 
-- In boundary sampling, sender and receiver of a message both draw which of its rows travel.
-- In boundary edge sampling, draw a of a halo row decides whether nonzero a in the row's column is
-  kept. The sender knows from the start how many nonzeros the receiver has in that column
-  (`ready_to_draw`). So the sender sees when no nonzero is kept, and does not send the row.
-- DropEdge drops the same edges for every partition. It treats edges in halo columns like all
-  others. So nearly all halo rows travel, as in Table 9 of Wan et al.
+- In boundary sampling, the sender and the receiver of a message both draw which of its rows are
+  sent.
+- In boundary edge sampling, every halo row has one draw for each nonzero in its column. Draw k
+  decides whether nonzero k is kept. The sender knows from the start which nonzeros the receiver has
+  in that column (`ready_to_draw`). If the draws keep none of these nonzeros, the sender does not
+  send the row.
+- DropEdge drops the same edges for every partition. It treats edges in halo columns like all other
+  edges. So nearly all halo rows are sent, as in Table 9 of Wan et al.
 
 Layers with the same block share the sample of an epoch.
 """
@@ -48,16 +51,22 @@ def ready_to_draw(block: Block, sampling: Sampling, transport: Transport) -> Blo
     """Return the block with all arrays that this rank needs to draw samples. Collective.
 
     The arrays are `halo` and `numbering`. This function is called once, at the start, for the whole
-    block; `live.live_blocks` then updates the arrays. Ranks send 4 bytes per halo row for its
-    vertex. For boundary edge sampling they send 4 bytes more per halo row, and 4 bytes per nonzero
-    in a halo column.
+    block; `live.live_blocks` then updates the arrays. For every halo row, 4 bytes are sent (its
+    vertex). Boundary edge sampling needs 4 more bytes per halo row, and 4 bytes per nonzero in a
+    halo column.
     """
     block = replace(numbered(block, sampling), halo=halo_vertices(block, transport))
     return with_uses_sent(block, transport)
 
 
 def numbered(block: Block, sampling: Sampling) -> Block:
-    """Return the whole block with its `Numbering`, in which `uses_sent` is None. Not collective."""
+    """Return the block with a `Numbering` that has all attributes except `uses_sent`.
+
+    Not collective.
+
+    Parameters:
+        block: The block of all rows.
+    """
     uses = None
     if sampling.boundary_edges is not None:
         used = np.bincount(_halo_columns(block), minlength=block.num_halo)
@@ -80,16 +89,17 @@ def with_uses_sent(block: Block, transport: Transport) -> Block:
 
 @dataclass(frozen=True)
 class Sample:
-    """The messages, halo rows and nonzeros of a block that one epoch keeps.
+    """The random sample of a block's messages, halo rows and nonzeros that one epoch uses.
 
     All nonzeros in own columns are kept in their order, unless DropEdge drops some. Layers that
-    take maxima or compute attention read the kept rows unscaled.
+    take maxima or compute attention do not multiply the kept rows by a factor.
 
     Attributes:
         whole: The block that the sample is drawn from.
         expand: The messages of the kept rows.
         received (bool[halo rows of `whole`]): Whether each halo row is kept.
-        scale: Factors of edges in own and in halo columns.
+        scale: Factor by which edges in own columns are multiplied, and factor by which edges in
+            halo columns are multiplied.
         keeps_own: Whether all nonzeros in own columns are kept.
     """
 
@@ -103,9 +113,9 @@ class Sample:
 
     @cached_property
     def block(self) -> Block:
-        """The kept block. Its values are scaled.
+        """The block of the kept rows and nonzeros. Its values are multiplied by the factors.
 
-        Its `edges` and `scale` serve to compute other coefficients (`Block.with_coefficients`).
+        `Block.with_coefficients` needs the attributes `edges` and `scale` of this block.
         """
         whole = self.whole
         number = places(self.received) + np.int32(whole.num_inputs)
@@ -139,9 +149,10 @@ class Sample:
         )
 
     def kept_halo_part(self, part: csr_matrix) -> csr_matrix:
-        """Return the kept nonzeros in halo columns, scaled: csr_matrix[kept halo rows, local rows].
+        """Return the kept nonzeros in halo columns, transposed, times the factor of halo columns.
 
-        `keeps_own` must be true. The time is proportional to the nonzeros of the kept halo rows.
+        The result is a csr_matrix[kept halo rows, local rows]. `keeps_own` must be true. The time
+        is proportional to the number of nonzeros in the columns of the kept halo rows.
 
         Parameters:
             part: `matrices.halo_part` of the whole block, with any coefficients.
@@ -157,8 +168,8 @@ class Sample:
 def draw(block: Block, sampling: Sampling, rank: int, epoch: int) -> Sample:
     """Return the sample of one epoch.
 
-    Not collective: every rank draws for the messages that it sends and receives. A rate of 1 or
-    None keeps all rows or nonzeros of its kind; a rate of 0 keeps none.
+    Not collective: every rank draws for the messages that it sends and receives. Each rate of
+    `sampling` is the probability of keeping a row or a nonzero of one kind; None means 1.
 
     Parameters:
         block: A block from `ready_to_draw`, or from `live.live_blocks` of such a block.
@@ -201,8 +212,9 @@ def draw(block: Block, sampling: Sampling, rank: int, epoch: int) -> Sample:
 def expected_rows(block: Block, sampling: Sampling) -> float:
     """Return the expected number of rows that this rank sends in a sample.
 
-    A row is kept with probability p (1 - (1 - q)^u): u is the number of nonzeros that the receiver
-    has in the row's column, p the rate of boundary rows, and q the rate of boundary edges.
+    A row is sent with probability p (1 - (1 - q)^u). Here u is the number of nonzeros that the
+    receiver has in the row's column, p is the rate of boundary rows, and q is the rate of boundary
+    edges.
     """
     rows = float(block.expand.send.volume)
     if sampling.boundary_edges is not None:
@@ -214,12 +226,12 @@ def expected_rows(block: Block, sampling: Sampling) -> float:
 
 
 def _places(ptr: Int64Array) -> Int32Array:
-    """Return the place of every entry in its range ``ptr[k]:ptr[k + 1]``: int32[ptr[-1]]."""
+    """Return the position of every entry in its range ``ptr[k]:ptr[k + 1]``: int32[ptr[-1]]."""
     return (np.arange(ptr[-1]) - np.repeat(ptr[:-1], np.diff(ptr))).astype(np.int32)
 
 
 def _halo_columns(block: Block) -> Int32Array:
-    """Return the halo row, from 0, of every nonzero in a halo column: int32[m]."""
+    """Return, for every nonzero in a halo column, the number of the halo row, from 0: int32[m]."""
     return block.column[block.column >= block.num_inputs] - np.int32(block.num_inputs)
 
 
@@ -231,7 +243,16 @@ def _message_key(key: Any, rank: int, peer: int, receives: bool) -> Any:
 
 @njit(cache=True, nogil=True)
 def _row_keys(key: Any, peers: Any, ptr: Any, place: Any, rank: int, receives: bool) -> Any:
-    """Return a random key for every row of this rank's messages: uint64[rows]."""
+    """Return a random key for every row of this rank's messages: uint64[rows].
+
+    Parameters:
+        key: Random key of the epoch.
+        peers: The other rank of every message.
+        ptr: Message k has the rows ``ptr[k]:ptr[k + 1]``.
+        place: For every row, its position in its message of the whole block.
+        rank: This rank.
+        receives: Whether this rank receives the messages; else it sends them.
+    """
     keys = np.empty(ptr[-1], dtype=np.uint64)
     for k in range(len(peers)):
         message_key = _message_key(key, rank, peers[k], receives)
@@ -242,7 +263,11 @@ def _row_keys(key: Any, peers: Any, ptr: Any, place: Any, rank: int, receives: b
 
 @njit(cache=True, nogil=True)
 def _drawn(keys: Any, rate: float) -> Any:
-    """Draw whether each row is kept: bool[rows]."""
+    """Draw whether each row is kept, with probability `rate`: bool[rows].
+
+    Parameters:
+        keys: A random key for every row, from `_row_keys`.
+    """
     kept = np.empty(len(keys), dtype=np.bool_)
     for r in range(len(keys)):
         kept[r] = unit(keys[r]) < rate
@@ -251,7 +276,13 @@ def _drawn(keys: Any, rate: float) -> Any:
 
 @njit(cache=True, nogil=True)
 def _any_kept(keys: Any, ptr: Any, number: Any, rate: float) -> Any:
-    """Draw whether at least one nonzero of each row is kept: bool[rows]."""
+    """Draw whether at least one nonzero in each row's column is kept: bool[rows].
+
+    Parameters:
+        keys: A random key for every row, from `_row_keys`.
+        ptr, number: Numbers of the nonzeros in the columns of the rows, as in `block.Nonzeros`.
+        rate: Probability of keeping a nonzero.
+    """
     kept = np.zeros(len(keys), dtype=np.bool_)
     for r in range(len(keys)):
         for a in range(ptr[r], ptr[r + 1]):
@@ -280,10 +311,22 @@ def _kept(
     scale: float,
     halo_scale: float,
 ) -> Any:
-    """Draw the nonzeros that are kept.
+    """Draw which nonzeros of a block are kept.
 
-    Returns `row_ptr`, `column` and `value` of the kept nonzeros, and the number of edges that every
-    row had before the draw.
+    Parameters:
+        row_ptr, column, value, inputs, self_loops: Attributes of the block.
+        places: For every output, its position among the inputs.
+        number: For every halo row, its column in the sample; -1 if it is not kept.
+        nonzero_rate, edge_rate: Probabilities of keeping a nonzero in a halo column, and an edge.
+        pin_key: A random key for every halo row.
+        pin_ptr, pin: Numbers of the nonzeros in halo columns, as in `block.Nonzeros`.
+        edge_key: Random key of the edges.
+        halo: Vertex of every halo row; empty if `edge_rate` is 1.
+        scale, halo_scale: Factors of edges in own columns, and in halo columns.
+
+    Returns:
+        `row_ptr`, `column` and `value` of the kept nonzeros, and the number of edges that every row
+        had before the draw.
     """
     num_rows, num_inputs = len(row_ptr) - 1, len(inputs)
     new_ptr = np.zeros(num_rows + 1, dtype=np.int64)
@@ -336,9 +379,18 @@ def _kept_rows(
     pin: Any,
     scale: float,
 ) -> Any:
-    """Draw the same nonzeros in halo columns as `_kept`, but from the transposed matrix.
+    """Draw which nonzeros in halo columns are kept, given the transpose of these columns.
 
-    Returns `row_ptr`, `column` and `value` of the kept rows of the transposed matrix.
+    This function keeps the same nonzeros as `_kept`.
+
+    Parameters:
+        row_ptr, column, value: CSR arrays of the transpose; its rows are the halo rows.
+        received: Whether each halo row is kept.
+        nonzero_rate, pin_key, pin: As in `_kept`.
+        scale: Factor by which the values are multiplied.
+
+    Returns:
+        `row_ptr`, `column` and `value` of the kept rows of the transpose.
     """
     rows = size = 0
     for c in range(len(received)):

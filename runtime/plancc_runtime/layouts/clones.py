@@ -3,27 +3,28 @@
 
 A rank has a *clone* of every vertex that is a row or a column of its nonzeros. Own rows are the
 *roots* of the paper's trees. *Leaves* are vertices of other ranks that are halo rows, folded rows
-or both. Each clone has a row of H. The rank aggregates that row over its own nonzeros alone, and
-applies the dense layer to it.
+or both. Each clone has a row h of the layer's input. From these rows, the rank computes a row z for
+each clone with its own nonzeros alone, and applies the dense layer to z.
 
                      own rows   leaves                      z = P h + s h
                    +----------+--------+
         own rows   |          |        |    P: the nonzeros of this rank
-                   +----------+--------+    s: coefficient of a clone's own h, for leaves too; if
-        leaves     |          |        |       A has the diagonal, it is in the root's row of P
+                   +----------+--------+    s: factor of each clone's own h; 0 for a root whose
+        leaves     |          |        |       diagonal nonzero is in P already
                    +----------+--------+
 
-Variant 0c has no `DelayedSums`: no row travels. In variant cd-r, the vertices that have leaves are
-divided into r bins, which take turns. In each epoch e of a bin, the leaves send their partial sums
-P h to the root. The root adds the sums to its z in epoch e + r, and sends its z to the leaves. From
-epoch e + 2 r on, the leaves use the root's z instead of their own z:
+In the paper's variant 0c, no row is sent. In variant cd-r (`DelayedSums`), the vertices that have
+leaves are divided into r bins. Bin k has a turn in every epoch e with e % r = k. In such an epoch,
+the leaves of the bin send their partial sums P h to the root. In epoch e + r, the root adds these
+sums to its z. It then sends its z, the *total*, to the leaves. From epoch e + 2 r on, the leaves
+use this total instead of their own z:
 
     epoch     e             e + r                         e + 2 r
     leaf      P h ----.                            .----> z = z of the root
     root               `--> z = P h + s h + sums -'
 
-Between two turns of its bin, a vertex uses the rows that it received last. The backward pass treats
-received rows as constants: gradients stay on their rank.
+In the epochs between two turns of its bin, a vertex uses the rows that it received last. The
+backward pass treats received rows as constants, so gradients are not sent to other ranks.
 """
 
 from __future__ import annotations
@@ -70,13 +71,14 @@ class Clones:
     """One rank's clones.
 
     Attributes:
-        block: P: rows and columns are clones, [own rows | leaves]; nothing is sent. Its `edges` and
-            `closed_edges`, the divisors of means, count edges on all ranks.
+        block: The matrix P. Its rows and columns are the clones, numbered [own rows | leaves], and
+            it has no messages. Its `edges` and `closed_edges` count the edges on all ranks; means
+            divide by these counts.
         num_own: Number of own rows.
-        trees: Exchange that sends roots (own rows) and receives leaves; the rows of a message
+        trees: Exchange that sends roots (own rows) and receives leaves. The rows of a message
             are sorted by vertex.
-        diagonal (float64[clones]): Value, in the plan's matrix, of the diagonal nonzero of every
-            clone's vertex; 0 if there is none.
+        diagonal (float64[clones]): For every clone, the value of its vertex's diagonal nonzero in
+            the plan's matrix; 0 if there is none.
     """
 
     block: Block
@@ -85,7 +87,10 @@ class Clones:
     diagonal: npt.NDArray[np.float64]
 
     def alone(self) -> Clones:
-        """Return these clones with the local edge counts by which variant 0c divides means."""
+        """Return these clones with edges counted on this rank only.
+
+        In variant 0c, means divide by these counts.
+        """
         block = self.block
         assert block.edges is not None
         assert block.closed_edges is not None
@@ -97,7 +102,7 @@ class Clones:
         """Return P with the values that a name in `plan.layers.COEFFICIENTS` selects.
 
         Parameters:
-            own_only: Whether P has own rows only; else it has a row per clone.
+            own_only: Whether P has the own rows only; else it has one row per clone.
         """
         block = self.block
         if coefficients != "plan":
@@ -116,7 +121,7 @@ class Clones:
         return block
 
     def own_coefficients(self, coefficients: str) -> npt.NDArray[np.float64] | None:
-        """Return s: float64[clones], or None if z = P h."""
+        """Return s, the factor of every clone's own h: float64[clones], or None if z = P h."""
         leaf = np.arange(len(self.diagonal)) >= self.num_own
         if coefficients == "plan":
             return np.where(leaf, self.diagonal, 0)
@@ -138,8 +143,8 @@ class Clones:
 def clones_of(block: Block, transport: Transport) -> Clones:
     """Return the clones of a rank, from its block of an edge plan. Collective.
 
-    Owners send 4 bytes for the vertex of every halo row and every folded row, and three float64
-    numbers per leaf.
+    Owners send 4 bytes for every halo row and every folded row (its vertex), and three float64
+    numbers for every leaf.
     """
     if block.edges is None:
         block = with_whole_rows(block, transport)
@@ -183,13 +188,16 @@ def clones_of(block: Block, transport: Transport) -> Clones:
 
 
 def _trees_of(block: Block, transport: Transport) -> tuple[Exchange, Int32Array, Int64Array]:
-    """Return the trees and the leaves of a block of an edge plan. Collective.
+    """Return the leaves of a rank, and the exchange between roots and leaves. Collective.
+
+    Parameters:
+        block: The rank's block of an edge plan.
 
     Returns:
-        trees (Exchange): Exchange from roots to leaves.
-        vertices (int32[leaves]): Vertex of every leaf, sorted by owner and vertex.
-        leaf (int64[halo rows + folded rows]): Number of the leaf, from 0, of every halo row and
-            every folded row.
+        trees (Exchange): Exchange that sends roots and receives leaves.
+        vertices (int32[leaves]): Vertex of every leaf. Leaves are sorted by owner, then by vertex.
+        leaf (int64[halo rows + folded rows]): For every halo row, then for every folded row, the
+            number of its leaf, from 0.
     """
     fold = block.fold
     assert fold is not None
@@ -206,10 +214,12 @@ def _trees_of(block: Block, transport: Transport) -> tuple[Exchange, Int32Array,
 
 
 def with_leaves(clones: Clones, x: Tensor, transport: Transport) -> Tensor:
-    """Return the rows of x of all clones: Tensor[clones, width]. Collective.
+    """Return own rows, and after them the rows of the leaves: Tensor[clones, width]. Collective.
+
+    The rows of the leaves are received from their owners.
 
     Parameters:
-        x (Tensor[own rows, width]): Own rows; the rows of leaves are received.
+        x (Tensor[own rows, width]): Own rows.
     """
     halo = Halo(clones.trees, len(x), Resources(transport, x.dtype, device=x.device))
     return torch.cat([x, halo.expand(x, halo.buffers(x.shape[1]))])
@@ -218,13 +228,14 @@ def with_leaves(clones: Clones, x: Tensor, transport: Transport) -> Tensor:
 class CloneGraph(LocalGraph):
     """The graph of a layer in which every rank computes with its clones.
 
-    The module's docstring defines the products. Products move rows only when cd-r trains: they are
-    collective if `sums` is given.
+    The module's docstring defines the products. Products send rows only in training with cd-r. They
+    are collective if `sums` is given.
 
     Parameters:
-        last: Whether this is the last layer; the outputs are then own rows only.
-        sums: Delayed sums and totals from other ranks; None if no rows travel.
-        constant: Whether x is the same in all products; P x is then computed once and kept.
+        last: Whether this is the last layer, whose outputs are own rows only.
+        sums: Delayed partial sums and totals from other ranks; None if no rows are sent.
+        constant: Whether x is the same in all products. If true and `sums` is given, P x is
+            computed once and kept.
     """
 
     def __init__(
@@ -245,7 +256,11 @@ class CloneGraph(LocalGraph):
         self._product: Tensor | None = None
 
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
-        """See `LayerGraph.multiplied`. Both directions add their terms in the same order."""
+        """Return z = P x + s x or, if `back`, P^T x + s x, without autograd.
+
+        Without `back`, delayed partial sums are added to the rows of the roots, and totals replace
+        the rows of the leaves. Collective if `sums` was given.
+        """
         both, itself = self._partial_of(coefficients)
         x, num_own = x.contiguous(), self._clones.num_own
         rows = num_own if self._own_only else self._block.num_inputs
@@ -292,7 +307,7 @@ class CloneGraph(LocalGraph):
         self._product = None
 
     def _partial_of(self, coefficients: str) -> tuple[Sequence[SparseMatrix], Tensor | None]:
-        """Return P and its transpose, laid out for products, and s: Tensor[clones, 1] or None."""
+        """Return P and its transpose, laid out for products, and s (Tensor[clones, 1] or None)."""
         if coefficients not in self._partial:
             block = self._clones.partial(coefficients, self._own_only)
             both = both_ways(matrix_of(block), self.resources)
@@ -308,12 +323,12 @@ class CloneGraph(LocalGraph):
 
 @dataclass(frozen=True, eq=False)
 class Bin:
-    """Vertices with leaves that send their sums in the same epochs.
+    """Vertices whose leaves send their partial sums in the same epochs.
 
     Attributes:
         halo: The exchange between the roots and the leaves of the bin.
-        roots (int64[m]): Own rows of the bin that have leaves on other ranks.
-        leaves (int64[l]): Numbers, from 0, of this rank's leaves in the bin.
+        roots (int64[m]): Own rows in the bin that have leaves on other ranks.
+        leaves (int64[l]): This rank's leaves in the bin, numbered from 0 among all its leaves.
     """
 
     halo: Halo
@@ -330,7 +345,7 @@ class Delay:
     Attributes:
         num_own: Number of own rows.
         epoch (int): Epoch of the next products, from 0; the caller sets it.
-        bins (list of Bin): Bin k has the vertices that send in the epochs e with e % r = k.
+        bins (list of Bin): The bins; bin k has a turn in every epoch e with e % r = k.
     """
 
     def __init__(self, clones: Clones, epochs: int, resources: Resources) -> None:
@@ -342,9 +357,9 @@ class Delay:
 
 
 def _bin(trees: Exchange, sent: BoolArray, received: BoolArray, resources: Resources) -> Bin:
-    """Return the bin of the chosen roots and leaves.
+    """Return a bin with the chosen roots and leaves.
 
-    The exchange of the bin numbers its roots from 0, and its leaves from 0.
+    In the bin's exchange, the roots of the bin are numbered from 0, and so are its leaves.
 
     Parameters:
         sent (bool[sent rows of `trees`]): Whether each sent root belongs to the bin.
@@ -371,11 +386,12 @@ class _Turns:
     """Rows that one bin has received in one layer, and rows that are in flight.
 
     Attributes:
-        up, down: Message buffers of partial sums, from leaves to roots, and of totals, from roots
-            to leaves; None before the first and after the last use.
-        sums (Tensor[roots, width] or None): Sums that the roots add; None before sums arrive.
-        totals (Tensor[leaves, width] or None): Rows that replace the leaves' rows; None before
-            totals arrive.
+        up, down: Message buffers: `up` for partial sums, from leaves to roots; `down` for totals,
+            from roots to leaves. None if not in use.
+        sums (Tensor[roots, width] or None): Partial sums that are added to the rows of the roots;
+            None until partial sums arrive.
+        totals (Tensor[leaves, width] or None): Totals that replace the rows of the leaves; None
+            until totals arrive.
         next_sums, next_totals: Received rows that replace `sums` and `totals` at the next turn.
         rising, falling: Whether messages of `up`, or of `down`, are in flight.
     """
@@ -390,7 +406,7 @@ class _Turns:
     falling: bool = False
 
     def take(self) -> None:
-        """Replace `sums` and `totals` by the rows received for this turn, if any."""
+        """Replace `sums` and `totals` by the rows that were received for this turn, if any."""
         if self.next_sums is not None:
             self.sums, self.next_sums = self.next_sums, None
         if self.next_totals is not None:
@@ -398,14 +414,15 @@ class _Turns:
 
 
 class DelayedSums:
-    """Sums and totals of other ranks that one layer's products use r epochs late.
+    """Exchanges partial sums and totals for one layer, which uses them r epochs later.
 
-    This is Algorithm 4 of Md et al. 2021.
+    This is Algorithm 4 of Md et al. 2021; the module's docstring explains partial sums and totals.
 
     Parameters:
         returns: Whether roots send totals back to the leaves. The last layer needs no totals,
-            since no later layer reads the leaves' rows.
-        constant: Whether the partial sums are the same in every epoch; then every bin sends once.
+            since no later layer reads the rows of the leaves.
+        constant: Whether the partial sums are the same in every epoch, so that every bin sends them
+            only once.
     """
 
     def __init__(self, delay: Delay, *, returns: bool, constant: bool = False) -> None:
@@ -420,10 +437,12 @@ class DelayedSums:
         return self._delay.epochs
 
     def exchange(self, partial: Tensor) -> None:
-        """Receive the rows of the epoch's bin, and send the bin's partial sums. Collective.
+        """Receive rows for the bin that has its turn, and send partial sums of the bin's leaves.
+
+        Collective.
 
         Parameters:
-            partial (Tensor[leaves, width]): P h of the leaves.
+            partial (Tensor[leaves, width]): Rows of P h of all leaves.
         """
         delay, number = self._delay, self._delay.epoch % self._delay.epochs
         if not self._turns:
@@ -439,9 +458,9 @@ class DelayedSums:
             turn.rising = True
 
     def complete(self, z: Tensor) -> None:
-        """Add received sums to the roots, replace leaves' rows by received totals, and send totals.
+        """Add received sums to the roots, write received totals to the leaves, and send totals.
 
-        Collective, after `exchange`.
+        Collective; called after `exchange`.
 
         Parameters:
             z (Tensor[clones, width] or Tensor[own rows, width]): P h + s h; changed in place.
@@ -478,7 +497,10 @@ class DelayedSums:
 
 
 def bin_of(vertices: Int32Array, num_bins: int) -> Int64Array:
-    """Return the bin of every vertex, 0 to num_bins - 1, a hash of its number: int64[vertices]."""
+    """Return the bin of every vertex, from 0 to num_bins - 1: int64[vertices].
+
+    The bin is computed from a hash of the vertex.
+    """
     return (_mixed(vertices) % np.uint64(num_bins)).astype(np.int64)
 
 
@@ -494,5 +516,13 @@ _VERTEX = 2**32 - 1
 
 
 def _keys(side: Side, vertices: Int32Array) -> Int64Array:
-    """Return a sort key for every row of some messages: first the peer, then the vertex."""
+    """Return a key for every row of some messages: int64[rows].
+
+    The key has the peer in its high 32 bits and the vertex in its low 32 bits, so keys sort the
+    rows by peer, then by vertex.
+
+    Parameters:
+        side: The messages.
+        vertices (int32[rows]): Vertex of every row.
+    """
     return side.peer_of_row().astype(np.int64) << 32 | vertices

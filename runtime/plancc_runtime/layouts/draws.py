@@ -1,25 +1,26 @@
-"""Draws of mini-batches: either every rank draws whole batches, or owners draw their own rows.
+"""Draws of mini-batches: every rank draws whole batches, or every rank draws for its own rows only.
 
-If owners draw, a rank holds its slice only. With the sampler `neighbour`, which nonzeros of a row
-are kept is a function of seed, step, hop and row. So the owner of a row draws them, and tells the
-owners of its halo rows which of these rows it uses:
+In the second case, *owners draw*: a rank then needs its slice only, not the whole graph. With the
+sampler `neighbour`, a function of seed, step, hop and row decides which nonzeros of the row are
+kept. So the owner of a row draws these nonzeros. Some of them are in halo columns; the rank tells
+the owners of these halo rows that it needs the rows:
 
     hop    this rank draws the nonzeros of its rows in the hop
-           this rank tells the owners of halo rows which rows it uses (`row_numbers.RowBits`)
-           own columns, and own rows that other ranks use, are the rows of the next hop
+           this rank tells the owners of halo rows which rows it needs (`row_numbers.RowBits`)
+           rows of the next hop: own columns of these nonzeros, and own rows that others need
 
-The rows that other ranks use are the rows that travel.
+In the training step, each owner sends the rows that other ranks need.
 
-With the sampler `walk`, the next vertex of a walk is a function of seed, batch, root, step and row.
-So the owner of the row continues the walk:
+With the sampler `walk`, the next vertex of a walk is a function of the seed, the batch, the walk's
+first vertex, the step and the row. So the owner of the row continues the walk:
 
-    step   walks on this rank's rows choose a column
+    step   every walk that is on row i of this rank moves to a vertex j with a nonzero (i, j)
            this rank tells the owners of halo rows which walks reached them (`row_numbers.RowLists`)
     then   owners tell the readers of a halo row whether it was visited (`row_numbers.RowBits`)
            nonzeros between visited rows are kept
-           this rank tells the owners of halo rows which rows it uses, as above
+           this rank tells the owners of halo rows which rows it needs, as above
 
-A rank's share equals, byte for byte, the share that `batch_mask` cuts out of the same whole batch.
+A rank's share is the same, byte for byte, as if `batch_mask` selected it from the whole batch.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ PER_NONZERO = 300e-9
 
 Measured on one core: 180 to 700 ns, in batches of 600 to 130,000 nonzeros."""
 PER_MESSAGE = 20e-6
-"""Seconds per message of bits over shared memory, beside the time of its words."""
+"""Seconds to send a message of bits over shared memory, without the time of its words."""
 PER_WORD = 2e-9
 """Seconds to send and read a word of bits."""
 
@@ -73,11 +74,12 @@ class Draws(ABC, Generic[S]):
     """Draws this rank's share of every batch of a sampler.
 
     Parameters:
-        part: The slice of a row plan. Its peers must be the ranks.
-        population: Vertices to draw from. If owners draw, its pattern of nonzeros is not needed.
+        part: The slice of a row plan. Part k must be on rank k.
+        population: Vertices to draw from. Its pattern of nonzeros may be missing if owners draw.
         seed: Seed of the draws.
-        clock: Clock that adds up the time of "draw".
-        seeds: Seeds that the task draws, only if owners draw; None if the sampler draws seeds.
+        clock: Clock that counts the time of the draws under the name "draw".
+        seeds: Object with which the task draws the seeds (only if owners draw); None if the sampler
+            draws the seeds.
 
     Attributes:
         halo (int32[num_halo]): Vertices of the halo rows of the slice.
@@ -103,7 +105,7 @@ class Draws(ABC, Generic[S]):
 
     @abstractmethod
     def _begin(self, population: Population, transport: Transport) -> None:
-        """Prepare the data that all batches need. Collective."""
+        """Prepare the data that `share` needs for every batch. Collective."""
 
     @abstractmethod
     def share(self, number: int, which: RowsOfBlocks = "all") -> Rounds[LocalBatch]:
@@ -113,7 +115,7 @@ class Draws(ABC, Generic[S]):
 
         Parameters:
             number: Number of the batch in the run, from 0.
-            which: Rows of the blocks.
+            which: Which rows each block has; see `RowsOfBlocks`.
         """
 
 
@@ -156,13 +158,21 @@ class OwnerDraws(Draws[S]):
     @staticmethod
     @abstractmethod
     def expected(sampler: S, num_vertices: int, nonzeros_per_row: float) -> tuple[float, int]:
-        """Return the expected nonzeros of a whole batch, and the message rounds to draw it."""
+        """Return the expected number of nonzeros of a whole batch, and the rounds of its draw.
+
+        The second result is the number of rounds in which owners draw the batch. In each round,
+        every rank exchanges messages with all its peers once.
+
+        Parameters:
+            num_vertices: Number of vertices of the graph.
+            nonzeros_per_row: Mean number of nonzeros in a row of the graph's matrix.
+        """
 
 
 class NeighbourDraws(OwnerDraws[NeighbourSampler]):
-    """Draws of neighbours by owners.
+    """Draws in which owners draw the neighbours of their rows.
 
-    They need 4 bytes of memory per own row, and send bits in every hop.
+    A rank needs 4 bytes of memory per own row. In every hop it sends one bit per halo row.
     """
 
     def _begin(self, population: Population, transport: Transport) -> None:
@@ -213,10 +223,11 @@ class NeighbourDraws(OwnerDraws[NeighbourSampler]):
 
 
 class WalkDraws(OwnerDraws[WalkSampler]):
-    """Draws of walks by owners.
+    """Draws in which owners continue the walks that are on their rows.
 
-    They need 12 bytes of memory per own row, and 4 bytes per halo row and per sent row. In a batch,
-    two words travel each time a walk crosses to another rank, and bits travel in two rounds.
+    A rank needs 12 bytes of memory per own row, and 4 bytes per halo row and per sent row. In a
+    batch, two words are sent each time a walk moves to a row of another rank. After the walks, a
+    rank sends one bit per sent row, then one bit per halo row.
     """
 
     def _begin(self, population: Population, transport: Transport) -> None:
@@ -253,7 +264,11 @@ class WalkDraws(OwnerDraws[WalkSampler]):
         return batch
 
     def _rows_visited(self, key: np.uint64) -> Rounds[Int64Array]:
-        """Return this rank's rows that walks of a batch visit, ascending. Collective."""
+        """Return the own rows that the walks of a batch visit, ascending: int64[m]. Collective.
+
+        Parameters:
+            key: Random key of the batch.
+        """
         part, sampler = self._part, self._sampler
         with self._clock("draw"):
             roots = sampler.roots(self._owned.num_vertices, key)
@@ -278,7 +293,10 @@ class WalkDraws(OwnerDraws[WalkSampler]):
 
 @njit(cache=True, nogil=True)
 def _listed(ptr: Any, numbers: Any, rows: Any) -> Any:
-    """Return the joined lists of some rows, int64[m]; row k has ``numbers[ptr[k]:ptr[k + 1]]``."""
+    """Return the lists of some rows, one after another: int64[m].
+
+    Row k has the list ``numbers[ptr[k]:ptr[k + 1]]``.
+    """
     found = np.empty((ptr[rows + 1] - ptr[rows]).sum(), dtype=np.int64)
     size = 0
     for row in rows:
@@ -310,9 +328,10 @@ def draws_of(
 ) -> Draws[Any]:
     """Return the object that draws this rank's share of every batch of `sampler`. Collective.
 
+    All parameters except `by_owners` are those of `Draws`.
+
     Parameters:
-        by_owners: Whether owners draw; `check_draw` tests whether they can.
-        others: See `Draws`.
+        by_owners: Whether owners draw. The caller must have called `check_draw`.
     """
     kind: type[Any] = WholeDraws
     if by_owners:
@@ -322,29 +341,37 @@ def draws_of(
 
 
 def check_draw(choice: str, sampler: Sampler) -> None:
-    """Raise InputError if the user's choice of who draws does not fit the sampler."""
+    """Raise InputError if the sampler cannot draw as the user's option `draw` says.
+
+    Parameters:
+        choice: Value of the option: "auto", "everywhere" or "owners".
+    """
     if choice == "everywhere" and sampler.owners_draw:
-        raise InputError(f"`draw` everywhere: only owners draw {sampler.owners_draw}; leave it out")
+        raise InputError(f"`draw` everywhere: only row owners draw {sampler.owners_draw}; drop it")
     if choice == "owners" and not (sampler.owners_draw or type(sampler) in BY_OWNERS):
         names = ", ".join(each.name for each in BY_OWNERS)
         raise InputError(
-            f"`draw` owners: is only for samplers {names}, whose rows are drawn one by one; "
-            f"sampler '{sampler.name}' draws everywhere; leave it out"
+            f"`draw` owners: only samplers {names} let each rank draw for its own rows; sampler "
+            f"'{sampler.name}' draws whole batches on every rank; leave `draw` out"
         )
 
 
 def owners_draw(
     choice: str, sampler: Sampler, part: Part, header: Header, transport: Transport
 ) -> tuple[bool, str]:
-    """Decide whether owners draw: by the user's choice, or by predicted time. Collective.
+    """Decide whether owners draw. Collective.
 
-    If owners draw, no rank draws the other ranks' shares of a batch; but in every round, a rank
-    exchanges messages with every peer. Owners also draw if the machine has too little free memory
-    for the whole graph's pattern on each of its ranks.
+    If the user's choice is "auto", the way with the shorter predicted time is chosen. If owners
+    draw, a rank saves the time to draw the other ranks' shares of a batch, but exchanges messages
+    with all its peers in every round. Owners also draw if the machine has too little free memory
+    to hold the pattern of the whole graph once for each of its ranks.
+
+    Parameters:
+        choice: Value of the user's option `draw`: "auto", "everywhere" or "owners".
 
     Returns:
-        bool, str: Whether owners draw, and the reason; "" if only one way is possible, or on one
-            rank.
+        bool, str: Whether owners draw, and the reason. The reason is "" if only one way is
+            possible, or if there is only one rank.
     """
     if sampler.owners_draw:
         return True, ""
@@ -357,7 +384,7 @@ def owners_draw(
     wanted = pattern * transport.ranks_here()
     if transport.any(left is not None and wanted > left) and not quicker:
         mib = f"{pattern / 2**20:,.0f} MiB"
-        return True, f"the pattern takes {mib} on every rank, more than is free; {why}"
+        return True, f"the graph's pattern takes {mib} on every rank, more than is free; {why}"
     return quicker, why
 
 
@@ -368,10 +395,12 @@ def owners_are_quicker(
 
     Parameters:
         sampler: Sampler of a class in `BY_OWNERS`.
-        most: Largest number of received messages of a rank, and largest number of halo rows.
+        most: Two numbers, each the maximum over the ranks: the number of messages that a rank
+            receives, and the number of halo rows of a rank.
 
     Returns:
-        bool, str: Whether owners are quicker, and the predicted times in words; "" on one rank.
+        bool, str: Whether owners are quicker, and a phrase with the predicted times; "" if there is
+            only one rank.
     """
     messages, bits = most
     per_row = num_nonzeros / max(num_vertices, 1)

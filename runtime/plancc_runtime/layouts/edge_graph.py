@@ -1,4 +1,4 @@
-"""A rank's share of the graph, with edges as PyTorch Geometric stores them."""
+"""A rank's share of the graph, with edges in the format of PyTorch Geometric."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class EdgeGraph(LocalGraph):
         return self.block.num_halo
 
     def local_edge_index(self, nonzeros: str = "edges") -> Tensor:
-        """Return the columns and rows of this rank's nonzeros, like PyTorch Geometric's edge index.
+        """Return the columns and rows of this rank's nonzeros, as in PyTorch Geometric.
 
         Parameters:
             nonzeros: Name in `layouts.block.NONZEROS`.
@@ -97,20 +97,20 @@ class EdgeGraph(LocalGraph):
         Collective on first use.
 
         Raises:
-            InputError: If the plan's values were normalised, and so are no weights.
+            InputError: If the plan's values were normalised, so that the weights are lost.
         """
         if self.plan_header.normalization != "none":
             raise InputError(
-                f"the plan has values that '{self.plan_header.normalization}' normalised, not "
-                "weights; compile it with normalize 'none'"
+                f"the plan has no edge weights: '{self.plan_header.normalization}' normalised its "
+                "values; compile it with normalize 'none'"
             )
         return self.edge_values()[self._order_of_edges()]
 
     @property
     def edge_attr(self) -> Tensor | None:
-        """Features of edges, Tensor[edges, width], in the order of `edge_index`, or None.
+        """Features of the edges, Tensor[edges, width], in the order of `edge_index`.
 
-        Collective on first use.
+        None if the plan has no features of edges. Collective on first use.
         """
         found = self.edge_features
         return None if found is None else found[self._order_of_edges()]
@@ -127,7 +127,7 @@ class EdgeGraph(LocalGraph):
         return found.long().to(self.device)[self._order_of_edges()]
 
     def _order_of_edges(self) -> Tensor:
-        """Return the place in `local_edge_index` of every edge of `edge_index`: int64[edges]."""
+        """Return the position in `local_edge_index` of every edge of `edge_index`: int64[edges]."""
         assert self.edge_index is not None
         return self._edge_order
 

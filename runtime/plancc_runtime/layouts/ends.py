@@ -1,8 +1,9 @@
-"""Rows of both ends of vertex pairs, on the rank that owns the source of the pair.
+"""Pairs of vertices: the rank that owns the source of a pair receives the row of the target.
 
-The owner of the source receives the row of the target. For the pairs of link prediction in a plan,
-the compiler made the exchange. For other pairs, a *directory* stores the rank and the local row of
-every vertex. It is spread over the ranks: rank k stores the k-th range of vertices.
+If the plan holds the pairs, as in link prediction, it also holds the exchange that sends the rows.
+For other pairs, the ranks make the exchange with a *directory*. For each vertex, the directory has
+its rank and its local row there. It is divided among the ranks: rank k stores the k-th range of
+vertices.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ from plancc_runtime.transport.row_numbers import swapped
 
 
 class Ends:
-    """Pairs whose sources are rows of this rank.
+    """Pairs of vertices whose sources this rank owns.
 
     Parameters:
-        source (int64[m]): Local row of every source.
-        target (int64[m]): Local row of every target; received rows are numbered from `num_rows`.
-        exchange: Exchange by which this rank receives the targets' rows of other ranks.
-        num_rows: Number of rows of this rank.
+        source (int64[m]): Local row of the source of every pair.
+        target (int64[m]): Local row of the target of every pair. Rows that are received from other
+            ranks have the numbers from `num_rows` on.
+        exchange: Exchange by which this rank receives the targets that other ranks own.
+        num_rows: Number of own rows.
 
     Attributes:
         num_received: Number of rows that this rank receives.
@@ -52,12 +54,12 @@ class Ends:
         )
 
     def rows(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the rows of sources and of targets, Tensor[m, width] each. Collective.
+        """Return the rows of all sources, and of all targets: Tensor[m, width] each. Collective.
 
         The backward pass sends the gradients of received rows to the owners.
 
         Parameters:
-            x (Tensor[num_rows, width]): Rows of this rank.
+            x (Tensor[num_rows, width]): Own rows.
         """
         columns = x
         if not self._alone:
@@ -66,10 +68,12 @@ class Ends:
 
 
 class Directory:
-    """The rank and the local row of every vertex, spread over the ranks. Collective to make.
+    """Directory of the rank and the local row of every vertex. Every rank stores a range of it.
+
+    The constructor is collective.
 
     Parameters:
-        vertices (int[num_rows]): Vertices of this rank's rows.
+        vertices (int[num_rows]): Vertex of every own row.
         num_vertices: Number of vertices on all ranks.
     """
 
@@ -89,17 +93,21 @@ class Directory:
     def _split_by_home(
         self, values: npt.NDArray[Any], vertices: npt.NDArray[np.integer]
     ) -> list[npt.NDArray[Any]]:
-        """Split values by the rank that stores the directory's entries of their vertices.
+        """Return, for every rank, the values of the vertices whose directory entries it stores.
 
         Parameters:
-            values (array[m, ...]): One entry per vertex.
+            values (array[m, ...]): One value per vertex.
             vertices (int[m]): Vertices, ascending.
         """
         bounds = np.arange(1, self._transport.size) * self._range
         return np.split(values, np.searchsorted(vertices, bounds))
 
     def places(self, vertices: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return rank and local row of ascending vertices, int64[m] each. Collective."""
+        """Return the rank and the local row of every vertex, int64[m] each. Collective.
+
+        Parameters:
+            vertices (int64[m]): Vertices, ascending.
+        """
         asked = self._split_by_home(vertices.astype(np.int32), vertices)
         first = self._transport.rank * self._range
         answers = [self._place[each - first] for each in swapped(asked, self._transport)]
@@ -107,9 +115,10 @@ class Directory:
         return found[:, 0], found[:, 1]
 
     def words(self, vertices: Int64Array) -> int:
-        """Return the number of words that `places` moves for the vertices that this rank asks for.
+        """Return how many words are sent when this rank calls `places` with these vertices.
 
-        Three words travel per vertex in another rank's range: the vertex, its rank and its row.
+        For each vertex that another rank stores, three words are sent: the vertex, its rank and its
+        row.
 
         Parameters:
             vertices (int64[m]): Distinct vertices.
@@ -120,12 +129,12 @@ class Directory:
     def ends(
         self, source: Int64Array, target: Int64Array, num_rows: int, resources: Resources
     ) -> Ends:
-        """Return the ends of vertex pairs. Collective.
+        """Return pairs of vertices as an `Ends` object. Collective.
 
         Parameters:
             source (int64[m]): Local row of the source of every pair.
             target (int64[m]): Vertex of the target of every pair; any rank may own this vertex.
-            num_rows: Number of rows of this rank.
+            num_rows: Number of own rows.
         """
         vertices, number = np.unique(target, return_inverse=True)
         column, exchange = columns_of_rows(*self.places(vertices), num_rows, self._transport)
@@ -135,11 +144,14 @@ class Directory:
 def columns_of_rows(
     rank: Int64Array, row: Int64Array, num_rows: int, transport: Transport
 ) -> tuple[Int64Array, Exchange]:
-    """Number rows of any ranks as columns of this rank. Collective.
+    """Give each row a column number on this rank, whichever rank owns the row. Collective.
+
+    Own rows keep their numbers. Rows of other ranks are numbered from `num_rows` on.
 
     Parameters:
-        rank, row (int64[m]): Owner of each row, and the row's local number there; rows may repeat.
-        num_rows: Number of rows of this rank; the first received row has this number.
+        rank, row (int64[m]): For each row, its owner and its local number at the owner. Rows may
+            repeat.
+        num_rows: Number of own rows.
 
     Returns:
         The column of each row, int64[m], and the exchange by which this rank receives the rows of

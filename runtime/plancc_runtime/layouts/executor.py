@@ -1,18 +1,22 @@
-"""The steps of a product on one rank.
+"""Runs the program of a sparse product (`plancc.plan.products`) on one rank.
 
-One rule orders messages and products:
+These rules decide the order of the messages and the local products of a program:
 
-- The messages of a gather start first. The first product that reads the gathered rows reads them
-  piece by piece, in the order of the peers. If that product is transposed, it waits for all rows.
-- The rows of a scatter are sent piece by piece, as the last product computes them. Rows that arrive
-  from other ranks are added at the end.
-- So all other products are computed while rows travel.
-- Pieces that are broadcast, or summed at their owners, are never all on one rank: a product reads
-  or computes one piece while the next piece travels.
-- A step of a whole group waits for all steps before it.
+- A gather receives rows that other ranks own. Its messages start first. The first product that
+  reads the gathered rows reads them piece by piece, in the order of the peers. If that product is
+  transposed, it waits for all rows.
+- A scatter sends rows to their owners. The rows are sent piece by piece, as the last product
+  computes them. Rows that arrive from other ranks are added at the end.
+- All other products are computed while the messages of gathers and scatters are in flight.
+- A matrix may be broadcast piece by piece, or summed piece by piece at the owners of the pieces. A
+  rank never has all of these pieces at once: a product reads or computes one piece while the next
+  piece is in flight.
+- Some steps share rows in a group of ranks, such as an all-reduce. Such a step waits for all steps
+  before it.
 
-A program that needs another order raises InputError. Sums are made in the order of steps and peers,
-not of arrival: the same inputs on the same number of ranks give the same bits.
+A program that needs another order raises InputError. Terms are summed in the order of steps and
+peers, not in the order of arrival. So the same inputs on the same number of ranks give the same
+bits.
 """
 
 from __future__ import annotations
@@ -59,11 +63,11 @@ class Action:
         what: "start": start the messages of a gather or of broadcasts. "finish": wait for the
             messages of a gather. "multiply": compute a product. "send": send the rows of a scatter.
             "add": add the rows that arrive from other ranks. "share": share rows in a group.
-        step: The step that the action belongs to.
-        comes: Step that moves the rows that a product reads as they arrive; None if the product's
-            input is complete before.
-        leaves: Step that sends the rows of a product as they are computed; None if the rows are not
-            sent during the product.
+        step: The step of the program to which the action belongs.
+        comes: For a product that reads rows as they arrive, the step that moves these rows; None if
+            the input is complete before the product starts.
+        leaves: For a product whose rows are sent as they are computed, the step that sends the
+            rows; None if no rows are sent during the product.
     """
 
     what: str
@@ -75,12 +79,12 @@ class Action:
 def actions_of(
     program: Sequence[Step], overlap: bool, idle: Container[str] = ()
 ) -> Iterator[Action]:
-    """Yield a rank's actions for a program, in the order of the module's rule.
+    """Yield a rank's actions for a program, in the order that the module's rules give.
 
     Parameters:
-        overlap: Whether messages travel while products are computed; else every message ends
+        overlap: Whether messages are in flight while products are computed; else every message ends
             before the next step.
-        idle: Names of steps to leave out, besides the steps that move nothing.
+        idle: Names of steps to leave out. Steps with no effect (`Step.moves`) are always left out.
     """
     for here, steps in groupby(program, _is_piecewise):
         alike = [step for step in steps if step.moves and step.name not in idle]
@@ -89,11 +93,11 @@ def actions_of(
 
 @cache
 def checked(program: Program) -> Program:
-    """Return the program after checking that the module's rule can run it.
+    """Return the program after checking that it can run in the order of the module's rules.
 
     Raises:
-        InputError: If a step would run before the step that makes its input, or if the program
-            lacks the product that the step needs.
+        InputError: If a step cannot run in this order, for example because it would run before its
+            input is computed. The message says why.
     """
     for here, steps in groupby(program, _is_piecewise):
         alike = [*steps]
@@ -122,7 +126,7 @@ def _is_piecewise(step: Step) -> bool:
 
 
 def _fault(step: Step, before: Sequence[Step], after: Sequence[Step]) -> str:
-    """Return the reason why the module's rule cannot run a step; "" if it can.
+    """Return the reason why a step cannot run in the order of the module's rules; "" if it can.
 
     Parameters:
         before, after: The steps of the program before and after `step`.
@@ -132,27 +136,27 @@ def _fault(step: Step, before: Sequence[Step], after: Sequence[Step]) -> str:
     source, target = f"'{step.source}'", f"'{step.target}'"
     makers = [s for s in before if isinstance(s, Multiply) and s.target == step.source]
     takers = [s for s in after if isinstance(s, Multiply) and s.source == step.target]
-    two = "; make two programs of it"
+    two = "; split the program into two"
     if step.source in {each.target for each in left}:
         return f"{source} is complete only after the last product{two}"
     if comes and step.source in {each.target for each in before}:
         return f"its messages start before {source} is made{two}"
     if comes and step.target in {s.source for s in before} | {s.target for s in (*before, *after)}:
-        return f"{target} is read before it, or made by another step too{two}"
+        return f"{target} is read before this step, or also made by another step{two}"
     if step.source in {s.source for s in left} and leaves:
-        return f"{source} is sent by another step too{two}"
+        return f"another step also sends {source}{two}"
     if step.target in {each.source for each in left}:
-        return f"{target} was sent to other ranks before{two}"
+        return f"an earlier step has sent {target} to other ranks{two}"
     if leaves and not makers:
-        return f"no product before it makes {source}"
+        return f"no earlier product makes {source}"
     if isinstance(step, ScatterAdd) and not any(
         isinstance(s, Multiply) and s.target == step.target for s in (*before, *after)
     ):
-        return f"no product makes {target}, to which it adds"
+        return f"no product makes {target}, to which this step adds rows"
     if isinstance(step, Broadcast) and [s.transposed for s in takers] != [False]:
-        return f"one product that is not transposed must take the pieces of {target}"
+        return f"exactly one product, not transposed, must read the pieces of {target}"
     if isinstance(step, Reduce) and [s.transposed for s in makers] != [True]:
-        return f"one transposed product must make the pieces of {source}"
+        return f"exactly one product, transposed, must make the pieces of {source}"
     return ""
 
 
@@ -194,10 +198,10 @@ class SharedRows(NamedTuple):
 
     Attributes:
         group: Ranks that share the rows.
-        rows: Number of rows of every member of the group.
-        place: Places of this rank's rows among the rows of all members.
-        root: Place, in the group, of the rank whose rows the others copy.
-        idle: Whether the step is left out, since its source and its target are the same tensor.
+        rows: For every member of the group, its number of rows.
+        place: Range of this rank's rows among the rows of all members.
+        root: Number, in the group, of the rank from which the other members copy the rows.
+        idle: Whether the step is left out because its source and its target are the same tensor.
     """
 
     group: Group
@@ -211,14 +215,15 @@ class Executor:
     """Runs the program of a product, or its adjoint, with one rank's matrices and exchanges.
 
     Parameters:
-        program: The program.
-        blocks: Pieces of the matrices, by name and direction.
-        movers: Exchanges, by the names of their steps.
-        shared: Rows that groups share, by the names of their steps.
+        program: The steps of the product.
+        blocks: Pieces of the local matrices. The key is the name of the step that multiplies by
+            them, and whether they are transposed.
+        movers: Exchanges, by the name of the step that they run.
+        shared: Rows that the ranks of a group share, by the name of the step that shares them.
 
     Raises:
-        InputError: If the module's rule cannot run the program. The adjoint is checked only when it
-            first runs.
+        InputError: If the program cannot run in the order of the module's rules. The adjoint is
+            checked only when it first runs.
     """
 
     def __init__(
@@ -239,13 +244,16 @@ class Executor:
         }
 
     def with_blocks(self, blocks: Blocks, movers: Mapping[str, RowMover[Any]]) -> Executor:
-        """Return a copy with other movers, in which `blocks` replace blocks of the same names."""
+        """Return a copy with the exchanges `movers`, in which `blocks` replace some blocks.
+
+        An entry of `blocks` replaces the entry with the same key; all other entries stay.
+        """
         other = copy(self)
         other._blocks, other._movers = self._blocks | blocks, movers
         return other
 
     def lay_out_transposes(self) -> None:
-        """Lay out the transposes that the adjoint would lay out in its first run."""
+        """Lay out the transposed matrices now, instead of in the first run of the adjoint."""
         for piece in chain(*self._blocks.values()):
             if isinstance(piece, TransposedPiece):
                 piece.lay_out()
@@ -253,13 +261,15 @@ class Executor:
     def run(self, given: Mapping[str, Tensor], back: bool = False) -> None:
         """Run the steps of the program or, if `back`, of its adjoint.
 
-        Collective, unless `given` has the halo rows and the folded rows: then no rows are sent.
+        Collective, unless `given` has the halo rows and the folded rows; in that case no rows are
+        sent.
 
         Parameters:
-            given (mapping of str to Tensor[rows, width]): Tensors of the spaces, by name. Steps
-                overwrite the tensors of their targets. Spaces of halo rows and folded rows may be
-                missing; they are then in message buffers. Spaces whose pieces are broadcast, or
-                summed at their owners, must be missing.
+            given (mapping of str to Tensor[rows, width]): For every space, a tensor. A *space* is a
+                name for a matrix that the steps read or write, such as "x"
+                (`plancc.plan.products`). A step overwrites the tensor of its target. The spaces of
+                halo rows and folded rows may be missing; message buffers then hold these rows.
+                Spaces that are broadcast or summed piece by piece must be missing.
         """
         filled = set(self._filled.values())
         is_local = bool(filled) and filled <= given.keys()
@@ -296,7 +306,11 @@ class Executor:
         return _actions(self._program, back, is_local, self._overlap, idle)
 
     def _share(self, step: Step, source: Tensor, target: Tensor) -> None:
-        """Run the step of a group from source to target. Collective in the group."""
+        """Run a step in which the ranks of a group share rows. Collective in the group.
+
+        Parameters:
+            source, target: Tensors that the step reads and writes.
+        """
         group, rows, place, root, _ = self._shared[step.name]
         if isinstance(step, AllGather):
             target[place] = source
@@ -345,28 +359,32 @@ class Executor:
 
 
 class ProgramGraph(LayerGraph):
-    """The graph of a layout whose products an executor runs.
+    """The graph of a layout whose products are run by an `Executor`.
 
     Attributes:
-        resources: Resources of the layout; sums are made in their `dtype`.
+        resources: Resources of the layout; products are computed in their `dtype`.
     """
 
     resources: Resources
 
     @abstractmethod
     def lay_out(self, coefficients: str) -> Executor:
-        """Return the executor that multiplies by A with these values. It is made on first use."""
-
-    def spaces(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-        """Return the tensors of the spaces for `Executor.run`, by name.
+        """Return the executor of products with A, which is made on first use and kept.
 
         Parameters:
-            x, y: Input and output of the product; a layout may add other spaces.
+            coefficients: Values of A: a name in `plancc.plan.layers.COEFFICIENTS`.
+        """
+
+    def spaces(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        """Return the argument `given` of `Executor.run`: for every space, its tensor.
+
+        Parameters:
+            x, y: Input and output of the product. A layout may add other spaces.
         """
         return {"x": x, "y": y}
 
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
-        """Return A x or, if `back`, A^T x; sums are made in `resources.dtype`. Collective."""
+        """Return A x or, if `back`, A^T x, computed in `resources.dtype`. Collective."""
         rows = converted(x, self.resources.dtype).contiguous()
         out = empty(self.num_inputs if back else self.num_outputs, x.shape[1], rows)
         executor = self.lay_out(coefficients)

@@ -1,8 +1,9 @@
 """Feature-parallel products: mixture of parallelism (Wan et al. 2025, Section 3.1.2 and Algorithm
 2).
 
-Between products a rank has whole rows: a share of the rows of its part. In a product it has a slice
-of the columns of all rows of the part, and multiplies by the part's whole matrix:
+The ranks of a group share one part. Between products, a rank has whole rows: some of the rows of
+the part. During a product, it has all rows of the part, but only a slice of their columns. It
+multiplies this slice by the whole matrix of the part:
 
       own rows              slice of all rows         slice of A H            own rows
     +-----------+            +----+                    +----+                +-----------+
@@ -16,13 +17,15 @@ of the columns of all rows of the part, and multiplies by the part's whole matri
 
 The adjoint is the same with A^T. Every number travels at most twice, on any number of ranks.
 
-With several groups (Wan et al. 2025, Section 5.2.1), each group has one part of the matrix. Ranks
-at the same place in their groups exchange the rows of their slices by the messages of the row plan.
-So the product is partition-parallel between groups and feature-parallel inside a group.
+With several groups (Wan et al. 2025, Section 5.2.1), each group has one part of the matrix. The
+ranks that have the same number in their groups exchange halo rows of their slices, with the
+messages of the row plan. So the product is partition-parallel between groups and feature-parallel
+inside a group.
 
 With a pipeline (`layouts.pipeline`), rows are processed in batches. The product of a batch starts
-when the batches of the input that it reads have arrived. Meanwhile the product of the previous
-batch travels to the owners of its rows. The owners then update these rows (the dense layer):
+when all batches of the input that this product reads have arrived. Meanwhile the product of the
+previous batch is sent to the owners of its rows. The owners then update these rows (the dense
+layer):
 
     batch       0         1         2
     in        #####     #####     #####
@@ -65,17 +68,20 @@ if TYPE_CHECKING:
 
 
 class FeatureGraph(LayerGraph):
-    """The graph of a layer on a rank of a feature plan. Making one is collective.
+    """The graph of a layer on a rank of a feature plan. The constructor is collective.
 
     Parameters:
         part: Part of a feature plan, from `layouts.order.order_rows` with the same pipeline.
-        resources: Resources of the rank; `wire` applies to halo rows between groups.
-        pipeline: Choice of the pipeline, as in `layouts.pipeline.pipelining`.
-        aggregate_on: "device" or "cpu". On "cpu", slices move to host memory and the CPU makes the
-            products, while the device updates rows (MixGCN-CPU; Wan et al. 2025, Section 4.1).
+        resources: Resources of the rank. `wire` is the type in which halo rows are sent between
+            groups.
+        pipeline: Value of the option `pipeline`, as in `layouts.pipeline.pipelining`.
+        aggregate_on: "device" or "cpu". With "cpu", slices are sent to host memory, and the CPU
+            computes the products while the device updates rows (MixGCN-CPU; Wan et al. 2025,
+            Section 4.1).
 
     Attributes:
-        pipelining (Pipelining or None): Figures of the pipeline; None if there is no pipeline.
+        pipelining (Pipelining or None): Size, bandwidth and number of batches of the pipeline; None
+            if there is no pipeline.
     """
 
     def __init__(
@@ -99,7 +105,7 @@ class FeatureGraph(LayerGraph):
         self._batches = Batches(self._block.num_inputs, grid.columns, stages)
         self._rows = self._batches.rows_of(self._column)
         if not np.array_equal(self._block.inputs[self._rows], part.global_id):
-            raise ValueError("the part's rows are not in the order in which its stages send them")
+            raise ValueError("the rows of the part are not in the order of the pipeline's batches")
         self._vertices = torch.from_numpy(part.global_id).to(self._device)
         self._slicing = Slicing(
             grid=grid,
@@ -122,7 +128,10 @@ class FeatureGraph(LayerGraph):
         return torch.from_numpy(degree.astype(np.int64)).to(self._device)
 
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
-        """See `LayerGraph`. A slice may be empty: x may have fewer columns than there are ranks."""
+        """Return A x or, if `back`, A^T x, without autograd. Collective.
+
+        If x has fewer columns than the group has ranks, the slices of some ranks are empty.
+        """
         if self.alone:
             return self.multiply(0, x.contiguous(), coefficients, back)
         out = empty_like(x)
@@ -137,7 +146,7 @@ class FeatureGraph(LayerGraph):
         bias: Tensor | None = None,
         rectified: bool = False,
     ) -> Tensor:
-        """Return (A x) weight + bias. Collective.
+        """Return (A x) weight + bias, as in `LayerGraph`. Collective.
 
         With a pipeline, each batch of A x is multiplied by the weight as soon as it arrives.
         """
@@ -154,7 +163,7 @@ class FeatureGraph(LayerGraph):
         bias: Tensor | None = None,
         rectified: bool = False,
     ) -> Tensor:
-        """Return A (x weight) + bias. Collective.
+        """Return A (x weight) + bias, as in `LayerGraph`. Collective.
 
         With a pipeline, each batch of x weight is sent as soon as it is computed.
         """
@@ -171,11 +180,11 @@ class FeatureGraph(LayerGraph):
     def moved(self, step: LayerStep) -> Mapping[str, Sequence[Transfer]]:
         """Return the transfers of a step, as in `LayerGraph`.
 
-        Before a product, a rank sends the columns of its own rows that are in other ranks' slices.
-        After the product, it sends the rows of its slice that other ranks own. If the c ranks of a
-        group have equal shares of n rows, the group moves 2 n width (c - 1) / c words, less than
-        2 n width (Wan et al. 2025, Proposition 3.4). Between groups, halo rows of one slice's width
-        travel too.
+        Before a product, a rank sends those columns of its own rows that are in other ranks'
+        slices. After the product, it sends those rows of its slice that other ranks own. If the c
+        ranks of a group have equal shares of n rows, the group sends 2 n width (c - 1) / c words,
+        less than 2 n width (Wan et al. 2025, Proposition 3.4). If there are several groups, ranks
+        also send halo rows, which are as wide as a slice.
         """
         assert isinstance(step, Aggregate)
         batches, ranks = self._batches, np.array([self._slicing.members.ranks])
@@ -210,10 +219,10 @@ class FeatureGraph(LayerGraph):
 
         Parameters:
             source, out (Tensor[num_inputs, width]): Input and output; contiguous.
-            before: Function that is called with the row range of each batch before the batch is
-                sent; it fills these rows of `source`.
-            after: Function that is called with the row range of each batch when its rows are in
-                `out`.
+            before: Function that is called before each batch is sent. Its argument is the range of
+                the batch's rows; it fills these rows of `source`.
+            after: Function that is called when the rows of a batch are in `out`. Its argument is
+                the range of these rows.
             meanwhile: Function that is called once, while the first messages are in flight.
         """
         needs = self._needs(coefficients, back)
@@ -233,18 +242,21 @@ class FeatureGraph(LayerGraph):
                     after(at)
 
     def _needs(self, coefficients: str, back: bool) -> list[int]:
-        """Return, for every batch of the product, the last batch of the input that it reads."""
+        """Return, for every batch of the product, the number of the last input batch it reads."""
         return [0] if self._batches.stages == 1 else self._stages_of(coefficients, back).needs
 
     @property
     def alone(self) -> bool:
-        """Whether the group sends nothing, since it has only one rank and there is no pipeline."""
+        """Whether no slices are sent: the group has one rank, and there is no pipeline.
+
+        False if slices are in host memory while own rows are on a device.
+        """
         return self._grid.columns == self._batches.stages == 1 and not self._slicing.crosses
 
     def multiply(self, stage: int, x: Tensor, coefficients: str, back: bool) -> Tensor:
         """Return one batch of the product of a slice: Tensor[rows of the batch, columns].
 
-        Collective among the ranks at the same place in their groups.
+        Collective among the ranks that have the same number in their groups.
 
         Parameters:
             stage: Number of the batch.
@@ -281,8 +293,9 @@ class _Stages:
     """A matrix cut into batches of rows.
 
     Attributes:
-        needs: For every batch, the last batch of the input that is read (`Batches.needs`).
-        matrices: The rows of every batch, laid out for products.
+        needs: For every batch, the number of the last input batch that its product reads
+            (`Batches.needs`).
+        matrices: For every batch, its rows of the matrix, laid out for products.
     """
 
     needs: list[int]
@@ -294,7 +307,11 @@ def empty_like(x: Tensor) -> Tensor:
 
 
 class _ProductLinear(torch.autograd.Function):
-    """(A x) W. In the backward pass, each batch of g W^T is sent as soon as it is computed."""
+    """The product (A x) W of a graph with a pipeline, with its gradients.
+
+    In the backward pass, each batch of g W^T is sent as soon as it is computed; g is the gradient
+    of the result.
+    """
 
     @staticmethod
     def forward(
@@ -337,7 +354,11 @@ class _ProductLinear(torch.autograd.Function):
 
 
 class _LinearProduct(torch.autograd.Function):
-    """A (x W). In the backward pass, each batch of A^T g is multiplied by W^T when it arrives."""
+    """The product A (x W) of a graph with a pipeline, with its gradients.
+
+    In the backward pass, each batch of A^T g is multiplied by W^T when it arrives; g is the
+    gradient of the result.
+    """
 
     @staticmethod
     def forward(

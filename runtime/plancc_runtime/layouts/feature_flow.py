@@ -1,7 +1,8 @@
-"""The messages of a feature-parallel product: own rows to slices of columns, and back.
+"""The messages of a feature-parallel product.
 
-An all-to-all sends each rank of the group its columns of this rank's rows, batch by batch. They are
-received directly into the rows of the receiver's slice, so nothing needs to be unpacked.
+Before the product, own rows are sent to the ranks that have slices of their columns. After the
+product, slices are sent back to the owners of the rows. Each batch of rows has one all-to-all per
+direction. A rank receives rows directly into its slice, so it need not unpack them.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ BatchCallback = Callable[[slice], None]
 
 @dataclass(frozen=True)
 class Slicing:
-    """How the ranks of a group share rows and columns, and on which devices these are.
+    """Shares of rows and columns that the ranks of a group have, and the devices that hold them.
 
     Attributes:
         grid: Process grid of the plan.
         batches: Batches of the rows of the group.
-        members: The ranks of the group, by process column.
-        resources: Resources of the rank; own rows are on their device.
-        crosses: Whether slices are in host memory, even if own rows are on a device.
+        members: The ranks of the group, in the order of their process columns.
+        resources: Resources of the rank. Own rows are on `resources.device`.
+        crosses: Whether slices are in host memory even if own rows are on a GPU.
     """
 
     grid: Grid
@@ -44,7 +45,7 @@ class Slicing:
 
     @property
     def column(self) -> int:
-        """This rank's process column."""
+        """Number of this rank's process column."""
         return self.members.rank
 
     @property
@@ -53,18 +54,18 @@ class Slicing:
 
     @property
     def device(self) -> torch.device:
-        """Device of own rows."""
+        """Device on which own rows are."""
         return self.resources.device
 
     @property
     def place(self) -> torch.device:
-        """Device of slices."""
+        """Device on which slices are."""
         return CPU if self.crosses else self.device
 
 
 @dataclass(frozen=True)
 class _Moving:
-    """An all-to-all in flight, and the buffers that it writes (`rows`) and reads (`others`)."""
+    """An all-to-all in flight, and the buffers that it receives (`rows`) and sends (`others`)."""
 
     pending: Pending
     rows: Sequence[Tensor]
@@ -72,18 +73,18 @@ class _Moving:
 
 
 class Flow:
-    """The messages of one product. Methods that move rows are collective among the members.
+    """The messages of one product. Methods that send or receive are collective in the group.
 
     A rank must finish its messages in the order in which it started them.
 
     Parameters:
-        source, out (Tensor[own rows, width]): Input and output; contiguous.
-        before: Function that is called with the row range of each batch before the batch is sent;
-            it fills these rows of `source`.
+        source, out (Tensor[own rows, width]): Input and output of the product; contiguous.
+        before: Function that is called before each batch is sent. Its argument is the range of the
+            batch's rows; it fills these rows of `source`.
 
     Attributes:
         held (Tensor[rows of the group, own columns]): This rank's slice of the input. A row is
-            valid once it was received.
+            valid after `receive_input` has received it.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class Flow:
         self._packed = deque(self._pack(stage) for stage in range(ahead))
 
     def send_input(self, last: int) -> None:
-        """Start to send the batches of the input up to batch `last` that have not been sent yet."""
+        """Start to send all batches of the input up to number `last` that are not yet sent."""
         slicing = self._slicing
         while self._sent <= last:
             stage, self._sent = self._sent, self._sent + 1
@@ -119,7 +120,7 @@ class Flow:
             self._inputs.append(self._start(pieces, rows))
 
     def receive_input(self, last: int) -> None:
-        """Wait for the batches of the input up to batch `last`."""
+        """Wait until all batches of the input up to number `last` are received."""
         while self._received <= last:
             self._received += 1
             with self._slicing.clock("wait"):
@@ -145,9 +146,9 @@ class Flow:
         self._outputs.append(self._start(rows, [*pieces, buffer]))
 
     def receive_output(self, stage: int) -> slice:
-        """Wait for own rows of a batch of the product, and copy them into `out`.
+        """Wait for the own rows in a batch of the product, and copy them into `out`.
 
-        Returns the place of the rows in `out`.
+        Return the range of these rows in `out`.
         """
         slicing, at = self._slicing, self._local[stage]
         arrived = self._outputs.popleft()
@@ -163,9 +164,9 @@ class Flow:
         return at
 
     def _pack(self, stage: int) -> tuple[list[Tensor], Any]:
-        """Return this rank's rows of a batch of the input, cut into slices, and an event or None.
+        """Return the own rows in a batch of the input, cut into slices, and a CUDA event or None.
 
-        If there is a CUDA event, the slices are in host memory only once the event is done.
+        If the second result is an event, the slices are complete only when the event is done.
         """
         slicing, at = self._slicing, self._local[stage]
         if self._before is not None:
@@ -190,7 +191,7 @@ class Flow:
             return self._pieces(host, len(rows)), ready
 
     def _start(self, sends: list[Tensor], receives: list[Tensor]) -> _Moving:
-        """Start the all-to-all of all slices except this rank's own slice."""
+        """Start the all-to-all that sends and receives all slices except this rank's own slice."""
         slicing = self._slicing
         others = [
             [self._nothing if k == slicing.column else side[k] for k in range(slicing.grid.columns)]
@@ -203,16 +204,21 @@ class Flow:
         return _Moving(pending, receives, sends)
 
     def _shares(self, stage: int, rows: Tensor, first: int) -> list[Tensor]:
-        """Return every rank's rows of a batch, as views of `rows`.
+        """Return a view of `rows` for every rank of the group: the rank's rows in a batch.
 
-        Row 0 of `rows` is row `first` of the part.
+        Parameters:
+            stage: Number of the batch.
+            rows: Rows of the part from row `first` on.
         """
         batches = self._slicing.batches
         shares = (batches.share(stage, k) for k in range(batches.columns))
         return [rows[a - first : b - first] for a, b in shares]
 
     def _pieces(self, flat: Tensor, num_rows: int) -> list[Tensor]:
-        """Return views of a flat buffer: the slices of `num_rows` whole rows, one after another."""
+        """Divide a flat buffer into the slices of `num_rows` rows, and return a view of each.
+
+        Slice k is Tensor[num_rows, columns of process column k].
+        """
         return [
             flat[num_rows * c.start : num_rows * c.stop].view(num_rows, c.stop - c.start)
             for c in self._slices

@@ -1,31 +1,30 @@
 """Process grids: products of 1D, 1.5D, 2D and Split-3D (Tripathy et al. 2020, Algorithms 1 to 3).
 
-The rows of A in a process row are cut into pieces by columns (`Grid.pieces`); every piece is on one
-rank of the process row. A rank has the rows of H of its part; if the grid splits columns, it has a
-slice of the columns of these rows. 1D is a grid of one process column, and moves no piece of A. 2D
-is Split-3D with one layer.
+A process row has some of the rows of A. These rows are cut into pieces by columns (`Grid.pieces`);
+every piece is on one rank of the process row. A rank has the rows of H that belong to its part. If
+the grid splits columns, the rank has only a slice of the columns of these rows. A 1D grid has one
+process column, and sends no piece of A. A 2D grid is a Split-3D grid with one layer.
 
 The forward product H -> A H has these steps at every rank (i, j) of a layer. The backward product
-G -> A^T G has the same steps reversed:
+G -> A^T G has the same steps in reverse order:
 
     for every piece q:   A_iq is broadcast in the process row, if that has several ranks
                          H_qj is broadcast in the process column
                          T_ij += A_iq H_qj
     between layers:      T_ij is reduce-scattered: every layer keeps the rows of its part
 
-In 1.5D a process row has copies of a part, one per rank. Rank (i, j) has part i, and multiplies
-by the columns of chunk j of the parts (Equation 3), like all ranks of its process column:
+In 1.5D every rank of process row i has a copy of part i. The parts are divided into chunks, one per
+process column. Rank (i, j) multiplies by the columns of A that belong to chunk j (Equation 3):
 
     for every part q of chunk j:   H_q is broadcast in the process column
                                    T_ij += A_iq H_q
     between copies:                T_i is the sum in the process row (all-reduce); backward, rank
                                    (i, chunk of i) broadcasts its sum to the others
 
-A plan may choose that only needed rows travel. Then messages of the row plan replace the broadcasts
-and reductions in the process column. Each of the c copies of a part computes the same loss, and
-divides the loss by c. So the gradients of the copies of a row are equal, and each is 1 / c of the
-whole gradient, also after the adjoint product. The sum over all ranks of a weight's gradient is the
-whole gradient.
+If the plan says that only needed rows are sent, messages of the row plan replace the broadcasts and
+reductions in the process column. A part has c copies, which compute the same loss; each divides
+this loss by c. So the c copies of a row have the same gradient: 1 / c of the row's gradient. This
+is also true after the adjoint product. The gradient of a weight is the sum over all ranks.
 
 `plancc.plan.products` defines the steps as programs.
 """
@@ -66,21 +65,22 @@ from plancc_runtime.workspace import empty
 
 
 class GridGraph(ProgramGraph):
-    """The graph of a layer on a process grid. Making one is collective.
+    """The graph of a network's layer on a process grid. The constructor is collective.
 
-    A rank computes the whole gradients of its rows and columns; in "1.5d", 1 / `copies` of these
-    gradients.
+    A rank computes the gradients of its rows and columns. In "1.5d", it computes 1 / `copies` of
+    these gradients.
 
     Parameters:
-        part: Part of a grid plan; it has a `GridShare`.
-        resources: Resources; their transport has as many ranks as the grid. If `overlap` is set,
-            the next piece travels while a piece is multiplied.
+        part: Part of a grid plan, with a `GridShare`.
+        resources: Resources of the rank. Their transport has as many ranks as the grid. If
+            `overlap` is set, the next piece is sent while a piece is multiplied.
 
     Attributes:
         grid (Grid): Process grid of the plan.
-        row (Group): Ranks of the process row, which share the part.
-        column (Group): Ranks of the process column in this layer.
-        fiber (Group): Ranks at the same place in all layers.
+        row (Group): Ranks of this rank's process row.
+        column (Group): Ranks of this rank's process column in its layer of the grid.
+        fiber (Group): Ranks with this rank's process row and column, one in every layer of the
+            grid.
     """
 
     def __init__(self, part: Part, header: Header, resources: Resources) -> None:
@@ -130,9 +130,12 @@ class GridGraph(ProgramGraph):
         return torch.from_numpy(counts).to(self.device)
 
     def block(self, coefficients: str = "plan") -> Block:
-        """Return the block of this rank's nonzeros, whose columns are the halo rows of its pieces.
+        """Return the block that has this rank's nonzeros (`layouts.grid_block`).
 
         Collective on the first call for "mean" or "closed-mean".
+
+        Parameters:
+            coefficients: Values of A: a name in `plancc.plan.layers.COEFFICIENTS`.
         """
         if coefficients in ("mean", "closed-mean"):
             self._with_whole_counts()
@@ -149,7 +152,7 @@ class GridGraph(ProgramGraph):
         return {"x": x, "held": held, "sums": sums, "y": y}
 
     def lay_out(self, coefficients: str) -> Executor:
-        """See `ProgramGraph`. Collective."""
+        """Return the executor of products with A, as in `ProgramGraph`. Collective."""
         if coefficients not in self._executors:
             blocks = self._blocks(coefficients)
             movers: dict[str, RowMover[Any]] = {"pieces": self._rounds}
@@ -180,11 +183,12 @@ class GridGraph(ProgramGraph):
         rectified: bool = False,
         onto: Tensor | None = None,
     ) -> Tensor:
-        """Return x weight + bias, as in `LayerGraph` (Algorithm 3, second phase). Collective.
+        """Return x weight + bias, as in `LayerGraph`. Collective.
 
-        The slices of x are broadcast in the process row. In the backward pass, the slices of the
-        gradient are broadcast. From them a rank computes its slice of the gradient of x, and the
-        rows of the weight's gradient that belong to its columns of x.
+        This is the second phase of Algorithm 3. The slices of x are broadcast in the process row.
+        In the backward pass, the slices of the result's gradient are broadcast. From these slices,
+        a rank computes its slice of the gradient of x, and those rows of the weight's gradient that
+        belong to its columns of x.
         """
         if not self.grid.splits_columns:
             return super().linear(x, weight, bias, rectified, onto)
@@ -198,10 +202,11 @@ class GridGraph(ProgramGraph):
         return self.slice_of(width).start
 
     def slice_of(self, width: int, column: int | None = None) -> slice:
-        """Return the columns, of a matrix of `width` columns, that a process column holds.
+        """Return the range of a matrix's columns that the ranks of a process column hold.
 
         Parameters:
-            column: Number of the process column; None for this rank's.
+            width: Number of columns of the matrix.
+            column: Number of the process column; None for the process column of this rank.
         """
         if not self.grid.splits_columns:
             return slice(0, width)
@@ -211,18 +216,22 @@ class GridGraph(ProgramGraph):
     def whole_rows(self, x: Tensor, width: int) -> Tensor:
         """Return all columns of x, as in `LayerGraph`. Collective.
 
-        `copies` ranks compute the loss of a row, and each of them counts 1 / `copies` of the loss.
-        So the backward pass multiplies the gradient of a rank's slice by `copies`.
+        Each of `copies` ranks computes the loss of a row, and divides this loss by `copies`. So the
+        backward pass multiplies the gradient of a rank's slice by `copies`.
         """
         if not self.grid.splits_columns:
             return x
         return _WholeRows.apply(x, self, width)
 
     def every_slice(self, x: Tensor, width: int) -> Iterator[tuple[slice, Tensor]]:
-        """Yield the slices of x of all ranks of the process row, one by one. Collective.
+        """Yield the slices of x that the ranks of the process row hold, one by one. Collective.
 
-        Each is a pair: the range of columns, out of `width`, and the Tensor[rows, columns], which
-        is valid until the next pair is yielded.
+        Each slice is a pair: the range of its columns, and its values (Tensor[rows, columns]). The
+        values are valid until the next pair is yielded.
+
+        Parameters:
+            x: This rank's slice.
+            width: Number of columns of all slices together.
         """
         columns = [self.slice_of(width, j) for j in range(self.row.size)]
         widths = [at.stop - at.start for at in columns]
@@ -279,7 +288,13 @@ class GridGraph(ProgramGraph):
         }
 
     def _words_of_slices(self, width: int) -> Int64Array:
-        """Return the words of own rows' slice on every rank of the process row: int64[ranks]."""
+        """Return, for every rank of the process row, how many words its slice of own rows has.
+
+        The result is int64[ranks].
+
+        Parameters:
+            width: Number of columns of all slices together.
+        """
         slices = (self.slice_of(width, j) for j in range(self.row.size))
         return self.num_inputs * np.array([at.stop - at.start for at in slices], np.int64)
 

@@ -1,8 +1,8 @@
 """The nonzeros of a rank of a process grid, as a `Block`.
 
 The columns of the block are the columns of the rank's *pieces* (`Grid.pieces`), one piece after the
-other. All columns count as halo rows, even if this rank owns some of these rows. Message k
-has the rows of piece k.
+other. Each column stands for a row of H. All these rows count as halo rows, even those that this
+rank owns. Message k has the rows of piece k.
 
              piece 0   piece 1
            +---------+---------+
@@ -30,13 +30,13 @@ NOTHING = np.zeros(0, np.int32)
 
 
 def rows_of_process_row(share: GridShare) -> tuple[int, int]:
-    """Return the range ``first, last`` of the rows of A, in plan order, in the rank's block."""
+    """Return the bounds ``first, last`` of the rows of A in a rank's block, in plan order."""
     first, last = share.grid.parts_of_block(share.rank)
     return int(share.part_ptr[first]), int(share.part_ptr[last])
 
 
 def held_pieces(share: GridShare) -> list[Piece]:
-    """Return the pieces whose columns of A this rank has, ascending."""
+    """Return the pieces of A that this rank has, in the order of their columns."""
     _, column, layer = share.grid.position(share.rank)
     return [p for p in share.grid.pieces(share.part_ptr, layer) if p.column == column]
 
@@ -46,7 +46,7 @@ def block_of_share(share: GridShare, self_loops: bool) -> Block:
 
     Parameters:
         share: The rank's share of the grid; its `block` is None.
-        self_loops: Whether normalising added nonzeros of the diagonal.
+        self_loops: Whether normalising added nonzeros on the diagonal.
 
     Returns:
         A block. Its output rows are the rows of the process row; `outputs` has the column of every
@@ -68,16 +68,16 @@ def block_of_share(share: GridShare, self_loops: bool) -> Block:
 
 
 def block_of_chunk(share: GridShare, self_loops: bool) -> Block:
-    """Return the block of a rank of "1.5d" that receives only the rows that it needs.
+    """Return the block of a rank of a "1.5d" grid that receives only the rows that it needs.
 
-    The block has the columns of the rank's part that are in the chunk of its process column. These
-    columns are halo rows from other ranks of the process column. If the rank's own part is in the
-    chunk, the block also has own columns. The peers in messages are numbers of parts, since part k
-    is on rank k of a process column.
+    The block has only the columns that belong to the chunk of the rank's process column. The rows
+    of these columns are halo rows, which other ranks of the process column send. If the rank's own
+    part is in the chunk, the block also has own columns. In the messages, peer number k is the rank
+    of the process column that has part k.
 
     Parameters:
         share: The rank's share of the grid; it has a `block`.
-        self_loops: Whether normalising added nonzeros of the diagonal.
+        self_loops: Whether normalising added nonzeros on the diagonal.
 
     Returns:
         A block. Its output rows are the rows of the part. It has no inputs if the part is in

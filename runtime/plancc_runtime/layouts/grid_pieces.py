@@ -1,8 +1,9 @@
-"""Pieces of A and of H in a process grid: own pieces and travelling pieces.
+"""Pieces of A and of H in a process grid: own pieces, and pieces that are broadcast.
 
-A piece of A travels as CSR: values and columns (one word each per nonzero) and row pointers (one
-word per row of the process row, and one more). The adjoint product moves the same arrays, and the
-receiver transposes the piece. A rank lays out its own pieces for both products.
+A piece of A is broadcast as CSR arrays: values and columns (one word each per nonzero), and row
+pointers (one word per row of the process row, and one more). The adjoint product broadcasts the
+same arrays, and the receiver transposes the piece. A rank lays out its own pieces for both
+products.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ T = TypeVar("T")
 def buffered(count: int, start: Callable[[int], Callable[[], T]], overlap: bool) -> Iterator[T]:
     """Yield ``start(k)()`` for every k from 0 to `count` - 1.
 
-    If `overlap`, ``start(k + 1)`` is called before ``start(k)()``, else after the caller has used
-    the result of k. So two sets of buffers suffice: one for even k and one for odd k.
+    If `overlap`, ``start(k + 1)`` is called before result k is yielded; else it is called after the
+    caller has used result k. So two sets of buffers suffice: one for even k and one for odd k.
     """
     arriving = start(0) if count else None
     for k in range(count):
@@ -50,7 +51,7 @@ def buffered(count: int, start: Callable[[int], Callable[[], T]], overlap: bool)
 
 @dataclass(frozen=True, eq=False)
 class Csr:
-    """The CSR arrays of a travelling piece of A.
+    """The CSR arrays of a piece of A that is broadcast.
 
     Attributes:
         value (Tensor[nonzeros]), column (int32[nonzeros]), row_ptr (int32[rows + 1]): The arrays.
@@ -64,7 +65,11 @@ class Csr:
         return self.value, self.column, self.row_ptr
 
     def of(self, nonzeros: int) -> Csr:
-        """Return views of these buffers for a piece with this number of nonzeros."""
+        """Return views of the first entries of these arrays, as many as a piece needs.
+
+        Parameters:
+            nonzeros: Number of nonzeros of the piece.
+        """
         return Csr(self.value[:nonzeros], self.column[:nonzeros], self.row_ptr)
 
     def laid_out(self, width: int, resources: Resources, transposed: bool) -> SparseMatrix:
@@ -88,11 +93,11 @@ class OwnPieces:
         transposed (csr_matrix[columns, rows]): The rank's block, transposed
             (`layouts.matrices.halo_part`).
         ptr (int64[pieces + 1]): Piece k has the columns ``ptr[k]:ptr[k + 1]``.
-        travel: Whether the pieces are broadcast.
+        travel: Whether the pieces are broadcast to other ranks.
 
     Attributes:
-        both (tuple of two lists of BlockPiece): The pieces, and their transposes.
-        csr (list of Csr): The arrays of the pieces for broadcasts; empty unless they travel.
+        both (tuple of two lists of BlockPiece): The pieces, and the transposes of the pieces.
+        csr (list of Csr): The arrays of the pieces that are broadcast; empty unless `travel`.
         nonzeros (int64[pieces]): Number of nonzeros of every piece.
     """
 
@@ -125,9 +130,12 @@ class OwnPieces:
 
 
 def _has_empty_rows(transposed: csr_matrix) -> bool:
-    """Return whether more than half of the piece's rows are empty.
+    """Return whether more than half of a piece's rows have no nonzeros.
 
-    Then only the other rows are stored.
+    If true, only the rows with nonzeros are stored.
+
+    Parameters:
+        transposed: The transpose of the piece.
     """
     used = np.count_nonzero(np.bincount(transposed.indices, minlength=transposed.shape[1]))
     return bool(2 * used < transposed.shape[1])
@@ -140,8 +148,8 @@ class RowPieces:
 
     Parameters:
         own: Pieces of this rank.
-        pieces: Pieces of the layer.
-        num_rows: Number of rows of the process row.
+        pieces: Pieces of the process row in this layer of the grid.
+        num_rows: Number of rows of A in the process row.
         row: Ranks of the process row.
     """
 
@@ -158,7 +166,7 @@ class RowPieces:
         self._buffers: list[Csr] = []
 
     def blocks(self) -> Blocks:
-        """Return all pieces for both directions, under the name "matrix"."""
+        """Return all pieces, and all transposed pieces, under the name "matrix"."""
         count = range(len(self._pieces))
         return {
             ("matrix", back): [_Travelling(self, k, back) for k in count] for back in (False, True)
@@ -167,7 +175,7 @@ class RowPieces:
     def start(self, k: int, transposed: bool) -> Callable[[], BlockPiece]:
         """Start the broadcast of piece k. Collective in the process row.
 
-        Returns a function that waits for the broadcast and returns the piece.
+        Return a function that waits for the broadcast and returns the piece.
         """
         piece, row = self._pieces[k], self._row
         mine = piece.column == row.rank
@@ -184,7 +192,7 @@ class RowPieces:
         return finish
 
     def moved(self) -> BroadcastWords:
-        """Return the words that one broadcast of every piece moves."""
+        """Return the words that are sent if every piece is broadcast once."""
         nonzeros = np.array(self._nonzeros)[:, None]
         root = np.array([[piece.column] for piece in self._pieces])
         words, buffers = 2 * nonzeros + self._num_rows + 1, 1 + 2 * (nonzeros > 0)
@@ -213,9 +221,9 @@ class _Travelling:
     """A piece of A that is broadcast before it is multiplied.
 
     Attributes:
-        of: All pieces of the process row.
-        number: Number of the piece.
-        transposed: Whether the transpose of the piece is wanted.
+        of: The pieces of the process row, to which this piece belongs.
+        number: Number of this piece among them.
+        transposed: Whether the product needs the transpose of this piece.
     """
 
     of: RowPieces
@@ -228,12 +236,12 @@ class _Travelling:
 
 @dataclass
 class RoundBuffers:
-    """Buffers of travelling pieces of H in one product.
+    """Buffers of one product for the pieces of H that are sent.
 
     Attributes:
-        ring (tuple of two Tensor[rows of the largest piece, width]): Pieces of other ranks: even
-            and odd pieces.
-        rows (Tensor[rows of the part, width] or None): Own rows in a forward product.
+        ring (tuple of two Tensor[rows of the largest piece, width]): Two buffers for pieces of
+            other ranks: the first for pieces with even numbers, the second for odd numbers.
+        rows (Tensor[rows of the part, width] or None): Own rows in a forward product, else None.
     """
 
     ring: tuple[Tensor, Tensor]
@@ -243,13 +251,14 @@ class RoundBuffers:
 class Rounds(RowMover[RoundBuffers]):
     """Moves pieces of H in a process column, one after another.
 
-    Forward, every piece is broadcast by its owner. Backward, every piece is summed at its owner.
+    In a forward round, the rank that owns a piece broadcasts it. In a backward round, partial sums
+    of a piece are added at the rank that owns the piece.
 
     Parameters:
-        pieces: Pieces of the layer.
-        first_row: This rank's first row in plan order.
+        pieces: Pieces of the process row in this layer of the grid.
+        first_row: Number of this rank's first row in plan order.
         column: Ranks of the process column.
-        resources: Resources of the rank. If `overlap` is set, the next piece travels while a piece
+        resources: Resources of the rank. If `overlap` is set, the next piece is sent while a piece
             is multiplied.
     """
 
@@ -269,7 +278,11 @@ class Rounds(RowMover[RoundBuffers]):
         return RoundBuffers((next(ring), next(ring)))
 
     def moved(self, columns: int) -> BroadcastWords:
-        """Return the words that the broadcasts of a product of this width move."""
+        """Return the words that are sent by the broadcasts of a product.
+
+        Parameters:
+            columns: Number of columns of H in the product.
+        """
         words = np.array([piece.size * columns for piece in self._pieces], np.int64)
         root = np.array([piece.row for piece in self._pieces], np.int64)
         return BroadcastWords(np.array([self._column.ranks]), words[:, None], root[:, None])
@@ -328,7 +341,7 @@ class Rounds(RowMover[RoundBuffers]):
         wait(0)
 
     def add_arrived(self, out: Tensor, buffers: RoundBuffers) -> None:
-        """Do nothing: the sums are already in `out`."""
+        """Do nothing: `leaving` has already written the sums to `out`."""
 
     def _room(self, k: int, rows: Tensor, buffers: RoundBuffers) -> Tensor:
         """Return memory for piece k: in `rows` if this rank owns the piece, else in a buffer."""

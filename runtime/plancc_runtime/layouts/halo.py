@@ -1,7 +1,10 @@
-"""The halo exchange of a block: owners send rows to the peers that need them, and receive sums.
+"""The halo exchange of a block.
 
-Small messages are handled in *groups* of consecutive messages: one call packs a group, and one call
-multiplies or adds the group when its last message has arrived. Every call of torch takes 10 to 50
+In the forward pass, owners send rows to the peers that need them. In the backward pass, the peers
+send the gradients of these rows back, and the owners add them.
+
+Consecutive small messages form *groups*. One call of torch packs all rows of a group, and one call
+multiplies or adds them when the last message of the group has arrived. Every call takes 10 to 50
 microseconds. With 500 peers and a few rows per message, one call per message would take a thousand
 times as long as the arithmetic.
 """
@@ -31,14 +34,20 @@ GROUP_ROWS = 2048  # packing or adding 2048 rows takes about as long as one call
 
 
 class MessageRun(Protocol):
-    """Consecutive messages of one exchange."""
+    """Protocol of objects that belong to consecutive messages of one exchange.
+
+    `messages` has the numbers of these messages.
+    """
 
     @property
     def messages(self) -> range: ...
 
 
 class RowRun(MessageRun, Protocol):
-    """A piece of a block: consecutive messages, and the halo rows in these messages."""
+    """Protocol of pieces of a block. A piece multiplies the halo rows of consecutive messages.
+
+    `source` and `target` are the ranges of the rows that the piece reads and computes.
+    """
 
     @property
     def source(self) -> slice: ...
@@ -57,8 +66,9 @@ class OuterBlock:
 
     Attributes:
         messages: Numbers of the messages, in the order of the send sets.
-        at: Place of the rows in `MessageBuffers.outer`.
-        rows (int64[m]): Local rows; a row that several peers need occurs once for each peer.
+        at: Range of the rows in `MessageBuffers.outer`.
+        rows (int64[m]): Local numbers of the rows. A row that several peers need occurs once for
+            each peer.
     """
 
     messages: range
@@ -68,7 +78,7 @@ class OuterBlock:
 
 @dataclass(frozen=True)
 class Buffers:
-    """Buffers of the rows that are sent in products of one width. The caller owns the buffers.
+    """Message buffers for products of one width. The caller owns the buffers.
 
     Attributes:
         halo (Tensor[halo rows, width]): Halo rows. `HaloExchange.expand` receives them;
@@ -80,14 +90,15 @@ class Buffers:
 
 @dataclass(frozen=True, kw_only=True)
 class MessageBuffers(Buffers):
-    """Buffers of a `Halo`.
+    """Message buffers of the direct exchange (`Halo`).
 
     Attributes:
         outer (Tensor[rows in the send sets, width]): Copies of own rows. `Halo.expand` sends them;
             `Halo.reduce` receives them.
-        outer_packed, halo_packed: The rows of `outer` and `halo` in the type of the messages. They
-            are `outer` and `halo` themselves if messages are not rounded.
-        expand, reduce: Channels of the packed rows, forward and backward.
+        outer_packed, halo_packed: The rows of `outer` and `halo`, rounded to the type in which they
+            are sent. If rows are not rounded, these are the tensors `outer` and `halo` themselves.
+        expand, reduce: Channels that send the packed rows in a forward round, and in a backward
+            round.
     """
 
     outer: Tensor
@@ -119,13 +130,17 @@ class RowMover(ABC, Generic[M]):
 
     @abstractmethod
     def send_rows(self, h: Tensor, buffers: M) -> None:
-        """Start a forward round, with the own rows of h. Collective."""
+        """Start a forward round, which sends own rows. Collective.
+
+        Parameters:
+            h (Tensor[num_inputs, width]): Own rows.
+        """
 
     @abstractmethod
     def arriving(self, pieces: Sequence[Any], buffers: M) -> Iterator[tuple[Any, Tensor]]:
-        """Yield each piece of a block with its rows, in order, as soon as its rows have arrived.
+        """Yield the pieces of a block in their order, each with the rows that it reads.
 
-        The round ends after the last piece.
+        A piece is yielded as soon as its rows have arrived. The round ends after the last piece.
         """
 
     @abstractmethod
@@ -134,16 +149,20 @@ class RowMover(ABC, Generic[M]):
     ) -> Iterator[tuple[Any, Tensor]]:
         """Yield the pieces of a block in a backward round, each with memory for the piece's rows.
 
-        Collective. The caller fills the rows, which are sent when the caller asks for the next
-        piece.
+        Collective. The caller writes the rows to this memory. They are sent when the caller asks
+        for the next piece.
 
         Parameters:
-            out: Memory for rows that this rank owns itself.
+            out: Memory for the own rows.
         """
 
     @abstractmethod
     def add_arrived(self, out: Tensor, buffers: M) -> None:
-        """Add the peers' rows to `out`, Tensor[num_inputs, width], and end the round."""
+        """Add the rows that peers sent to `out`, and end the backward round.
+
+        Parameters:
+            out (Tensor[num_inputs, width]): Own rows, which are changed in place.
+        """
 
 
 class HaloExchange(RowMover[B]):
@@ -153,9 +172,9 @@ class HaloExchange(RowMover[B]):
     callers call `leaving` or `send_all_back`, then `add_arrived`.
 
     Attributes:
-        num_inputs, num_halo: Number of own rows, and of halo rows.
-        steps: Traffic of every step of a forward round, as arrays int64[1]. There are three steps
-            in a node-aware exchange, else one.
+        num_inputs, num_halo: Number of own rows, and number of halo rows.
+        steps: This rank's traffic in every step of a forward round. A node-aware exchange has three
+            steps, a direct exchange has one.
     """
 
     steps: tuple[StepTraffic, ...]
@@ -167,7 +186,7 @@ class HaloExchange(RowMover[B]):
 
     @abstractmethod
     def buffers(self, width: int) -> B:
-        """Return new buffers for products of `width` columns; products may reuse them."""
+        """Return new message buffers, which all products of `width` columns can use."""
 
     def buffers_for(self, width: int) -> B:
         if width not in self._kept:
@@ -188,12 +207,18 @@ class HaloExchange(RowMover[B]):
         """Start a backward round that sends all of `buffers.halo`. Collective."""
 
     def expand(self, h: Tensor, buffers: B) -> Tensor:
-        """Return the halo rows of h, Tensor[num_inputs, width], in `buffers.halo`. Collective."""
+        """Send own rows, and return the received halo rows, which are `buffers.halo`. Collective.
+
+        Parameters:
+            h (Tensor[num_inputs, width]): Own rows.
+        """
         self.send_rows(h, buffers)
         return self.take(buffers)
 
     def reduce(self, out: Tensor, buffers: B) -> None:
-        """The adjoint of `expand`: add `buffers.halo` to the owners' rows of `out`. Collective.
+        """Add the rows of `buffers.halo` to the rows of `out` at their owners. Collective.
+
+        This is the adjoint of `expand`.
 
         Parameters:
             out (Tensor[num_inputs, width]): Own rows, which are changed in place.
@@ -206,7 +231,7 @@ class Halo(HaloExchange[MessageBuffers]):
     """The direct exchange: the owner of a row sends the row to each rank that needs the row.
 
     Parameters:
-        exchange: This rank's exchange: it sends input rows and receives halo rows.
+        exchange: Send and receive sets of this rank: it sends input rows and receives halo rows.
     """
 
     def __init__(self, exchange: Exchange, num_inputs: int, resources: Resources) -> None:
@@ -228,10 +253,10 @@ class Halo(HaloExchange[MessageBuffers]):
         return (StepTraffic.of(self._exchange),)
 
     def buffers(self, width: int, halo: Tensor | None = None) -> MessageBuffers:
-        """See `HaloExchange`.
+        """Return new message buffers, which all products of `width` columns can use.
 
         Parameters:
-            halo: Tensor for halo rows; None: a new tensor.
+            halo: Tensor that the buffers use for halo rows; None: a new tensor.
         """
         num_outer = self._send[-1][1].stop if self._send else 0
         dtype, device = self.resources.dtype, self.resources.device
@@ -320,12 +345,12 @@ class Halo(HaloExchange[MessageBuffers]):
 
 
 def halo_vertices(block: Block, transport: Transport) -> Int32Array:
-    """Return the vertices of the halo rows: int32[num_halo]. Collective."""
+    """Return the vertex of every halo row of a block: int32[num_halo]. Collective."""
     return send_numbers(block.expand, block.inputs[block.expand.send.row], transport)
 
 
 def at_rows(x: Tensor, at: slice) -> Tensor:
-    """Return the rows `at` of x, or x itself if `at` is `ALL`."""
+    """Return the rows of x in the range `at`, or x itself if `at` is `ALL`."""
     return x if at is ALL else x[at]
 
 
@@ -334,12 +359,14 @@ def _slices(ptr: np.ndarray) -> list[slice]:
 
 
 def groups(ptr: np.ndarray, work: np.ndarray, least: int) -> Iterator[tuple[range, slice]]:
-    """Yield groups of consecutive messages, each as a range of messages and a range of rows.
+    """Divide messages into groups of consecutive messages.
+
+    Yield two ranges for each group: its messages, and their rows.
 
     Parameters:
         ptr (int64[messages + 1]): Message k has the rows ``ptr[k]:ptr[k + 1]``.
-        work (int64[messages]): Work of every message, such as its rows or nonzeros.
-        least: Least work of a group; the last group may have less.
+        work (int64[messages]): Work of every message, such as its number of rows or nonzeros.
+        least: Smallest amount of work of a group. The last group may have less work.
     """
     first = total = 0
     for last, amount in enumerate(work.tolist(), 1):
@@ -350,11 +377,11 @@ def groups(ptr: np.ndarray, work: np.ndarray, least: int) -> Iterator[tuple[rang
 
 
 def complete(arrivals: Iterator[int], parts: Sequence[G], clock: Clock) -> Iterator[G]:
-    """Yield the groups `parts` in order, each as soon as all its messages have arrived.
+    """Yield the groups `parts` in their order. Before a group, wait for all of its messages.
 
     Parameters:
         arrivals: Numbers of the messages, in the order in which they arrive.
-        clock: Clock that adds up the waiting time as "wait".
+        clock: Clock that counts the time of waiting under the name "wait".
     """
     group_of = [g for g, group in enumerate(parts) for _ in group.messages]
     missing = [len(group.messages) for group in parts]

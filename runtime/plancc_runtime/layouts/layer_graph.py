@@ -1,7 +1,7 @@
 """The interface of the graph that layers use, in every layout.
 
-A layout determines how x is *held*. In most layouts a rank holds whole rows of a layer's input and
-output. In layouts that split columns too (2D and 3D process grids), a rank holds a slice
+A layout divides the rows of x among the ranks. In most layouts a rank holds whole rows of a layer's
+input and output. In layouts that split columns too (2D and 3D process grids), a rank holds a slice
 ``first_column : first_column + m`` of the columns of its rows; these layouts override methods of
 `LayerGraph`.
 """
@@ -27,10 +27,10 @@ class LayerGraph(ABC):
     """The interface of the graph for convolutions. Methods that move rows are collective.
 
     Attributes:
-        copies: Number of ranks that compute the loss of a row. Sums over ranks are divided by this
-            number.
-        cycle: Number of epochs after which the messages of a product are the same again.
-        transport: Transport of all ranks, for sums over rows.
+        copies: Number of ranks that compute the loss of the same row. A sum over all ranks counts
+            every row `copies` times, so such a sum is divided by `copies`.
+        cycle: Number of epochs after which the messages of a product repeat.
+        transport: Transport of all ranks, with which sums over all rows are computed.
     """
 
     copies: int = 1
@@ -58,7 +58,9 @@ class LayerGraph(ABC):
         return 0
 
     def product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
-        """Return A x, held in the same way as x. The gradient of x is A^T g. Collective.
+        """Return A x, divided among the ranks in the same way as x. Collective.
+
+        If g is the gradient of the result, the gradient of x is A^T g.
 
         Parameters:
             coefficients: Values of A: a name in `plancc.plan.layers.COEFFICIENTS`.
@@ -66,10 +68,13 @@ class LayerGraph(ABC):
         return _Product.apply(x, self, coefficients)
 
     def transposed_product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
-        """Return A^T x, held in the same way as inputs. The gradient of x is A g. Collective.
+        """Return A^T x, divided among the ranks in the same way as a layer's input. Collective.
+
+        If g is the gradient of the result, the gradient of x is A g.
 
         Parameters:
-            x: Output rows, held in the same way as outputs.
+            x: A row for every output row of a layer, divided among the ranks in the same way as a
+                layer's output.
         """
         return _Product.apply(x, self, coefficients, True)
 
@@ -96,7 +101,7 @@ class LayerGraph(ABC):
 
     @property
     def places(self) -> Tensor | None:
-        """Place of every output among the inputs, int64[num_outputs].
+        """For every output, its position among the inputs: int64[num_outputs].
 
         None if outputs and inputs are the same rows.
         """
@@ -109,7 +114,8 @@ class LayerGraph(ABC):
     def fork(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return x and ``targets(x)``, for two operations that both read x.
 
-        `kernels.dense.fork` adds the gradients of both in place.
+        In the backward pass, the gradient of one is added to the gradient of the other in place
+        (`kernels.dense.fork`).
         """
         x, own = fork(x, self.places)
         return x, own if self.places is not None else self.targets(own)
@@ -122,7 +128,7 @@ class LayerGraph(ABC):
         rectified: bool = False,
         onto: Tensor | None = None,
     ) -> Tensor:
-        """Return x weight + bias, held in the same way as x. Collective.
+        """Return x weight + bias, divided among the ranks in the same way as x. Collective.
 
         Parameters:
             weight, bias: The whole weight and bias, even if ranks hold slices of columns.
@@ -150,7 +156,10 @@ class LayerGraph(ABC):
         bias: Tensor | None = None,
         rectified: bool = False,
     ) -> Tensor:
-        """Return (A x) weight + bias, held in the same way as x. Collective."""
+        """Return (A x) weight + bias, divided among the ranks in the same way as x. Collective.
+
+        The parameters are those of `product` and `linear`.
+        """
         return self.linear(self.product(x, coefficients), weight, bias, rectified)
 
     def linear_product(
@@ -161,16 +170,23 @@ class LayerGraph(ABC):
         bias: Tensor | None = None,
         rectified: bool = False,
     ) -> Tensor:
-        """Return A (x weight) + bias, held in the same way as x. Collective."""
+        """Return A (x weight) + bias, divided among the ranks in the same way as x. Collective.
+
+        The parameters are those of `product` and `linear`.
+        """
         z = self.product(self.linear(x, weight), coefficients)
         return self.finished(z, bias, rectified)
 
     def own_columns(self, vector: Tensor) -> Tensor:
-        """Return this rank's entries of a vector that has an entry per column, such as a bias."""
+        """Return the entries of a vector for the columns that this rank holds.
+
+        Parameters:
+            vector (Tensor[width]): One entry per column of a matrix, such as a bias.
+        """
         return vector
 
     def first_column(self, width: int) -> int:
-        """Return the number of the first column that this rank holds of a matrix of this width."""
+        """Return the first column that this rank holds, in a matrix of `width` columns."""
         return 0
 
     def whole_rows(self, x: Tensor, width: int) -> Tensor:
@@ -182,25 +198,30 @@ class LayerGraph(ABC):
 
     @abstractmethod
     def program(self, step: LayerStep) -> Program:
-        """Return the steps of the product's program that move rows for a step of a layer.
+        """Return the program with which a step of a layer sends rows, or () if it sends none.
 
-        If the step belongs to the backward pass, these are steps of the adjoint program.
+        For a product in the backward pass, the result is the adjoint program.
+
+        Parameters:
+            step: Step of a layer.
         """
 
     @abstractmethod
     def moved(self, step: LayerStep) -> Mapping[str, Sequence[Transfer]]:
-        """Return the forward transfers in a whole cycle, by the names of the steps in `program`.
+        """Return all transfers of each step of `program` in one cycle, by the name of the step.
 
-        Ranks are numbered as in `transport`. Messages of other ranks may be missing.
+        Transfers are described in the forward direction, and ranks are numbered as in `transport`.
+        Messages between other ranks may be missing.
 
         Parameters:
             step: Step of a layer. Its `columns` counts all columns, even if ranks hold slices.
         """
 
     def counts(self, step: LayerStep) -> Counts:
-        """Return this rank's traffic for a step of a layer in a whole cycle, as arrays int64[1].
+        """Return this rank's traffic for a step of a layer, in the epochs of one cycle.
 
-        A product with the step's coefficients must have been made before.
+        The counts are arrays int64[1]. A product with the step's coefficients must have been
+        computed before.
         """
         program, transport = self.program(step), self.transport
         if not program:

@@ -1,8 +1,8 @@
 """Blocks without dead rows, for a forward pass that computes only the wanted outputs.
 
-The outputs of the last layer are the wanted rows. A row of a layer's input is *live* if the row, or
-a row that needs it, is an output of the layer on any rank. All other rows are dead, and are neither
-computed nor sent:
+The outputs of the last layer are the wanted rows. An input row of a layer is *live* if the row
+itself, or a row that needs it, is an output of the layer on any rank. All other rows are dead, and
+are neither computed nor sent:
 
     wanted rows        = outputs of layer L
     inputs of layer k  = outputs of layer k, and the columns of their nonzeros
@@ -34,17 +34,17 @@ def live_blocks(
     """Return a block without dead rows for every layer. Collective.
 
     Parameters:
-        block: The block of all rows. If its boundary is to be sampled, it must come from
-            `boundary.ready_to_draw`; live rows and nonzeros keep their numbers in random draws.
-        wanted (int64[m]): Local rows of the wanted outputs, ascending.
+        block: The block of all rows. If the boundary is sampled, `block` must come from
+            `boundary.ready_to_draw`. Live rows and nonzeros keep their numbers in random draws.
+        wanted (int64[m]): Local numbers of the wanted rows, ascending.
         layers: Number of layers.
 
     Returns:
-        blocks (list of Block): One block per layer, first layer first. It is the object `block` if
-            this rank drops nothing and boundary edges are not sampled. (If they are sampled, peers
-            may have dropped nonzeros, so `uses_sent` may differ.)
-        rows (list of int64[...]): Local rows, ascending: first the inputs of the first layer, then
-            the outputs of every layer. There is one array more than layers.
+        blocks (list of Block): One block per layer, first layer first. If this rank drops nothing,
+            and boundary edges are not sampled, the entry is the object `block` itself. (If boundary
+            edges are sampled, peers may have dropped nonzeros, which changes `uses_sent`.)
+        rows (list of int64[...]): Lists of local rows, ascending. The first has the inputs of the
+            first layer; one list for every layer follows, with the outputs of the layer.
     """
     blocks: list[Block] = []
     rows = [wanted]
@@ -56,14 +56,18 @@ def live_blocks(
 
 
 def live_halo(block: Block, rows: Int64Array) -> Int64Array:
-    """Return the halo columns that have nonzeros in the local rows `rows`, ascending: int64[m]."""
+    """Return the halo columns in which some local rows have nonzeros, ascending: int64[m].
+
+    Parameters:
+        rows: Numbers of the local rows.
+    """
     return block.num_inputs + np.flatnonzero(_marked(block, rows)[block.num_inputs :])
 
 
 def isolated(block: Block, rows: Int64Array) -> Block:
-    """Return a block of the given rows of a block, without nonzeros and messages.
+    """Return a block that has only the given rows of `block`, and neither nonzeros nor messages.
 
-    A layer whose product was computed once, before training, needs only this block.
+    If the product of a layer was computed once before training, the layer needs no other block.
     """
     return replace(
         block,
@@ -81,7 +85,12 @@ def isolated(block: Block, rows: Int64Array) -> Block:
 def _live_block(
     block: Block, outputs: Int64Array, transport: Transport
 ) -> tuple[Block, Int64Array]:
-    """Return the block of one layer, and the rows of `block` that are its inputs. Collective."""
+    """Return the block of one layer without dead rows, and its input rows. Collective.
+
+    Parameters:
+        block: The block of all rows.
+        outputs: Local numbers of the layer's output rows.
+    """
     n = block.num_inputs
     live = _marked(block, outputs)
     sent = send_numbers(block.expand.reversed(), live[n:], transport)
@@ -122,10 +131,11 @@ def _live_block(
 
 
 def _uses_left(block: Block, uses: Nonzeros, outputs: Int64Array, live: Any) -> Nonzeros:
-    """Return the numbers of the nonzeros that live halo rows have in the local rows `outputs`.
+    """Return the numbers of the nonzeros that stay: in a live halo column and in an output row.
 
     Parameters:
-        uses: Numbers of the nonzeros of all halo rows of `block`.
+        uses: Numbers of the nonzeros in all halo columns of `block`.
+        outputs: Local numbers of the output rows.
         live (bool[halo rows]): Whether each halo row is live.
     """
     left = np.zeros(block.num_local_rows, np.bool_)
@@ -138,7 +148,13 @@ def _uses_left(block: Block, uses: Nonzeros, outputs: Int64Array, live: Any) -> 
 
 
 def _marked(block: Block, rows: Int64Array) -> Any:
-    """Return whether each column is in `rows` or has a nonzero in these rows: bool[num_columns]."""
+    """Return whether each column is needed by some local rows: bool[num_columns].
+
+    A row needs its own column and the columns of its nonzeros.
+
+    Parameters:
+        rows: Numbers of the local rows.
+    """
     marked = np.zeros(block.num_columns, np.bool_)
     marked[rows] = True
     _mark(block.row_ptr, block.column, rows, marked)

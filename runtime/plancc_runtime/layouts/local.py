@@ -76,10 +76,13 @@ class LocalGraph(ProgramGraph):
         self._column_vertices: Tensor | None = None
 
     def sampled(self, sample: Sample) -> LocalGraph:
-        """Return this graph with the nonzeros and messages that a sample keeps. Not collective.
+        """Return a copy of this graph that has only what a sample keeps. Not collective.
 
         If samples keep all nonzeros in own columns, these nonzeros are laid out once for all
         samples.
+
+        Parameters:
+            sample: The kept messages, halo rows and nonzeros.
         """
         graph = copy(self)
         graph._whole, graph._sample = self, sample
@@ -90,11 +93,11 @@ class LocalGraph(ProgramGraph):
         return graph
 
     def with_halo(self, halo: Tensor | None = None) -> GraphWithHalo:
-        """Return this graph for inputs that include their halo rows, so that no rows are sent.
+        """Return a copy of this graph whose products need not receive halo rows.
 
         Parameters:
-            halo: Halo rows of all inputs, which then have own rows only. None: every input has own
-                rows, then halo rows.
+            halo: The halo rows, which are the same in all products; an input x then has own rows
+                only. None: every input x has own rows, and after them its halo rows.
         """
         return GraphWithHalo(self, halo)
 
@@ -116,9 +119,10 @@ class LocalGraph(ProgramGraph):
         return torch.from_numpy(self._block.inputs).to(self.resources.device)
 
     def column_vertices(self) -> Tensor:
-        """Return the vertex of every column, own inputs and halo rows: int32[num_columns].
+        """Return the vertex of every column: int32[num_columns].
 
-        The first call is collective, unless the block has its `halo`.
+        The columns are own inputs, then halo rows. The first call is collective, unless the block
+        knows the vertices of its halo rows (`Block.halo`).
         """
         if self._column_vertices is None:
             block, sample = self._block, self._sample
@@ -137,7 +141,11 @@ class LocalGraph(ProgramGraph):
         return None if self._block.outputs is None else self._places
 
     def rows_of_product(self, outputs: Int64Array) -> Int64Array:
-        """Return the rows of a product that the given own output rows read: int64[...]."""
+        """Return the rows of A x that a layer reads to compute some output rows: int64[...].
+
+        Parameters:
+            outputs: Local numbers of the output rows.
+        """
         return outputs
 
     def is_finite(self) -> bool:
@@ -155,22 +163,23 @@ class LocalGraph(ProgramGraph):
         return x if self.transport.size == 1 else torch.cat([x, self.halo(x)])
 
     def returned(self, y: Tensor) -> Tensor:
-        """Return own rows of y, plus the halo rows of y that other ranks have for these rows.
+        """Send halo rows of y to their owners, and return the sums: Tensor[num_inputs, width].
 
-        This is the adjoint of `columns`: Tensor[num_inputs, width]. Collective.
+        The owner of a row adds its own row of y and the halo rows of y that it receives for this
+        row. This is the adjoint of `columns`. Collective.
 
         Parameters:
-            y (Tensor[num_columns, width]): Own and halo rows.
+            y (Tensor[num_columns, width]): Own rows, then halo rows.
         """
         own, copies = y.split([self._halo.num_inputs, self._halo.num_halo])
         found: Tensor = _Returned.apply(own, copies, self._halo)
         return found
 
     def largest_returned(self, y: Tensor) -> Tensor:
-        """Return the elementwise maximum of own rows of y and other ranks' copies of these rows.
+        """Send halo rows of y to their owners, and return the maxima: Tensor[num_inputs, width].
 
-        Like `returned`, but with the maximum instead of the sum, and without gradient. The exchange
-        is direct, never node-aware. Collective.
+        Like `returned`, but with the elementwise maximum instead of the sum, and without gradient.
+        The exchange is direct, never node-aware. Collective.
         """
         if self._returning is None:
             exchange = self.block.expand
@@ -188,22 +197,23 @@ class LocalGraph(ProgramGraph):
         return self._copies is not None
 
     def local_rows(self, x: Tensor) -> Tensor:
-        """Return own and folded rows of x, Tensor[num_local_rows, ...], in this order.
+        """Return own rows of x, and after them folded rows: Tensor[num_local_rows, ...].
 
-        Collective. In the backward pass, the owners add the gradients of folded rows.
+        The folded rows are received from their owners. In the backward pass, the owners add the
+        gradients of folded rows. Collective.
         """
         if self._copies is None:
             return x
         return torch.cat([x, self._copied(x, self._copies)])
 
     def partial_rows(self, x: Tensor) -> Tensor:
-        """Return own rows of x, and after them the folded rows that other ranks have for own rows.
+        """Send folded rows to their owners. Return own rows, and after them the received rows.
 
-        Collective. `fold_pattern` lists the rows that belong to an own row. The backward pass sends
-        the gradients of the received rows back.
+        `fold_pattern` says to which own row each received row belongs. The backward pass sends the
+        gradients of the received rows back. Collective.
 
         Parameters:
-            x (Tensor[num_local_rows, ...]): Own and folded rows.
+            x (Tensor[num_local_rows, ...]): Own rows, then folded rows.
         """
         if self._partials is None:
             return x
@@ -211,10 +221,11 @@ class LocalGraph(ProgramGraph):
         return torch.cat([x[:own], self._copied(x[own:], self._partials)])
 
     def fold_pattern(self, nonzeros: str) -> Pattern:
-        """Return a pattern whose rows are own rows and whose columns are rows of `partial_rows`.
+        """Return the pattern of the matrix that sums the result of `partial_rows` into own rows.
 
-        An own row has a nonzero for itself if this rank has nonzeros in the row, and a nonzero for
-        every rank that has the row as a folded row.
+        The matrix has a row for every own row, and a column for every row of that result. An own
+        row has a nonzero in its own column if this rank has nonzeros in the row. It has a further
+        nonzero for every rank that sends a folded row for it.
 
         Parameters:
             nonzeros: Name in `layouts.block.NONZEROS`.
@@ -253,13 +264,17 @@ class LocalGraph(ProgramGraph):
         """
         if self.folds:
             raise InputError(
-                "the plan is an edge plan, which spreads rows over ranks: layers that need whole "
-                "rows, such as attention, need a plan of layout row"
+                "the plan is an edge plan, in which several ranks share a row; layers that need "
+                "whole rows, such as attention, need a row plan"
             )
         return self.local_pattern(nonzeros)
 
     def local_pattern(self, nonzeros: str) -> Pattern:
-        """Return the pattern of all local rows, [own rows | folded rows]; also for an edge plan."""
+        """Return the pattern of all local rows. In an edge plan, folded rows follow own rows.
+
+        Parameters:
+            nonzeros: Name in `layouts.block.NONZEROS`.
+        """
         from plancc_runtime.kernels.edges import Pattern
 
         if nonzeros not in self._patterns:
@@ -271,25 +286,30 @@ class LocalGraph(ProgramGraph):
 
     @cached_property
     def edge_features(self) -> Tensor | None:
-        """Features of this rank's edges, Tensor[edges, width] in `resources.dtype`, or None."""
+        """Features of this rank's edges, Tensor[edges, width] in `resources.dtype`.
+
+        None if the plan has no features of edges.
+        """
         return self.edge_column(EDGE_FEATURES, self.resources.dtype)
 
     def edge_column(self, name: str, dtype: torch.dtype | None = None) -> Tensor | None:
-        """Return the values of this rank's edges in the column `name`, Tensor[edges, ...].
+        """Return one column of edge data for this rank's edges: Tensor[edges, ...].
 
         Edges are in the order of ``local_pattern("edges")``. The result is None if the plan has no
         such column (`plancc.graph.columns`).
 
         Parameters:
+            name: Name of the column.
             dtype: Type of the result; by default the type of the column.
         """
         return self._edge_tensor(self.block.with_nonzeros("edges").columns.get(name), dtype)
 
     @cached_property
     def edge_factors(self) -> Tensor | None:
-        """Factors by which a mini-batch multiplies edges in sums, Tensor[edges].
+        """For every edge, the factor by which sums over neighbours multiply it: Tensor[edges].
 
-        Edges are in the order of ``local_pattern("edges")``. None if all factors are 1.
+        The sampler of mini-batches sets these factors. Edges are in the order of
+        ``local_pattern("edges")``. None if all factors are 1.
         """
         return self._edge_tensor(self.block.with_nonzeros("edges").factor, self.resources.dtype)
 
@@ -320,7 +340,7 @@ class LocalGraph(ProgramGraph):
                 each.release_buffers()
 
     def lay_out(self, coefficients: str) -> Executor:
-        """See `ProgramGraph`. Not collective."""
+        """Return the executor of products with A, as in `ProgramGraph`. Not collective."""
         if coefficients not in self._layouts:
             with self.resources.clock("mask"):
                 self._layouts[coefficients] = self._new_layout(coefficients)
@@ -350,7 +370,7 @@ class LocalGraph(ProgramGraph):
         return expand if self._copies is None else expand | {"fold": self._copies}
 
     def _copied(self, x: Tensor, halo: HaloExchange[Any]) -> Tensor:
-        """Return the rows that this rank receives if an exchange moves rows of x. Collective."""
+        """Send rows of x with the exchange `halo`, and return the received rows. Collective."""
         width = prod(x.shape[1:])
         rows = halo_rows(x.reshape(len(x), width), halo)
         return rows.reshape(len(rows), *x.shape[1:])
@@ -399,19 +419,20 @@ def local_graph(graph: LayerGraph, what: str) -> LocalGraph:
     """Return the graph if its plan is a row plan or an edge plan; else raise InputError.
 
     Parameters:
-        what: Name of the caller's feature, with which the error message begins.
+        what: Option that needs such a plan; the error message begins with it.
     """
     if isinstance(graph, LocalGraph):
         return graph
-    raise InputError(f"{what}: needs a plan of layout row or edge, not of a process grid")
+    raise InputError(f"{what} needs a row plan or an edge plan, not a plan of a process grid")
 
 
 def halo_rows(x: Tensor, halo: HaloExchange[Any]) -> Tensor:
-    """Return the rows that this rank receives in an exchange of x, Tensor[num_halo, width].
+    """Send rows of x with the exchange `halo`; return the received rows: Tensor[num_halo, width].
 
-    Collective. The owners of the rows send their rows of x.
+    Collective. In the backward pass, the owners add the gradients of these rows.
 
-    In the backward pass, the owners add the gradients of these rows.
+    Parameters:
+        x (Tensor[num_inputs, width]): Own rows.
     """
     found: Tensor = _HaloRows.apply(x, halo)
     return found
@@ -429,9 +450,10 @@ class _HaloRows(torch.autograd.Function):
 
 
 class _Returned(torch.autograd.Function):
-    """Adds the other ranks' `copies` of own rows to `own`, or to zeros if `own` is None.
+    """Sends the halo rows `copies` to their owners, which add them to `own` (zeros if None).
 
-    The gradient of `own` is g; the gradient of `copies` is ``halo_rows(g)``.
+    If g is the gradient of the result, the gradient of `own` is g, and the gradient of `copies` is
+    ``halo_rows(g)``.
     """
 
     @staticmethod

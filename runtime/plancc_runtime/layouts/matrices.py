@@ -1,5 +1,6 @@
-"""Local matrices, laid out for products as a whole, or in pieces by groups of messages.
+"""Local matrices in the form in which kernels multiply by them ("laid out").
 
+A matrix is laid out as a whole or, for halo columns, in pieces: one piece per group of messages.
 Every call of torch takes 10 to 50 microseconds. So one call multiplies the columns of several small
 messages.
 """
@@ -29,12 +30,13 @@ class BlockPiece(NamedTuple):
 
     Attributes:
         matrix: The nonzeros of the piece.
-        messages: Numbers of the messages by which the rows of `source` arrive; for a transposed
-            piece, of the messages that send the rows of `target`. Empty if no rows are sent.
-        source, target: Ranges of the rows that the piece reads and computes, in the source space
-            and in the target space.
-        rows (Tensor int64[m] or None): Place in the target of every row of `matrix`, if `matrix`
-            stores only rows that have nonzeros; None if it stores all rows.
+        messages: Numbers of the messages with which the rows in `source` arrive. In a transposed
+            piece, numbers of the messages that send the rows in `target`. Empty if no rows are
+            sent.
+        source: Range of the rows that the piece reads, in the product's input.
+        target: Range of the rows that the piece computes, in the product's output.
+        rows (Tensor int64[m] or None): If `matrix` stores only rows that have nonzeros: for every
+            row of `matrix`, its number in the range `target`. None if it stores all rows.
     """
 
     matrix: SparseMatrix
@@ -48,7 +50,7 @@ class BlockPiece(NamedTuple):
         return lambda: self
 
     def multiply(self, x: Tensor, out: Tensor, add: bool) -> None:
-        """Compute out = A x or, if `add`, out += A x."""
+        """Compute out = A x or, if `add`, out += A x, where A is this piece."""
         if not add and self.rows is not None:
             out.zero_()
             add = True
@@ -56,9 +58,10 @@ class BlockPiece(NamedTuple):
 
 
 class TransposedPiece:
-    """The transpose of a whole block, which is laid out by its first product.
+    """The transpose of a whole block. The first product with the transpose lays it out.
 
-    It is never laid out if no backward pass needs it, as for a product of fixed features.
+    If no backward pass multiplies by the transpose, it is never laid out. An example is a product
+    with features that need no gradient.
 
     Parameters:
         laid_out: The arguments of `transposed`.
@@ -70,11 +73,11 @@ class TransposedPiece:
         self._matrices = laid_out
 
     def multiply(self, x: Tensor, out: Tensor, add: bool) -> None:
-        """Compute out = A^T x or, if `add`, out += A^T x."""
+        """Compute out = A^T x or, if `add`, out += A^T x, where A is the block."""
         self.lay_out().multiply(x, out, add=add)
 
     def lay_out(self) -> SparseMatrix:
-        """Return the laid-out transpose; the first call lays it out."""
+        """Return the transpose. The first call lays it out."""
         if len(self._matrices) > 1:
             self._matrices = (transposed(*self._matrices),)  # frees the other matrices
         found: SparseMatrix = self._matrices[0]
@@ -103,10 +106,10 @@ def transposed(matrix: csr_matrix, forward: SparseMatrix, resources: Resources) 
 
 
 def is_symmetric(matrix: csr_matrix) -> bool:
-    """Return whether a matrix equals its transpose, values included.
+    """Return whether a matrix equals its transpose, including the values.
 
-    If the columns of rows are sorted, a loop over the rows meets the nonzeros (i, j) of a column j
-    by ascending i. So (j, i) must each time be the next nonzero of row j.
+    If the columns of every row are sorted, a loop over the rows visits the nonzeros (i, j) of a
+    column j by ascending i. At each nonzero (i, j), the next nonzero of row j must be (j, i).
     """
     num_rows, num_columns = matrix.shape
     if num_rows != num_columns or not np.array_equal(
@@ -138,7 +141,7 @@ def halo_part(block: Block) -> csr_matrix:
 
 
 def matrix_of(block: Block) -> csr_matrix:
-    """Return the matrix of a block, csr_matrix[num_local_rows, num_columns], sharing its arrays."""
+    """Return the matrix of a block: csr_matrix[num_local_rows, num_columns]. No array is copied."""
     return csr_matrix(
         (block.value, block.column, block.row_ptr), (block.num_local_rows, block.num_columns)
     )
@@ -162,11 +165,11 @@ def blocks_of(block: Block, resources: Resources) -> Blocks:
 
 
 def _split_columns(block: Block, first: int, end: int) -> tuple[csr_matrix, csr_matrix]:
-    """Return two matrices with the nonzeros of the local rows from `first` up to `end`.
+    """Return two matrices with the nonzeros of the local rows ``first:end`` of a block.
 
     The first has the nonzeros in own columns: csr_matrix[rows, own columns]. The second is the
     transpose of the nonzeros in halo columns: csr_matrix[halo rows, rows]. If the block has no halo
-    columns, the result shares its arrays.
+    columns, no array of the block is copied.
     """
     row_ptr, (n, num_halo) = block.row_ptr[first : end + 1], (block.num_inputs, block.num_halo)
     if num_halo:
@@ -180,10 +183,13 @@ def _split_columns(block: Block, first: int, end: int) -> tuple[csr_matrix, csr_
 
 @njit(cache=True, nogil=True)
 def _columns_apart(row_ptr: Any, column: Any, value: Any, first: int, place: Any, num: int) -> Any:
-    """Return two CSR matrices: the nonzeros in columns before `first`, and the others transposed.
+    """Split a CSR matrix. Return its columns before `first`, and the transpose of the others.
 
-    Column j is row ``place[j - first]`` of the transposed matrix, which has `num` rows. Each result
-    has the arrays (values, columns, row pointers).
+    Each result is a tuple of the CSR arrays (values, columns, row pointers).
+
+    Parameters:
+        place: For every column from `first` on, its row in the transpose.
+        num: Number of rows of the transpose.
     """
     before = np.zeros(len(row_ptr), dtype=np.int64)
     ptr = np.zeros(num + 2, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Orders of a rank's rows, for the cache or a pipeline."""
+"""Orders of a rank's rows that make products quicker: for the cache, or for a pipeline."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def order_rows(part: Part, method: str, pipeline: str, transport: Transport) -> 
     Parameters:
         method: "none", "rcm" (reverse Cuthill-McKee), "degree", or "auto", which is "rcm" if there
             is a pipeline, else "none".
-        pipeline: Choice of the pipeline, as in `layouts.pipeline.pipelining`.
+        pipeline: Value of the option `pipeline`, as in `layouts.pipeline.pipelining`.
     """
     feature = part.grid is not None and part.grid.grid.scheme == "feature"
     if method == "auto":
@@ -76,15 +76,16 @@ def _handed_over(
     place: int,
     transport: Transport,
 ) -> VertexData:
-    """Return the vertex data of the rows ``wanted[place]``. Collective.
+    """Exchange vertex data in a group, and return the data of this rank's new rows. Collective.
+
+    Rows are numbered in the old order of the group.
 
     Parameters:
         data: Vertex data of this rank's old rows.
-        wanted: For every member, the rows that it gets, as numbers in the group's old order.
-        had (int64[members, 2]): For every member, the range ``first:last`` of its old rows, in the
-            group's old order.
+        wanted: For every member of the group, its new rows.
+        had (int64[members, 2]): For every member, the range ``first:last`` of its old rows.
         members: Ranks of the group.
-        place: Place of this rank among the members.
+        place: Number of this rank among the members.
     """
     begin, end = had[place]
     goes = [rows[(rows >= begin) & (rows < end)] - begin for rows in wanted]
@@ -112,7 +113,7 @@ def order_for_cache(part: Part, method: str) -> Part:
 
 
 def row_order(part: Part, method: str) -> Int64Array:
-    """Return the old number of every row in the new order: int64[rows].
+    """Return, for every row in the new order, its old number: int64[rows].
 
     Parameters:
         method: Method of `kernels.order.cache_order`.
@@ -130,11 +131,11 @@ def reordered(part: Part, order: Int64Array) -> Part:
     """Return the slice with its rows renumbered. Messages move the same rows as before.
 
     Parameters:
-        order (int64[rows]): Old number of every new row. Interior rows must stay before boundary
-            rows.
+        order (int64[rows]): For every row in the new order, its old number. Interior rows must stay
+            before boundary rows.
 
     Returns:
-        A slice. Its rows are not in plan order; row numbers in a message need not ascend.
+        A slice. Its rows are not in plan order, and the row numbers in a message may be unsorted.
     """
     new = np.empty(part.num_rows + part.num_halo, part.column.dtype)
     new[order] = np.arange(part.num_rows)

@@ -32,14 +32,15 @@ class Pipelining:
         """Return the pipelining of a square CSR matrix.
 
         Parameters:
-            stages: Number of batches; None for the `wanted_stages` of the bandwidth.
+            stages: Number of batches; None: the number that `wanted_stages` computes from the
+                bandwidth.
         """
         n, b = len(row_ptr) - 1, bandwidth(row_ptr, column)
         return cls(n, b, max(1, min(n, stages or wanted_stages(n, b))))
 
     @property
     def granularity(self) -> float:
-        """(n - b) / 2n. If it is at least 1 / s, no stage of the pipeline is idle."""
+        """Granularity (n - b) / 2n. If it is at least 1 / s, no stage of the pipeline is idle."""
         return (self.num_rows - self.bandwidth) / (2 * max(self.num_rows, 1))
 
 

@@ -8,7 +8,7 @@ dest. |             |           |   type, and the halo columns and folded rows i
 folded|             |           |
       +-------------+-----------+
 
-The *stack* has the rows of all relations below each other, and one exchange for all of them.
+The *stack* has the rows of all relations, one relation below the other, and only one exchange.
 """
 
 from __future__ import annotations
@@ -66,30 +66,30 @@ class TypedBlock:
         if block.relation is not None:
             if len(block.relation) != len(block.column):
                 raise InputError(
-                    "the plan has several relations from one type to one type; leave out sampling "
-                    "of the boundary"
+                    "boundary sampling needs a plan with at most one relation from one type to "
+                    "another; leave the sampling out"
                 )
             fits = types.fits(row_vertices, columns[block.column], block.relation)
             relation = np.where(fits, block.relation.astype(np.int64), -1)
         return cls(block, types, types.type_of(rows), types.type_of(columns), relation)
 
     def check(self, transport: Transport) -> None:
-        """Raise PlanError on all ranks if a nonzero belongs to no relation. Collective."""
+        """Raise PlanError on all ranks if any rank has a nonzero without a relation. Collective."""
         with transport.agreement():
             if (self.relation < 0).any():
                 raise PlanError("the plan has a nonzero without a relation; compile it again")
 
     def stack(self) -> Block:
-        """Return the stack, which has for every relation the own rows of its destination type.
+        """Return the stack: for every relation, the own rows of the relation's destination type.
 
-        The outputs of the stack are not among the inputs of the stack. The block and the stack have
-        the same messages. Nonzeros that belong to no relation are dropped.
+        The outputs of the stack are not among its inputs. The stack has the same messages as the
+        block. Nonzeros that belong to no relation are dropped.
 
         Raises:
             InputError: If the plan is an edge plan.
         """
         if self.block.fold is not None:
-            raise InputError("the plan is an edge plan; typed layers need a plan of layout row")
+            raise InputError("the plan is an edge plan; layers with vertex types need a row plan")
         block, place = self.block, np.zeros(len(self.row_type), np.int64)
         rows_of_type = [np.flatnonzero(self.row_type == k) for k in range(len(self.types.names))]
         for rows in rows_of_type:
@@ -148,12 +148,13 @@ class TypedBlock:
         return used[self.block.num_inputs :]
 
     def inputs_of(self, name: str, received: BoolArray, transport: Transport) -> Block:
-        """Return a block of the own rows of type `name` and some halo rows. Collective.
+        """Return a block whose inputs are own rows of one type and some halo rows. Collective.
 
         The block has no nonzeros. Its exchange is direct.
 
         Parameters:
-            received (bool[num_halo]): Whether the block has each halo row.
+            name: Name of the type.
+            received (bool[num_halo]): Whether each halo row of the whole block is in the new block.
         """
         block, own = self.block, self._own_columns(name)
         column = places(np.append(own, received))

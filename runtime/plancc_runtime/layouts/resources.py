@@ -20,11 +20,12 @@ class Resources:
     """Resources and settings of a layout on one rank.
 
     Attributes:
-        transport: Transport of the ranks that share the layout.
+        transport: Transport of the ranks that use the layout.
         dtype (torch.dtype): Type of dense rows, and of the matrix.
-        clock: Clock that adds up the time of "mask", "spmm", "pack" and "wait".
-        overlap: Whether messages travel while products are computed; this does not change results.
-        wire: Type of halo rows in messages: "fp32" (not rounded), or "bf16" (rounded to bfloat16).
+        clock: Clock that counts times under the names "mask", "spmm", "pack" and "wait".
+        overlap: Whether messages are in flight while products are computed. Results are the same.
+        wire: Type in which halo rows are sent: "fp32" (not rounded), or "bf16" (rounded to
+            bfloat16).
         kernel: Kernel of local products: a name in `kernels.spmm.KERNELS`, or "auto" for the
             `usual_kernel` of the device.
         device: Device of the rows.

@@ -1,14 +1,15 @@
-"""The node-aware halo exchange: a row is sent to each node once, and then spread on the node.
+"""The node-aware halo exchange: a row is sent to each node once, and then to the ranks of the node.
 
-It has three steps, called *hops*. Every hop is a `Halo` over the *stage*: the rows that this rank
-receives in a hop, or sends in a later hop (`plancc.plan.routed`).
+The exchange has three steps, called *hops*. Each hop is a direct exchange (`Halo`) that writes to
+the *stage*: a buffer with the rows that this rank receives in a hop, or sends in a later hop
+(`plancc.plan.routed`).
 
-    forward     own rows --collect--> stage --cross--> stage --spread--> stage, which has the halo
-    backward    halo rows to the stage; spread, cross and collect reversed, adding up; to own rows
+    forward     own rows --collect--> stage --cross--> stage --spread--> stage, with all halo rows
+    backward    halo rows --> stage; then spread, cross and collect run in reverse and add rows
 
-Products of own columns are computed while rows cross. Every run on the same number of ranks gives
-the same bits. The sums of the backward pass are added in another order than in the direct
-exchange, so the last bits of these sums may differ.
+Products with own columns are computed during the hop "cross". Every run on the same number of ranks
+gives the same bits. The direct exchange adds the sums of the backward pass in another order, so the
+last bits of these sums may differ from those of the node-aware exchange.
 """
 
 from __future__ import annotations
@@ -32,12 +33,13 @@ from plancc_runtime.transport.row_numbers import send_numbers
 
 @dataclass(frozen=True, kw_only=True)
 class RouteBuffers(Buffers):
-    """Buffers of a `RoutedHalo`.
+    """Message buffers of a node-aware exchange (`RoutedHalo`).
 
     Attributes:
         stage (Tensor[rows of the stage, width]): Rows that this rank receives in a hop, or sends in
             a later hop.
-        hops: Buffers of collect, cross and spread; each hop receives into a range of the stage.
+        hops: Buffers of the hops collect, cross and spread. Each hop writes received rows to its
+            own range of the stage.
     """
 
     stage: Tensor
@@ -135,9 +137,9 @@ def halo_exchange(exchange: Exchange, num_inputs: int, resources: Resources) -> 
 def live_exchange(
     exchange: Exchange, sent: BoolArray, live: BoolArray, transport: Transport
 ) -> Exchange:
-    """Return the exchange of the live rows, in which rows are numbered among the live rows.
+    """Return the exchange without dead rows. Live rows are renumbered from 0.
 
-    If all rows are live, return `exchange` itself. Collective if the exchange is node-aware; ranks
+    If all rows are live, return `exchange` itself. Collective if the exchange is node-aware: ranks
     then send one byte per row and hop.
 
     Parameters:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Sampling:
     """Rates at which an epoch keeps rows and nonzeros of a block (`layouts.boundary`).
 
-    A rate of None or 1 keeps all.
+    A rate of None means 1: everything is kept.
 
     Attributes:
         seed: Seed of the draws.

@@ -1,8 +1,9 @@
-"""The graph of a typed plan for layers: the *stack*, which has the rows of all relations.
+"""The *stack*: one matrix with the rows of all relations of a typed plan.
 
-The stack has the rows of one relation after the rows of another. One product with the stack
-computes the products of all relations, with one exchange. A row that several relations of a rank
-need is sent once; the row's gradients are added before they are sent back.
+The stack has the matrices of the relations, one below the other. One product with the stack
+computes the products of all relations, with one exchange. If several relations need the same row,
+the row is sent once. In the backward pass, the rank that received the row adds the row's gradients
+of all relations, and sends back only the sum.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from plancc_runtime.layouts.resources import Resources
 
 
 class StackGraph(LocalGraph):
-    """The graph of the stack. Its product has, for every relation, rows of the destination type.
+    """The graph of the stack. A product has, for every relation, rows of its destination type.
 
     Parameters:
         block: Block of a row plan with all types. It has the vertices of halo rows, and its inputs
@@ -33,9 +34,10 @@ class StackGraph(LocalGraph):
         types: Types and relations of the plan.
 
     Attributes:
-        inputs_of, outputs_of (dict of str to slice): Own rows of every type in a layer's input and
-            output.
-        stack_of (dict of Relation to slice): Rows of every relation in a product.
+        inputs_of, outputs_of (dict of str to slice): For every type, the range of its own rows in a
+            layer's input, and in a layer's output.
+        stack_of (dict of Relation to slice): For every relation, the range of its rows in a
+            product.
     """
 
     def __init__(self, block: Block, types: Types, resources: Resources) -> None:
@@ -122,18 +124,26 @@ class StackGraph(LocalGraph):
 
     @cached_property
     def _halo_rows(self) -> list[Tensor]:
-        """Places of every type's rows among the halo rows: list of int64[...]."""
+        """For every type, the positions of its rows among the halo rows: list of int64[...]."""
         kinds = range(len(self.inputs_of))
         rows = [torch.from_numpy(np.flatnonzero(self._halo_type == k)) for k in kinds]
         return [each.to(self.resources.device) for each in rows]
 
     def split_by_relation(self, product: Tensor) -> dict[Relation, Tensor]:
-        """Split the rows of a product by relation."""
+        """Return the rows of a product by relation, as views: Tensor[rows of the relation, ...].
+
+        Parameters:
+            product (Tensor[rows of the stack, ...]): The product.
+        """
         sizes = [self.num_outputs_of(relation[2]) for relation in self.stack_of]
         return dict(zip(self.stack_of, product.split(sizes), strict=True))
 
     def outputs_by_type(self, rows: Tensor) -> dict[str, Tensor]:
-        """Split the output rows of all types by type."""
+        """Return the output rows by type, as views: Tensor[outputs of the type, ...].
+
+        Parameters:
+            rows (Tensor[outputs, ...]): Output rows of all types.
+        """
         sizes = [self.num_outputs_of(name) for name in self.outputs_of]
         return dict(zip(self.outputs_of, rows.split(sizes), strict=True))
 
@@ -179,9 +189,10 @@ class StackWithHalo(GraphWithHalo, StackGraph):
 
 
 class RelationGraph(LocalGraph):
-    """The graph of one relation for a layer that has stored its source rows (`Conv.fixed`).
+    """The graph of one relation, for a layer that computed its source rows before training.
 
-    So the layer's inputs, like its outputs, are rows of the destination type.
+    The layer stores the source rows (`Conv.fixed`), so they are no inputs. Both its inputs and its
+    outputs are rows of the destination type.
     """
 
     def __init__(self, stack: StackGraph, relation: Relation) -> None:

@@ -1,4 +1,4 @@
-"""Parts of networks: convolutions, norms, dropout and losses.
+"""Building blocks of networks: convolutions, norms, dropout and losses.
 
 Every convolution has a separate module; `MODELS` lists the convolutions by name. Importing this
 package does not import torch. A module is loaded when one of its layers is first used.

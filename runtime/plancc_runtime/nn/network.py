@@ -136,7 +136,10 @@ class Network(nn.Module):
         return x if self.standardization is None else self.standardization(x, where)
 
     def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
-        """Return the fixed part of the first layer, for an x that never changes. Collective."""
+        """Return the fixed part of the first layer (`Conv.fixed`) for features x that never change.
+
+        Collective.
+        """
         return self.convs[0].fixed(graph, x)
 
     def forward(

@@ -45,7 +45,7 @@ INPUTS = {
     "edge_attr": "features of edges: compile the plan with `edge_features`",
     "edge_type": "relations: compile a graph with types",
 }
-"""Names of arguments that `forward` may have beside the features.
+"""Names of arguments that `forward` may have besides the features.
 
 The values are ends of messages that say how to compile a plan with this data. If `BY_TYPE` is
 appended to a name, the argument is a dict with a tensor for each relation; the features are then a

@@ -42,7 +42,7 @@ class RowAxis(NamedTuple):
 def places_of_rows(call: Call) -> list[RowAxis] | None:
     """Return the row axis of every tensor that a function returns.
 
-    All ranks return the same.
+    All ranks return the same result.
 
     Returns:
         An empty list if the function's result has no row axis. None if the function mixes rows, or

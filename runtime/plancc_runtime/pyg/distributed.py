@@ -291,7 +291,7 @@ class Distributed(nn.Module):
         return made
 
     def kinds_of(self, named: Mapping[Any, Any]) -> list[ArgumentKind]:
-        """Return the kind of each tensor in the arguments. Collective; all ranks return the same.
+        """Return the kind of each tensor in the arguments, the same on all ranks. Collective.
 
         On one rank, the shape of a tensor may fit a kind by chance. So a tensor gets a kind only if
         its shape fits the kind on all ranks.
@@ -539,7 +539,7 @@ def _cloned(state: State) -> State:
 def _put(state: State) -> None:
     """Set buffers and numbers of modules to those in `state`.
 
-    Old buffers are replaced by other tensors; their memory does not change.
+    New tensors replace the old buffers; the memory of the old buffers does not change.
     """
     for module, buffers, numbers in state:
         module._buffers.update(buffers)
@@ -604,12 +604,14 @@ def _enter_unmarked(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
 
 @cache
 def _pads(kind: type[nn.Module]) -> bool:
-    """Return whether an aggregation pads its input, so that all rows have equally many edges."""
+    """Return whether an aggregation pads its input, so that all rows have the same number of
+    edges.
+    """
     return "max_num_elements" in signature(kind.forward).parameters
 
 
 def _is_alone(layer: Any) -> bool:
-    """Return whether a module inside an aggregation surely handles each row independently."""
+    """Return whether a module inside an aggregation is known to handle each row independently."""
     kind = type(layer)
     *package, module = kind.__module__.split(".")
     is_own = package == ["torch_geometric", "nn", "aggr"] and module != "equilibrium"

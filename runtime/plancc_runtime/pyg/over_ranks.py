@@ -175,7 +175,7 @@ class OverRanks(TorchFunctionMode):
 
         Parameters:
             size: Number of entries on this rank.
-            of: Rows of which each has one entry; None if the entries do not belong to rows.
+            of: Rows, each of which has one entry; None if the entries do not belong to rows.
         """
         return of.total if of is not None else int(summed(torch.tensor(size), self.transport))
 

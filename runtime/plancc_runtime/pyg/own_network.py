@@ -217,7 +217,7 @@ def _give_sizes(
 
 
 def available(header: Header, block: Block, model: type[nn.Module]) -> list[str]:
-    """Return the names of the arguments, beside the features, that `forward` can get from a plan.
+    """Return the names of the arguments, besides the features, that a plan can give to `forward`.
 
     The names are keys of `own_class.INPUTS`; `BY_TYPE` is appended if the class expects dicts.
     """

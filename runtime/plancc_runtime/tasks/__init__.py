@@ -1,4 +1,4 @@
-"""Tasks of runs. A task loads data, checks options, and chooses learner, remarks, predictions."""
+"""Tasks of runs. A task loads the data, checks options, and chooses the learner and the remarks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ LINK_OPTIONS = ("decoder", "negatives", "exclude_links")
 
 
 def task_of(header: Header, options: TrainOptions) -> LearningTask:
-    """Return the task for the plan and the options; not collective. Errors: see `learns_links`."""
+    """Return the task for the plan and the options. Not collective.
+
+    Raises:
+        InputError: In the cases that `learns_links` names.
+    """
     if learns_links(header, options):
         from plancc_runtime.tasks.links import LinkPairs
 
@@ -30,11 +34,11 @@ def task_of(header: Header, options: TrainOptions) -> LearningTask:
 
 
 def learns_links(header: Header, options: TrainOptions) -> bool:
-    """Return whether the task is link prediction; not collective.
+    """Return whether the task is link prediction. Not collective.
 
     Raises:
         InputError: If the task is link prediction and the plan has no links, or if an option
-            does not suit the task.
+            does not fit the task.
     """
     links = options.task == "links" or (options.task == "auto" and header.links is not None)
     if links and header.links is None:
@@ -42,7 +46,7 @@ def learns_links(header: Header, options: TrainOptions) -> bool:
             "`task` links: the plan has no links; compile it with `link_split` or `links`"
         )
     for name in options.chosen(("split", "class_weights", "classes")) if links else ():
-        raise InputError(f"`{name}`: is only for the task of vertices; leave it out")
+        raise InputError(f"`{name}` is only for the task 'vertices'; leave it out")
     for name in () if links else options.chosen(LINK_OPTIONS):
-        raise InputError(f"{options.setting(name)}: is only for link prediction; leave it out")
+        raise InputError(f"{options.setting(name)} is only for link prediction; leave it out")
     return links

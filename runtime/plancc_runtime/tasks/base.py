@@ -1,4 +1,4 @@
-"""The default task: predict classes or real numbers of vertices. Other tasks derive from it."""
+"""The default task: predict a class or real numbers for every vertex. Other tasks extend it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 class LearningTask:
-    """Predict the labels or targets of vertices.
+    """The task that predicts the labels or targets of vertices.
 
     Attributes:
         network (dict of str to object): Fields of `NetworkOptions` that the task sets, by name.
-        learnt (slice): The vertices that the run predicts.
+        learnt (slice): Range of the vertices that the run predicts.
         target: Type of these vertices; None if the plan has no types.
     """
 
@@ -54,35 +54,43 @@ class LearningTask:
     def check(self) -> None:
         """Raise InputError if an option does not fit the plan."""
         if self.options.target is not None:
-            raise InputError(f"{self.options.setting('target')}: needs a plan with types")
+            raise InputError(f"{self.options.setting('target')} needs a plan with vertex types")
 
     def joined(self, part: Part, plan: str) -> Part:
-        """Return the slice with the vertex data of all types joined; not collective.
+        """Return the slice with the vertex data of all types in common arrays. Not collective.
 
-        Without types, the slice is returned as it is. `plan` is the plan's name, for errors.
+        A slice without types is returned unchanged.
+
+        Parameters:
+            plan: The plan's name, for messages.
         """
         return part
 
     def ordered(self, part: Part) -> Part:
-        """Return the slice with its rows in the order that layers need."""
+        """Return the slice with its rows sorted by vertex type, if the plan has types."""
         return part
 
     def load(self, part: Part, resources: Resources, plan: str) -> LocalData:
         """Return the training data of this rank's rows. Collective.
 
-        Errors: see `data.load_data`.
+        Raises:
+            InputError: In the cases that `data.load_data` names.
         """
         options, device = self.options, resources.device
         return load_data(part, resources.transport, resources.dtype, options, device, plan)
 
     def check_data(self, data: LocalData, plan: str) -> None:
-        """Raise InputError if an option does not fit these data."""
+        """Raise InputError if an option does not fit the training data.
+
+        Parameters:
+            plan: The plan's name, for messages.
+        """
         path = self.options.predict
         if data.random_labels and path is not None:
             raise InputError(
-                f"`predict` {fspath(path)}: {plan} has no labels, and random ones predict nothing; "
-                f"{WITH_LABELS}; weights that are trained already need no labels: plancc predict "
-                "reads them"
+                f"`predict` {fspath(path)}: {plan} has no labels, and training on random labels "
+                f"predicts nothing; {WITH_LABELS}. If weights are trained already, run plancc "
+                "predict, which needs no labels"
             )
 
     def is_validated(self, data: LocalData) -> bool:
@@ -95,15 +103,15 @@ class LearningTask:
         needed = [f"`patience` {options.patience}"] * (options.patience is not None)
         needed += [f"`schedule` {options.schedule}"] * (options.schedule in WATCHFUL)
         if needed and not there:
-            raise InputError(f"{needed[0]}: {self.unvalidated}")
+            raise InputError(f"{needed[0]} needs a validation loss, but {self.unvalidated}")
         return there and (bool(needed) or options.checkpoint is not None)
 
     def remarks(self) -> list[str]:
-        """Return remarks on the task that need no data."""
+        """Return the remarks for the user that depend on the plan and the options only."""
         return []
 
     def remarks_on(self, data: LocalData) -> list[str]:
-        """Return remarks on data from which little or nothing can be learnt."""
+        """Return remarks for the user if little or nothing can be learnt from the data."""
         return data_remarks(data.random_features, data.random_labels, self.words)
 
     def graph(self, block: Block, resources: Resources) -> LocalGraph:
@@ -111,15 +119,22 @@ class LearningTask:
         return LocalGraph(block, resources)
 
     def checked(self, block: Block, resources: Resources) -> Block:
-        """Return the block with the columns that `graph` needs, after checking it. Collective."""
+        """Check the block, and return it with the edge data that `graph` needs. Collective.
+
+        The edge data are entries of `Block.columns`.
+        """
         return block
 
     def find_target(self, file: PlanFile) -> str | None:
-        """Return the target type of an open plan; None if the plan has no types.
+        """Return the type of the vertices that a run on this plan predicts.
 
-        Errors: see `TypedVertices.joined`."""
+        The result is None if the plan has no types.
+
+        Raises:
+            InputError: If no type can be chosen.
+        """
         return None
 
     def known(self, data: LocalData) -> dict[str, np.ndarray]:
-        """Return columns of the labels and splits of this rank's rows."""
+        """Return the known labels and splits of this rank's rows, as arrays by column name."""
         return known_of(data.labels, data.splits)

@@ -28,15 +28,15 @@ from plancc_runtime.transport.row_numbers import Rounds, send_numbers, sending_l
 class LinkBatch(Seeds):
     """This rank's share of a mini-batch for link prediction.
 
-    `rows` are this rank's rows that are ends of links and negatives of any rank. In the mean loss,
-    every negative counts like a link.
+    `rows` has the own rows that are ends of the batch's links and negatives, including the links
+    and negatives of other ranks. In the mean loss, a negative counts as much as a link.
 
     Attributes:
-        ends: Ends of the links, then of the negatives, whose sources are rows of this rank. An end
-            is a place among `rows`.
+        ends: First the links, then the negatives, whose sources this rank owns. Sources and targets
+            are positions in `rows`; received targets follow after `rows`.
         num_links: Number of links in `ends`.
-        apart (int64[2, k] or None): Nonzeros that are left out of the blocks: the local row and the
-            vertex of each; None if no nonzero is left out.
+        apart (int64[2, k] or None): Nonzeros that are left out of the blocks. For each, its local
+            row and the vertex of its column. None if no nonzero is left out.
     """
 
     ends: Ends
@@ -44,7 +44,7 @@ class LinkBatch(Seeds):
     apart: Int64Array | None = None
 
     def kept(self, block: OwnedBlock, column: Int32Array, vertices: Int32Array) -> OwnedBlock:
-        """Return the block without the nonzeros `apart`."""
+        """Return the block without the nonzeros that the attribute `apart` lists."""
         if self.apart is None:
             return block
         vertex = vertices[column[block.nonzeros]]
@@ -59,7 +59,7 @@ class LinkBatch(Seeds):
 
 
 class LinkBatches:
-    """Draws of the training links of a slice, batch by batch. Making an instance is collective.
+    """Draws the training links of a slice, batch by batch. The constructor is collective.
 
     Parameters:
         part: The slice of a row plan.
@@ -96,7 +96,7 @@ class LinkBatches:
         self._row, self._target = np.concatenate([own, halo])[target].T.astype(np.int64)
 
     def drawn(self, sampler: Any, number: int) -> Rounds[LinkBatch]:
-        """Draw this rank's share of batch `number`. Collective."""
+        """Draw this rank's share of batch `number` of the run, from 0. Collective."""
         rows = self._num_rows
         links, negatives, epoch = sampler.numbers(self._seed, number)
         _, own = _found(links, self._number)
@@ -121,13 +121,14 @@ class LinkBatches:
         return LinkBatch(seeds, len(links), pairs, ends, len(own), apart)
 
     def _ends_of(self, negatives: Int64Array, total: int, epoch: int) -> tuple[Int64Array, ...]:
-        """Return this rank's share of the negatives: source row, rank of target, row of target.
+        """Return the negatives whose sources this rank owns, as three arrays int64[k]. Collective.
 
-        Collective.
+        The arrays have the row of the source, the rank of the target, and the target's row there.
 
         Parameters:
-            negatives (int64[m]): Numbers of the batch's negatives in the epoch.
-            total: Number of negatives of an epoch.
+            negatives (int64[m]): The batch's negatives, as numbers among the negatives of the
+                epoch.
+            total: Number of negatives in an epoch.
         """
         n = self._directory.num_vertices
         source, target = ends_of_negatives(negatives, n, total, (self._seed, epoch))
@@ -139,12 +140,14 @@ class LinkBatches:
     def _set_apart(
         self, own: Int64Array, column: Int64Array, exchange: Exchange
     ) -> Rounds[Int64Array]:
-        """Return `LinkBatch.apart`: edges of links with source or target on this rank. Collective.
+        """Return `LinkBatch.apart`: the nonzeros in own rows that are edges of links. Collective.
+
+        For a link from u to v, these are the nonzeros (u, v) and (v, u).
 
         Parameters:
-            own (int64[m]): This rank's links in the batch, as places among its training links.
-            column (int64[m]): Columns of the links' targets.
-            exchange: Exchange of the targets' rows.
+            own (int64[m]): This rank's links in the batch, as positions among its training links.
+            column (int64[m]): For every link, the column of its target.
+            exchange: Exchange by which this rank receives the targets that other ranks own.
         """
         source, target = self._source[own], self._target[own]
         vertex, rows = self._vertices[source], self._num_rows
@@ -169,7 +172,10 @@ class LinkBatches:
 
 
 def _found(numbers: Int64Array, ascending: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Return indices of the `numbers` that are in `ascending`, and places there: int64[k] each."""
+    """Find the `numbers` that are in the sorted array `ascending`.
+
+    Return the positions of these numbers in `numbers` and in `ascending`: int64[k] each.
+    """
     at = np.searchsorted(ascending, numbers)
     inside = np.flatnonzero(at < len(ascending))
     found = inside[ascending[at[inside]] == numbers[inside]]

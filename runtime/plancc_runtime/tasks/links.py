@@ -1,6 +1,7 @@
-"""The task of link prediction: a decoder scores a pair of vertices by the network's outputs.
+"""The task of link prediction: a decoder computes the score of a pair from the network's outputs.
 
-Positive links come from the plan. In every epoch, new negatives are drawn for training.
+The links are in the plan. In every epoch, new *negatives* are drawn for training: pairs of vertices
+that the loss treats as pairs without a link.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ class LinkPairs(LearningTask):
     def load(self, part: Part, resources: Resources, plan: str) -> LocalData:
         """Return this rank's training data. Collective.
 
-        All rows are in split "train", and all labels are 0 and not used. Split sizes are numbers of
-        links, without negatives.
+        All rows are in split "train". All labels are 0, and are not used. The sizes of the splits
+        are the numbers of their links, without negatives.
         """
         links, options, device = part.links, self.options, resources.device
         transport, per_link = resources.transport, 1 + options.negatives
@@ -90,7 +91,7 @@ class LinkLearner(Learner):
     exchanges = True
 
     def hold(self, part: Part, header: Header, resources: Resources) -> None:
-        """Keep the links of this rank's slice. Collective."""
+        """Store the links of this rank's slice, with the exchanges for their ends. Collective."""
         links, exchange = part.links, part.link_exchange
         assert links is not None
         assert exchange is not None
@@ -120,7 +121,11 @@ class LinkLearner(Learner):
         self._drawn: dict[int, Ends] = {}
 
     def words(self, epoch: int) -> int:
-        """Return the words that all ranks send for pairs' rows in an epoch. Collective."""
+        """Return the words that all ranks send in an epoch for the ends of pairs. Collective.
+
+        These are the rows of targets, their gradients, and the look-ups of negatives in the
+        directory.
+        """
         asked = np.unique(self._drawn_in(epoch)[1])
         others = np.count_nonzero(~np.isin(asked, self._vertices))
         width = 2 * self.options.hidden  # forward and back
@@ -130,9 +135,9 @@ class LinkLearner(Learner):
         return int(found[0])
 
     def _drawn_in(self, epoch: int) -> tuple[Int64Array, Int64Array]:
-        """Return sources and targets, as vertices, of this rank's negatives of an epoch.
+        """Return the sources and the targets of this rank's negatives in an epoch, as vertices.
 
-        The sources are vertices of this rank.
+        This rank owns the sources.
         """
         n, seed = self.directory.num_vertices, self.options.seed
         return drawn_negatives(self._vertices, n, self._negatives, (seed, epoch))
@@ -154,7 +159,7 @@ class LinkLearner(Learner):
             pairs (int64[m, 2]): Source and target of each pair, as vertices; the same on all ranks.
 
         Returns:
-            The places of these pairs among `pairs`, int64[k], and their scores, Tensor[k].
+            The positions of these pairs in `pairs`, int64[k], and their scores, Tensor[k].
         """
         places = np.flatnonzero(np.isin(pairs[:, 0], self._vertices))
         order = np.argsort(self._vertices)
@@ -174,7 +179,9 @@ class LinkLearner(Learner):
     def _split_scores(self, split: str, x: Tensor, epoch: int) -> tuple[Tensor, Tensor]:
         """Return the scores of a split's links, then of its negatives. Collective.
 
-        `epoch` is the epoch whose negatives are scored in split "train".
+        Parameters:
+            x (Tensor[num_rows, width]): The network's outputs.
+            epoch: Epoch whose negatives are scored in the split "train".
 
         Returns:
             Tensor[m]: The scores.
@@ -200,7 +207,10 @@ class LinkLearner(Learner):
         return data.target.share_of_loss(scores, truth, data.totals["train"])
 
     def _split_outputs(self, outputs: Tensor, view: View, data: LocalData) -> Splits:
-        """Return the scores of all splits; in "train" with the negatives of epoch 0. Collective."""
+        """Return the scores of the pairs of all splits. Collective.
+
+        The split "train" has the negatives of epoch 0.
+        """
         with torch.no_grad():
             return {split: self._split_scores(split, outputs, 0) for split in data.split_sizes}
 
@@ -218,9 +228,11 @@ class LinkLearner(Learner):
     def _among_own(
         self, split: str, scores: npt.NDArray[Any], truth: npt.NDArray[np.bool_]
     ) -> Float64Array:
-        """Return sums over all links, on all ranks, of 1 / rank and of hits for every K.
+        """Return sums over the links of a split on all ranks: float64[1 + number of K].
 
-        The rank of a link is its rank among its own negatives.
+        Let r be the position of a link, from 1, if the link and its own negatives are sorted by
+        score, highest first. The first sum is the sum of 1 / r. Then follows, for every K in
+        `HITS`, the number of links with r <= K.
         """
         number, _ = self._fixed[split][0]
         by_link = scores[~truth].reshape(len(number), self._per_link)
@@ -232,7 +244,7 @@ class LinkLearner(Learner):
 
 
 def edge_remarks(header: Header, num_links: int) -> list[str]:
-    """Return a remark if many negatives that training draws are edges; else an empty list.
+    """Return a remark if many of the negatives that training draws are edges; else an empty list.
 
     Parameters:
         num_links: Number of training links.
@@ -243,6 +255,6 @@ def edge_remarks(header: Header, num_links: int) -> list[str]:
     if share <= MANY_EDGES:
         return []
     return [
-        f"{share:.0%} of all pairs of vertices are edges, and so about {share:.0%} of the "
-        "negatives that training draws: the loss counts these edges as no links"
+        f"{share:.0%} of all pairs of vertices are edges, so about {share:.0%} of the negatives "
+        "that training draws are edges too: the loss wrongly counts them as no links"
     ]

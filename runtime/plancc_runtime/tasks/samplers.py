@@ -38,8 +38,8 @@ def task_sampler(
     Not collective.
 
     Parameters:
-        given: Options of the sampler, by name. For None, the value for which the plan was compiled
-            is used.
+        given: Options of the sampler, by name. If a value is None, the value for which the plan was
+            compiled is used.
     """
     _check_fanouts(task, task.has_types)
     options, n = task.options, task.header.num_vertices
@@ -62,11 +62,11 @@ def _link_sampler(task: LinkPairs, plan: Plan, given: dict[str, Any]) -> tuple[S
     options, n = task.options, task.header.num_vertices
     if options.sampler not in (None, NeighbourSampler.name):
         raise InputError(
-            f"{options.setting('sampler')}: the ends of links are drawn with sampler "
-            f"{NeighbourSampler.name}"
+            f"{options.setting('sampler')}: link prediction draws mini-batches only with sampler "
+            f"'{NeighbourSampler.name}'"
         )
     if isinstance(plan, tuple):
-        raise InputError("mini-batches of links need the file of a plan")
+        raise InputError("mini-batches of links need a plan file, not a slice in memory")
     with PlanFile(plan) as file:
         recorded = sampler_of(file)
         num_links = int(np.count_nonzero(file.read("links/kind") == 0))
@@ -81,7 +81,10 @@ def _link_sampler(task: LinkPairs, plan: Plan, given: dict[str, Any]) -> tuple[S
 def _relation_sampler(
     task: TypedVertices, plan: Plan, given: dict[str, Any]
 ) -> tuple[Sampler, Population]:
-    """Return the sampler for a plan with types, which draws neighbours for each relation."""
+    """Return the sampler and the population for a plan with types.
+
+    The sampler "neighbour" draws neighbours for each relation separately.
+    """
     sampler, population = task_sampler.dispatch(LearningTask)(task, plan, given)
     _check_fanouts(task, type(sampler) is NeighbourSampler)
     if type(sampler) is not NeighbourSampler:
@@ -104,12 +107,12 @@ def _relation_sampler(
 def task_seeds(
     task: LearningTask, learner: Any, part: Part, resources: Resources
 ) -> SeedDraws | None:
-    """Return the object with which the task draws a batch's seeds. Collective.
+    """Return the object with which the task draws the seeds of batches. Collective.
 
-    None if the sampler draws the seeds.
+    The result is None if the sampler draws the seeds.
 
     Parameters:
-        learner: The task's learner; its method `hold` was called.
+        learner: The task's learner. Its method `hold` must have been called.
     """
     return None
 
@@ -121,4 +124,4 @@ def _link_seeds(task: LinkPairs, learner: Any, part: Part, resources: Resources)
 
 def _check_fanouts(task: LearningTask, fit: bool) -> None:
     if task.options.relation_fanouts is not None and not fit:
-        raise InputError("`relation_fanouts`: needs sampler 'neighbour' and a plan with types")
+        raise InputError("`relation_fanouts` needs sampler 'neighbour' and a plan with types")

@@ -1,4 +1,4 @@
-"""The task for plans with types: predict classes or real numbers of the vertices of one type."""
+"""The task for plans with types: predict a class or real numbers for every vertex of one type."""
 
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ class TypedVertices(LearningTask):
         layout, options = self.header.layout, self.options
         if layout != "row":
             raise InputError(
-                f"a plan with types trains in layout row, not {layout}; compile it with model hp, "
-                "gp or rp"
+                "training with vertex types needs a row plan, but the layout of this plan is "
+                f"'{layout}'; compile it with model hp, gp or rp"
             )
         built_in = () if is_own(options.model) else ("recompute", "parametrization")
         wanted = [*options.chosen((*RATES_KEPT, *built_in))]
         wanted += ["dtype"] * (options.dtype == "bfloat16")
         if wanted:
-            raise InputError(f"{options.setting(wanted[0])}: is only for plans of one vertex type")
+            raise InputError(f"{options.setting(wanted[0])} is only for plans of one vertex type")
 
     def joined(self, part: Part, plan: str) -> Part:
         """Return the slice with the vertex data of all types in common arrays; not collective.
 
-        Features are as wide as the widest type's features; zeros fill missing columns. Vertices of
-        the target type keep their labels and masks; other vertices count as unlabelled.
+        All features get the width of the widest type's features; columns that a type lacks are 0.
+        Vertices of the target type keep their labels and masks. Other vertices count as unlabelled.
 
         Parameters:
             plan: The plan's name, for messages.
@@ -129,7 +129,11 @@ class TypedVertices(LearningTask):
         return block
 
     def find_target(self, file: PlanFile) -> str | None:
-        """Choose and return the target type of an open plan. `joined` lists the errors."""
+        """Choose and return the type whose vertices a run on this plan predicts.
+
+        Raises:
+            InputError: If no type can be chosen.
+        """
         labelled = []
         for k, name in enumerate(self.types.names):
             labelled += [name] * any(file.has(f"vertex_data/{key}_of_{k}") for key in LABELS)
@@ -137,9 +141,15 @@ class TypedVertices(LearningTask):
         return self.target
 
     def _choose(self, labelled: list[str], plan: str) -> None:
-        """Set `target`: the option's type, or the only type in `labelled`, the types with labels.
+        """Set `target` to the type that the user chose, or else to the only type with labels.
 
-        Raises InputError if this gives no type.
+        Parameters:
+            labelled: Names of the types with labels.
+            plan: The plan's name, for messages.
+
+        Raises:
+            InputError: If the user's type is unknown, or has no labels although other types have
+                labels. Also if the user chose no type, and not exactly one type has labels.
         """
         types, target = self.types, self.options.target
         self.target = labelled[0] if target is None and len(labelled) == 1 else target
@@ -147,8 +157,8 @@ class TypedVertices(LearningTask):
             for what, names in (("the types", types.names), ("labels of", labelled or types.names)):
                 if target not in names:
                     raise InputError(
-                        f"`target` {shown(target)}: {plan} has {what} "
-                        f"{shown(', '.join(names))} only"
+                        f"`target` {shown(target)}: {plan} has only {what} "
+                        f"{shown(', '.join(names))}"
                     )
         if self.target is not None:
             return
@@ -160,9 +170,13 @@ class TypedVertices(LearningTask):
         raise InputError(f"{plan}: {said}")
 
     def _describe(self, widths: Mapping[str, int], plan: str) -> TypesOfNetwork:
-        """Return what a network needs to know of the types; set `network` and `learnt`.
+        """Return what a network needs to know: types, feature widths, relations, target type.
 
-        `widths` has the width of each type's features, if the type has features.
+        This method also sets the attributes `network` and `learnt`.
+
+        Parameters:
+            widths: For every type with features, the width of the features.
+            plan: The plan's name, for messages.
         """
         types, options, target = self.types, self.options, self.target
         assert target is not None
@@ -176,9 +190,9 @@ class TypedVertices(LearningTask):
         read = {*first.wanted, *(source for source, *_ in first.relations)}
         for name in (each for each in types.names if each in read and each not in widths):
             raise InputError(
-                f"{plan}: type '{shown(name)}' has no features, but '{shown(target)}' depends on "
-                "it; compile the graph with features of every type, a column of ones if there are "
-                "none"
+                f"{plan}: type '{shown(name)}' has no features, but the outputs of type "
+                f"'{shown(target)}' depend on it; compile the graph with features of every type "
+                "(a column of ones if a type has none)"
             )
         self.network = {"types": asdict(network)}
         self.learnt = types.vertices(target)
@@ -188,13 +202,15 @@ class TypedVertices(LearningTask):
 def with_weights(
     convolution: Convolution, file: PlanFile, dims: Sequence[int], target: str | None
 ) -> Convolution:
-    """Return the convolution with `weights` set: the number of weights of a network for this plan.
+    """Return a copy of the convolution whose `weights` is the number of weights of its network.
 
     Parameters:
+        file: The plan with types for which the network is built.
         dims: Widths d_0..d_L of the network.
+        target: Type whose vertices are predicted; None: the only type with labels.
 
     Raises:
-        InputError: See `TypedVertices.joined`.
+        InputError: In the cases that `TypedVertices.joined` names.
     """
     options = TrainOptions(target=target, random_features=dims[0], layers=len(dims) - 1)
     task = TypedVertices(file.header, options)
@@ -213,7 +229,7 @@ def with_weights(
 def _as_saved(network: TypesOfNetwork, init: str | PathLike[str] | None) -> TypesOfNetwork:
     """Return `network` with types and relations in the order of the saved weights `init`.
 
-    If the weights are of other types or relations, `network` is returned unchanged.
+    If the weights are for other types or relations, `network` is returned unchanged.
     """
     saved = read_description(init)[0] if init is not None else None
     if not saved or not isinstance(saved.get("types"), dict) or not saved["types"]:

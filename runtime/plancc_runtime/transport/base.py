@@ -255,7 +255,7 @@ class Transport(ABC):
         say: Function that prints the last sentence of a rank before it ends the job.
         thread: This rank's number, if ranks are threads of one process; else None.
         agreed_error: The last error that `agree` raised on all ranks.
-        far: For every rank, whether it is on another node than this rank. `traffic` also counts
+        far: For every rank, whether it is on a different node from this rank. `traffic` also counts
             the messages to these ranks separately. None if the nodes are unknown.
     """
 
@@ -285,8 +285,9 @@ class Transport(ABC):
         """Return a channel for these (peer, buffer) pairs. Not collective, and nothing moves yet.
 
         A round of the channel is collective among the ranks that exchange. Every send needs a
-        receive of the same size. If rank a sends several buffers to rank b, order matches them: the
-        k-th buffer for b in a's `sends` arrives in the k-th buffer from a in b's `receives`.
+        receive of the same size. If rank a sends several buffers to rank b, the buffers are matched
+        by their order: the k-th buffer for b in a's `sends` arrives in the k-th buffer from a in
+        b's `receives`.
         """
 
     def swap(self, sends: Addressed, receives: Addressed) -> None:

@@ -133,7 +133,10 @@ class LocalTransport(Transport):
         self._allreduce(array, lambda x, y: torch.maximum(x, y, out=x))
 
     def _allreduce(self, array: Buffer, combine: Callable[[Any, Any], Any]) -> int:
-        """Combine the words of all ranks, in the order of the ranks. Return the number of words."""
+        """Replace `array` by the combined values of all ranks; return its number of words.
+
+        The values are combined in the order of the ranks.
+        """
         mine = _tensor(array)
         bounds = [len(mine) * r // self.size for r in range(self.size + 1)]
         share = slice(bounds[self.rank], bounds[self.rank + 1])
@@ -270,7 +273,10 @@ class _End(NamedTuple):
 
 
 class LocalChannel(Channel):
-    """A channel between threads. Of sender and receiver, the later thread copies the message."""
+    """A channel between threads.
+
+    The thread that comes last, sender or receiver, copies the message.
+    """
 
     def __init__(self, transport: LocalTransport, sends: Addressed, receives: Addressed) -> None:
         self._transport, self._group = transport, transport._group

@@ -179,7 +179,8 @@ class RowBits:
         )
 
     def tell(self, rows: Int64Array) -> Rounds[Int64Array]:
-        """Tell receivers a subset of the sent rows. Return the subset that senders told this rank.
+        """Tell the receivers a subset of the rows to send. Return the subset of the rows to
+        receive.
 
         Collective.
 
@@ -224,7 +225,7 @@ def _word_messages(exchange: Exchange) -> Exchange:
 
 @njit(cache=True, nogil=True)
 def _packed(rows: Any, row_ptr: Any, word_ptr: Any) -> Any:
-    """Return the words in which the bits of `rows` are set; all other words would be 0.
+    """Return the words in which bits of `rows` are set; all other words are 0.
 
     Returns:
         int64[m], int32[m]: The positions of the words, and their values.

@@ -81,7 +81,7 @@ def unpacked(data: bytes) -> Any:
             arrays.append(values.reshape(shape).copy())
             end += size
         if end != len(data):
-            raise ValueError("more bytes than arrays")
+            raise ValueError("there are more bytes than the arrays need")
         return _value(header["value"], arrays)
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise ValueError(f"these bytes were not made by `packed`: {error}") from error
