@@ -82,7 +82,10 @@ class Compilation:
                 _thread.interrupt_main()
 
     def _unraisable(self, unraisable: Any) -> None:
-        """Keep a Ctrl-C that Python raised inside the compiler, which cannot pass it on."""
+        """Record a Ctrl-C that was raised inside the compiler. `on_end` raises it again.
+
+        The compiler itself cannot pass the exception on.
+        """
         interrupt = isinstance(unraisable.exc_value, KeyboardInterrupt)
         self._swallowed |= interrupt
         if not interrupt or self._outer_hook is not sys.__unraisablehook__:

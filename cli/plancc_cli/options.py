@@ -525,7 +525,7 @@ OF_BATCHES = ("batches", "seed", *SAMPLING)
 def of_batches(batches: int | None, given: dict[str, Any]) -> dict[str, Any]:
     """Return the given options of `fresh_batches`, except "batches", by name.
 
-    These options say how the mini-batches are drawn. A value of None is not given.
+    These options say how the mini-batches are drawn. An option is given if it is not None.
 
     Parameters:
         batches: Number of mini-batches; None if --batches is not given.

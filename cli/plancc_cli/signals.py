@@ -159,7 +159,7 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _printed(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
-    """Print an error that nothing caught, unless an interruption caused it."""
+    """Print an uncaught error; print nothing if an interruption caused the error."""
     if not stopped.is_set():
         sys.__excepthook__(kind, value, trace)
 

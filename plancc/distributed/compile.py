@@ -208,7 +208,8 @@ class PreparedFolder:
 
     Attributes:
         request: The request. Its task and balance are completed with facts of the graph.
-        graph: The graph. Its sizes are in memory on all ranks; its nonzeros stay in the files.
+        graph: The graph. The number of nonzeros of every row is in memory on all ranks; the
+            nonzeros stay in the files.
         memory: Bytes that a rank is predicted to need.
         remarks: Remarks on vertex data that are probably a mistake.
     """

@@ -57,7 +57,7 @@ class Share(WithColumns):
         return int(self.bounds[self.rank + 1])
 
     def sizes(self, graph: Graph) -> Graph:
-        """Return a graph whose rows have the sizes of the matrix rows. All its columns are 0."""
+        """Return a graph with as many nonzeros in each row as the matrix, all in column 0."""
         indptr = offsets(self.degree)
         nobody = np.broadcast_to(np.int32(0), int(indptr[-1]))  # takes no memory
         return Graph(indptr, nobody, source=graph.source, types=graph.types)

@@ -166,7 +166,7 @@ class MappedGraph:
         return cls(folder, *found)
 
     def graph(self, source: Source) -> Graph:
-        """Return the unchecked arrays as a graph. Use only the graph's sizes and ids."""
+        """Return the arrays, which are not checked, as a graph. Do not read its nonzeros."""
         columns, directed = self.indices.astype(np.int32, copy=False), self.directed is not False
         own: Any = {"original_ids": self.original_ids, "source": source, "types": self.types}
         return Graph(self.indptr, columns, directed=directed, **own)

@@ -1,4 +1,7 @@
-"""Edges in the order of their source, and edge features (a column of `plancc.graph.columns`)."""
+"""Edges in the order in which a source lists them, and edge features.
+
+Edge features are a column of `plancc.graph.columns`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from plancc.graph.graph import MAX_VERTICES, Graph, first_true
 
 
 class ListedEdges(NamedTuple):
-    """The edges of a source, in the order of the source; edge k is ``A[row[k], column[k]]``.
+    """The edges of a source, in the order of the source: edge k is ``A[row[k], column[k]]``.
 
     If the graph is read with `transpose`, A is the transposed matrix.
 

@@ -87,8 +87,8 @@ class RowsOfTypes:
         rows: The rows, with the types of the whole graph; columns are vertices of the whole graph.
         first: Number of the first row.
         normalization: {"sym", "row", "none"}.
-        whole: Whether the range is all rows of the graph. If it is, memory is taken only for sums
-            that have at least one term.
+        whole: Whether the range is all rows of the graph. If it is, sums to which no nonzero
+            belongs take no memory.
 
     Raises:
         InputError: For an unknown normalisation.

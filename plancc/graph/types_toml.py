@@ -267,9 +267,9 @@ def _read_file(
 
 
 def _first_far(reader: Format, path: str, sizes: list[int]) -> int:
-    """Return the index of the first edge in a table that has a vertex number out of range.
+    """Return the index of the first edge of a table whose source or target is out of range.
 
-    `sizes` are the bounds of the numbers in the table's two columns.
+    `sizes` are the bounds of the vertex numbers in the table's two columns.
     """
     assert reader.entries is not None
     ends = [np.stack(edges[:2]) for edges in reader.entries(path, keep_ids=True)]

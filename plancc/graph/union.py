@@ -100,8 +100,9 @@ def with_ids(graph: Graph, of_types: Sequence[npt.NDArray[Any] | None]) -> Graph
     """Return the graph with ids of its vertices.
 
     Parameters:
-        of_types: Ids of every type, int64 or bytes[count], distinct within the type; None for
-            0, 1, 2, ... If one type has names, the ids of all types become names.
+        of_types: For every type, the ids of its vertices, int64 or bytes[count], which are
+            distinct; None for the ids 0, 1, 2, ... If the ids of one type are names, the ids of
+            all types become names.
     """
     assert graph.types is not None
     counts = graph.types.counts.values()

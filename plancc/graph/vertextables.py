@@ -288,7 +288,7 @@ def has_names(path: StrPath) -> bool:
 
 
 def line_of(path: StrPath, row: int, skipped: int) -> int:
-    """Return the number, from 1, of the line that `read_numbers` reads as row `row`, from 0."""
+    """Return the line number, counted from 1, of the row with index `row` in `read_numbers`."""
     with open_input(path) as stream:
         rows = (n for n, line in enumerate(stream, 1) if n > skipped and line.strip())
         return next(islice(rows, row, None), row + 1 + skipped)

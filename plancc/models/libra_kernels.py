@@ -261,8 +261,8 @@ def _least(key: Any, low: int, place: int) -> Any:
 def _least_of(held: Any, r: int, s: int, key: Any) -> Any:
     """Return the least key of the parts that hold both vertices; `_NONE` if there is no such part.
 
-    The two vertices are those with the ranks r and s. `key`, int64[num_parts], is the key of every
-    part, which contains the part's load (`_LOAD`).
+    r and s are the positions of the two vertices in the order by number of nonzeros. `key`,
+    int64[num_parts], is the key of every part, which contains the part's load (`_LOAD`).
     """
     best = np.int64(_NONE)
     for w in range(held.shape[1]):

@@ -217,16 +217,16 @@ def hoeffding_nets(num_parts: int, theta: float, delta: float) -> int:
 
 
 def batches_of(nets: int, nets_per_batch: float) -> int:
-    """Return how many batches have `nets` nets in total, if the mean is `nets_per_batch`.
+    """Return how many mini-batches together have `nets` nets; each has `nets_per_batch` on average.
 
-    The result is at least 1. It is 1 if batches have no nets.
+    The result is at least 1. It is 1 if mini-batches have no nets.
     """
     return max(1, math.ceil(nets / nets_per_batch)) if nets_per_batch > 0 else 1
 
 
 @dataclass(frozen=True, eq=False)
 class NetSample:
-    """The nets of a sample of batches; equal nets are merged.
+    """The nets of a sample of mini-batches; equal nets are merged.
 
     Attributes:
         hypergraph: The nets, with `Hypergraph.net_sources`. The cost of a net is the number of
@@ -234,9 +234,9 @@ class NetSample:
         num_batches: Number of batches. It is smaller than requested if the sample is full, or if
             the time was up.
         num_nets: Number of nets of all batches before merging, including nets of one pin.
-        vertices_seen: Number of vertices in some batch, divided by the number of vertices that the
-            sampler draws from.
-        nonzeros_seen: Share of the nonzeros off the diagonal that occur in some batch.
+        vertices_seen: Number of vertices that occur in at least one batch, divided by the number of
+            vertices from which the sampler draws.
+        nonzeros_seen: Share of the off-diagonal nonzeros that occur in at least one batch.
         full: Whether the number of pins, after merging, is close to its bound (`FULL`).
     """
 

@@ -128,7 +128,7 @@ class AllToAll(Step):
     all ranks of the group, but only some columns.
 
     Attributes:
-        to_rows: Whether the step does the inverse.
+        to_rows: Whether the step does the reverse: exchanges columns for rows.
     """
 
     to_rows: bool = False

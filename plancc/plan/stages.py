@@ -42,9 +42,9 @@ class Batches:
         return self.num_rows * stage // self.stages, self.num_rows * (stage + 1) // self.stages
 
     def share(self, stage: int, column: int) -> tuple[int, int]:
-        """Return the range ``first:last`` of those rows of a batch that belong to rank `column`.
+        """Return the range ``first:last`` of one rank's share of the rows of batch `stage`.
 
-        Ranks are counted within the part.
+        The rank has the number `column` among the ranks of the part.
         """
         first, last = self.bounds(stage)
         size = last - first

@@ -263,8 +263,8 @@ def chosen_sampler(
         num_training: Number of training vertices; None if there is no training mask.
         name: Name of the sampler; None for the sampler of the plan, or for "uniform" if the plan
             has none.
-        **options: See `make_sampler`. If the sampler of the plan is chosen, missing options are
-            those of the plan.
+        **options: See `make_sampler`. If the sampler of the plan is chosen, options that are not
+            given have the values in `recorded`.
 
     Raises:
         InputError: See `make_sampler`.

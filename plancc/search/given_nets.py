@@ -56,7 +56,7 @@ def fixed_around(fixed: Owner, hypergraph: Hypergraph, limits: Limits) -> Around
     around = Around.of(fixed, hypergraph, limits)
     if around.problem.num_vertices < limits.num_parts:
         raise InputError(
-            f"fixed vertices leave too few others to fill {limits.num_parts} parts; fix fewer"
+            f"too few vertices are free to fill {limits.num_parts} parts; fix fewer vertices"
         )
     return around
 

@@ -334,7 +334,7 @@ def _vertices_of(
         places: For every id, its name in error messages.
     """
     if not transport.all_equal(ids.tobytes()):
-        transport.agree(InputError("the ranks have different ids; give every rank the same"))
+        transport.agree(InputError("the ids differ between ranks; give every rank the same ids"))
     n, vertices = of.stop - of.start, np.full(len(ids), -1, np.int64)
     if share is None:
         there = (ids >= 0) & (ids < n)

@@ -36,8 +36,8 @@ def train(
     """Train a network from a plan. Collective.
 
     Parameters:
-        plan: A plan file (every rank reads its own slice), or this rank's slice. Samplers that
-            read more of the graph than its number of vertices need the file.
+        plan: A plan file (every rank reads its own slice), or this rank's slice. It must be the
+            file if the sampler needs anything of the graph besides the number of vertices.
         report: Function that is called with an epoch's measure, on every rank after every epoch.
 
     Raises:

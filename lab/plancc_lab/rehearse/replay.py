@@ -156,7 +156,7 @@ class Replay:
         """Begin a round of messages.
 
         Parameters:
-            number: Number of the round.
+            number: Number that identifies the round.
             receives: For every receive, the number of its pieces.
             pieces: For every piece, its sender, its tag, and its position in `receives`.
         """

@@ -613,6 +613,9 @@ def _best_owner(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _strain(load: float, more: float, prices: Any) -> float:
-    """Return how much the penalty of a side rises if `more` is added to its load."""
+    """Return how much the penalty of a load rises if `more` is added to the load.
+
+    The load is what a part sends, or what it receives.
+    """
     cost = penalty(load + more, prices.ceiling, prices.pressure)
     return cost - penalty(load, prices.ceiling, prices.pressure)

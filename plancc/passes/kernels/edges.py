@@ -207,8 +207,8 @@ def delete(e: int, q: int, state: Any) -> bool:
 def send(e: int, m: int, rows: int, state: Any) -> None:
     """Add `rows` rows to the traffic between part m and the part that owns the vertex of net e.
 
-    If `rows` is negative, rows are removed. For a column, the owner sends rows to m (expand); for a
-    row, m sends partial sums to the owner (fold).
+    If `rows` is negative, rows are removed. If net e belongs to a column, the owner sends rows to m
+    (expand); if it belongs to a row, m sends partial sums to the owner (fold).
     """
     n = len(state.owner)
     q = state.owner[e % n]

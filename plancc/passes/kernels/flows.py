@@ -663,7 +663,7 @@ def _list(side: int, x: int, net: Any, flow: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _reach_again(side: int, net: Any, flow: Any) -> None:
-    """Repeat the search of a side from its fixed vertices, after the flow has changed."""
+    """Search again from the fixed vertices on one side of the cut, after the flow has changed."""
     number = flow.number[side]
     flow.reached[side, :] = False
     flow.listed[side, :] = False

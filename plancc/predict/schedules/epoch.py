@@ -108,14 +108,14 @@ class Scheduler(ABC):
     def gathered(self, width: int) -> Sequence[Work]:
         """Return the work that collects whole rows of this width before they are multiplied by W.
 
-        It is empty unless ranks hold slices of the columns.
+        It is empty if every rank holds whole rows already.
         """
         return ()
 
     def whole_rows(self, width: int) -> Sequence[Work]:
         """Return the work that collects whole rows of the network's outputs.
 
-        It is empty unless ranks hold slices of the columns.
+        It is empty if every rank holds whole rows already.
         """
         return ()
 

@@ -186,7 +186,7 @@ def _copies(vertex: npt.NDArray[np.integer], owners: Owners, num_parts: int) -> 
 
 
 def _column_blocks(matrix: Graph, owner: Int32Array, grid: Grid) -> Int64Array:
-    """Return `Tables.blocks`, the number of nonzeros by part and by piece of their columns.
+    """Return `Tables.blocks`: the number of nonzeros of every part in every piece of the columns.
 
     `owner`, int32[n], is the part of every row.
     """

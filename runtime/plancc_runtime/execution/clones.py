@@ -75,10 +75,10 @@ class LateFolds(FullBatch):
 
     @property
     def _settled(self) -> int:
-        """Number of the last epoch in which partial sums or totals of the features arrive.
+        """Index of the last epoch in which partial sums or totals of the features arrive.
 
-        The features are the same in all epochs. The first turn of a bin is in epoch r - 1 at the
-        latest. The leaves of the bin have received their totals 2 r epochs later.
+        The features are the same in all epochs. With r bins, the first turn of a bin is in epoch
+        r - 1 at the latest. The leaves of the bin have received their totals 2 r epochs later.
         """
         assert self._delay is not None
         return 3 * self._delay.epochs - 1

@@ -379,7 +379,7 @@ class MiniBatches(FullBatch):
         return share
 
     def _entered(self, entered: Callable[[str], object], stage: str) -> None:
-        """Run the next round of messages of every batch that is being made. Collective.
+        """Run the next round of messages for every mini-batch that is being made. Collective.
 
         Parameters:
             entered: Function that is called first, with the name of the stage.
@@ -538,7 +538,7 @@ def rows_of(x: Tensor, rows: Int64Array) -> Tensor:
     """Return some rows of x: Tensor[m, width].
 
     Parameters:
-        rows (int64[m]): Numbers of the rows.
+        rows (int64[m]): Indices of these rows in x.
     """
     out = empty(len(rows), x.shape[1], x)
     torch.index_select(x, 0, torch.from_numpy(rows).to(x.device), out=out)

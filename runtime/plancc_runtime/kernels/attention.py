@@ -61,9 +61,10 @@ class Attended:
     """Operands and results of `attention` that `attention_adjoint` reads.
 
     Attributes:
-        column (Tensor[n, 3, h]): For every column, its source, and its factors in the two branches.
-        row (Tensor[m, 4, h]): For every row, its target, its factors in the two branches (which
-            `attention` divides by Z), and memory for <g, out>.
+        column (Tensor[n, 3, h]): For every column, its source score, and its factors in the two
+            branches.
+        row (Tensor[m, 4, h]): For every row, its target score, its factors in the two branches
+            (which `attention` divides by Z), and memory for <g, out>.
         x (Tensor[n, h d]): For every column, the row that is summed.
         parts (Tensor[m, 2 h d]): `positive`, and the result before the bias is added.
         totals (Tensor[m, 2, h]): P and Z.

@@ -280,7 +280,7 @@ def _any_kept(keys: Any, ptr: Any, number: Any, rate: float) -> Any:
 
     Parameters:
         keys: A random key for every row, from `_row_keys`.
-        ptr, number: Numbers of the nonzeros in the columns of the rows, as in `block.Nonzeros`.
+        ptr, number: Which nonzeros are in the columns of the rows, as in `block.Nonzeros`.
         rate: Probability of keeping a nonzero.
     """
     kept = np.zeros(len(keys), dtype=np.bool_)

@@ -433,7 +433,7 @@ class DelayedSums:
 
     @property
     def cycle(self) -> int:
-        """Number of epochs in which every bin has one turn."""
+        """Number of epochs from one turn of a bin to its next turn."""
         return self._delay.epochs
 
     def exchange(self, partial: Tensor) -> None:

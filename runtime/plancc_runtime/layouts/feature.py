@@ -148,7 +148,8 @@ class FeatureGraph(LayerGraph):
     ) -> Tensor:
         """Return (A x) weight + bias, as in `LayerGraph`. Collective.
 
-        With a pipeline, each batch of A x is multiplied by the weight as soon as it arrives.
+        With a pipeline, each batch of rows of A x is multiplied by the weight as soon as it
+        arrives.
         """
         if self._batches.stages == 1:
             return super().product_linear(x, weight, coefficients, bias, rectified)

@@ -106,7 +106,7 @@ class Flow:
         self._packed = deque(self._pack(stage) for stage in range(ahead))
 
     def send_input(self, last: int) -> None:
-        """Start to send all batches of the input up to number `last` that are not yet sent."""
+        """Start to send the batches of input rows with indices up to `last`, if not yet sent."""
         slicing = self._slicing
         while self._sent <= last:
             stage, self._sent = self._sent, self._sent + 1
@@ -120,7 +120,7 @@ class Flow:
             self._inputs.append(self._start(pieces, rows))
 
     def receive_input(self, last: int) -> None:
-        """Wait until all batches of the input up to number `last` are received."""
+        """Wait until the batches of input rows with indices up to `last` are received."""
         while self._received <= last:
             self._received += 1
             with self._slicing.clock("wait"):

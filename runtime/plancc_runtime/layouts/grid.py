@@ -185,10 +185,10 @@ class GridGraph(ProgramGraph):
     ) -> Tensor:
         """Return x weight + bias, as in `LayerGraph`. Collective.
 
-        This is the second phase of Algorithm 3. The slices of x are broadcast in the process row.
-        In the backward pass, the slices of the result's gradient are broadcast. From these slices,
-        a rank computes its slice of the gradient of x, and those rows of the weight's gradient that
-        belong to its columns of x.
+        This is the second phase of Algorithm 3. Each rank of a process row has some columns of x,
+        and broadcasts them to the others. In the backward pass, each rank broadcasts its columns of
+        the result's gradient. From these, every rank computes its columns of the gradient of x, and
+        the rows of the weight's gradient that belong to its columns of x.
         """
         if not self.grid.splits_columns:
             return super().linear(x, weight, bias, rectified, onto)

@@ -91,7 +91,7 @@ class LayerGraph(ABC):
         """Return the number of nonzeros of every row of the output: int64[num_outputs].
 
         Parameters:
-            nonzeros: Name in `layouts.block.NONZEROS`.
+            nonzeros: Which nonzeros are counted: a name in `layouts.block.NONZEROS`.
         """
 
     @property

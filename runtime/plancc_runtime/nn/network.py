@@ -130,8 +130,8 @@ class Network(nn.Module):
 
         Parameters:
             x (Tensor[m, width]): Features of m vertices; some or all columns.
-            where: For a graph with types, the number of every row's type, int64[m]. For other
-                graphs, the number of the first column of x.
+            where: For a graph with types, the index of every row's type, int64[m]. For other
+                graphs, the index that the first column of x has among all features.
         """
         return x if self.standardization is None else self.standardization(x, where)
 

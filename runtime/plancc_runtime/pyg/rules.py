@@ -139,7 +139,7 @@ class TorchRules(OverRanks):
         if call.name == "numel":
             return counted(here * others, None, lambda: self._total(here, of) * others)
         if call.name == "__len__" and x.axis == 0:
-            refuse(call, "counts this rank's rows or edges (to divide by them, use `size(0)`)")
+            refuse(call, "counts only the rows or edges of this rank; `size(0)` counts all of them")
         size = counted(here, of, lambda: self._total(here, of))
         sizes = [*x.shape[: x.axis], size, *x.shape[x.axis + 1 :]]
         dim = {"size": call.get(1, "dim"), "__len__": 0}.get(call.name)
@@ -288,7 +288,7 @@ class TorchRules(OverRanks):
         return refuse(call, "selects entries by several indices")
 
     def _masked(self, call: Call, x: Tensor, mask: Spread) -> Tensor:
-        """Return the entries of x at which `mask` is true; one axis of the mask is spread."""
+        """Return the entries of x at which `mask` is true; ranks share one axis of the mask."""
         if (
             not isinstance(x, Spread)
             or (x.axis, x.of, x.each) != (mask.axis, mask.of, mask.each)
@@ -306,7 +306,7 @@ class TorchRules(OverRanks):
         if is_end(index, True):
             if not is_rows(x, dim) or x.of != index.of:
                 shape = [*x.shape]
-                refuse(call, f"selects rows of sources from a tensor {shape} that lacks them")
+                refuse(call, f"selects rows by source from a tensor {shape} without such rows")
             x = self.columns.of(x, index.relations)
         elif along != is_end(index, False) or (along and not (is_rows(x) and x.of == index.of)):
             refuse(call, "selects entries by index")
@@ -368,7 +368,7 @@ class TorchRules(OverRanks):
     def _set(self, call: Call) -> None:
         """Run ``x[key] = value``.
 
-        The key may be a mask, numbers of own rows, or a key that `_sliced` accepts.
+        The key may be a mask, indices of own rows, or a key that `_sliced` accepts.
         """
         x, key, value = call.args
         keys = key if isinstance(key, tuple) else (key,)
@@ -391,7 +391,7 @@ class TorchRules(OverRanks):
     def _scattered(self, call: Call) -> Any:
         """Run a function that reduces entries with the same index, to a sum, mean or extreme.
 
-        The indices are ends of edges, or numbers of groups.
+        The indices are ends of edges, or indices of groups.
         """
         out, dim, index = call.args[0], call.get(1, "dim"), call.get(2, "index")
         base, in_place = call.name.rstrip("_"), call.name.endswith("_")

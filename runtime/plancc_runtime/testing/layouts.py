@@ -63,8 +63,8 @@ class _Answer(NamedTuple):
 
     Attributes:
         rows: Vertices of the rank's rows.
-        columns: Two arrays with numbers of columns: those that the rank has of the operand, and
-            those that it has of the product with a weight.
+        columns: Two arrays of column indices: which columns of the operand the rank has, and which
+            columns of the product with a weight.
         product, adjoint: The rank's rows of the product, and of the operand's gradient.
         weight: The rank's share of the weight's gradient; zeros if the product has no weight.
         counted: Counters of the transport, forward and backward.
