@@ -183,7 +183,7 @@ def _home() -> str:
 def temporary_name(target: str, is_folder: bool = False) -> str:
     """Return a new name in the folder of `target`, for a file that later replaces `target`.
 
-    The name holds a hash of the machine, the number of this process, and random digits.
+    The name holds a hash of the machine, the id of this process, and random digits.
     """
     parent, name = os.path.split(target)
     stem, suffix = (name, "") if is_folder else os.path.splitext(name)

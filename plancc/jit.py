@@ -286,10 +286,11 @@ class KernelCache:
         return found and CompileResult._rebuild(target_context, *found)
 
     def _find(self, sig: Any, target_context: Any) -> Any:
-        """Return the version for this processor, else the one for its best level, else None.
+        """Return the saved kernel for this processor, else the one for its level, else None.
 
-        All folders for kernels are searched. Lower levels are not used, because they would round
-        differently: below x86-64-v3 there is no fused multiply-add.
+        The level is the highest that the processor reaches, such as x86-64-v3. Lower levels are not
+        used, because they would round differently: below x86-64-v3 there is no fused multiply-add.
+        All folders for kernels are searched.
         """
         own = target_context.codegen().magic_tuple()
         takes_level = self._is_portable and os.environ.get(PORTABLE) != "0"

@@ -39,7 +39,8 @@ def started_by_launcher() -> bool:
 def main() -> None:
     """Run `plancc-run`, and end the process with the exit code.
 
-    One of several ranks does not handle signals: its launcher ends it.
+    A process that a launcher started as one of several ranks does not handle signals: the launcher
+    ends it.
     """
     interrupts.let_kill()
     from plancc_cli.signals import answering, begin_command, open_streams

@@ -227,8 +227,8 @@ class Estimate:
         """Return the mean with its confidence interval, by Student's t distribution.
 
         Parameters:
-            deviations (float[batches]): Value of the figure for each batch. The same constant may
-                be subtracted from all values.
+            deviations (float[batches]): For each batch, its figure, less a constant that is the
+                same for all batches (0, for example, or a value near the mean).
         """
         batches = len(deviations)
         if batches < 2:

@@ -48,12 +48,12 @@ class Share(WithColumns):
 
     @property
     def first(self) -> int:
-        """Number of the share's first vertex."""
+        """Index of the share's first vertex."""
         return int(self.bounds[self.rank])
 
     @property
     def last(self) -> int:
-        """Number of the share's last vertex, plus 1."""
+        """Index of the share's last vertex, plus 1."""
         return int(self.bounds[self.rank + 1])
 
     def sizes(self, graph: Graph) -> Graph:
@@ -98,8 +98,8 @@ def read_share(
     Returns:
         The share with distinct columns in each row, for searches; the share with the nonzeros of
         all relations; and three counts, summed over all ranks, int64[3]. The first count is the
-        number of self loops whose value has grown because the identity was added. The others are
-        the two numbers of `lost_values`.
+        number of self loops whose value has grown because the identity was added. The other two
+        counts are the result of `lost_values`.
 
     Raises:
         InputError: On all ranks: if `MappedGraph.rows` finds an error, if values cannot be

@@ -146,9 +146,9 @@ def first_line(
 
 
 def _are_both_ways(below: Sequence[IntArray]) -> bool:
-    """Whether every edge is listed in both directions.
+    """Whether every edge is listed in both directions; True if this is unknown.
 
-    True if `below` is one array of distinct ids, which does not show the edges.
+    It is unknown if `below` is one array of distinct ids, from which no edges can be read.
     """
     if len(below) != 2:
         return True

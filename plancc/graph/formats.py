@@ -61,7 +61,7 @@ of_file = partial(option, section="Reading the graph")
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Options of reading a graph from its file."""
+    """Options for reading a graph from its file."""
 
     format: str | None = of_file(
         None, f"graph format, in place of the extension's: {', '.join(FORMATS)}", metavar="NAME"

@@ -98,7 +98,7 @@ class SplitLinks:
         """Return the links of all kinds, one kind after the other.
 
         Returns:
-            ends (int32[2, links]); number of the kind (uint8[links]); index of the link among the
+            ends (int32[2, links]); index of the kind (uint8[links]); index of the link among the
             links of its kind (int64[links])
         """
         sizes = [self.pairs[kind].shape[1] for kind in KINDS]

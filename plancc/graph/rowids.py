@@ -283,7 +283,7 @@ def warn_of_order(graph: Graph, where: str) -> None:
 
 
 def warn_of_lines(graph: Graph, path: Any) -> None:
-    """Warn that lines without ids are taken in the order of the vertices, if ids are names."""
+    """If the ids are names, warn that lines without ids are taken in the order of the vertices."""
     ids: Any = graph.original_ids
     if isinstance(path, str | os.PathLike) and are_names(ids):
         warn(f"{os.fspath(path)}: lines are read in the graph's order of vertices ({_first(ids)})")

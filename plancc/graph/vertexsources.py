@@ -100,7 +100,7 @@ def read_vertex_data(
             counted.
         format: Name of a format in `plancc.graph.formats.FORMATS`; if None, the extension decides.
         split: Name of the split, if the source has several splits. If masks have a column for every
-            split, the number of the column.
+            split, the index of the column.
         keys: Names of arrays in the source, by key in `SOURCE_KEYS`, such as ``{"features":
             "X_pca", "labels": "leiden"}``. If there are several sources, one of them must have the
             name. ``{"id": NAME}`` is the name of the column of row ids; ``{"id": ""}`` says that

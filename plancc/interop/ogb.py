@@ -306,7 +306,7 @@ def _split_files(root: str, name: str) -> dict[str, str]:
 
 
 def read_ogb_links(path: StrPath) -> dict[str, Any]:
-    """Read positive and negative links for link prediction, from the only split.
+    """Read positive and negative links for link prediction, from the data set's only split.
 
     The links are in ``train.pt``, ``valid.pt`` and ``test.pt``. Instead of these files there may be
     folders ``train``, ``valid`` and ``test``, with tables ``edge.csv.gz`` and ``edge_neg.csv.gz``.

@@ -33,7 +33,7 @@ class RankParts:
 
     @cached_property
     def _ends(self) -> Int64Array:
-        """For every rank, the number of its last part, plus 1: int64[num_ranks]."""
+        """For every rank, the index of its last part, plus 1: int64[num_ranks]."""
         return np.maximum(self.ranks[:-1] + 1, self.ranks[1:])
 
     @property

@@ -401,7 +401,7 @@ class Machine:
 
     @property
     def drawn(self) -> list[float]:
-        """Seconds for each block, row and nonzero when a mini-batch is drawn: three numbers."""
+        """Seconds that drawing a mini-batch takes per block, per row, and per nonzero."""
         return [getattr(self.compute, name) or usual for name, usual in DRAWN.items()]
 
     def sparse_multiply_adds(

@@ -1,4 +1,4 @@
-"""Functions that read machines from TOML files: from those of plancc, and from those of a user."""
+"""Functions that read machines from TOML files: from plancc's own files, or from a user's file."""
 
 from __future__ import annotations
 

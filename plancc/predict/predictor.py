@@ -121,9 +121,9 @@ class Predictor:
         return replace(self, approximation=None, pipeline=None).epoch(even, word_bytes).seconds
 
     def bound_of(self, tables: Tables, word_bytes: int = WORD_BYTES) -> float:
-        """Return the same lower bound as `bound`, for the numbers of rows and nonzeros in `tables`.
+        """Return the same lower bound as `bound`, for as many rows and nonzeros as `tables` count.
 
-        If the tables leave out dead rows, every layer has the numbers of its own live rows.
+        If the tables leave out dead rows, only the live rows of each layer count in the layer.
         """
 
         def even(of: Tables) -> Tables:

@@ -33,7 +33,7 @@ MOST_BATCHES = 2**31 - 1
 
 @dataclass(frozen=True, eq=False)
 class BatchReport:
-    """Figures of a plan on batches that were not used to compile it.
+    """Figures of a plan on mini-batches that were not used to compile it.
 
     Attributes:
         path: Path of the plan file.

@@ -137,7 +137,7 @@ class Sampler(ABC):
 
 @dataclass(frozen=True)
 class SizedSampler(Sampler):
-    """A sampler of batches of about the same size.
+    """A sampler of mini-batches of about the same size.
 
     Attributes:
         batch_size: Number of vertices that are drawn, from 1 to the number that may be drawn.

@@ -209,8 +209,8 @@ class EdgeJob(RefiningJob):
     def assigned(self) -> Member:
         """Return owners for a matrix that the model does not suit.
 
-        They come from model libra. If rows are fixed, or if the user gives capacities, they come
-        from a search for owners of rows.
+        If rows are fixed, or if the user gives capacities, the owners come from a search for owners
+        of rows. Otherwise they come from model libra.
         """
         if not self.combines or self.options.capacities is not None:
             return self.from_rows(self.options.seed)

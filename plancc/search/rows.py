@@ -65,7 +65,7 @@ class RowJob(RefiningJob):
         decided: Whether that start was so good that no other start is made.
         begun: Name and seed of every start that was made, as one tuple.
         ready: Results of partitioners that no start has used yet, by the partitioner, its preset,
-            its objective and the seed. A process that makes one result can make several.
+            its objective and the seed. One process may make several at once.
         first_seconds: Seconds that the first start took.
         founders: The members that effort balanced made.
         strong: The members that partitioners with their highest presets made, if they ran before
@@ -108,7 +108,8 @@ class RowJob(RefiningJob):
     def base(self) -> Hypergraph | WeightedGraph:
         """The problem that a partitioner gets if no kind of start is chosen.
 
-        It is the undirected graph if the model starts from the cut, else the model's problem.
+        It is the undirected graph if the model's `starts_from_cut` is true, else the model's
+        problem.
         """
         problem: Hypergraph | WeightedGraph
         problem = self.graph if self.starts_by_kind else self._problem_of(self.model)

@@ -99,7 +99,7 @@ class LateFolds(FullBatch):
         return figures_of(network, on, self._training, self._training, self._transport)
 
     def _fix(self, settled: bool) -> None:
-        """Compute what the first layer reads instead of the features: its `fixed` (`nn.conv`).
+        """Compute what the first layer reads instead of the features: the result of `Conv.fixed`.
 
         Parameters:
             settled: Whether this is the last call. If true, buffers and unused features are freed.

@@ -78,8 +78,8 @@ class KeptBlock:
         Parameters:
             whole: The slice.
             rows (int64[m]): Rows of the slice that take part in the batch.
-            live (bool[m]): At the call, whether each of `rows` is an output even if it has no
-                nonzeros. At the return, whether each of `rows` is an output or an input of the
+            live (bool[m]): On entry, whether each of `rows` is an output even if it has no
+                nonzeros. On return, whether each of `rows` is an output or an input of the
                 block: this method writes the array.
             scratch (int32[num_inputs or more], int32[num_halo]): Two arrays. The first has, for
                 each of `rows`, its number in the batch. This method writes to the second, for

@@ -120,7 +120,7 @@ class Draws(ABC, Generic[S]):
 
 
 class WholeDraws(Draws[Sampler]):
-    """Draws of whole batches on every rank."""
+    """Draws in which every rank draws whole mini-batches."""
 
     alone = True
 

@@ -130,7 +130,7 @@ class FeatureGraph(LayerGraph):
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
         """Return A x or, if `back`, A^T x, without autograd. Collective.
 
-        If x has fewer columns than the group has ranks, the slices of some ranks are empty.
+        If x has fewer columns than the group has ranks, some ranks get no columns.
         """
         if self.alone:
             return self.multiply(0, x.contiguous(), coefficients, back)
@@ -166,7 +166,7 @@ class FeatureGraph(LayerGraph):
     ) -> Tensor:
         """Return A (x weight) + bias, as in `LayerGraph`. Collective.
 
-        With a pipeline, each batch of x weight is sent as soon as it is computed.
+        With a pipeline, each batch of rows of x weight is sent as soon as it is computed.
         """
         if self._batches.stages == 1:
             return super().linear_product(x, weight, coefficients, bias, rectified)

@@ -225,9 +225,9 @@ class Flow:
         ]
 
     def _buffer(self, num_rows: int) -> Tensor:
-        """Return a flat buffer for `num_rows` whole rows, on the device of slices.
+        """Return a flat buffer for `num_rows` whole rows, on the device that holds `self.held`.
 
-        Host memory is pinned if a device copies to or from it.
+        If the buffer is in host memory, and a device copies to or from it, it is pinned.
         """
         width, slicing = self._source.shape[1], self._slicing
         if slicing.crosses and slicing.device.type == "cuda":

@@ -222,7 +222,7 @@ class _Travelling:
 
     Attributes:
         of: The pieces of the process row, to which this piece belongs.
-        number: Number of this piece among them.
+        number: Index of this piece among them.
         transposed: Whether the product needs the transpose of this piece.
     """
 

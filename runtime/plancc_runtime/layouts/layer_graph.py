@@ -54,7 +54,7 @@ class LayerGraph(ABC):
 
     @property
     def row_type(self) -> Tensor | int:
-        """Number of the type of every input row, int64[num_inputs]; 0 if there is one type."""
+        """For every input row, the index of its type, int64[num_inputs]; 0 if there is one type."""
         return 0
 
     def product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
@@ -208,13 +208,14 @@ class LayerGraph(ABC):
 
     @abstractmethod
     def moved(self, step: LayerStep) -> Mapping[str, Sequence[Transfer]]:
-        """Return all transfers of each step of `program` in one cycle, by the name of the step.
+        """Return all transfers of each step of `program`, by the name of the step.
 
-        Transfers are described in the forward direction, and ranks are numbered as in `transport`.
-        Messages between other ranks may be missing.
+        The transfers are those of `cycle` epochs, in the forward direction. Ranks are numbered as
+        in `transport`. Messages between other ranks than this one may be missing.
 
         Parameters:
-            step: Step of a layer. Its `columns` counts all columns, even if ranks hold slices.
+            step: Step of a layer. Its `columns` counts all columns, even if each rank holds only
+                some of them.
         """
 
     def counts(self, step: LayerStep) -> Counts:

@@ -426,7 +426,7 @@ class TorchRules(OverRanks):
     # Rows and entries of edges
 
     def _call_on_spread(self, call: Call, found: list[Spread]) -> Any:
-        """Run a function of spread tensors."""
+        """Run a function whose arguments `found` are spread over the ranks."""
         name, x = call.name, found[0]
         if name in calls.SPECIAL:
             return getattr(self, f"_{name}")(call, x)

@@ -168,9 +168,9 @@ def _answers(
     dtype: torch.dtype = torch.float64,
     overlap: bool = True,
 ) -> list[_Answer]:
-    """Compute a product twice on all ranks; return every rank's results of the second time.
+    """Compute a product twice on all ranks; return every rank's results of the second product.
 
-    The second product reuses the exchanges of the first.
+    The second product reuses the exchanges of the first product.
     """
     asked = (name, how, dtype, overlap)
     if asked in layout._known:
