@@ -127,7 +127,7 @@ def _cell(metric: Metric, epoch: Epoch, split: str) -> str:
 
 
 def step_line(result: TrainResult) -> str:
-    """Return a line with the seconds of each phase of a step of a mini-batch.
+    """Return a line with the seconds of each phase of a step on a mini-batch.
 
     The seconds are means over the steps and ranks of one epoch: the epoch with the median step
     time. Return "" if the run has no epoch on mini-batches.

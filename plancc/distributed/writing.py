@@ -57,8 +57,8 @@ def write_plan(
     Parameters:
         header: Header of the whole plan.
         parts: This rank's consecutive parts, as a plan.
-        attributes: The attributes that `plancc.plan.writer.write_file` takes. Only those of rank 0
-            are written.
+        attributes: The attributes that `plancc.plan.writer.write_file` takes. Only the attributes
+            that rank 0 gives are written.
 
     Raises:
         OutputError: On all ranks, if one rank cannot write. A file that already has this name is

@@ -179,7 +179,7 @@ def with_columns_of(made: Graph, graph: Graph) -> Graph:
 
 
 def _placed(graph: Graph, number: Int64Array, column: Array) -> Array:
-    """Return an array with an entry for every nonzero from an array with an entry for every edge.
+    """Convert an array with an entry for every edge to an array with an entry for every nonzero.
 
     Edge k is nonzero ``number[k]``, or is left out if ``number[k]`` is -1. A nonzero without an
     edge gets zeros.

@@ -85,7 +85,7 @@ class RowsOfTypes:
 
     Attributes:
         rows: The rows, with the types of the whole graph; columns are vertices of the whole graph.
-        first: Number of the first row.
+        first: Index of the first row.
         normalization: {"sym", "row", "none"}.
         whole: Whether the range is all rows of the graph. If it is, sums to which no nonzero
             belongs take no memory.

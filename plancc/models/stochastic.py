@@ -301,7 +301,7 @@ class BatchSource:
         return np.stack([indices[off], rows[off]], axis=1)
 
     def expected_nonzeros(self, seed: int, num_batches: int = 64) -> npt.NDArray[np.float64]:
-        """Return the expected number of nonzeros of every row in a batch: float64[n].
+        """Return the expected number of nonzeros of every row in a mini-batch: float64[n].
 
         It is computed from the sampler's probabilities if they are known. Otherwise it is the mean
         over `num_batches` batches.

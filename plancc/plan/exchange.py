@@ -98,7 +98,8 @@ class Side:
         """Split an array by message. Return a pair (peer, entries of the message) for each message.
 
         Parameters:
-            values: array[volume, ...], one entry for each row, unless `lists` is given.
+            values: If `lists` is None, array[volume, ...] with one entry for each row; otherwise
+                the entries of all rows, one row after the other.
             lists (int64[volume + 1]): If given, row k has the entries ``lists[k]:lists[k + 1]`` of
                 `values`.
         """

@@ -444,7 +444,7 @@ class PlanFile:
         return replace(plan, provenance=provenance, baseline=baseline)
 
     def check_figures(self, of_tables: Callable[[], Metrics]) -> None:
-        """Raise PlanError if the figures that the file stores differ from those of its tables.
+        """Raise PlanError if the figures that the file stores contradict its tables.
 
         `of_tables` is a function that computes the figures from the tables.
         """

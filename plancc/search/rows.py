@@ -62,7 +62,7 @@ class RowJob(RefiningJob):
         starter: Name of the partitioner that partitions the problem `base`.
         kind: Kind of the graph (`plancc.search.starts`); "" before the first start.
         cut_made: For an expected volume: whether the strongest partitioner has made its start.
-        decided: Whether that start was so good that no other start is made.
+        decided: Whether the start that `cut_made` means was so good that no other start is made.
         begun: Name and seed of every start that was made, as one tuple.
         ready: Results of partitioners that no start has used yet, by the partitioner, its preset,
             its objective and the seed. One process may make several at once.

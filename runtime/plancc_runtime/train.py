@@ -95,7 +95,7 @@ def trained(
 def check_model(
     plan: str | PathLike[str], options: TrainOptions, transport: Transport
 ) -> Agreement:
-    """Return how much the outputs of a user's class on all ranks differ from those on one rank.
+    """Compare the outputs of a user's class on all ranks with its outputs on one rank.
 
     The network is compared before training, with the features of `train`, in float64. Nothing is
     trained or written. Collective.

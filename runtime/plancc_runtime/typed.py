@@ -161,7 +161,7 @@ class TypedGraph:
     def edge_features(self, relation: str | Relation) -> Tensor | None:
         """Return features of this rank's nonzeros of a relation: Tensor[nonzeros, width].
 
-        The order is that of `edges`. The features are zeros if only other relations have features.
+        The rows are in the order of `edges`. They are zeros if only other relations have features.
         Return None if no relation has features. Collective at the first call for the relation.
         """
         return self.relation(relation).edge_features

@@ -114,7 +114,7 @@ class LayerGraph(ABC):
     def fork(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return x and ``targets(x)``, for two operations that both read x.
 
-        In the backward pass, the gradient of one is added to the gradient of the other in place
+        In the backward pass, the gradients of the two operations are added in place
         (`kernels.dense.fork`).
         """
         x, own = fork(x, self.places)

@@ -134,8 +134,8 @@ class GATConv(Conv):
         rate = self.options.attention_dropout
         if key is None:
             raise InputError(
-                f"attention_dropout {rate}: a training pass needs a `key`; give a different one in "
-                "every layer and update"
+                f"attention_dropout {rate}: a training pass needs a `key`; give a different key in "
+                "every layer and every update"
             )
         columns = graph.column_vertices()
         rows = columns if graph.places is None else columns.index_select(0, graph.places)

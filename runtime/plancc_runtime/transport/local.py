@@ -328,7 +328,7 @@ class LocalChannel(Channel):
             )
 
     def _meet(self, mine: _End, place: _Place) -> _End | None:
-        """Return the other end of a message if it came first; else register this end for it.
+        """If the other end of a message came first, return it; otherwise register this end.
 
         Parameters:
             mine: This end of the message.
