@@ -139,10 +139,10 @@ def _grow(weight, ranks):  # type: ignore[no-untyped-def]
 def _swap(weight, start, kind, nodes, sweeps):  # type: ignore[no-untyped-def]
     """Sweep over the parts, and swap each part with the best part on another node, if this helps.
 
-    The best part is the part whose swap saves the most rows between nodes. Let r(x, y) be the rows
-    that x and y exchange. A swap of part i on node a with part j on node b saves
-    r(i, b) + r(j, a) - r(i, a) - r(j, b) - 2 r(i, j) rows; the rows r(i, j) are between nodes
-    before and after the swap.
+    The best part is the part whose swap saves the most rows between nodes. Let r(x, y) be the
+    number of rows that x and y exchange. A swap of part i on node a with part j on node b saves
+    r(i, b) + r(j, a) - r(i, a) - r(j, b) - 2 r(i, j) rows: before and after the swap, the r(i, j)
+    rows are sent between nodes.
 
     Parameters:
         weight (int64[p, p]): Rows that two parts exchange, symmetric.

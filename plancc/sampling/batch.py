@@ -92,9 +92,9 @@ class Batch(ABC):
     Attributes:
         num_blocks: 1 if all layers use the same block, otherwise the number of layers. Block 0 is
             the block of the first layer.
-        listed: Whether ranks call `block` to get the nonzeros of a block; the time must then be
-            proportional to the rows and nonzeros of the block. If False, ranks call `factors` with
-            all nonzeros between `vertices`.
+        listed: Whether ranks call `block` to get the nonzeros of a block; `block` must then take
+            time in proportion to the rows and nonzeros of the block. If False, ranks call `factors`
+            with all nonzeros between `vertices`.
     """
 
     num_blocks: int = 1

@@ -210,7 +210,7 @@ class LayerGraph(ABC):
     def moved(self, step: LayerStep) -> Mapping[str, Sequence[Transfer]]:
         """Return all transfers of each step of `program`, by the name of the step.
 
-        The transfers are those of `cycle` epochs, in the forward direction. Ranks are numbered as
+        The result covers `cycle` epochs and describes the forward direction. Ranks are numbered as
         in `transport`. Messages between other ranks than this one may be missing.
 
         Parameters:

@@ -306,7 +306,7 @@ class TorchRules(OverRanks):
         if is_end(index, True):
             if not is_rows(x, dim) or x.of != index.of:
                 shape = [*x.shape]
-                refuse(call, f"selects rows by source from a tensor {shape} without such rows")
+                refuse(call, f"selects rows of sources, which the tensor {shape} lacks")
             x = self.columns.of(x, index.relations)
         elif along != is_end(index, False) or (along and not (is_rows(x) and x.of == index.of)):
             refuse(call, "selects entries by index")
@@ -391,7 +391,7 @@ class TorchRules(OverRanks):
     def _scattered(self, call: Call) -> Any:
         """Run a function that reduces entries with the same index, to a sum, mean or extreme.
 
-        The indices are ends of edges, or indices of groups.
+        Each index is the end of an edge, or the number of a group.
         """
         out, dim, index = call.args[0], call.get(1, "dim"), call.get(2, "index")
         base, in_place = call.name.rstrip("_"), call.name.endswith("_")
