@@ -94,8 +94,8 @@ def training_vertices(
 ) -> npt.NDArray[np.bool_] | None:
     """Return which vertices are labelled and in the training mask, bool[num_vertices].
 
-    Return None if all vertices are training vertices: if the plan has neither a training mask nor
-    labels (a run then draws labels at random).
+    Return None if all vertices are training vertices, for example if the plan has neither a
+    training mask nor labels (a run then draws labels at random).
 
     Parameters:
         plan: The plan.
