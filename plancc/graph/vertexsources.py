@@ -346,7 +346,8 @@ def _data_of_types(
 ) -> VertexData:
     """Return the vertex data of a mapping of types to arrays; see `vertex_data_of`.
 
-    If `held` also has relations, rows are in the order of the vertices.
+    If `held` also has relations as keys, rows of arrays are in the order of the vertices, even if
+    `held` has ids.
     """
     found, missing = {}, data_keys(keys)
     choice: Any = {"split": split, "keys": keys, "required": False, "elsewhere": True}

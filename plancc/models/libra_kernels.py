@@ -204,7 +204,7 @@ def assign_rest(
 
 @njit(cache=True, nogil=True)
 def num_held(held: Any) -> Any:
-    """Return how many parts hold each vertex, int32[n], in order of the vertices' ranks."""
+    """Return how many parts hold each vertex: int32[n], in the order that the module describes."""
     count = np.zeros(len(held), dtype=np.int32)
     for r in range(len(held)):
         for w in range(held.shape[1]):
