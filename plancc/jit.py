@@ -228,7 +228,10 @@ Processor = tuple[str, str, str]
 
 
 def processor() -> Processor:
-    """Return this process's processor, or that of ``NUMBA_CPU_NAME`` and ``NUMBA_CPU_FEATURES``."""
+    """Return this process's processor.
+
+    If ``NUMBA_CPU_NAME`` and ``NUMBA_CPU_FEATURES`` are set, return the processor that they name.
+    """
     said: Processor = cpu_target.target_context.codegen().magic_tuple()
     return said
 

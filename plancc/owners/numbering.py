@@ -79,10 +79,10 @@ def numbered(
 
 
 def _ways(asked: Unowned, found: Ownership) -> Iterator[Ownership]:
-    """Yield the owners, then the same owners with renumbered parts.
+    """Yield the owners `found.owners`, then the same owners with renumbered parts.
 
-    For objective "time", do the same for the owners in `found.others`. They are left out if there
-    are few parts, all on one node.
+    For objective "time", do the same for the owners in `found.others`. These other owners are left
+    out if there are few parts, all on one node.
     """
     matrix, task = asked.matrix, asked.task
     options, num_parts = task.options, task.num_parts

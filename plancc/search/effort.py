@@ -258,7 +258,7 @@ def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
     The first member is the result. The others are the partitions that it was combined with.
 
     `decide`: only for an expected volume. If True, and if the owners from `_start_from_cut` are far
-    better than those of the first start, only they are returned.
+    better than the owners of the first start, only the better owners are returned.
     """
     ahead = _seeds_of_first(job, "balanced") if job.few else 0
     first = job.first("balanced", ahead)

@@ -141,7 +141,7 @@ class BatchStep:
     """One mini-batch over all ranks.
 
     Attributes:
-        number: Number of the batch over all epochs, from 0.
+        number: Index of the batch over all epochs, from 0.
         loss: Mean loss over the batch's targets; 0 if there are none.
         targets: Number of labelled training vertices whose output the loss counts.
         vertices: Number of vertices that occur in any block of the batch.

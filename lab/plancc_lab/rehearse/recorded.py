@@ -216,7 +216,7 @@ class RecordingTransport(LocalTransport):
     def _of_collective(self) -> Iterator[None]:
         """Context manager: messages that its statements send belong to one collective.
 
-        What arrives in them is not kept.
+        The contents of these messages are not recorded.
         """
         before, self._keeps = self._keeps, False
         try:

@@ -1,4 +1,4 @@
-"""A kernel that assigns vertices without a part to parts, at the cost of the fewest rows."""
+"""A kernel that gives a part to every vertex that has none, so that few rows are sent in addition."""
 
 from __future__ import annotations
 

@@ -320,7 +320,7 @@ class MiniBatches(FullBatch):
         return halo.take(buffers).to(self._type)
 
     def _with_features(self, share: BatchShare, features: Tensor) -> Rounds[BatchShare]:
-        """Return the share with its features `x`, and with its `fixed`. Collective.
+        """Return the share with its features `x` and its `fixed` (see `BatchShare`). Collective.
 
         Parameters:
             features (Tensor[num_inputs, width]): Features of all own rows of the slice.
