@@ -343,7 +343,7 @@ class KernelCache:
 
 
 class _CompiledVersion(CompileResult):
-    """A compiled version that refers only to those called functions that have constants.
+    """A compiled version that refers only to called functions with constants.
 
     By default, numba keeps a reference to every function that the kernel calls. To load a
     reference, it imports the function's module, which a function without constants does not need.

@@ -226,8 +226,8 @@ def vertex_data_of(
 
     Parameters:
         held (mapping of str to array): Arrays by the names in `SOURCE_KEYS`, `ALIASES` and
-            `INDEX_LISTS`; others are ignored. For a graph of several vertex types, it may map every
-            type to such a mapping.
+            `INDEX_LISTS`; arrays with other names are ignored. For a graph of several vertex types,
+            `held` may map every type to such a mapping.
         num_vertices, split, keys, required: See `read_vertex_data`.
         where: Beginning of all error messages.
         elsewhere: Whether the names in `keys` may be in another source.

@@ -99,7 +99,8 @@ class Adapter:
         several: Whether `run` accepts ``seeds``, a list, in place of ``seed``, and returns
             int[len(seeds), n]. One process then reads the problem only once.
         starts: Ways in which a search can begin with this partitioner. A partitioner without such
-            ways can still begin a search, with its first preset, if it is the first by `auto_rank`.
+            ways can still begin a search, with its first preset, if it has the highest priority in
+            `auto_rank`.
         prepare: Function ``prepare(problem, num_parts, options, folder) -> dict``, which runs in
             plancc's own process before `run`. It returns the keyword arguments of `run`, which then
             replace problem, num_parts and options. `run` starts in `folder`. Only adapters with a

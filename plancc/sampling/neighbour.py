@@ -94,9 +94,10 @@ class NeighbourSampler(SizedSampler):
     def block_of_owner(
         self, owned: OwnedRows, rows: Int64s, hop: int, key: np.uint64
     ) -> OwnedBlock:
-        """Draw nonzeros for rows of the owner, which must be ascending.
+        """Draw nonzeros for some rows of the owner.
 
         Parameters:
+            rows: The rows; ascending.
             hop: 0 for the last layer, whose rows are the seed vertices, 1 for the layer before it,
                 and so on.
             key: Random key of the batch.

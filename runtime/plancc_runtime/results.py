@@ -187,7 +187,7 @@ class Figures:
     reduced: int = 0
 
     def with_more(self, words: int) -> Figures:
-        """Return the figures with `words` added to each except `reduced`.
+        """Return the figures with `words` added to every figure except `reduced`.
 
         These words are sent for the pairs of link prediction; no pass changes their number.
         """

@@ -45,7 +45,7 @@ class Slicing:
 
     @property
     def column(self) -> int:
-        """Number of this rank's process column."""
+        """Index of this rank's process column."""
         return self.members.rank
 
     @property
