@@ -278,8 +278,8 @@ def _head(folder: str) -> dict[str, Any]:
 def _weights(head: Mapping[str, Any]) -> dict[str, str]:
     """Return the attributes `weights` and `weight_range` for `Source`, as ``graph.json`` has them.
 
-    If one of these attributes is missing in ``graph.json``, return only `weights`: the name of the
-    file of values.
+    If one of these attributes is missing in ``graph.json``, return only `weights`, with the name of
+    the file of values.
     """
     told = {name: head["made_of"].get(name) for name in ("weights", "weight_range")}
     if all(isinstance(each, str) and each for each in told.values()):

@@ -204,7 +204,7 @@ def ids_or_numbers(size: int, ids: Array | None, types: Types | None) -> Array:
 
 
 def first_of_columns(row_ptr: Int64Array, column: IntArray) -> Mask:
-    """Return, for each nonzero, whether it is the first in its row and column: bool[nonzeros].
+    """Return, for each nonzero, whether it is the first with its row and column: bool[nonzeros].
 
     Several nonzeros have the same row and column only if several relations join the same two vertex
     types. These nonzeros are adjacent.

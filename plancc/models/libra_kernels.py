@@ -1,7 +1,7 @@
 """Kernels of the greedy vertex cut of model ``libra``.
 
-Here the *rank* of a vertex is its position if vertices are sorted by number of nonzeros, ascending,
-from 0.
+Here the *rank* of a vertex is its position, from 0, if vertices are sorted by their number of
+nonzeros (ascending).
 """
 
 from __future__ import annotations
