@@ -265,8 +265,9 @@ class KernelCache:
 
     Parameters:
         function (function): The Python function of the kernel.
-        is_portable: Whether a kernel for a level of the architecture is allowed. False if the
-            compiler may reorder sums, because results then depend on the width of vectors.
+        is_portable: Whether a kernel that was compiled for a level in `LEVELS`, and not for this
+            processor, is allowed. False if the compiler may reorder sums, because results then
+            depend on the width of vectors.
     """
 
     def __init__(self, function: Any, is_portable: bool = True) -> None:

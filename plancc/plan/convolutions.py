@@ -153,8 +153,8 @@ class ConvOptions:
     def _transposed(self, forward: Steps) -> Steps:
         """Return the steps whose adjoint is the backward pass.
 
-        They compute the same as the steps `forward`, but a subclass may put them in another order.
-        The base class returns `forward` itself.
+        The returned steps compute the same as the steps `forward`; a subclass may change their
+        order. The base class returns `forward` itself.
         """
         return forward
 

@@ -209,7 +209,8 @@ def dataset_of(name: str) -> FileDataset:
 
     Raise KeyError for an unknown name.
 
-    For vertices of type number k, the name of vertex data ends in "_of_k".
+    If vertices have types, the names of datasets of vertex data end in "_of_k", where k is the
+    index of the type.
     """
     name, _, number = name.partition("_of_")
     found = DATASETS[name]

@@ -71,7 +71,7 @@ def merge(block: PartRange, held: RankParts, vertex_data: VertexData) -> Part:
         return merged.called(own[merged.row - row0])
 
     def foreign_side(rows: Int64Array) -> Side:
-        """Return the side of an exchange whose rows other ranks own.
+        """Return the side of an exchange at which other ranks own the rows.
 
         `rows` holds the ascending places of these rows in plan order.
         """

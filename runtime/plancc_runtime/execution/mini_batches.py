@@ -504,7 +504,8 @@ class MiniBatches(FullBatch):
     ) -> tuple[BatchStep, tuple[int, ...]]:
         """Execute one step. Return its result, and numbers that this rank counted. Collective.
 
-        These are the numbers that `fields` in `epoch` names, then the number of correct targets.
+        The counted numbers are the fields in the list `fields` (method `epoch`), then the number of
+        correct targets.
         """
         view, batch, share = self.batch(number, data)
         blocks = share.local.blocks

@@ -188,7 +188,7 @@ class BatchMask:
 
     The constructor is collective.
 
-    Beside the slice, an instance takes 4 bytes of memory per nonzero of the rank, 8 bytes per
+    Besides the slice, an instance takes 4 bytes of memory per nonzero of the rank, 8 bytes per
     boundary pin, and 24 bytes per vertex that the rank knows. The time per batch is proportional to
     the batch's vertices, and to the number of the rank's peers.
 

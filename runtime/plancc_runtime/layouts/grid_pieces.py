@@ -2,7 +2,8 @@
 
 A piece of A is broadcast as CSR arrays: values and columns (one word each per nonzero), and row
 pointers (one word per row of the piece, and one more). The adjoint product broadcasts the same
-arrays, and the receiver transposes the piece. A rank lays out its own pieces for both products.
+arrays, and the receiver transposes the piece. A rank lays out its own pieces for the product and
+for the adjoint product.
 """
 
 from __future__ import annotations
