@@ -416,7 +416,7 @@ def _keep(path: str, name: str | os.PathLike[str]) -> None:
 
 @contextlib.contextmanager
 def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Write a folder of files under a temporary name beside it; rename it when it is complete.
+    """Write a folder of files under a temporary name, and rename it when it is complete.
 
     Leftovers of killed writers of the same `path` are removed first (`remove_leftovers`).
 

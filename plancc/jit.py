@@ -228,7 +228,10 @@ Processor = tuple[str, str, str]
 
 
 def processor() -> Processor:
-    """Return this process's processor, or that of ``NUMBA_CPU_NAME`` and ``NUMBA_CPU_FEATURES``."""
+    """Return this process's processor.
+
+    If ``NUMBA_CPU_NAME`` and ``NUMBA_CPU_FEATURES`` are set, return the processor that they name.
+    """
     said: Processor = cpu_target.target_context.codegen().magic_tuple()
     return said
 
@@ -262,8 +265,9 @@ class KernelCache:
 
     Parameters:
         function (function): The Python function of the kernel.
-        is_portable: Whether a kernel for a level of the architecture is allowed. False if the
-            compiler may reorder sums, because results then depend on the width of vectors.
+        is_portable: Whether a kernel that was compiled for a level in `LEVELS`, and not for this
+            processor, is allowed. False if the compiler may reorder sums, because results then
+            depend on the width of vectors.
     """
 
     def __init__(self, function: Any, is_portable: bool = True) -> None:
@@ -341,7 +345,7 @@ class KernelCache:
 
 
 class _CompiledVersion(CompileResult):
-    """A compiled version that refers only to those called functions that have constants.
+    """A compiled version that refers only to called functions with constants.
 
     By default, numba keeps a reference to every function that the kernel calls. To load a
     reference, it imports the function's module, which a function without constants does not need.

@@ -537,7 +537,7 @@ def of_batches(batches: int | None, given: dict[str, Any]) -> dict[str, Any]:
     chosen = {name: value for name, value in given.items() if value is not None}
     if batches is None and chosen:
         raise InputError(
-            f"`{next(iter(chosen))}` is only for mini-batches; give `batches`, their number, too"
+            f"`{next(iter(chosen))}` is only for mini-batches; give `batches` (their number) too"
         )
     return chosen | named_options(chosen)
 

@@ -71,7 +71,7 @@ def report_tables(report: Report, per_part: bool, every: bool = True) -> Iterato
 
     Parameters:
         per_part: Whether to yield a table with a line for every part.
-        every: Whether to yield all tables, not only those that options of the command ask for.
+        every: Whether to yield all tables, not only the tables that options of the command ask for.
     """
     header = report.header
     tried = report.provenance.get("tried")

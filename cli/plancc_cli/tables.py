@@ -135,7 +135,10 @@ def line_width() -> int | None:
 
 
 def console(file: IO[str] | None = None, width: int | None = None) -> Console:
-    """Return a console that writes to `file` (default: stdout), in lines of `screen_width()`."""
+    """Return a console that writes to `file` (default: stdout).
+
+    Lines have up to `width` characters (default: `screen_width()`).
+    """
     return Console(
         file=file, highlight=False, markup=False, emoji=False, width=width or screen_width()
     )

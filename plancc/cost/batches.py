@@ -75,7 +75,7 @@ def batch_figures(
     Parameters:
         population: The graph to draw from, with its pattern.
         owners (sequence of (int32[n], int)): Owner vectors, each with its number of parts.
-        numbers: Numbers of the batches, such as ``range(1000)``.
+        numbers: Indices of the batches to draw, such as ``range(1000)``.
         seed, stream: See `Sampler.batch`.
         threads: Number of threads, 1..1024. The result does not depend on `threads`. Every thread
             holds 8 n bytes and one batch.

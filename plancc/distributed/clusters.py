@@ -35,7 +35,7 @@ from plancc.search.presets import ON_RANKS
 
 @dataclass(frozen=True, eq=False)
 class ClusterLevel:
-    """A graph whose links are divided among ranks, as one rank sees it.
+    """A graph whose links (to neighbours) are divided among ranks, as one rank sees it.
 
     Attributes:
         links: Links of this rank's vertices; these vertices have consecutive numbers.
@@ -67,9 +67,9 @@ def find_clusters(ranks: Ranks, level: ClusterLevel, limits: Limits, seed: int) 
         limits: Limits of the parts.
 
     Returns:
-        The clusters. Rank 0 has the graph between them, other ranks have an empty graph. If the
-        graph has few links, every vertex is a cluster. None is returned if the graph has many
-        links, and clusters would not reduce the number of links by much.
+        The clusters. Rank 0 has the graph between the clusters, other ranks have an empty graph. If
+        the graph `level` has few links, every vertex is a cluster. None is returned if this graph
+        has many links, and clusters would not reduce the number of links by much.
     """
     share = limits.total * limits.relative.min() / limits.num_parts
     heaviest = np.maximum(1, share // PROPAGATION.per_part).astype(np.int64)

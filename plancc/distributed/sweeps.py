@@ -170,7 +170,8 @@ class _Work:
     def _fetched(self, rows: Int64Array) -> tuple[Int32Array, tuple[Int64Array, Int32Array]]:
         """Fetch the parts that have pins of the nets of some rows. Collective.
 
-        Returns the index of each needed net, int32[n], and the lists of parts as (offsets,
+        Returns int32[n]: for the net of each vertex, the index of the net's list of parts
+        (undefined if the net is not needed). Also returns these lists of parts, as (offsets,
         entries).
         """
         share = self.share

@@ -3,7 +3,7 @@
 Rules for all sources:
 
 - Entry (i, j) is ``A[i, j]``: row i needs row j.
-- Repeated entries are summed if the source has values; otherwise they are one nonzero.
+- Repeated entries are summed if the source has values; otherwise they count as one nonzero.
 - Zeros are dropped, whether the source has them or a sum is zero: ``A[i, j] = 0`` means that i does
   not need j.
 - Self loops are kept as given.

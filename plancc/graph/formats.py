@@ -279,7 +279,7 @@ def read_graph(path: StrPath, format: str | None = None, **options: Any) -> Grap
 
     ``A[i, j] != 0`` means that row i needs row j. A MatrixMarket entry (i, j) and an edge-list
     line ``i j`` both are ``A[i, j]``. Repeated entries are summed if the file has values; otherwise
-    they are one nonzero. Zeros are dropped, and self loops are kept.
+    they count as one nonzero. Zeros are dropped, and self loops are kept.
 
     Parameters:
         path: The file or folder. The extension of a file (``plancc list formats``), or the names of

@@ -122,8 +122,9 @@ def read_links(source: Any, graph: Graph) -> SplitLinks:
 
             - A mapping, or the path of an .npz file, with arrays integer[2, m] named ``train``,
               ``val``, ``test``, ``val_negative`` and ``test_negative``. The links of a split share
-              its negatives. In place of the last two, ``val_target_negative`` and
-              ``test_target_negative``, integer[m, k], hold k targets for every link.
+              its negatives. Instead of ``val_negative`` and ``test_negative``, there may be
+              ``val_target_negative`` and ``test_target_negative``, integer[m, k], with k targets
+              for every link.
             - The path of a folder of the Open Graph Benchmark that holds a split for link
               prediction.
             - The three data objects of PyTorch Geometric's RandomLinkSplit, with

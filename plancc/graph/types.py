@@ -204,10 +204,10 @@ def ids_or_numbers(size: int, ids: Array | None, types: Types | None) -> Array:
 
 
 def first_of_columns(row_ptr: Int64Array, column: IntArray) -> Mask:
-    """Return whether each nonzero is the first nonzero of its row in its column, bool[nonzeros].
+    """Return, for each nonzero, whether it is the first with its row and column: bool[nonzeros].
 
-    Several nonzeros of a row have the same column only if relations are parallel; they are
-    adjacent.
+    Several nonzeros have the same row and column only if several relations join the same two vertex
+    types. These nonzeros are adjacent.
     """
     first = np.ones(len(column), np.bool_)
     first[1:] = np.diff(column) != 0

@@ -138,7 +138,7 @@ class DataByType:
         of_type: Data of the types that have data. Data of a type have a row for every vertex of
             this type, in the order of `row_type`.
         types: The vertex types and relations.
-        row_type (int64[rows]): Number of the vertex type of every row, for the rows of all types.
+        row_type (int64[rows]): Index of the vertex type of every row, for the rows of all types.
     """
 
     of_type: Mapping[str, VertexData]

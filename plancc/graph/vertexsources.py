@@ -226,8 +226,8 @@ def vertex_data_of(
 
     Parameters:
         held (mapping of str to array): Arrays by the names in `SOURCE_KEYS`, `ALIASES` and
-            `INDEX_LISTS`; others are ignored. For a graph of several vertex types, it may map every
-            type to such a mapping.
+            `INDEX_LISTS`; arrays with other names are ignored. For a graph of several vertex types,
+            `held` may map every type to such a mapping.
         num_vertices, split, keys, required: See `read_vertex_data`.
         where: Beginning of all error messages.
         elsewhere: Whether the names in `keys` may be in another source.
@@ -346,7 +346,8 @@ def _data_of_types(
 ) -> VertexData:
     """Return the vertex data of a mapping of types to arrays; see `vertex_data_of`.
 
-    If `held` also has relations, rows are in the order of the vertices.
+    If `held` also has relations as keys, rows of arrays are in the order of the vertices, even if
+    `held` has ids.
     """
     found, missing = {}, data_keys(keys)
     choice: Any = {"split": split, "keys": keys, "required": False, "elsewhere": True}

@@ -281,8 +281,8 @@ def read_columns(
 
     Parameters:
         path: A file, or a folder of files.
-        wanted: Function that gets the names of all columns, and returns those to read. Other
-            columns are read too if they may hold ids.
+        wanted: Function that gets the names of all columns, and returns the names of the columns to
+            read. Other columns are read too if they may hold ids.
         named: Whether ids are names; if so, any column of strings may hold ids.
 
     Returns:

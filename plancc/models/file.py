@@ -78,7 +78,7 @@ def part_vector(
         where = "part vector"
         given = np.asarray(part)
     if given.shape != (n,):
-        raise InputError(f"{where}: {given.size} part numbers for {n} vertices; each needs one")
+        raise InputError(f"{where}: {given.size} part numbers for {n} vertices; give 1 per vertex")
     if given.dtype.kind not in "iu":
         raise InputError(f"{where}: part numbers must be integers, not {given.dtype}")
     if (vertex := first_true((given < least) | (given >= num_parts))) is not None:

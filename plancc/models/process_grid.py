@@ -116,7 +116,7 @@ class ProcessGridModel(Model):
     def build(self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int) -> Problem:
         """Let the row model named by `blocks` build the problem of assigning rows to blocks.
 
-        The blocks are those of a grid of `num_parts` ranks.
+        The blocks are the blocks of rows in a grid of `num_parts` ranks.
 
         Raises:
             InputError: If no grid has `num_parts` ranks (`shape`), if `num_parts` is not in

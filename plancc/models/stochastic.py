@@ -136,8 +136,8 @@ class StochasticModel(Model):
     def unfit(self, matrix: Graph, num_parts: int) -> str:
         """Say why the matrix does not suit the model; "" if it suits.
 
-        The matrix does not suit if more than half of the rows need the same rows, and if there are
-        so many parts that a search takes long (`MAX_HUB_GAINS`).
+        The matrix does not suit if some rows are each needed by more than half of all rows, and if
+        there are so many parts that a search takes long (`MAX_HUB_GAINS`).
         """
         needed = np.bincount(matrix.indices, minlength=matrix.num_vertices)
         vertex = int(needed.argmax())

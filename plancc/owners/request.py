@@ -142,7 +142,8 @@ class Request:
             model: Name of the model.
             num_ranks: Number of parts; for a process grid, number of its ranks.
             options: Options of the model, the search and the plan.
-            refused: Combinations of options that are refused, besides those that `Task` refuses.
+            refused: Combinations of options that are refused, besides the combinations that `Task`
+                refuses.
 
         Raises:
             InputError: For unknown options, wrong values and refused combinations.

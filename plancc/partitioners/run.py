@@ -230,8 +230,8 @@ def _limits(
 ) -> Limits:
     """Return the limits of the parts for these weights.
 
-    Allowed imbalances and names are those of `given` if it has as many constraints as the weights.
-    Otherwise `options.epsilon` applies to every constraint.
+    If `given` has as many constraints as the weights, allowed imbalances and names are taken from
+    `given`. Otherwise `options.epsilon` applies to every constraint.
     """
     limits = Limits(weights, num_parts, options.epsilon, options.capacities)
     if given is None or len(given.names) != len(limits.names):

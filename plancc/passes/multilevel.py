@@ -330,7 +330,7 @@ class Sweeps:
         self.cut(nets, state, (cuts,))
 
     def restore_balance(self, nets: Nets, state: State) -> None:
-        """Move vertices out of parts above the limit, at the cost of the fewest rows.
+        """Move vertices out of parts above the limit, so that few additional rows are sent.
 
         First, sweeps run at higher prices of overweight than in `anneal`. In these sweeps, a full
         part may take a vertex and then give another one. Next, single vertices move to any part

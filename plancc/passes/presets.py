@@ -87,8 +87,8 @@ class Restoring:
 class Cuts:
     """Tuned numbers of minimum cuts between neighbouring parts.
 
-    Without the cuts at the end of a refinement, the volume has a loss of 1.057 on a mesh with 8
-    parts.
+    Without the cuts at the end of a refinement, the volume has a loss (see the module) of 1.057 on
+    a mesh with 8 parts.
     """
 
     # Most weight next to the boundary that a minimum cut may move, as a share of the part's weight.
@@ -141,8 +141,9 @@ class LocalSearch:
 class Ejection:
     """Tuned numbers of ejection chains, which move vertices into full parts.
 
-    Without chains, the volume has a loss of 1.013 with 64 parts, and of 1.042 with 512 parts. With
-    512 parts, a search without chains takes a fifth of the CPU time of a search with chains.
+    Without chains, the volume has a loss (see the module) of 1.013 with 64 parts, and of 1.042 with
+    512 parts. With 512 parts, a search without chains takes a fifth of the CPU time of a search
+    with chains.
     """
 
     chain: int = 8  # most moves of a chain

@@ -140,8 +140,8 @@ def root_of(
     """Return the content hash of a plan.
 
     The hash is SHA-256 of a text. The text has one line ``name=value`` for each header attribute,
-    then one line ``name dtype shape digest`` for each dataset, both sorted by name. ``digest`` is
-    the BLAKE3 digest of the dataset's leaves.
+    then one line ``name dtype shape digest`` for each dataset. Attributes and datasets are sorted
+    by name. ``digest`` is the BLAKE3 digest of the dataset's leaves.
 
     Parameters:
         attributes: The header attributes.

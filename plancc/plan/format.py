@@ -209,7 +209,8 @@ def dataset_of(name: str) -> FileDataset:
 
     Raise KeyError for an unknown name.
 
-    For vertices of type number k, the name of vertex data ends in "_of_k".
+    If vertices have types, the names of datasets of vertex data end in "_of_k", where k is the
+    index of the type.
     """
     name, _, number = name.partition("_of_")
     found = DATASETS[name]
@@ -316,7 +317,10 @@ def _types_of(attributes: Mapping[str, Any]) -> Types | None:
 
 
 def exchange_arrays(step: str, exchange: Exchange) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of an exchange (of a step, a hop or links), by their names in the file."""
+    """Return the arrays of an exchange, by their names in the file.
+
+    `step` is the name of what the exchange serves: a step, a hop, or link prediction.
+    """
     return {
         f"{step}/{prefix}_{name}": getattr(side, name)
         for prefix, side in (("send", exchange.send), ("recv", exchange.receive))
@@ -325,7 +329,7 @@ def exchange_arrays(step: str, exchange: Exchange) -> dict[str, npt.NDArray[Any]
 
 
 def exchange_of(step: str, arrays: Arrays) -> Exchange:
-    """Return the exchange of a step, a hop or links, the inverse of `exchange_arrays`.
+    """Return the exchange that `exchange_arrays` has turned into arrays.
 
     `arrays` holds the arrays of the exchange, by their names in the file.
     """

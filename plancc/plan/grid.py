@@ -186,7 +186,8 @@ class Grid:
         """Return the process column that needs the rows of H of this part, in "1.5d" (Equation 3).
 
         Every process column gets floor(rows / columns) parts, or one part more. Tripathy et al.
-        2020 give all left-over parts to the last process column, for which the others then wait.
+        2020 give all left-over parts to the last process column, so that all other process columns
+        wait for it.
         """
         return part * self.columns // self.rows
 

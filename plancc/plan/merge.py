@@ -41,7 +41,7 @@ def merge(block: PartRange, held: RankParts, vertex_data: VertexData) -> Part:
             (`VertexData.reordered`).
 
     Returns:
-        The merged part. Its `index`, `num_parts` and peers are numbers of ranks instead of parts.
+        The merged part. Its `index`, `num_parts` and peers refer to ranks instead of parts.
     """
     rank, ranks = held.rank, held.ranks
     part_ptr, row0, row1 = block.part_ptr, block.first_row, int(block.part_ptr[block.last])
@@ -71,7 +71,7 @@ def merge(block: PartRange, held: RankParts, vertex_data: VertexData) -> Part:
         return merged.called(own[merged.row - row0])
 
     def foreign_side(rows: Int64Array) -> Side:
-        """Return the side of an exchange whose rows other ranks own.
+        """Return the side of an exchange at which other ranks own the rows.
 
         `rows` holds the ascending places of these rows in plan order.
         """

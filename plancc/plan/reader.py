@@ -220,7 +220,7 @@ class PlanFile:
         return [f"{key} of {types[int(k)]}" if k else key for key, _, k in found]
 
     def _vertex_data(self) -> list[str]:
-        """Return the names of those datasets of the file that hold vertex data."""
+        """Return the names of the file's datasets that hold vertex data."""
         return [name for name in self.datasets if name.startswith("vertex_data/")]
 
     def width(self, name: str) -> int | None:

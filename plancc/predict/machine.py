@@ -218,7 +218,8 @@ def _place(points: Sequence[float], values: npt.ArrayLike) -> tuple[npt.NDArray[
     """Return for every value the index of the last point that is not above the value.
 
     Also return where the value's logarithm lies between the logarithms of this point (0) and of the
-    next point (1). A value below the first point or above the last is replaced by that point.
+    next point (1). A value below the first point is replaced by the first point, a value above the
+    last point by the last point.
     """
     axis = np.log(np.array(points, np.float64))
     at = np.clip(np.log(np.maximum(np.asarray(values, np.float64), 1e-300)), axis[0], axis[-1])

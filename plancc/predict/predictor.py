@@ -88,9 +88,9 @@ class Predictor:
         Parameters:
             matrix: The normalised matrix.
             owners: Owners of rows; without a grid also of nonzeros.
-            num_parts: Number of parts; with a grid, the number of its parts.
+            num_parts: Number of parts of the plan; with a grid, of the grid.
             grid: Process grid, if the plan has one. If the grid is not square, the prediction may
-                differ a little from that for the built plan: see `tables_of_owners`.
+                differ a little from the prediction for the built plan: see `tables_of_owners`.
         """
         return self.epoch(tables_of_owners(matrix, owners, num_parts, grid))
 

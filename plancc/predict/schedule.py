@@ -63,8 +63,8 @@ class Pairs:
     def by_step(self, name: str) -> dict[str, Pairs]:
         """Return the exchanges by which the rows travel; keys are the names of their steps.
 
-        The exchanges are the hops. If there are no hops, the only exchange is this one, and its
-        key is `name`.
+        The exchanges are the hops. If there are no hops, the only exchange is this object itself,
+        and its key is `name`.
         """
         return dict(zip(HOPS, self.hops, strict=True)) if self.hops else {name: self}
 

@@ -234,7 +234,8 @@ class EdgeJob(RefiningJob):
     ) -> Member | None:
         """Let a partitioner partition the model's problem, and return the owners.
 
-        Return None if the partitioner failed, provided that an earlier step found owners.
+        If the partitioner fails, return None if an earlier step found owners; otherwise raise the
+        error.
 
         `adapter`: The partitioner, run with its highest preset; None: the first installed one.
         """
@@ -329,7 +330,8 @@ class EdgeJob(RefiningJob):
     ) -> Member:
         """Move single nonzeros and rows to other parts to lower the objective; return the result.
 
-        `rounds`: number of rounds; by default, the number of the search's effort.
+        `rounds`: number of rounds. By default, the search's effort sets this number for the volume,
+        and `RefineEdges.rounds` for other objectives.
         """
         begin = wall_seconds()
         if rounds is None:

@@ -255,10 +255,11 @@ def _start_from_cut(job: RowJob, expectation: Expectation) -> Owner | None:
 def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
     """Run the steps of effort balanced; return the partitions that they made, as members.
 
-    The first member is the result. The others are the partitions that it was combined with.
+    The first member is the result. The other members are the partitions that the result was
+    combined with.
 
     `decide`: only for an expected volume. If True, and if the owners from `_start_from_cut` are far
-    better than those of the first start, only they are returned.
+    better than the owners of the first start, only the better owners are returned.
     """
     ahead = _seeds_of_first(job, "balanced") if job.few else 0
     first = job.first("balanced", ahead)

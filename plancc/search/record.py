@@ -54,7 +54,7 @@ class SearchResult:
         tried: The steps of the search, in the order in which they ended.
         warnings: Warnings for the user.
         seconds: Wall-clock time of the whole search.
-        others: The best owners that each lower effort found, if they are as balanced as `owners`.
+        others: The best owners that each lower effort found, if at least as balanced as `owners`.
             With node-aware exchanges on a given machine, an epoch may be faster with one of these.
         how: Other entries for the plan's provenance.
     """

@@ -266,9 +266,9 @@ class RowJob(RefiningJob):
     ) -> Owner | None:
         """Make a start, and add it to the record; for the result and for `share` see `start`.
 
-        `more`: number of later starts that repeat this one with the next seeds. If this saves time,
-        the partitioner runs with these seeds too, in the same process, and the results are kept for
-        the later starts.
+        `more`: number of later starts that differ from this start only in the seed. If it saves
+        time, the partitioner runs with the seeds of these later starts too, in the same process,
+        and the results are kept for them.
         """
         self.begun.add((*how.name, seed))
         if not how.how.clustered:
@@ -529,17 +529,18 @@ class RowJob(RefiningJob):
     ) -> Member:
         """Improve a start by sweeps, then by up to `cycles` V-cycles; return the best result.
 
-        There are two kinds of sweeps: those in which parts may exceed their limits for a while, and
-        those within the limits. Thin graphs get only the second kind, since the first makes their
-        starts worse. On other graphs the second kind is tried too if the first makes the start
-        worse. The V-cycles end when a V-cycle finds nothing better.
+        There are two kinds of sweeps. In sweeps of the first kind, parts may exceed their limits
+        for a while; sweeps of the second kind stay within the limits. Thin graphs get only the
+        second kind, since the first kind makes their starts worse. On other graphs the second kind
+        is tried too if the first kind makes the start worse. The V-cycles end when a V-cycle finds
+        nothing better.
 
-        In a thin graph with several constraints, a start may exceed one of the limits. A V-cycle
-        then corrects this first. It moves clusters of vertices from part to neighbouring part;
-        sweeps would move single vertices to distant parts.
+        If a thin graph has several constraints, a start may exceed one of the limits. Then a
+        V-cycle, before any sweep, brings the start within the limits. A V-cycle moves clusters of
+        vertices from part to neighbouring part; sweeps would move single vertices to distant parts.
 
-        `cuts`: see `cycle`. `quick`: whether to use the presets of effort fast. These are quick
-        sweeps, and smaller minimum cuts. Even graphs are then treated as thin graphs are.
+        `cuts`: see `cycle`. `quick`: whether to use the presets of effort fast. With these presets,
+        sweeps are quick, minimum cuts are smaller, and even graphs are treated like thin graphs.
         """
         rng, best = np.random.default_rng(seed), self.member(owner)
         thin, even = self.kind == "thin", quick and self.kind == "even"

@@ -375,7 +375,7 @@ def _joined(opened: Opened, description: Description, task: LearningTask, weight
             return part
     raise InputError(
         f"{opened.name}: the plan has other types, relations or widths of features than the "
-        f"network of {weights}; compile a graph with those of the network"
+        f"network of {weights}; compile a graph that fits the network"
     )
 
 

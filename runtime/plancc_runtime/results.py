@@ -141,7 +141,7 @@ class BatchStep:
     """One mini-batch over all ranks.
 
     Attributes:
-        number: Number of the batch over all epochs, from 0.
+        number: Index of the batch over all epochs, from 0.
         loss: Mean loss over the batch's targets; 0 if there are none.
         targets: Number of labelled training vertices whose output the loss counts.
         vertices: Number of vertices that occur in any block of the batch.
@@ -187,7 +187,7 @@ class Figures:
     reduced: int = 0
 
     def with_more(self, words: int) -> Figures:
-        """Return the figures with `words` added to each except `reduced`.
+        """Return the figures with `words` added to every figure except `reduced`.
 
         These words are sent for the pairs of link prediction; no pass changes their number.
         """

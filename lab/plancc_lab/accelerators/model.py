@@ -111,7 +111,7 @@ class AcceleratorEstimate:
     """Time and energy of aggregations on an accelerator.
 
     Attributes:
-        features: Bytes of H that are read from memory.
+        features: Bytes of H (see the module) that are read from memory.
         adjacency: Bytes of A that are read from memory.
         outputs: Bytes of Z and of the mask that are read or written.
         compute_seconds, memory_seconds: Seconds of the adders alone and of the memory alone.

@@ -335,10 +335,11 @@ class _Node:
 
 @dataclass(eq=False)
 class _Rank:
-    """The steps of a rank, and how far it is.
+    """The steps of a rank, and how far the rank has come.
 
-    `pace` is the speed of both ports of the rank. While the rank waits, `goes_on` is a function
-    that returns whether the wait is over; while the rank works, it is None.
+    `pace` is the speed of the rank's two ports, for sending and for receiving. While the rank
+    waits, `goes_on` is a function that returns whether the wait is over; while the rank works, it
+    is None.
     """
 
     number: int

@@ -48,10 +48,11 @@ class Planned:
         report: Figures of the plan.
         volume: Rows that parts send to each other, as a picture of at most `PIXELS_OF_PARTS` pixels
             in height and width.
-        heaviest: Sender, receiver and rows, for the pairs of parts that exchange the most rows.
+        heaviest: For each of the pairs of parts that exchange the most rows: sender, receiver, and
+            number of rows.
         matrix: Pictures of the nonzeros, each of at most `PIXELS_OF_ROWS` pixels in height and
             width.
-        log, timeline: Epochs and timeline of a run; None if they are not given.
+        log, timeline: Epochs and timeline of a run of this plan; None if no run is given.
     """
 
     report: Report

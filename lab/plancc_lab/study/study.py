@@ -192,7 +192,7 @@ class Study:
     def over_seeds(self, of: Callable[[list[float]], float] = fmean) -> Study:
         """Return the study with one row in place of the rows that differ only in the seed.
 
-        If one seed lacks a figure, the new row lacks the figure.
+        If a figure is missing for one of the seeds, it is missing in the new row.
 
         Parameters:
             of: Function that combines the figures of all seeds into one figure.

@@ -67,9 +67,9 @@ class Scratch(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def chains(vertices: Any, owner: Any, num_parts: int) -> Any:
-    """Make a list for every part: those of `vertices` that the part owns.
+    """Make a list for every part, of the vertices in `vertices` that the part owns.
 
-    The order of each list is the order of `vertices`, reversed.
+    Each list has the reverse order of `vertices`.
     """
     first = np.full(num_parts, -1, dtype=np.int32)
     after = np.full(len(owner), -1, dtype=np.int32)

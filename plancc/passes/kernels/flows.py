@@ -2,11 +2,12 @@
 
 For a pair of parts, only nets with pins in both parts matter. If such a net no longer touches one
 of the two parts, its cost is saved, even if it touches other parts. The hypergraph is turned into a
-flow network (Lawler, 1973). Every net becomes two nodes, *in* and *out*, and an arc from *in* to
-*out* whose capacity is the net's cost. Arcs of unbounded capacity lead from every pin to *in*, and
-from *out* to every pin. Vertices far from the boundary stay in their part; those of one part are
-merged into one terminal, the source of the flow, and those of the other part into the target. Then
-a minimum cut of the network is the division of the vertices that has the least volume.
+flow network (Lawler, 1973). Every net becomes two nodes of this network, *in* and *out*, and an arc
+from *in* to *out* whose capacity is the net's cost. Arcs of unbounded capacity lead from every pin
+to *in*, and from *out* to every pin. Vertices far from the boundary stay in their part. In one
+part, these vertices are merged into one terminal, the source of the flow; in the other part, into
+another terminal, the target. Then a minimum cut of the network is the division of the vertices that
+has the least volume.
 
 FlowCutter balances the cuts (Hamann and Strasser, 2018; on hypergraphs Gottesbueren, Hamann and
 Wagner, 2019). A maximum flow gives two minimum cuts, one close to the source and one close to the

@@ -567,7 +567,7 @@ def relief_costs(nets: Any, state: Any, limit: Any) -> Any:
 def relieve(order: Any, nets: Any, state: Any, limit: Any) -> int:
     """Move vertices in `order` out of parts above `limit`; return how many moved.
 
-    A vertex stays if its part is within its limit when its turn comes.
+    A vertex stays if, when its turn comes, its part is within the limit.
     """
     num_parts = len(state.sums)
     score = np.zeros(num_parts, dtype=np.int64)

@@ -85,7 +85,7 @@ class Scheduler(ABC):
 
     @abstractmethod
     def memory(self, dims: Sequence[int]) -> Memory:
-        """Return the largest memory that every rank needs at any time, in bytes, for float32."""
+        """Return, for every rank, the largest memory needed at any time, in bytes, for float32."""
 
     def outputs(self, layer: int) -> Int64Array:
         """Return how many rows of a layer's output every rank has: int64[num_ranks]."""

@@ -318,9 +318,9 @@ def _halo_nonzeros(source: _Source, tables: Tables) -> Int64Array | None:
 def _leaves(source: _Source, tables: Tables) -> Pairs:
     """Return `Tables.leaves` of an edge plan.
 
-    It has a message from part k to part m if vertices that k owns occur in nonzeros of m. Its
-    number of rows is the number of these vertices. They are halo rows of m, or rows for which m has
-    partial sums, and count once if they are both.
+    There is a message from part k to part m if vertices that k owns occur in nonzeros of m. The
+    message has a row for each of these vertices. The vertex is a halo row of m, or a row for which
+    m has a partial sum, or both; in all three cases it counts once.
     """
     keys = []
     for table in ("expand/recv", "fold/send"):

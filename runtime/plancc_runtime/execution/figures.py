@@ -82,8 +82,8 @@ def words_of_pass(
 def words_of_outputs(network: Network, graphs: Sequence[LayerGraph]) -> int:
     """Return the number of words that this rank sends in a forward pass.
 
-    The number is a mean over the epochs of a cycle. Not collective. See `words_of_pass` for the
-    parameters.
+    The number is a mean over the epochs of a cycle (`LayerGraph.cycle`). Not collective. See
+    `words_of_pass` for the parameters.
     """
     words = 0
     for k, graph in enumerate(graphs):

@@ -320,7 +320,7 @@ class MiniBatches(FullBatch):
         return halo.take(buffers).to(self._type)
 
     def _with_features(self, share: BatchShare, features: Tensor) -> Rounds[BatchShare]:
-        """Return the share with its features `x`, and with its `fixed`. Collective.
+        """Return the share with its features `x` and its `fixed` (see `BatchShare`). Collective.
 
         Parameters:
             features (Tensor[num_inputs, width]): Features of all own rows of the slice.
@@ -504,7 +504,8 @@ class MiniBatches(FullBatch):
     ) -> tuple[BatchStep, tuple[int, ...]]:
         """Execute one step. Return its result, and numbers that this rank counted. Collective.
 
-        These are the numbers that `fields` in `epoch` names, then the number of correct targets.
+        The counted numbers are the fields in the list `fields` (method `epoch`), then the number of
+        correct targets.
         """
         view, batch, share = self.batch(number, data)
         blocks = share.local.blocks

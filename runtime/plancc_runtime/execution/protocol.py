@@ -160,7 +160,7 @@ class Execution(ABC):
     def _fix_input(self, view: View, network: Network, data: LocalData) -> LocalData:
         """Compute what the first layer reads instead of the features, and store it in a view.
 
-        This is the `fixed` of the layer (`nn.conv`) and of the view. Collective.
+        What is computed is the `fixed` of the layer (`nn.conv`) and of the view. Collective.
 
         Returns:
             The data to train with. If no layer reads the features after this call, the data have

@@ -57,8 +57,9 @@ def linear(
 def fork(x: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Return x for one operation, and x or some rows of x for another operation.
 
-    The backward pass adds one gradient to the other in place, so no other code may keep these
-    gradients. Without this function, autograd would add them in new memory.
+    The backward pass adds the gradient of one operation to the gradient of the other operation in
+    place, so no other code may keep these gradients. Without this function, autograd would add the
+    two gradients in new memory.
 
     Parameters:
         rows (int64[k], optional): Distinct rows of x for the second operation; by default all.

@@ -48,8 +48,8 @@ class KeptBlock:
 
     Attributes:
         nonzeros (int64[m]): Positions of these nonzeros in the arrays of the slice; ascending.
-        rows (int32[m]): For every nonzero, the number of its row in the batch.
-        columns (int32[m]): For every nonzero, the number of its column in the slice.
+        rows (int32[m]): For every nonzero, the index of its row in the batch.
+        columns (int32[m]): For every nonzero, the index of its column in the slice.
         factors (float64[m] or None): For every nonzero, the factor by which its value is
             multiplied; None if all factors are 1.
         received (int64[...]): Positions of the block's halo rows among the halo rows of the slice;
@@ -188,7 +188,7 @@ class BatchMask:
 
     The constructor is collective.
 
-    Beside the slice, an instance takes 4 bytes of memory per nonzero of the rank, 8 bytes per
+    Besides the slice, an instance takes 4 bytes of memory per nonzero of the rank, 8 bytes per
     boundary pin, and 24 bytes per vertex that the rank knows. The time per batch is proportional to
     the batch's vertices, and to the number of the rank's peers.
 
@@ -320,7 +320,7 @@ class BatchMask:
 
         Returns:
             int64[m], int32[m], float64[m]: For every nonzero, its position in `_columns`
-                (ascending), the number of its row in the batch, and its factor.
+                (ascending), the index of its row in the batch, and its factor.
         """
         assert layer.places is not None
         assert layer.factors is not None
@@ -352,11 +352,11 @@ def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
         csr: Row pointers and columns of the matrix, `BatchMask._by_vertex`, and the vertex of every
             column.
         num_own: Number of own rows, which are the first rows of the matrix.
-        number: For every row of the matrix, its number in the batch.
+        number: For every row of the matrix, its index in the batch.
 
     Returns:
         int64[m]: For every nonzero, its position in the CSR matrix; -1 if the matrix lacks it.
-        int32[m]: For every nonzero, the number of its row in the batch.
+        int32[m]: For every nonzero, the index of its row in the batch.
         bool: Whether no nonzero is missing and all positions ascend.
     """
     (layer_ptr, layer_columns, layer_places), (ptr, columns, by_vertex, vertices) = layer, csr

@@ -31,10 +31,10 @@ NONZEROS = ("plan", "edges", "closed")
 
 @dataclass(frozen=True, eq=False)
 class Nonzeros:
-    """For every row of some messages, the numbers of the nonzeros in the row's column.
+    """For every row of some messages, the numbers (ids) of nonzeros in the row's column.
 
-    The nonzeros are those of the rank that receives the row. For row r, their numbers are
-    ``number[ptr[r]:ptr[r + 1]]``, ascending.
+    These are the nonzeros that the receiver of the row has in this column; `Numbering` says how
+    they are numbered. For row r, the numbers are ``number[ptr[r]:ptr[r + 1]]``, ascending.
 
     Attributes:
         ptr (int64[rows + 1]): Bounds, in `number`, of the range of every row.

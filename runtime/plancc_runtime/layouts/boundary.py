@@ -231,7 +231,7 @@ def _places(ptr: Int64Array) -> Int32Array:
 
 
 def _halo_columns(block: Block) -> Int32Array:
-    """Return, for every nonzero in a halo column, the number of the halo row, from 0: int32[m]."""
+    """Return, for every nonzero in a halo column, the index of the halo row, from 0: int32[m]."""
     return block.column[block.column >= block.num_inputs] - np.int32(block.num_inputs)
 
 

@@ -138,7 +138,7 @@ class WholeDraws(Draws[Sampler]):
 class OwnerDraws(Draws[S]):
     """Draws in which every rank draws for its own rows.
 
-    Beside the slice, a rank holds its `OwnedRows` and 8 bytes per halo row. The time of a step is
+    Besides the slice, a rank holds its `OwnedRows` and 8 bytes per halo row. The time of a step is
     proportional to this rank's share of the batch.
     """
 

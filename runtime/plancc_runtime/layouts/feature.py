@@ -294,7 +294,7 @@ class _Stages:
     """A matrix cut into batches of rows.
 
     Attributes:
-        needs: For every batch, the number of the last input batch that its product reads
+        needs: For every batch of rows, the index of the last input batch that its product reads
             (`Batches.needs`).
         matrices: For every batch, its rows of the matrix, laid out for products.
     """

@@ -45,7 +45,7 @@ class Slicing:
 
     @property
     def column(self) -> int:
-        """Number of this rank's process column."""
+        """Index of this rank's process column."""
         return self.members.rank
 
     @property
@@ -83,7 +83,7 @@ class Flow:
             batch's rows; it fills these rows of `source`.
 
     Attributes:
-        held (Tensor[rows of the group, own columns]): This rank's slice of the input. A row is
+        held (Tensor[rows of the group, own columns]): This rank's columns of the input. A row is
             valid after `receive_input` has received it.
     """
 
@@ -164,9 +164,9 @@ class Flow:
         return at
 
     def _pack(self, stage: int) -> tuple[list[Tensor], Any]:
-        """Return the own rows in a batch of the input, cut into slices, and a CUDA event or None.
+        """Return the own rows in a batch of the input, cut by columns, and a CUDA event or None.
 
-        If the second result is an event, the slices are complete only when the event is done.
+        If the second result is an event, the pieces are complete only when the event is done.
         """
         slicing, at = self._slicing, self._local[stage]
         if self._before is not None:

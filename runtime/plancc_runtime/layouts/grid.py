@@ -206,7 +206,7 @@ class GridGraph(ProgramGraph):
 
         Parameters:
             width: Number of columns of the matrix.
-            column: Number of the process column; None for the process column of this rank.
+            column: Index of the process column; None for the process column of this rank.
         """
         if not self.grid.splits_columns:
             return slice(0, width)

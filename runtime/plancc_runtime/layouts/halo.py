@@ -380,7 +380,7 @@ def complete(arrivals: Iterator[int], parts: Sequence[G], clock: Clock) -> Itera
     """Yield the groups `parts` in their order. Before a group, wait for all of its messages.
 
     Parameters:
-        arrivals: Numbers of the messages, in the order in which they arrive.
+        arrivals: Indices of the messages, counted over all groups, in the order of arrival.
         clock: Clock that counts the time of waiting under the name "wait".
     """
     group_of = [g for g, group in enumerate(parts) for _ in group.messages]

@@ -40,9 +40,10 @@ def live_blocks(
         layers: Number of layers.
 
     Returns:
-        blocks (list of Block): One block per layer, first layer first. If this rank drops nothing,
-            and boundary edges are not sampled, the entry is the object `block` itself. (If boundary
-            edges are sampled, peers may have dropped nonzeros, which changes `uses_sent`.)
+        blocks (list of Block): One block per layer, first layer first. If a layer drops nothing on
+            this rank, and boundary edges are not sampled, the layer's entry is the object `block`
+            itself. (If boundary edges are sampled, peers may have dropped nonzeros, which changes
+            `uses_sent`.)
         rows (list of int64[...]): Lists of local rows, ascending. The first has the inputs of the
             first layer; one list for every layer follows, with the outputs of the layer.
     """

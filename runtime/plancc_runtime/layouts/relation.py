@@ -36,9 +36,9 @@ class TypedBlock:
     Attributes:
         block: Block with the rows and nonzeros of all types and relations.
         types: Types and relations of the plan.
-        row_type (int64[num_local_rows]): Number of the type of every row.
-        column_type (int64[num_columns]): Number of the type of every column.
-        relation (int64[nonzeros]): Number of the relation of every nonzero; -1 if it belongs to no
+        row_type (int64[num_local_rows]): Index of the type of every row.
+        column_type (int64[num_columns]): Index of the type of every column.
+        relation (int64[nonzeros]): Index of the relation of every nonzero; -1 if it belongs to no
             relation.
     """
 

@@ -197,7 +197,7 @@ class Network(nn.Module):
         Parameters:
             x: Output of the layer. The backward pass of the layer begins when the gradient of x is
                 known.
-            k: Number of the layer, counted from 0.
+            k: Index of the layer, counted from 0.
         """
         if self.entered is not None and x.requires_grad:
             x.register_hook(partial(self._enter_back, k))
@@ -212,7 +212,7 @@ class Network(nn.Module):
 
         Parameters:
             x (Tensor[m, width]): Input rows of the layer.
-            k: Number of the layer, counted from 0.
+            k: Index of the layer, counted from 0.
             step: Number of the update.
             vertices, first_column: See `nn.dropout.dropout`.
         """
@@ -248,7 +248,7 @@ class Network(nn.Module):
         """Return the forward and backward steps of a layer, with those of its residual.
 
         Parameters:
-            k: Number of the layer, counted from 0.
+            k: Index of the layer, counted from 0.
             fixed: Whether the result of the layer's method `fixed` is given.
             plain: Whether the pass "order" is off.
         """

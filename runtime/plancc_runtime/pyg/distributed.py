@@ -328,7 +328,7 @@ class Distributed(nn.Module):
             if what == "ends" and any("beyond" in each for each in fits):
                 raise InputError(
                     f"`{name}` has numbers that are not local rows; give "
-                    f"`graph.edge_index{'_dict' * bool(self._in_dicts)}`, or part of it"
+                    f"`graph.edge_index{'_dict' * bool(self._in_dicts)}`, or some columns of it"
                 )
         if not any(kind.what.endswith("rows") for kind in kinds):
             raise InputError(

@@ -52,7 +52,7 @@ class FetchedColumns:
 
         Parameters:
             tensors: Tensors with rows of the same `TypeRows`.
-            read: Numbers of these relations.
+            read: Indices of the relations whose edges read the rows.
         """
         new: dict[Any, dict[int, Spread]] = {}
         for x in tensors:

@@ -133,7 +133,7 @@ class TorchRules(OverRanks):
         return bool(summed(found.any().long(), self.transport) > 0)
 
     def _sizes(self, call: Call, x: Any) -> Any:
-        """Return the shape of a marked tensor, the size of one axis, or the number of entries."""
+        """Return what a call asks of a marked tensor: shape, size of an axis, number of entries."""
         here, of = x.shape[x.axis], x.of if is_rows(x) else None
         others = prod(size for k, size in enumerate(x.shape) if k != x.axis)
         if call.name == "numel":

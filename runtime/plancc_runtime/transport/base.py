@@ -93,7 +93,7 @@ class Channel(ABC):
 
     @abstractmethod
     def arrivals(self) -> Iterator[int]:
-        """Yield the number k of each receive, as soon as receive k is complete."""
+        """Yield the index k of each receive, as soon as receive k is complete."""
 
     @abstractmethod
     def finish(self) -> None:
