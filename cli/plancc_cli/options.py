@@ -659,9 +659,9 @@ FIELDS = {each.name: each for one in (SearchOptions, PlanOptions) for each in op
 
 
 def field_option(field: Field[Any], **settings: Any) -> click.Option:
-    """Return the option of a field, with the default of the field.
+    """Return the command-line option for a field of a dataclass, with the field's default.
 
-    Settings in `READERS` replace those that the field gives, and `settings` replace both.
+    Settings in `READERS` replace the field's own settings, and `settings` replace all others.
     """
     known: dict[str, Any] = {"default": field.default, **READERS.get(field.name, {}), **settings}
     return option_of(field, **known)

@@ -295,7 +295,7 @@ def _check(transport: Transport, plan: str, settings: dict[str, Any]) -> None:
         _write_out(show)
     if not found.exact:
         where = f", first in layer '{found.first_layer}'" * bool(found.first_layer)
-        transport.agree(PlanccError(f"`model` {name}: results on {ranks} and on one differ{where}"))
+        transport.agree(PlanccError(f"`model` {name}: results on {ranks} and 1 rank differ{where}"))
 
 
 def _write_json(path: str, plan: str, result: TrainResult) -> None:

@@ -259,7 +259,7 @@ def warn_of_parts(folder: str, names: Sequence[str], what: str) -> None:
     for plain, name in zip(names, sorted(names, key=natural_order), strict=True):
         if plain != name and os.path.isdir(folder):
             order = f"by the numbers in their names, {show(name)} before {show(plain)}"
-            warn(f"{folder}: {len(names)} parts are read {order}: {what}")
+            warn(f"{folder}: its {len(names)} files are read {order}: {what}")
             return
 
 

@@ -12,10 +12,11 @@
     edge_features = "since.npy"
 
 A matrix has a row for every destination vertex and a column for every source vertex. An edge list
-or a Parquet file has vertex numbers from 0 within both types, destination first unless the names of
-its columns say otherwise (`plancc.graph.claims.is_source_first`). The entry of a type with vertex
-data is a table: the count of vertices, and files by the names in `plancc.graph.vertexdata`. Edge
-features are optional, and have a row for every edge of the file.
+or a Parquet file has two columns of vertex numbers, which count from 0 within each type. The
+destination is in the first column, or in the second if the names of the columns say so
+(`plancc.graph.claims.is_source_first`). The entry of a type with vertex data is a table: the count
+of vertices, and files by the names in `plancc.graph.vertexdata`. Edge features are optional, and
+have a row for every edge of the file.
 """
 
 from __future__ import annotations

@@ -215,9 +215,9 @@ class TrafficRounds:
     To *hold* a value of the objective means to lower the volume while the objective must not exceed
     the value. To *shave* a value means to hold a slightly lower value.
 
-    Without rounds, the rows of the busiest part have a loss of 1.057, and the messages a loss of
-    1.083, with 8 parts. Without holding, the rows of the busiest part have a loss of 1.021 with 64
-    parts. Without shaving, the volume has a loss of 1.006 with 8 parts.
+    Without rounds, with 8 parts, the busiest part has 1.057 times as many rows, and there are 1.083
+    times as many messages. Without holding, with 64 parts, the busiest part has 1.021 times as many
+    rows. Without shaving, with 8 parts, the volume is 1.006 times as high.
     """
 
     # Prices of traffic from sweep to sweep beyond the limit, over the strength of the round.
@@ -252,7 +252,7 @@ TIME_ROUNDS = TrafficRounds(stronger=1.6, of_busiest=True)
 class EdgeRounds:
     """Tuned numbers of the rounds of `RefineEdges`: sweeps over nonzeros and owners of rows.
 
-    Without rounds, the volume has a loss of 1.007 with 64 parts.
+    Without rounds, the volume with 64 parts is 1.007 times as high.
     """
 
     prices: tuple[float, ...] = PRICES

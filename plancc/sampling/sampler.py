@@ -234,7 +234,7 @@ def make_sampler(
     unknown = unknown_option(given, cls)
     if unknown is not None:
         names = ", ".join(f"`{key}`" for key in known) or "no options"
-        raise InputError(f"sampler '{name}' has no `{unknown}`: it has {names}")
+        raise InputError(f"sampler '{name}' has no option `{unknown}`: it has {names}")
     values = {key: checked(known[key], value) for key, value in given.items()}
     if "batch_size" in known and "batch_size" not in values:
         if cls.of_training and num_training is not None:

@@ -397,9 +397,9 @@ def _seeds_of_first(job: RowJob, effort: str) -> int:
 
 
 def _onward(job: RowJob, found: Sequence[Member]) -> list[Member]:
-    """Improve the best members by V-cycles, and return all members; for few parts only.
+    """Improve the best members by V-cycles, and return all members. Used only for few parts.
 
-    The presets say how many members are improved. The others are returned unchanged.
+    The presets say how many members are improved. The other members are returned unchanged.
     """
     members = sorted(found)
     seed, cycles, kept = job.options.seed, job.kind_numbers.scout_cycles, _combined(job).kept

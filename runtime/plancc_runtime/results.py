@@ -92,7 +92,7 @@ class Epoch(SplitMetrics):
     accuracy is over the targets that the loss counts; it is left out if there were no targets.
 
     Attributes:
-        epoch: Number of the epoch, from 0; for the final weights, the number of epochs of the run.
+        epoch: Index of the epoch, from 0; for the final weights, the number of epochs of the run.
         loss: Mean loss over the labelled training vertices, in training mode (with dropout). With
             mini-batches, the mean over the targets of all steps, each before the step's update.
         learning_rate: Learning rate; 0 if there was no update.
@@ -286,8 +286,8 @@ class TrainResult(RunOutline):
         drawing: When mini-batches were drawn, and why: "beside steps: ..." or "between steps: ...".
             Empty unless the first steps of the run tried both.
         remarks (list of str): Remarks of the outline, then remarks on the training.
-        predicted: For every class, the number of vertices predicted in it; an empty list for real
-            numbers; None if no predictions were asked for.
+        predicted: For every class, the number of vertices predicted in it; an empty list if
+            the network predicts real numbers; None if no predictions were asked for.
         auc_of_classes, ap_of_classes: Figures of the final weights; see `Scores`.
     """
 

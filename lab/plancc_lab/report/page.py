@@ -175,7 +175,7 @@ def _tables(report: Report, several: bool) -> Iterable[Table | str]:
 
 
 def _facts(reports: Sequence[Report]) -> list[tuple[str, list[str]]]:
-    """Return facts about how plans were made: a value for every plan, or one if all are equal."""
+    """Return facts about how plans were made: a value per plan, or one value if all are equal."""
     of_plans = [dict(facts_table(report).rows) for report in reports]
     rows = []
     for name in dict.fromkeys(name for facts in of_plans for name in facts):

@@ -203,9 +203,9 @@ class Scheduler(ABC):
 
 
 def moving(step: Step, works: Works) -> Iterator[tuple[str, Work]]:
-    """Yield (step, work) for a step of a program, if it sends rows.
+    """Yield (step, work) for one step of a program; nothing if this step sends no rows.
 
-    The work of copying these rows, or of adding them on arrival, is yielded too.
+    The work of copying the sent rows, or of adding them on arrival, is yielded too.
 
     `works`: work by the names of the program's steps.
     """

@@ -131,7 +131,7 @@ class LayerGraph(ABC):
         """Return x weight + bias, divided among the ranks in the same way as x. Collective.
 
         Parameters:
-            weight, bias: The whole weight and bias, even if ranks hold slices of columns.
+            weight, bias: The whole weight and bias, even if ranks hold only some columns of x.
             rectified: Whether max(result, 0) is returned instead.
             onto: Tensor to which x weight is added in place. No earlier operation may have saved
                 this tensor for its backward pass.

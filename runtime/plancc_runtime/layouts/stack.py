@@ -185,7 +185,7 @@ class StackGraph(LocalGraph):
 
 
 class StackWithHalo(GraphWithHalo, StackGraph):
-    """A stack for inputs whose halo rows are already on this rank, so that no rows are sent."""
+    """A stack of relations whose inputs include the halo rows, so that no rows are sent."""
 
 
 class RelationGraph(LocalGraph):

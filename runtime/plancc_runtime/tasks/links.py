@@ -143,7 +143,7 @@ class LinkLearner(Learner):
         return drawn_negatives(self._vertices, n, self._negatives, (seed, epoch))
 
     def _negative_ends(self, epoch: int) -> Ends:
-        """Return the ends of an epoch's negatives. Collective."""
+        """Return the ends of the negatives (drawn pairs) of an epoch. Collective."""
         if epoch not in self._drawn:
             drawn = self._drawn_in(epoch)
             first = self._drawn.get(0)  # evaluations score the negatives of epoch 0

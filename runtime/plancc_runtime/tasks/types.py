@@ -148,8 +148,9 @@ class TypedVertices(LearningTask):
             plan: The plan's name, for messages.
 
         Raises:
-            InputError: If the user's type is unknown, or has no labels although other types have
-                labels. Also if the user chose no type, and not exactly one type has labels.
+            InputError: If the user chose a type that is unknown, or that has no labels although
+                other types have labels. If the user chose no type: unless exactly one type has
+                labels.
         """
         types, target = self.types, self.options.target
         self.target = labelled[0] if target is None and len(labelled) == 1 else target
