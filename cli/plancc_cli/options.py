@@ -547,7 +547,7 @@ def refuse_given(names: Iterable[str], why: str) -> None:
 
     Parameters:
         names: Names of the parameters.
-        why: The part of the message that follows the name of the option.
+        why: The rest of the message, which follows the name of the option.
     """
     source = click.get_current_context().get_parameter_source
     for name in names:

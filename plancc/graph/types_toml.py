@@ -117,7 +117,7 @@ def _check_file(folder: str, name: Any, what: str) -> str:
 
 
 def read_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
-    """Map the .npy files of vertex data, by type and name."""
+    """Map the .npy files of vertex data into memory; return the arrays by type and name."""
     folder = os.fspath(path)
     counts, _, data, _ = _read_head(folder)
     for kind, of_type in data.items():

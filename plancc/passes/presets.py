@@ -50,8 +50,8 @@ class Coarsening:
 class Trading:
     """Tuned numbers of exchanges of vertices between parts above their limit and parts with room.
 
-    Without exchanges, the volume has a loss of 1.010 with 64 parts. If a part has two tight limits,
-    it often stays above one of them without exchanges.
+    Without exchanges, the volume with 64 parts is 1.010 times as high, and a part with two tight
+    limits often stays above one of these limits.
     """
 
     # For every round: least share of a part's overload that an exchange must remove, and parts with

@@ -26,9 +26,9 @@ from plancc.predict.schedules.tables import Tables, sends_rows
 class Boundary:
     """The number of halo rows per own row of a part, as a function of the number of parts p.
 
-    It is known at some points. Between two points, its logarithm is linear in log p. Beyond the
-    first and the last point, the line of the nearest two points is continued. With one point, the
-    function is constant.
+    The function is known at some points. Between two points, its logarithm is linear in log p.
+    Beyond the first and the last point, the line of the nearest two points is continued. With one
+    point, the function is constant.
 
     Attributes:
         points: Tuples of three numbers, in ascending order: number of parts; halo rows per own row;

@@ -69,7 +69,7 @@ class Sampler(ABC):
         return 1
 
     def check(self, population: Population) -> None:
-        """Raise InputError if no batch can be drawn from the population."""
+        """Raise InputError if no mini-batch can be drawn from the population."""
         for need in self.needs:
             if getattr(population, "indptr" if need == "pattern" else need) is None:
                 raise InputError(f"sampler '{self.name}' needs {need}, which {_MISSING[need]}")
@@ -99,7 +99,7 @@ class Sampler(ABC):
 
         Parameters:
             seed: Seed, at least 0.
-            number: Number of the batch, at least 0.
+            number: Index of the batch, at least 0.
             stream: What the batch is for: `SHOWN`, `FITTED` or `HELD_OUT`. Batches of different
                 streams are independent, even with the same seed and number.
         """

@@ -266,7 +266,7 @@ class RunOutline:
 
     @property
     def num_learnt(self) -> int:
-        """Number of vertices that the network predicts: all, or those of the type `target`."""
+        """Number of vertices that the network predicts: all, or all of the type `target`."""
         types, target = self.header.types, self.options.target
         return self.header.num_vertices if types is None or target is None else types.counts[target]
 

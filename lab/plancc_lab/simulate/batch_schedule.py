@@ -100,7 +100,7 @@ class Bits:
 
     @cached_property
     def _walked(self) -> OwnedRows:
-        """The whole matrix, in the form for a rank that owns all rows."""
+        """The whole matrix, as a rank that owned all rows would hold it."""
         n = len(self._owner)
         pattern = self._matrix.indptr, self._matrix.indices
         return OwnedRows(Population(n), False, *pattern, np.arange(n, dtype=np.int32))

@@ -108,14 +108,14 @@ class Scheduler(ABC):
     def gathered(self, width: int) -> Sequence[Work]:
         """Return the work that collects whole rows of this width before they are multiplied by W.
 
-        It is empty unless ranks hold slices of the columns.
+        The result is empty if every rank holds all columns of its rows.
         """
         return ()
 
     def whole_rows(self, width: int) -> Sequence[Work]:
         """Return the work that collects whole rows of the network's outputs.
 
-        It is empty unless ranks hold slices of the columns.
+        The result is empty if every rank holds all columns of its rows.
         """
         return ()
 
@@ -281,7 +281,8 @@ def _copied(messages: PointToPoint) -> Elementwise:
     """Return the work of copying rows to be sent, and of adding partial sums that arrive.
 
     Owners copy the rows that they send. In the reverse direction, owners add the sums that they
-    receive. For late messages, the ranks that exchange rows with the owners have the other work.
+    receive. The work at the other end of the messages (the other one of copying and adding) is
+    counted only if the messages are late.
     """
     rows, (owners, others) = messages.pairs.step, (PACK_WORDS, ADD_WORDS)
     if messages.reverse:

@@ -392,7 +392,7 @@ class MiniBatches(FullBatch):
             self._drawing.go_on()
 
     def _fetch(self, number: int, features: Tensor) -> UnderWay:
-        """Draw a batch if this is not yet done, start to fetch its features, and return the batch.
+        """Draw a batch unless this is done, and start to fetch its features; return the batch.
 
         Collective.
         """

@@ -1,8 +1,8 @@
 """The interface of the graph that layers use, in every layout.
 
 A layout divides the rows of x among the ranks. In most layouts a rank holds whole rows of a layer's
-input and output. In layouts that split columns too (2D and 3D process grids), a rank holds a slice
-``first_column : first_column + m`` of the columns of its rows; these layouts override methods of
+input and output. In layouts that split columns too (2D and 3D process grids), a rank holds only the
+columns ``first_column : first_column + m`` of its rows; these layouts override methods of
 `LayerGraph`.
 """
 

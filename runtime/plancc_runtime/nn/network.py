@@ -212,8 +212,8 @@ class Network(nn.Module):
 
         Parameters:
             x (Tensor[m, width]): Input rows of the layer.
-            k: Number of the layer, counted from 0.
-            step: Number of the update.
+            k: Index of the layer, counted from 0.
+            step: Index of the update.
             vertices, first_column: See `nn.dropout.dropout`.
         """
         rate = self._rate(k)

@@ -228,7 +228,7 @@ class LinkLearner(Learner):
     def _among_own(
         self, split: str, scores: npt.NDArray[Any], truth: npt.NDArray[np.bool_]
     ) -> Float64Array:
-        """Return sums over the links of a split on all ranks: float64[1 + number of K].
+        """Return sums over the links of a split on all ranks: float64[1 + len(HITS)].
 
         Let r be the position of a link, from 1, if the link and its own negatives are sorted by
         score, highest first. The first sum is the sum of 1 / r. Then follows, for every K in

@@ -203,7 +203,7 @@ class TypedVertices(LearningTask):
 def with_weights(
     convolution: Convolution, file: PlanFile, dims: Sequence[int], target: str | None
 ) -> Convolution:
-    """Return a copy of the convolution whose `weights` is the number of weights of its network.
+    """Return a copy of the convolution; its `weights` counts the weights of the whole network.
 
     Parameters:
         file: The plan with types for which the network is built.

@@ -121,7 +121,7 @@ class Group(ABC):
 
     Subclasses define the abstract methods, whose names begin with an underscore. These methods get
     flat buffers, and need not count traffic. They are called only if this member sends or receives
-    words; single buffers may be empty.
+    words; some of the buffers may be empty.
 
     Attributes:
         ranks: The members' ranks in the transport, ascending and distinct.
