@@ -264,7 +264,7 @@ class PlanFile:
 
         Parameters:
             name: Name of the dataset, or of the group of attributes.
-            found: Digests of consecutive parts' data; a single digest if the data are not cut by part.
+            found: Digests of consecutive parts' data; one digest if parts do not cut the data.
             first: The first of these parts.
         """
         expected = self._digests[name][first : first + len(found)]
