@@ -122,7 +122,7 @@ def command(
 def resumed_settings(settings: dict[str, Any]) -> dict[str, Any]:
     """Return the options of a run that resumes from a checkpoint.
 
-    Options on the command line replace those that the checkpoint has.
+    Options on the command line replace the options in the checkpoint.
     """
     launch.need_torch(PROGRAM)
     from plancc_runtime.checkpoint import resumed_options

@@ -1,4 +1,4 @@
-"""Compiled kernels for a compile on several ranks.
+"""Kernels that several ranks run to compile one graph together.
 
 The kernels choose labels and parts for the vertices of one rank, and list the parts that the nets
 of this rank touch.

@@ -186,7 +186,7 @@ def _cut_nets(
 def _exchange(
     vertices: npt.NDArray[np.int32], pair: npt.NDArray[np.int64], nets: Nets, state: State
 ) -> int:
-    """Exchange vertices between two parts; return the number of rows saved.
+    """Exchange vertices between two parts; return by how much the volume falls.
 
     If the volume rises, undo the exchange. The volume can rise because the flow network leaves out
     some nets.

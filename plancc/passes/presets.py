@@ -215,9 +215,9 @@ class TrafficRounds:
     To *hold* a value of the objective means to lower the volume while the objective must not exceed
     the value. To *shave* a value means to hold a slightly lower value.
 
-    Without rounds, with 8 parts, the busiest part has 1.057 times as many rows, and there are 1.083
-    times as many messages. Without holding, with 64 parts, the busiest part has 1.021 times as many
-    rows. Without shaving, with 8 parts, the volume is 1.006 times as high.
+    With 8 parts, the busiest part moves 1.057 times as many rows if there are no rounds, and there
+    are 1.083 times as many messages. With 64 parts, the busiest part moves 1.021 times as many rows
+    without holding. With 8 parts, the volume is 1.006 times as high without shaving.
     """
 
     # Prices of traffic from sweep to sweep beyond the limit, over the strength of the round.

@@ -100,7 +100,7 @@ def read_part(
 
 
 def _runs_alone(held: RankParts) -> bool:
-    """Return whether the rank runs exactly one part of the plan, and sends its messages."""
+    """Return whether the rank runs exactly one part, and sends this part's messages."""
     grid = held.header.grid
     return held.num_ranks == held.header.num_parts if grid is None else keeps_part(grid)
 

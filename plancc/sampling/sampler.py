@@ -86,7 +86,7 @@ class Sampler(ABC):
         return self, ""
 
     def check_layers(self, num_layers: int) -> None:
-        """Raise InputError unless batches have one block, or one block for each layer."""
+        """Raise InputError unless a batch has one block for all layers, or one for each layer."""
         if self.num_blocks not in (1, num_layers):
             raise InputError(
                 f"sampler '{self.name}' has {self.num_blocks} blocks, but the model has "

@@ -328,7 +328,7 @@ class SampledExpectation:
 
 
 def _interval(values: npt.NDArray[np.int64]) -> tuple[float, float]:
-    """Return the 95% confidence interval of the mean, by the percentile bootstrap (Efron 1979)."""
+    """Return the 95% interval of the mean of `values`, by percentile bootstrap (Efron 1979)."""
     rng = np.random.default_rng(0)
     means = values[rng.integers(len(values), size=(Samples.resamples, len(values)))].mean(axis=1)
     low, high = np.percentile(means, [2.5, 97.5])

@@ -46,8 +46,8 @@ class Members:
     def distance(self, one: Member, two: Member) -> int:
         """Return how much two members differ.
 
-        For every net, this is the difference between the connectivities that the net has in the two
-        members, times the cost of the net. The differences are summed over all nets.
+        The connectivity of a net in one member is compared with its connectivity in the other. The
+        result is the sum of these differences over all nets, each times the cost of the net.
         """
         difference = np.abs(one.spread.astype(np.int64) - two.spread)
         return int(difference @ self.cost)

@@ -113,9 +113,9 @@ class Epoch(SplitMetrics):
             for an evaluation apart from training; no other figure includes them.
         volume_per_step: Mean of `BatchStep.volume`; None without mini-batches.
         step_seconds: Mean seconds of a step over ranks and steps, for each portion of a step. The
-            keys are those of `STEP`; the portions add up to the whole step. "reduce" is the time in
-            all-reduces of the rank that waits least there. "waiting" is the time that ranks wait
-            for messages, and for the slowest rank in all-reduces. None without mini-batches.
+            keys are the keys of `STEP`; the portions add up to the whole step. "reduce" is the time
+            that the rank that waits least spends in all-reduces. "waiting" is the time that ranks
+            wait for messages, and for the slowest rank in all-reduces. None without mini-batches.
     """
 
     epoch: int

@@ -198,7 +198,7 @@ def _tiles(report: Report) -> list[tuple[str, str, str]]:
 
 
 def _beside_first(reports: Sequence[Report]) -> list[tuple[str, list[tuple[str, str, float]]]]:
-    """Return key figures of several plans: a name, and three entries for every plan.
+    """Return key figures of several plans: for each figure, a name and three entries per plan.
 
     The entries are the value, its ratio to the value of the first plan ("" for the first plan), and
     its percentage of the greatest value.

@@ -106,7 +106,7 @@ class Bits:
         return OwnedRows(Population(n), False, *pattern, np.arange(n, dtype=np.int32))
 
     def _words(self, rows: Int64Array) -> Pairs:
-        """Return, for every pair of parts, how many words the bits of these rows are in.
+        """Return, for every pair of parts, in how many words the bits of these rows lie.
 
         Parameters:
             rows: Positions of the rows in `_rows`.

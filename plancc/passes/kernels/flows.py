@@ -877,7 +877,9 @@ def split_pair(
 
 @njit(cache=True, nogil=True)
 def exchange_between(vertices: Any, one: int, two: int, nets: Any, state: Any) -> Any:
-    """Move each vertex from its part, `one` or `two`, to the other part; return the rows saved."""
+    """Move each vertex from its part, `one` or `two`, to the other part; return by how much the
+    volume falls.
+    """
     saved: Any = np.int64(0)
     for v in vertices:
         there = one if state.owner[v] == two else two

@@ -1,4 +1,4 @@
-"""Kernels that lower the volume, with a price of overweight.
+"""Kernels that lower the volume; weight above a part's target has a price.
 
 A sweep minimises ``volume + sum over parts and constraints of
 price / 2 * max(0, weight - target)^2``. The second term is the penalty of the parts. At low prices,

@@ -281,8 +281,8 @@ def _copied(messages: PointToPoint) -> Elementwise:
     """Return the work of copying rows to be sent, and of adding partial sums that arrive.
 
     Owners copy the rows that they send. In the reverse direction, owners add the sums that they
-    receive. The work at the other end of the messages (the other one of copying and adding) is
-    counted only if the messages are late.
+    receive. The work at the other end of the messages (adding, or copying in the reverse
+    direction) is counted only if the messages are late.
     """
     rows, (owners, others) = messages.pairs.step, (PACK_WORDS, ADD_WORDS)
     if messages.reverse:

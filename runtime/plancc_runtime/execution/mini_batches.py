@@ -406,7 +406,7 @@ class MiniBatches(FullBatch):
         return fetching
 
     def _draw(self, number: int, features: Tensor) -> UnderWay:
-        """Start to draw a mini-batch unless its drawing has begun; return what is under way.
+        """Start to draw a mini-batch unless its drawing has begun; return the drawing.
 
         Collective if every rank draws only for its own rows (`OwnerDraws`).
         """

@@ -222,7 +222,7 @@ class Block(WithColumns):
         Parameters:
             name: "plan": all nonzeros of the plan. "edges": all nonzeros except a diagonal that
                 normalising added. "closed": the edges, and a diagonal nonzero in every own row. If
-                this nonzero is no edge, its value is 1.
+                the row has no edge to itself, this nonzero has the value 1.
         """
         if name == "plan":
             return self

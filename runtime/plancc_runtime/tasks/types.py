@@ -149,8 +149,8 @@ class TypedVertices(LearningTask):
 
         Raises:
             InputError: If the user chose a type that is unknown, or that has no labels although
-                other types have labels. If the user chose no type: unless exactly one type has
-                labels.
+                other types have labels. Also if the user chose no type, and there is no type
+                with labels, or more than one.
         """
         types, target = self.types, self.options.target
         self.target = labelled[0] if target is None and len(labelled) == 1 else target
