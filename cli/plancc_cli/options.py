@@ -111,7 +111,7 @@ def _numbers(
         needed = "give whole numbers, such as 10,5"
         raise InputError(f"`{field.name}` '{text}': {needed}") from None
     if max(numbers) > MOST:
-        raise InputError(f"`{field.name}` '{text}': give numbers of at most {MOST}")
+        raise InputError(f"`{field.name}` '{text}': give numbers up to {MOST}")
     return numbers
 
 
