@@ -162,7 +162,7 @@ class Clock:
 
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
-        """Count the time of the ``with`` block as `phase`, except for phases within the block."""
+        """Count the time of the ``with`` block as `phase`, less the time of phases inside it."""
         if get_ident() != self._thread:
             yield
             return

@@ -24,7 +24,7 @@ architecture (such as x86-64-v3) is used: it gives the same bits, at nearly the 
 warm-up --portable` compiles such kernels, and wheels have them in the folder `SHIPPED`.
 
 If several processes miss the same kernel at the same time, such as the ranks of a node, only one
-compiles it: it holds a lock on a file beside the kernel, and the others wait and then load. The
+compiles it: it holds a lock on a file beside the kernel; the others wait, then load the kernel. The
 wait counts as compilation (`plancc.clock`). The system releases the lock if its holder dies, and a
 process that has waited for `PATIENCE` compiles by itself. A process holds at most one lock, so that
 processes cannot wait for each other in a circle. If files cannot be locked, all processes compile.

@@ -111,7 +111,7 @@ def _numbers(
         needed = "give whole numbers, such as 10,5"
         raise InputError(f"`{field.name}` '{text}': {needed}") from None
     if max(numbers) > MOST:
-        raise InputError(f"`{field.name}` '{text}': give numbers of at most {MOST}")
+        raise InputError(f"`{field.name}` '{text}': give numbers up to {MOST}")
     return numbers
 
 
@@ -547,7 +547,7 @@ def refuse_given(names: Iterable[str], why: str) -> None:
 
     Parameters:
         names: Names of the parameters.
-        why: The part of the message that follows the name of the option.
+        why: The rest of the message, which follows the name of the option.
     """
     source = click.get_current_context().get_parameter_source
     for name in names:
@@ -659,9 +659,9 @@ FIELDS = {each.name: each for one in (SearchOptions, PlanOptions) for each in op
 
 
 def field_option(field: Field[Any], **settings: Any) -> click.Option:
-    """Return the option of a field, with the default of the field.
+    """Return the command-line option for a field of a dataclass, with the field's default.
 
-    Settings in `READERS` replace those that the field gives, and `settings` replace both.
+    Settings in `READERS` replace the field's own settings, and `settings` replace all others.
     """
     known: dict[str, Any] = {"default": field.default, **READERS.get(field.name, {}), **settings}
     return option_of(field, **known)

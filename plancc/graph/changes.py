@@ -81,7 +81,7 @@ class EdgeChanges:
         return cls(f"`{name}`", u, v, weights)
 
     def among(self, ids: Ids) -> EdgeChanges:
-        """Return these edges, with names as ends if `ids` (ids of a graph) are names.
+        """Return these edges; if `ids` (of a graph's vertices) are names, the ends become names.
 
         Raises:
             InputError: If the edges have names, and `ids` are numbers.

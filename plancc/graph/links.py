@@ -4,9 +4,9 @@ A link goes from a source to a target, as an edge of ``edge_index``. A negative 
 vertices that is not a link. New negatives for training are drawn in every epoch; negatives for
 validation and test are fixed.
 
-If edges have times, the latest edges are test links, and the edges before are validation links. An
-edge that is listed several times, or in both directions in an undirected graph, has its earliest
-time.
+If edges have times, the latest edges are test links, and the edges before these are validation
+links. An edge that is listed several times, or in both directions in an undirected graph, counts
+with its earliest time.
 """
 
 from __future__ import annotations

@@ -259,7 +259,7 @@ class MtxEntries:
         return self._mirrored(row, col, values)
 
     def _chunks(self) -> Iterator[Entries]:
-        """Yield the entries of the file, without the other half of a symmetric matrix."""
+        """Yield the entries as the file has them: of a symmetric matrix, only the stored half."""
         found, header = 0, self._header
         small = os.path.getsize(self._path) < _SMALL and not is_gzip(self._path)
         if small:

@@ -211,7 +211,7 @@ def rectangular(
     """Return the graph of a rectangular matrix: two types, "rows" and "columns", and one relation.
 
     Raises:
-        InputError: If there are no rows or no columns, and for `symmetrize`.
+        InputError: If there are no rows or no columns, or if `symmetrize` is true.
     """
     row, column, values = entries
     if transpose:

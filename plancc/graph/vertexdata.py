@@ -108,8 +108,8 @@ class VertexData:
     def sizes(self) -> dict[str, int]:
         """Return sizes by name.
 
-        These are the numbers of columns of features and of targets, of classes, of clusters, and of
-        vertices in each mask.
+        The sizes are: the numbers of columns of the features and of the targets, the numbers of
+        classes and of clusters, and the number of vertices in each mask.
         """
         sizes = {}
         if self.features is not None:

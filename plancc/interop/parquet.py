@@ -214,7 +214,7 @@ def _source(where: str, names: Sequence[str]) -> Source:
 
 
 def _edges(read: Any, names: Sequence[str], where: str) -> Entries:
-    """Return ids u and v, and weights or None, of a table or a batch."""
+    """Return the ids u and v of edges, and weights or None. `read`: table or record batch."""
     u, v = (_ids(read.column(k), f"{where}: column '{names[k]}'") for k in (0, 1))
     return u, v, _weights(read, names, where)
 

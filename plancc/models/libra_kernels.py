@@ -65,7 +65,7 @@ def ahead(indptr: Any, indices: Any, in_column: Any, rank: Any) -> Ahead:
     Parameters:
         indptr (int64[n + 1]), indices (int32[nnz]): CSR pattern.
         in_column (int64[n]): Returned by `degrees`.
-        rank (int32[n]): Rank of every vertex.
+        rank (int32[n]): Rank of every vertex, as the module defines it.
     """
     start = np.cumsum(in_column) - in_column
     end = start.copy()

@@ -124,7 +124,7 @@ class StochasticModel(Model):
         return cls(sampler_options=of_sampler, **given)
 
     def check_layers(self, num_layers: int) -> None:
-        """Raise InputError unless batches have one block for all layers, or one block for each
+        """Raise InputError unless a batch has one block for all layers, or one block for each
         layer.
         """
         make_sampler(self.sampler, 1, **self.sampler_options).check_layers(num_layers)

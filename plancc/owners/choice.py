@@ -107,7 +107,7 @@ class Contest:
     late: list[str] = field(default_factory=list)
 
     def try_form(self, form: Form) -> None:
-        """Find owners by a form, and add an entry to the table.
+        """Find owners by a form (a candidate model with its options); add an entry to the table.
 
         The entry has the figures of the owners, or the reason why no owners were found.
         """

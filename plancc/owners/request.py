@@ -1,4 +1,4 @@
-"""The request of a compile: its options, checked before the graph is read.
+"""The request for a compilation: its options, checked before the graph is read.
 
 If the request is for a process grid, another model (option `blocks`) assigns the rows to blocks, as
 it would assign them to the parts of a row plan.

@@ -301,8 +301,8 @@ def _candidates(
 ) -> list[Adapter]:
     """Return the adapters to try, in this order.
 
-    If `partitioner` is "auto", these are the best installed one, and then builtin. Notes about
-    better ones that are not installed are added to `warnings`.
+    If `partitioner` is "auto", the result has the best installed partitioner, and then builtin. A
+    note about better partitioners that are not installed is added to `warnings`.
     """
     if partitioner != AUTO:
         adapter: Adapter = PARTITIONERS[partitioner]

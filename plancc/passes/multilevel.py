@@ -309,7 +309,7 @@ class Sweeps:
             limit (float64[num_parts, num_constraints]): Largest weights of the parts.
 
         Returns:
-            The number of rows saved, and whether all searches ended before the deadline.
+            By how much the volume fell, and whether all searches ended before the deadline.
         """
         how, scale = self.numbers.local_search, 1 / self.limits.relative
         effort = width, how.patience, how.max_pins, how.work, most, limit.astype(np.float64), scale

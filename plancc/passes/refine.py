@@ -99,7 +99,7 @@ class _Run:
         self.state = state_of(self.nets, self.owner, self.context.num_parts)
 
     def merit(self, value: float) -> Merit:
-        """Return the merit of the current state; `value` is its value of the objective."""
+        """Return the merit of the current state; `value`: the objective in this state."""
         overload = self.sweeps.limits.overload(self.state.sums)
         return Merit(overload, value, volume(self.nets, self.state))
 

@@ -180,7 +180,7 @@ class Exchange:
         return Exchange(self.receive, self.send)
 
     def of_parts(self, first: int, last: int) -> Exchange:
-        """Return the messages of parts ``first..last-1``. Part `first` becomes number 0."""
+        """Return the messages of parts ``first..last-1``. Part `first` becomes part 0."""
         return Exchange(self.send.of_parts(first, last), self.receive.of_parts(first, last))
 
     def keep(self, sent: BoolArray | Int64Array, received: BoolArray | Int64Array) -> Exchange:

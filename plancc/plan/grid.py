@@ -240,12 +240,12 @@ class Grid:
         return first, first + self.layers
 
     def pieces(self, part_ptr: Int64Array, layer: int = 0) -> list[Piece]:
-        """Return the pieces that ranks of a layer broadcast one after another.
+        """Return the pieces that the ranks of one layer of the grid broadcast, one after another.
 
         This follows Algorithms 1 and 3 of Tripathy et al. 2020. A square grid has one piece for
         each process row. Other grids have lcm(rows, columns) pieces. So one process row holds all
-        rows of H of a piece, and one process column holds all its columns of A. In "1.5d" every
-        part is a piece, and `Piece.column` is the part's chunk.
+        rows of H that a piece has, and one process column holds all columns of A that the piece
+        has. In "1.5d" every part is a piece, and `Piece.column` is the part's chunk.
 
         Parameters:
             part_ptr (int64[num_parts + 1]): First row of every part in plan order.

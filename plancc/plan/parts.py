@@ -176,7 +176,7 @@ class PartRange(WithColumns):
             the plan.
         global_id, num_interior, row_ptr, column, value, columns: As in `plancc.plan.plan.Plan`, but
             only for these parts.
-        exchanges: Messages of these parts. In the offsets of each side, part `first` is number 0.
+        exchanges: Messages of these parts. In the offsets of each side, part `first` has index 0.
         links: Links of these parts; None if the plan has no links.
     """
 

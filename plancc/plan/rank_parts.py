@@ -45,7 +45,7 @@ class RankParts:
     def parts_to_read(self) -> tuple[int, int]:
         """The range ``first:last`` of the parts that the rank reads.
 
-        In "3d" the rank reads more than `parts`.
+        On a "3d" grid these are more parts than `parts`.
         """
         grid = self.header.grid
         return self.parts if grid is None else grid.parts_of_block(self.rank)

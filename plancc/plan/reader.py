@@ -264,8 +264,8 @@ class PlanFile:
 
         Parameters:
             name: Name of the dataset, or of the group of attributes.
-            found: Digests of consecutive parts, computed from the data.
-            first: Number of the first of these parts.
+            found: Digests of consecutive parts' data; one digest if parts do not cut the data.
+            first: The first of these parts.
         """
         expected = self._digests[name][first : first + len(found)]
         wrong = np.flatnonzero((found != expected).any(axis=1)) if len(found) else found
@@ -410,7 +410,7 @@ class PlanFile:
         return node
 
     def _size(self, dimension: str) -> int | None:
-        """Return the size of the dimension of this name; None if the file may have any size."""
+        """Return the size of the dimension of this name; None if the size is not fixed."""
         size = self._sizes.get(dimension.removesuffix("+1"))
         return None if size is None else size + dimension.endswith("+1")
 

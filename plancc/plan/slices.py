@@ -100,7 +100,7 @@ def read_part(
 
 
 def _runs_alone(held: RankParts) -> bool:
-    """Return whether the rank runs exactly one part of the plan, with this part's messages."""
+    """Return whether the rank runs exactly one part, and sends this part's messages."""
     grid = held.header.grid
     return held.num_ranks == held.header.num_parts if grid is None else keeps_part(grid)
 
@@ -128,8 +128,8 @@ def _read_parts(file: PlanFile, first: int, last: int) -> PartRange:
 def check_tables(file: PlanFile) -> None:
     """Check everything that `PlanFile.read_plan` checks, except the figures.
 
-    A few parts are read at a time, so the memory holds at most `NONZEROS_AT_ONCE` nonzeros, or one
-    larger part. An edge plan is read whole.
+    Parts are read in groups, to save memory: without its last part, a group has fewer than
+    `NONZEROS_AT_ONCE` nonzeros. An edge plan is read whole.
 
     Raises:
         PlanError: For the first invariant that does not hold.

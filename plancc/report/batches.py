@@ -60,7 +60,7 @@ class BatchReport:
 
     @property
     def number(self) -> int:
-        """Number of batches."""
+        """Number of mini-batches."""
         return len(self.figures.volume)
 
     @property

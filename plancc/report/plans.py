@@ -257,8 +257,8 @@ def other_graph(first: Report, other: Report, first_file: str, other_file: str) 
 
     Parameters:
         first, other: Reports of the two plans.
-        first_file, other_file: Paths from which the plan files are read. They may differ from the
-            paths in the reports, which the result names.
+        first_file, other_file: Paths from which the plan files are read. The result names the
+            paths in the reports, which may be other paths.
     """
     for kind in ("vertices", "nonzeros"):
         one, two = (getattr(each.header, f"num_{kind}") for each in (first, other))

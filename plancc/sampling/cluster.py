@@ -1,4 +1,4 @@
-"""The sampler that draws clusters uniformly; a batch is the subgraph that their vertices induce."""
+"""The sampler that draws clusters uniformly; a mini-batch is the subgraph of their vertices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sampler that draws random walks; a batch is the subgraph that the visited vertices induce."""
+"""The sampler that draws random walks; a mini-batch is the subgraph of the visited vertices."""
 
 from __future__ import annotations
 

@@ -196,8 +196,8 @@ class EdgeJob(RefiningJob):
             yield self.split(self.from_rows(seed), seed)
 
     def _partitioned_first(self) -> Iterator[Member]:
-        """Yield refined owners from a partition of the fine-grain hypergraph, then those of
-        `_rows_first`.
+        """Yield refined owners from a partition of the fine-grain hypergraph, and then the owners
+        that `_rows_first` yields.
         """
         start = self.partitioned(self.model, self.options.seed)
         assert start is not None

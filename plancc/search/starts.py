@@ -50,7 +50,8 @@ class Beginning:
     def name(self) -> tuple[str, ...]:
         """Names of the partitioner, of its preset and of its objective.
 
-        "clusters" follows if the partitioner gets clusters of vertices instead of all vertices.
+        A fourth entry, "clusters", follows if the partitioner gets clusters of vertices instead of
+        all vertices.
         """
         clusters = ("clusters",) if self.how.clustered else ()
         return self.adapter.name, self.how.preset, self.how.objective, *clusters

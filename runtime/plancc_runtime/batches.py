@@ -31,12 +31,12 @@ class Batch:
     """This rank's share of a mini-batch.
 
     Attributes:
-        number: Number of the batch in the run, from 0.
+        number: Index of the batch in the run, from 0.
         graphs: One graph for every layer, beginning with the first layer.
-        rows (int64[m]): Local numbers of this rank's rows of the batch. These numbers select
-            features, labels and masks.
-        targets (bool[m]): Whether the loss counts each row. It counts the seed vertices if the
-            sampler draws neighbours, else all rows.
+        rows (int64[m]): This rank's rows of the batch, as local rows. They are indices into this
+            rank's features, labels and masks.
+        targets (bool[m]): Whether the loss counts each row. The loss counts the seed vertices if
+            the sampler draws neighbours, else all rows.
     """
 
     number: int

@@ -28,11 +28,13 @@ BLOCK_BYTES = 32 << 20
 
 @dataclass(frozen=True)
 class Ids:
-    """This rank's share of the source's ids; every vertex is in the share of exactly one rank.
+    """This rank's share of the ids that vertices have in the graph's source.
+
+    Every vertex is in the share of exactly one rank.
 
     Attributes:
-        vertex (int[m]): Numbers of the vertices.
-        original (int64[m], or bytes[m] for names): The source's ids of these vertices.
+        vertex (int[m]): The vertices, as vertex numbers of the plan.
+        original (int64[m], or bytes[m] for names): The ids of these vertices in the source.
     """
 
     vertex: npt.NDArray[np.integer]

@@ -44,10 +44,12 @@ class Predicted(NamedTuple):
 
     Attributes:
         header: The plan's header.
-        counts: Number of vertices predicted for every class; empty for real numbers and links.
+        counts: Number of vertices predicted for every class; empty if the network predicts real
+            numbers or links.
         num_vertices: Number of rows in the file, one for each vertex or each pair of vertices.
-        words: Words that all ranks sent for the listed vertices; 0 without `ids`.
-        words_of_all: Words that all ranks would have sent for all vertices; 0 without `ids`.
+        words: Words that all ranks sent for the listed vertices; 0 if no vertices were listed.
+        words_of_all: Words that all ranks would have sent for all vertices; 0 if no vertices were
+            listed.
     """
 
     header: Header

@@ -60,8 +60,8 @@ class Opened:
         """Return the whole slice, with the vertex data of `rows`. Collective; closes the file.
 
         Raises:
-            InputError, PlanError: On all ranks: errors of `plancc.plan.slices.read_part`, or if the
-                slices do not fit together.
+            InputError, PlanError: On all ranks: the errors that `plancc.plan.slices.read_part`
+                raises, and an error if the slices do not fit together.
         """
         with transport.agreement():
             part = self._read(transport)

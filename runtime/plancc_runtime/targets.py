@@ -110,7 +110,7 @@ class Target(ABC):
     def num_found(cls, outputs: Tensor, labels: Tensor) -> int:
         """Return the number of vertices whose class or set of classes is predicted correctly.
 
-        The result is 0 for real numbers.
+        The result is 0 if the targets are real numbers.
         """
         return 0
 

@@ -151,10 +151,10 @@ class MeasuredRates:
 
 @dataclass(frozen=True)
 class MeasuredEpochs:
-    """Times of an epoch of a GCN on one rank, with all passes.
+    """Times of an epoch of a GCN that every rank trains alone, with all passes.
 
-    They are medians over epochs, and means over ranks. If ranks share cores, the mean over epochs
-    replaces the median.
+    For every rank, the time is the median over its epochs (the mean, if ranks share cores). The
+    mean of these times over all ranks is stored.
 
     Attributes:
         sparse, rest: Seconds of sparse products, and of all other work.
@@ -530,7 +530,7 @@ def _peers(place: int, size: int, step: int, first: int) -> tuple[list[int], lis
     """Return the ranks to which a member of a ring sends, and the ranks from which it receives.
 
     Parameters:
-        place: Number of the member in the ring.
+        place: Index of the member in the ring, from 0.
         size: Number of members.
         step, first: Member k of the ring is rank ``first + k * step``.
     """

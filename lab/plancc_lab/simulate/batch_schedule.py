@@ -100,13 +100,13 @@ class Bits:
 
     @cached_property
     def _walked(self) -> OwnedRows:
-        """The whole matrix, in the form for a rank that owns all rows."""
+        """The whole matrix, as a rank that owned all rows would hold it."""
         n = len(self._owner)
         pattern = self._matrix.indptr, self._matrix.indices
         return OwnedRows(Population(n), False, *pattern, np.arange(n, dtype=np.int32))
 
     def _words(self, rows: Int64Array) -> Pairs:
-        """Return, for every pair of parts, how many words have a bit of one of these rows.
+        """Return, for every pair of parts, in how many words the bits of these rows lie.
 
         Parameters:
             rows: Positions of the rows in `_rows`.

@@ -58,7 +58,7 @@ class BatchPrediction(Prediction):
 
     @cached_property
     def counts(self) -> Counts:
-        """Words and messages of every rank: means over the batches, rounded to whole numbers."""
+        """Words and messages of every rank: means over the mini-batches, in whole numbers."""
         found = Counts.zero(self.schedule.num_ranks)
         for each in self.batches:
             found.add(each.counts)

@@ -136,7 +136,7 @@ def contract(nets: Nets, label: Any) -> Nets:
 
 @njit(cache=True, nogil=True)
 def _contract(nets: Any, label: Any, num: int) -> Any:
-    """Return the nets of the hypergraph of clusters, not merged yet, and the clusters' weights."""
+    """Return the nets of the clusters, without merging equal nets, and the clusters' weights."""
     num_nets = len(nets.net_ptr) - 1
     sourced, sized = len(nets.source) > 0, len(nets.size) > 0
     last = np.full(num, -1, dtype=np.int64)

@@ -859,9 +859,9 @@ def split_pair(
     Parameters:
         pair, cut_nets, region, place: See `network_of`.
         most (float64[2, num_constraints]): Largest weights of the two parts.
-        history: Two values. First, int32[num_vertices]: for every vertex, the number of the batch
-            of pairs that last moved the vertex. Second, an int: the number of the batch in which a
-            cut of this pair was last searched.
+        history: Two values. First, int32[num_vertices]: for every vertex, the index of the batch of
+            pairs that last moved the vertex. Second, an int: the index of the batch of pairs in
+            which a cut of this pair was last searched.
     """
     net, now = network_of(pair, cut_nets, region, place, nets, state)
     moved_at, since = history
@@ -878,7 +878,9 @@ def split_pair(
 
 @njit(cache=True, nogil=True)
 def exchange_between(vertices: Any, one: int, two: int, nets: Any, state: Any) -> Any:
-    """Move each vertex from its part, `one` or `two`, to the other part; return the rows saved."""
+    """Move each vertex from its part, `one` or `two`, to the other part; return by how much the
+    volume falls.
+    """
     saved: Any = np.int64(0)
     for v in vertices:
         there = one if state.owner[v] == two else two

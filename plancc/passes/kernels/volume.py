@@ -1,12 +1,12 @@
-"""Kernels that lower the volume, with a price of overweight.
+"""Kernels that lower the volume; weight above a part's target has a price.
 
 A sweep minimises ``volume + sum over parts and constraints of
 price / 2 * max(0, weight - target)^2``. The second term is the penalty of the parts. At low prices,
 parts grow while vertices move to better parts. High prices restore the balance at the lowest cost
 in volume.
 
-`State.count` must hold numbers of pins. If pins have sizes, it holds sums of sizes, so these
-kernels give wrong results on coarse levels.
+`State.count` must count pins. If pins have sizes, `State.count` holds sums of sizes instead, so
+these kernels give wrong results on coarse levels.
 """
 
 from __future__ import annotations

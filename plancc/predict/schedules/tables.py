@@ -157,11 +157,11 @@ def pieces_of_grid(grid: Grid) -> int:
 
 
 def piece_of_rows(grid: Grid, part_ptr: Int64Array) -> Int32Array:
-    """Return the number of the piece to which each column of A belongs: int32[n].
+    """Return the index of the piece to which each column of A belongs: int32[n].
 
-    Columns are in plan order. In scheme "1.5d", the pieces are the chunks. Otherwise piece number k
-    of `Grid.pieces` in a layer has the number ``layer * pieces + k``, where ``pieces`` is the
-    number of pieces per layer.
+    Columns are in plan order. In scheme "1.5d", the pieces are the chunks. In other schemes, piece
+    k of `Grid.pieces` in a layer of the grid has the index ``layer * pieces + k``, where ``pieces``
+    is the number of pieces per layer.
     """
     found = np.zeros(int(part_ptr[-1]), np.int32)
     if grid.scheme == "1.5d":

@@ -164,8 +164,8 @@ def _check_feature(grid: Grid, options: TrainOptions) -> None:
         )
     if options.pipeline != "off" and grid.rows > 1:
         raise InputError(
-            f"`pipeline` {options.pipeline} needs a plan with one group, but grid '{grid}' has "
-            f"{grid.rows} groups"
+            f"`pipeline` {options.pipeline} needs a plan with one group of ranks, but grid "
+            f"'{grid}' has {grid.rows} groups"
         )
 
 

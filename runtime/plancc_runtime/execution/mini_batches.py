@@ -392,7 +392,7 @@ class MiniBatches(FullBatch):
             self._drawing.go_on()
 
     def _fetch(self, number: int, features: Tensor) -> UnderWay:
-        """Draw a batch if this is not yet done, start to fetch its features, and return the batch.
+        """Draw a batch unless this is done, and start to fetch its features; return the batch.
 
         Collective.
         """
@@ -406,9 +406,9 @@ class MiniBatches(FullBatch):
         return fetching
 
     def _draw(self, number: int, features: Tensor) -> UnderWay:
-        """Start to draw a batch if this is not yet done, and return the batch.
+        """Start to draw a mini-batch unless its drawing has begun; return the drawing.
 
-        Collective if owners draw.
+        Collective if every rank draws only for its own rows (`OwnerDraws`).
         """
         drawing = self._drawing
         if drawing is None or drawing.number != number:
@@ -423,7 +423,7 @@ class MiniBatches(FullBatch):
     def _made(self, number: int, features: Tensor) -> Rounds[BatchShare]:
         """Draw a batch, and make its graphs. If there is one rank, also copy the batch's features.
 
-        Collective if owners draw.
+        Collective if every rank draws only for its own rows (`OwnerDraws`).
         """
         which: RowsOfBlocks = "live" if "dead-rows" in self._passes else "all"
         local = yield from self._draws.share(number, "in place" if self._in_place else which)

@@ -97,7 +97,7 @@ def factors(
     """Return `Attended.column` and `Attended.row`, or None if this kernel cannot be used.
 
     The kernel needs a pattern on the CPU that has nonzeros and 32-bit indices, a slope of at most
-    1, finite sources and targets, and sources of a head that differ by at most `LARGEST_SPREAD`.
+    1, and finite scores. The scores `source` of one head may differ by at most `LARGEST_SPREAD`.
 
     Parameters:
         source (Tensor[n, h]): Score of every column.

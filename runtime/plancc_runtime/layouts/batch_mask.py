@@ -291,11 +291,11 @@ class BatchMask:
         return found
 
     def _block(self, batch: Batch, block: int, members: Int64Array) -> KeptBlock:
-        """Return the nonzeros and message rows that are in a block of the batch.
+        """Return the nonzeros of a block of the mini-batch, and the rows that its messages send.
 
         Parameters:
-            block: Number of the block.
-            members: Positions of the batch's vertices in `_vertices`.
+            block: Index of the block.
+            members: Positions of the mini-batch's vertices in `_vertices`.
         """
         part, number = self._part, self._number
         factors: Floats | None

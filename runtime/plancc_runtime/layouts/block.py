@@ -221,8 +221,8 @@ class Block(WithColumns):
 
         Parameters:
             name: "plan": all nonzeros of the plan. "edges": all nonzeros except a diagonal that
-                normalising added. "closed": the edges, and a diagonal nonzero in every own row
-                (with value 1 unless it is an edge).
+                normalising added. "closed": the edges, and a diagonal nonzero in every own row. If
+                the row has no edge to itself, this nonzero has the value 1.
         """
         if name == "plan":
             return self
@@ -288,8 +288,8 @@ def _edges(row_ptr: Any, column: Any, diagonal: Any) -> Any:
     """Select the nonzeros that are not on the diagonal.
 
     Parameters:
-        diagonal (int64[own rows]): For every own row, the column of its diagonal. The other rows
-            have no diagonal.
+        diagonal (int64[own rows]): For every own row, the column of its diagonal. Rows after the
+            own rows have no diagonal.
 
     Returns:
         int64[rows + 1], bool[nonzeros]: New row pointers, and whether each nonzero is kept.

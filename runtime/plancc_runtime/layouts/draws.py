@@ -7,7 +7,7 @@ the owners of these halo rows that it needs the rows:
 
     hop    this rank draws the nonzeros of its rows in the hop
            this rank tells the owners of halo rows which rows it needs (`row_numbers.RowBits`)
-           rows of the next hop: own columns of these nonzeros, and own rows that others need
+           rows of the next hop: own columns of these nonzeros, and own rows that other ranks need
 
 In the training step, each owner sends the rows that other ranks need.
 

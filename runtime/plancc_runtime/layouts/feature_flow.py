@@ -59,7 +59,7 @@ class Slicing:
 
     @property
     def place(self) -> torch.device:
-        """Device on which slices are."""
+        """Device that holds a rank's columns of all rows of the group (see `Flow.held`)."""
         return CPU if self.crosses else self.device
 
 
@@ -79,8 +79,8 @@ class Flow:
 
     Parameters:
         source, out (Tensor[own rows, width]): Input and output of the product; contiguous.
-        before: Function that is called before each batch is sent. Its argument is the range of the
-            batch's rows; it fills these rows of `source`.
+        before: Function that is called before each batch of rows is sent. Its argument is the range
+            of the batch's rows; the function fills these rows of `source`.
 
     Attributes:
         held (Tensor[rows of the group, own columns]): This rank's columns of the input. A row is

@@ -216,8 +216,9 @@ class GridGraph(ProgramGraph):
     def whole_rows(self, x: Tensor, width: int) -> Tensor:
         """Return all columns of x, as in `LayerGraph`. Collective.
 
-        Each of `copies` ranks computes the loss of a row, and divides this loss by `copies`. So the
-        backward pass multiplies the gradient of a rank's slice by `copies`.
+        A row is on several ranks, as many as `copies`. Each of these ranks computes the loss of the
+        row, and divides this loss by `copies`. So the backward pass multiplies the gradient of a
+        rank's columns by `copies`.
         """
         if not self.grid.splits_columns:
             return x

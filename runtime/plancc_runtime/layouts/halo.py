@@ -34,9 +34,9 @@ GROUP_ROWS = 2048  # packing or adding 2048 rows takes about as long as one call
 
 
 class MessageRun(Protocol):
-    """Protocol of objects that belong to consecutive messages of one exchange.
+    """Protocol of objects, each of which belongs to several consecutive messages of an exchange.
 
-    `messages` has the numbers of these messages.
+    `messages` is the range of these messages' indices.
     """
 
     @property

@@ -1,8 +1,8 @@
 """The interface of the graph that layers use, in every layout.
 
 A layout divides the rows of x among the ranks. In most layouts a rank holds whole rows of a layer's
-input and output. In layouts that split columns too (2D and 3D process grids), a rank holds a slice
-``first_column : first_column + m`` of the columns of its rows; these layouts override methods of
+input and output. In layouts that split columns too (2D and 3D process grids), a rank holds only the
+columns ``first_column : first_column + m`` of its rows; these layouts override methods of
 `LayerGraph`.
 """
 
@@ -131,7 +131,7 @@ class LayerGraph(ABC):
         """Return x weight + bias, divided among the ranks in the same way as x. Collective.
 
         Parameters:
-            weight, bias: The whole weight and bias, even if ranks hold slices of columns.
+            weight, bias: The whole weight and bias, even if ranks hold only some columns of x.
             rectified: Whether max(result, 0) is returned instead.
             onto: Tensor to which x weight is added in place. No earlier operation may have saved
                 this tensor for its backward pass.

@@ -132,11 +132,11 @@ def _live_block(
 
 
 def _uses_left(block: Block, uses: Nonzeros, outputs: Int64Array, live: Any) -> Nonzeros:
-    """Return the numbers of the nonzeros that stay: in a live halo column and in an output row.
+    """Return only those of `uses` that are in a live halo column and in an output row.
 
     Parameters:
-        uses: Numbers of the nonzeros in all halo columns of `block`.
-        outputs: Local numbers of the output rows.
+        uses: The nonzeros in all halo columns of `block`.
+        outputs: The output rows, as local rows.
         live (bool[halo rows]): Whether each halo row is live.
     """
     left = np.zeros(block.num_local_rows, np.bool_)

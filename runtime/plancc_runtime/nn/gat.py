@@ -117,7 +117,7 @@ class GATConv(Conv):
         """Return the outputs of the heads side by side or, if `mean`, their mean.
 
         Parameters:
-            projected (Tensor[num_columns, heads width]): Rows W h of all columns.
+            projected (Tensor[num_columns, heads width]): W h for every column of the matrix.
             key: Key of the dropout mask.
         """
         vectors = torch.stack([self.score_source, self.score_target])

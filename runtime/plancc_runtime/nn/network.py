@@ -213,7 +213,7 @@ class Network(nn.Module):
         Parameters:
             x (Tensor[m, width]): Input rows of the layer.
             k: Index of the layer, counted from 0.
-            step: Number of the update.
+            step: Index of the update, counted from 0.
             vertices, first_column: See `nn.dropout.dropout`.
         """
         rate = self._rate(k)

@@ -547,7 +547,7 @@ def _put(state: State) -> None:
 
 
 def _constants_of(model: nn.Module) -> dict[str, Any]:
-    """Return all tensors, arrays and floats of modules by name, except parameters and buffers."""
+    """Return, by name, the tensors, arrays and floats of a model, less parameters and buffers."""
     return {
         ".".join(map(str, (*filter(None, [name]), each, *path))): x
         for name, layer in model.named_modules()
@@ -593,7 +593,7 @@ def _around(layer: nn.Module, enter: Enter) -> list[Any]:
 
 
 def _enter_unmarked(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
-    """Remove the marks of a layer's arguments; its output gets the first argument's mark.
+    """Remove the marks of a layer's arguments; the output gets the first argument's mark.
 
     Use this function as `enter` of `_around`. It serves layers that handle each row independently,
     although they call functions that mix rows.

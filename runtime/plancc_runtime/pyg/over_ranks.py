@@ -35,7 +35,7 @@ class OverRanks(TorchFunctionMode):
     Parameters:
         patterns: Sparsity patterns of edges, from this and earlier forward passes.
         mask (callable): Function that applies dropout and returns the result. Its arguments are a
-            tensor, the rate, the numbers of the entries (or None), and the number of the mask.
+            tensor, the rate, the indices of the entries (or None), and the index of the mask.
         num_vertices: Number of vertices of the graph.
     """
 

@@ -200,7 +200,7 @@ class TorchRules(OverRanks):
     # Ends of edges
 
     def _call_on_ends(self, call: Call, found: Sequence[Mark]) -> Any:
-        """Run a function that reads ends of edges, but not as an index."""
+        """Run a function that reads ends of edges, but does not index a tensor by them."""
         name, x = call.name, next(each for each in found if isinstance(each, EdgeEnds))
         ends = [*x.ends]
         if name in ("eq", "ne") and all(map(is_end, call.args)):

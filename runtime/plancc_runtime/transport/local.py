@@ -42,8 +42,8 @@ def run_ranks(
 ) -> list[T]:
     """Call ``work(transport)`` for every rank, each in a separate thread.
 
-    torch keeps some settings for each thread, such as those of `torch.set_num_threads` and
-    `torch.no_grad`. Make such settings inside `work`.
+    torch keeps some settings for each thread, for example what `torch.set_num_threads` and
+    `torch.no_grad` set. Make such settings inside `work`.
 
     Parameters:
         work: Function that every rank calls. It may call collective methods of the transport.
