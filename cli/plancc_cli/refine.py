@@ -39,8 +39,8 @@ OBJECTIVE = {"objective": {"type": options.NameIn("objective", OBJECTIVES)}}
 def command(plan: str, output: str, part: str | None, compress: bool, **settings: Any) -> None:
     """Search for better owners of the rows of PLAN, from its owners or from a part vector.
 
-    The result is never worse than the owners from which the search starts, unless parts first had
-    to be brought below the allowed imbalance.
+    If the starting owners keep the allowed imbalance, the result is never worse than them.
+    Otherwise the search first restores the balance, and the result may then be worse.
     """
     import plancc
     from plancc.refinement import with_part

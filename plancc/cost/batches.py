@@ -254,9 +254,9 @@ def difference(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Estimate:
 def ratio(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Estimate | None:
     """Return the mean of a divided by the mean of b, with a 95% confidence interval.
 
-    Both arrays are for the same batches. None is returned if the mean of b is 0. The interval comes
-    from the delta method: the variance of the ratio r is about the variance of ``a - r b``, divided
-    by the squared mean of b (Cochran, Sampling Techniques, 1977, section 2.11).
+    Entry k of each array is for mini-batch k. None is returned if the mean of b is 0. The interval
+    comes from the delta method: the variance of the ratio r is about the variance of ``a - r b``,
+    divided by the squared mean of b (Cochran, Sampling Techniques, 1977, section 2.11).
     """
     base = float(np.mean(b))
     if base == 0:

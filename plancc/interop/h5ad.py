@@ -200,9 +200,10 @@ def _read_in_child(path: StrPath, what: str, keys: Mapping[str, str]) -> dict[st
 
 
 def _graph(path: StrPath, keys: Mapping[str, str]) -> dict[str, Any]:
-    """Return a dict from the name of every matrix in the file: the graph's matrix, else None.
+    """Return a dict with the names of all matrices in the file.
 
-    If ``keys["graph"]`` chooses the matrix, the dict has no other names.
+    The value of a name is the matrix if it is the graph's, otherwise None. If ``keys["graph"]``
+    chooses the matrix, the dict has only its name.
     """
     with _opened(path) as file:
         where = file.filename

@@ -36,8 +36,9 @@ class MediumGrainModel(EdgeModel):
         row of a hub       its nonzeros belong to their columns; a fold adds up the partial sums
         column of a hub    its nonzeros belong to their rows; an expand sends the hub's row of H
 
-    So the nonzeros of a hub can be in several parts. If row and column have equally many nonzeros,
-    the nonzero belongs to the one with the lower number. Diagonal nonzeros belong to their rows.
+    So the nonzeros of a hub can be in several parts. If row i and column j have equally many
+    nonzeros, nonzero (i, j) belongs to row i if i < j, else to column j. Diagonal nonzeros belong
+    to their rows.
     `split_problem` builds the hypergraph.
     """
 

@@ -1,4 +1,4 @@
-"""Kernels that build column nets from a pattern or from batches, and merge equal nets."""
+"""Kernels that build column nets from a pattern or from mini-batches, and merge equal nets."""
 
 from __future__ import annotations
 

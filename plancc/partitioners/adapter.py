@@ -37,13 +37,13 @@ class Start:
             that are only for "fast".
         slowness: Run time, roughly, divided by the run time of METIS. Effort "best" uses the start
             only if there is time for it.
-        most_rows: Largest number of rows in an average part for which the start is used.
+        most_rows: Largest mean number of rows per part for which the start is used.
         most_parts: Largest number of parts for which the start is used.
         least_nonzeros, most_nonzeros: Smallest and largest number of nonzeros of the matrix for
             which the start is used.
         clustered: Whether to partition the graph of clusters (`plancc.passes.clusters`).
         mild: Whether the start is only for graphs with mild hubs (`plancc.search.starts.is_mild`),
-            such as graphs of authors.
+            such as graphs of co-authors.
     """
 
     rank: Mapping[str, int]
@@ -132,7 +132,10 @@ class Adapter:
 
     @property
     def model(self) -> str:
-        """Name of a model whose problem the partitioner accepts: "hp" if hypergraphs, else "gp"."""
+        """Name of a model whose problem the partitioner accepts.
+
+        It is "hp" if the partitioner accepts hypergraphs, else "gp".
+        """
         return "hp" if Hypergraph in self.accepts else "gp"
 
     def available(self) -> bool:

@@ -282,9 +282,10 @@ def ranked(kind: type) -> list[str]:
 
 
 def strongest(problem: Hypergraph | WeightedGraph) -> Adapter | None:
-    """Return the best installed one of the strong partitioners that accept `problem`.
+    """Return the best installed partitioner among the strong partitioners that accept `problem`.
 
-    If none of them is installed, return the best; None if no strong partitioner accepts `problem`.
+    If none is installed, return the best of them, so that a message can name it. Return None if no
+    strong partitioner accepts `problem`.
     """
     return _best_of(by_rank(problem, lambda adapter: adapter.strong_rank))
 

@@ -211,8 +211,8 @@ class RefineExpected(RefineVolume):
     Attributes:
         reach (float64[m + 1]): Entry c is the probability that a part with c pins of a net needs
             the net's row (`plancc.sampling.batch.Inclusion`). m is at least the largest number of
-            pins in a net. If ``reach[1]`` is 0, as for batches of one vertex, the pass lowers the
-            edge cut.
+            pins in a net. If ``reach[1]`` is 0, as for mini-batches of one vertex, the pass lowers
+            the edge cut.
     """
 
     objective: ClassVar[str] = "expected volume"

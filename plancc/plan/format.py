@@ -252,7 +252,7 @@ def header_attributes(header: Header) -> dict[str, str | int | bool]:
 
 
 def header_of(attributes: Mapping[str, Any]) -> Header:
-    """Return the header that these attributes store, the inverse of `header_attributes`.
+    """Return the header that these attributes store; the inverse of `header_attributes`.
 
     Attributes that do not belong to the header are ignored.
 
@@ -325,7 +325,7 @@ def exchange_arrays(step: str, exchange: Exchange) -> dict[str, npt.NDArray[Any]
 
 
 def exchange_of(step: str, arrays: Arrays) -> Exchange:
-    """Return the exchange of a step, a hop or links, the inverse of `exchange_arrays`.
+    """Return the exchange of a step, of a hop or of links; the inverse of `exchange_arrays`.
 
     `arrays` holds the arrays of the exchange, by their names in the file.
     """

@@ -517,7 +517,7 @@ class RowJob(RefiningJob):
     def tighten(self, owner: Owner, rng: np.random.Generator) -> Member:
         """Run one V-cycle in which no part may exceed its limit; add the result to the record.
 
-        The result is never worse if the parts are within their limits.
+        If all parts are within their limits at the start, the result is never worse than `owner`.
         """
         begin, sweeps = wall_seconds(), self.sweeps(rng)
         state = sweeps.v_cycle(self.nets, owner, sweeps.improve)

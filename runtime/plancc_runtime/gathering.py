@@ -39,7 +39,10 @@ class Ids:
     original: npt.NDArray[Any]
 
     def within(self, vertices: slice) -> Ids:
-        """Return the ids of a range of vertices; the result numbers them from the range's start."""
+        """Return the ids of a range of vertices.
+
+        In the result, vertices are counted from the start of the range.
+        """
         there = (self.vertex >= vertices.start) & (self.vertex < vertices.stop)
         return Ids(self.vertex[there] - vertices.start, self.original[there])
 

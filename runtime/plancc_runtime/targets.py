@@ -98,7 +98,7 @@ class Target(ABC):
 
     @staticmethod
     def known_column(labels: Tensor) -> dict[str, npt.NDArray[Any]]:
-        """Return a column with the targets, by name; empty if the kind has no such column."""
+        """Return {column name: targets}, for a table of predictions; {} if the kind has none."""
         return {}
 
     @staticmethod

@@ -21,7 +21,9 @@ from plancc_runtime.views import View
 
 
 class LateFolds(FullBatch):
-    """Epochs with clones. See `choice.execution_of` for the parameters.
+    """Full-batch epochs with clones: copies of other ranks' vertices (see `layouts.clones`).
+
+    For the parameters see `choice.execution_of`.
 
     With the pass `constant`, the delayed partial sums of the features are sent only once.
     """

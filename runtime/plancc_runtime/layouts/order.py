@@ -131,7 +131,7 @@ def reordered(part: Part, order: Int64Array) -> Part:
     """Return the slice with its rows renumbered. Messages move the same rows as before.
 
     Parameters:
-        order (int64[rows]): For every row in the new order, its old number. Interior rows must stay
+        order (int64[rows]): For every row in the new order, its old index. Interior rows must stay
             before boundary rows.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Counts of the edges of every row on all ranks. Means over neighbours divide by these counts."""
+"""Numbers of the edges of each row, summed over all ranks; means over neighbours divide by them."""
 
 from __future__ import annotations
 
