@@ -39,8 +39,8 @@ OBJECTIVE = {"objective": {"type": options.NameIn("objective", OBJECTIVES)}}
 def command(plan: str, output: str, part: str | None, compress: bool, **settings: Any) -> None:
     """Search for better owners of the rows of PLAN, from its owners or from a part vector.
 
-    If the starting owners keep the allowed imbalance, the result is never worse than them.
-    Otherwise the search first restores the balance, and the result may then be worse.
+    If the first owners keep the allowed imbalance, the search never returns worse owners. Otherwise
+    it first restores the balance, and the objective may then become worse.
     """
     import plancc
     from plancc.refinement import with_part

@@ -202,8 +202,8 @@ def _read_in_child(path: StrPath, what: str, keys: Mapping[str, str]) -> dict[st
 def _graph(path: StrPath, keys: Mapping[str, str]) -> dict[str, Any]:
     """Return a dict with the names of all matrices in the file.
 
-    The value of a name is the matrix if it is the graph's, otherwise None. If ``keys["graph"]``
-    chooses the matrix, the dict has only its name.
+    The name of the graph's matrix maps to this matrix; every other name maps to None. If
+    ``keys["graph"]`` chooses the graph's matrix, the dict has only the name of this matrix.
     """
     with _opened(path) as file:
         where = file.filename

@@ -38,8 +38,7 @@ class MediumGrainModel(EdgeModel):
 
     So the nonzeros of a hub can be in several parts. If row i and column j have equally many
     nonzeros, nonzero (i, j) belongs to row i if i < j, else to column j. Diagonal nonzeros belong
-    to their rows.
-    `split_problem` builds the hypergraph.
+    to their rows. `split_problem` builds the hypergraph.
     """
 
     problem: ClassVar[type[Hypergraph]] = Hypergraph

@@ -190,8 +190,8 @@ class NetUnion:
     def add(self, block: BatchLayer) -> None:
         """Add the nets of a block.
 
-        Merge all nets when the number of pins has doubled since the last merge, or when
-        `MAX_WAITING` blocks wait to be merged.
+        Equal nets of all blocks are merged when the number of pins has doubled since the last
+        merge, or when more than `MAX_WAITING` blocks wait to be merged.
         """
         found = _block_nets(
             block.rows,

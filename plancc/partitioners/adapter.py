@@ -27,14 +27,14 @@ class Start:
     """A way to begin a search: one run of a partitioner, whose owners the search then refines.
 
     Attributes:
-        rank: Kind of graph (`plancc.search.starts.KINDS`) -> priority. Among the starts whose
-            partitioner is installed, the one with the highest number comes first. A start is not
-            used for kinds of graph that are missing here.
+        rank: Priority of the start for each kind of graph (`plancc.search.starts.KINDS`). Among the
+            starts whose partitioner is installed, the start with the highest number comes first.
+            The start is not used for kinds of graph that are missing here.
         preset: Preset of the partitioner.
         objective: "cut" or "volume" to partition the graph for this objective; "" to partition the
             column-net hypergraph.
-        efforts: Efforts of a search that use the start. Effort "best" uses all starts, except those
-            that are only for "fast".
+        efforts: Efforts of a search that use the start. Effort "best" uses all starts, except
+            starts that are only for "fast".
         slowness: Run time, roughly, divided by the run time of METIS. Effort "best" uses the start
             only if there is time for it.
         most_rows: Largest mean number of rows per part for which the start is used.

@@ -352,7 +352,8 @@ def _trivial_owner(
 ) -> npt.NDArray[np.int32] | None:
     """Return owners if no partitioner is needed, else None.
 
-    This is so if there is one part, if every part has one vertex, or if there are no nets or edges.
+    No partitioner is needed if there is one part, if every part has one vertex, or if there are no
+    nets or edges.
     """
     n, num_parts = problem.num_vertices, limits.num_parts
     if num_parts == 1:

@@ -114,7 +114,7 @@ class Around:
         return len(np.unique(owner[len(owner) - number :])) == number
 
     def within(self, context: Context) -> Context:
-        """Convert a context for the problem with fixed vertices to one for the smaller problem."""
+        """Return the context for the smaller problem, given the context for the whole problem."""
         time = context.time
         if time is not None:
             seconds = time.seconds

@@ -143,8 +143,8 @@ class RefineVolume:
                 Objectives other than the volume need `problem.net_sources`.
             context: Parameters of the pass.
             other (int32[num_vertices], optional): A second partition, which the first V-cycle
-                combines with the given one (`Sweeps.v_cycle`). Only the passes for the volume and
-                the expected volume use it.
+                combines with `owner` (`Sweeps.v_cycle`). Only the passes for the volume and the
+                expected volume use it.
 
         Raises:
             InputError: If the number of owners is wrong; if an owner is outside 0..num_parts-1; or

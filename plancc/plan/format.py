@@ -220,7 +220,7 @@ def dataset_of(name: str) -> FileDataset:
 
 
 def datasets_of(header: Header) -> dict[str, FileDataset]:
-    """Return the datasets of a plan with this header, including those that are optional."""
+    """Return the datasets of a plan with this header, including optional datasets."""
     numbers = range(0 if header.types is None else len(header.types.counts))
     names = [*DATASETS, *(f"vertex_data/{key}_of_{k}" for key in KEYS for k in numbers)]
     found = {name: dataset_of(name) for name in names}

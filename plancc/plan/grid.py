@@ -173,7 +173,7 @@ class Grid:
         return list(range(first, first + self.columns))
 
     def ranks_of_column(self, rank: int) -> list[int]:
-        """Return the ranks of the same process column and grid layer as `rank`, by process row."""
+        """Return the ranks in the process column and grid layer of `rank`, from top to bottom."""
         _, column, layer = self.position(rank)
         return [self.rank(row, column, layer) for row in range(self.rows)]
 

@@ -224,8 +224,8 @@ class RowJob(RefiningJob):
     def _start_by_tightest(self, how: Beginning, seed: int) -> Owner | None:
         """Make a start that balances only the constraint with the smallest allowed imbalance.
 
-        Add it to the record, and return its owners. Return None if no such start is worth making
-        (`plancc.search.starts.tightest`), or if the owners exceed the limits of the other
+        Add the start to the record, and return its owners. Return None if no such start is worth
+        making (`plancc.search.starts.tightest`), or if the owners exceed the limits of the other
         constraints by more than V-cycles can correct.
         """
         one = tightest(self.degrees, self.limits)

@@ -98,7 +98,7 @@ class Target(ABC):
 
     @staticmethod
     def known_column(labels: Tensor) -> dict[str, npt.NDArray[Any]]:
-        """Return {column name: targets}, for a table of predictions; {} if the kind has none."""
+        """Return the targets as {column name: column}; {} if this kind has no column of targets."""
         return {}
 
     @staticmethod

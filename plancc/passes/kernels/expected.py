@@ -26,7 +26,7 @@ from plancc.passes.presets import BOUND_ROUNDING, TINY
 def expected(nets: Any, state: Any, reach: Any) -> float:
     """Return the expected number of rows sent.
 
-    For every net, this is the expectation given that the net's source is in the mini-batch.
+    For every net, the expectation assumes that the net's source is in the mini-batch.
     """
     total = 0.0
     for e in range(len(state.spread)):

@@ -23,9 +23,8 @@ from plancc_runtime.views import View
 class LateFolds(FullBatch):
     """Full-batch epochs with clones: copies of other ranks' vertices (see `layouts.clones`).
 
-    For the parameters see `choice.execution_of`.
-
-    With the pass `constant`, the delayed partial sums of the features are sent only once.
+    With the pass `constant`, the delayed partial sums of the features are sent only once. For the
+    parameters see `choice.execution_of`.
     """
 
     _delay: Delay | None = None

@@ -75,7 +75,7 @@ class BatchShare:
     """A rank's share of a mini-batch, as the network needs it.
 
     Attributes:
-        local: The rows, nonzeros and messages of the slice that are in the batch.
+        local: The rows, nonzeros and messages of the slice that are in the mini-batch.
         x: Features of the inputs, as in `View`; None before they are fetched. Usually, x has the
             features of own rows only. If the run has a feature cache, and not all rows of the slice
             are inputs, x has the features of own rows and after them the features of halo rows.

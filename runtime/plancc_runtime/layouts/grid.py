@@ -288,12 +288,12 @@ class GridGraph(ProgramGraph):
         }
 
     def _words_of_slices(self, width: int) -> Int64Array:
-        """Return, for every rank of the process row, how many words its columns of own rows have.
+        """Return how many words of own rows each rank of the process row has: int64[ranks].
 
-        The result is int64[ranks].
+        These ranks have the same own rows, and divide the columns among them.
 
         Parameters:
-            width: Number of columns of all ranks together.
+            width: Number of columns of all these ranks together.
         """
         slices = (self.slice_of(width, j) for j in range(self.row.size))
         return self.num_inputs * np.array([at.stop - at.start for at in slices], np.int64)

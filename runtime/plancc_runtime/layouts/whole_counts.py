@@ -1,4 +1,4 @@
-"""Numbers of the edges of each row, summed over all ranks; means over neighbours divide by them."""
+"""Number of edges of every row, summed over all ranks; means over neighbours divide by it."""
 
 from __future__ import annotations
 
