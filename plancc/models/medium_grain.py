@@ -26,7 +26,7 @@ INSTEAD_OF_SEARCH = "use a process grid if many rows are alike, or keep the owne
 
 @dataclass(frozen=True)
 class MediumGrainModel(EdgeModel):
-    """A hypergraph in which a nonzero belongs to its row or column, the one with fewer nonzeros.
+    """A hypergraph in which a nonzero belongs to its row or column, whichever has fewer nonzeros.
 
     It follows Pelt and Bisseling, "A medium-grain method for fast 2D bipartitioning of sparse
     matrices" (IPDPS 2014). In the paper, row i of H and row i of the product may have different

@@ -279,8 +279,8 @@ class EdgeJob(RefiningJob):
 
     @property
     def efforts_below(self) -> Sequence[str]:
-        """Efforts below the search's effort. Their steps are run too, so that more effort is never
-        worse.
+        """Efforts below the search's effort. The steps of these efforts are run too, so that more
+        effort is never worse.
         """
         return EFFORTS[: EFFORTS.index(self.effort)]
 

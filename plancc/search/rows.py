@@ -99,7 +99,7 @@ class RowJob(RefiningJob):
     def graph(self) -> WeightedGraph:
         """The undirected graph, which is built at first use.
 
-        It takes up to 8 bytes for each nonzero of a matrix whose pattern is not symmetric.
+        If the pattern of the matrix is not symmetric, the graph takes up to 8 bytes per nonzero.
         """
         graph: WeightedGraph = self._problem_of(GraphModel())
         return graph

@@ -135,7 +135,7 @@ def reordered(part: Part, order: Int64Array) -> Part:
             before boundary rows.
 
     Returns:
-        A slice. Its rows are not in plan order, and the row numbers in a message may be unsorted.
+        A slice. Its rows are not in plan order, and the row indices in a message may be unsorted.
     """
     new = np.empty(part.num_rows + part.num_halo, part.column.dtype)
     new[order] = np.arange(part.num_rows)

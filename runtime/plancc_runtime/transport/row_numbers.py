@@ -181,7 +181,7 @@ class RowBits:
     def tell(self, rows: Int64Array) -> Rounds[Int64Array]:
         """Tell receivers which rows this rank will send; return which rows it will receive.
 
-        Collective. They are some of the rows that the exchange sends and receives.
+        Collective. These rows are some of the rows that the exchange sends and receives.
 
         Parameters:
             rows (int64[m]): Positions, ascending, of the rows that will be sent among all rows that
