@@ -49,9 +49,9 @@ _KINDS = (
 
 
 def check_input(path: str | os.PathLike[str]) -> None:
-    """Raise InputError unless a path is a regular file or a link to one; the file is not opened.
+    """Check that a path is a regular file, or a link to a regular file.
 
-    Opening a named pipe would block, and a device may have no end.
+    The file is not opened: opening a named pipe would block, and a device may have no end.
 
     Raises:
         InputError: If nothing exists at `path`, or it is not a regular file; the error names

@@ -335,7 +335,7 @@ class KernelCache:
             old.unlink(missing_ok=True)
 
     def _named(self, sig: Any, processor: Processor) -> tuple[str, bytes]:
-        """Return the file name of a version, and all that the version depends on, as bytes."""
+        """Return a compiled version's file name, and all that the version depends on, as bytes."""
         settings = {name: getattr(numba.config, name) for name in SETTINGS}
         python = sys.implementation.cache_tag + sys.abiflags
         told = [self.name, python, numba.__version__, settings, processor, _described(sig)]

@@ -503,7 +503,7 @@ def sampling(default: str) -> Decorator:
 
 
 def named_options(given: dict[str, Any]) -> dict[str, Any]:
-    """Remove the values of ``--sampler-option`` from `given`, and return them by name, converted.
+    """Remove the values of ``--sampler-option`` from `given`; return them by name, parsed.
 
     Raises:
         InputError: If a name belongs to another option of the command.

@@ -243,7 +243,7 @@ def _matrix(header: Header) -> str:
 def how_read(header: Header, provenance: Mapping[str, Any]) -> str:
     """Return a sentence about the plan's matrix, its edge weights and its direction.
 
-    The sentence also names options with which the matrix stays as it is in the file.
+    If `compile` changed the matrix of the file, the sentence also names options that prevent this.
     """
     from plancc.graph.formats import reading_of, split_names
 

@@ -1,10 +1,10 @@
 """Find clusters in a graph whose links are divided among ranks.
 
 The links of a vertex lead to the vertices that it needs, and to the vertices that need it. The
-result is the graph between the clusters, on rank 0. The method is that of `plancc.passes.clusters`,
-except that vertices choose their labels in turns. First, all vertices of a turn choose, each on its
-own rank, by the labels as they were before the turn. Then these vertices change their labels one by
-one, in the same order on every rank.
+result is the graph between the clusters, on rank 0. The method is the one in
+`plancc.passes.clusters`, except that vertices choose their labels in turns. First, every rank
+chooses labels for its vertices of the turn, by the labels as they were before the turn. Then the
+vertices of the turn change their labels one by one, in the same order on every rank.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class ClusterLevel:
     """A graph whose links (to neighbours) are divided among ranks, as one rank sees it.
 
     Attributes:
-        links: Links of this rank's vertices; these vertices have consecutive numbers.
-        first: Number of the first of these vertices.
+        links: Links of this rank's vertices; these vertices have consecutive indices.
+        first: Index of this rank's first vertex.
         weight (int64[n, c]): Weights of all vertices of the graph.
         total: Number of links of the whole graph.
     """

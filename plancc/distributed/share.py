@@ -66,8 +66,8 @@ class Share(WithColumns):
     def links(self) -> ClusterLinks:
         """Links of this rank's vertices.
 
-        They are the columns of each row and, in a directed graph, also the rows that need the
-        vertex.
+        The links of a vertex lead to the vertices that its row needs and, in a directed graph, also
+        to the vertices whose rows need it.
         """
         none = np.empty(0, np.int64)
         other = np.empty(0, np.int32)

@@ -68,7 +68,7 @@ class WithColumns:
         return {name: each[places] for name, each in self.columns.items()}
 
     def without_read_columns(self) -> Self:
-        """Return the matrix without the arrays in `columns` that layers read."""
+        """Return the matrix without those arrays of `columns` that layers read."""
         return self.with_columns(**dict.fromkeys(self.read_columns))
 
     def with_columns(self, **columns: Any) -> Self:

@@ -105,7 +105,7 @@ def read_csr(
 
 @dataclass(frozen=True, eq=False)
 class MappedGraph:
-    """The mapped arrays of a folder.
+    """The arrays of a graph folder, mapped into memory.
 
     Attributes:
         indptr (int64[n + 1]): Offsets, checked against the number of indices.
@@ -116,7 +116,8 @@ class MappedGraph:
         source: Source of the graph. The name and the range of its weights are those that
             ``graph.json`` gives.
         types: Vertex types and relations, or None.
-        relation: int[entries] if two relations join the same two types, else None.
+        relation (int[entries] or None): Index of every entry's relation; None if no two relations
+            join the same two types.
     """
 
     folder: str

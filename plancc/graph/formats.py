@@ -347,7 +347,7 @@ def source_of(
         format: Name of its format.
         reading: Reading options, by name.
         made: The source that the reader returned, with weights, columns and counts.
-        digest: Function that returns the hash of the files. None to read the files for it.
+        digest: Function that returns the hash of the files. None: the files are read and hashed.
 
     Raises:
         InputError: If a file cannot be read.

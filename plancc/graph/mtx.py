@@ -1,6 +1,6 @@
 """MatrixMarket coordinate files. Entry (i, j) of the file is ``A[i, j]``: row i needs row j.
 
-scipy's ``mmread`` (fast_matrix_market) parses the entries. It accepts some garbled lines
+scipy's ``mmread`` (fast_matrix_market) parses the entries. ``mmread`` accepts some garbled lines
 (``1 1.5 1`` is read as column 1, value 0.5), so the bytes are checked first.
 """
 

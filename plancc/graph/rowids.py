@@ -186,7 +186,7 @@ def ids_beside(held: Mapping[str, Any], count: int) -> tuple[str, npt.NDArray[An
 def vertex_ids(held: Any, count: int) -> npt.NDArray[Any] | None:
     """Return the ids that `ids_beside` finds.
 
-    Return None if there are no ids, if an id is repeated or negative, and if the ids are 0..n-1.
+    Return None if there are no ids, if an id is repeated or negative, or if the ids are 0..n-1.
     """
     _, ids = (isinstance(held, Mapping) and ids_beside(held, count)) or ("", None)
     if ids is None or len(ascending := np.unique(ids)) < count:

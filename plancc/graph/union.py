@@ -162,7 +162,7 @@ def _parallel(
     values: npt.NDArray[Any] | None,
     source: Source,
 ) -> Graph:
-    """Return the graph of parallel relations.
+    """Return the graph of relations, some of which are parallel (they join the same two types).
 
     Entries that have the same row, column and relation are merged, as in `build_graph`. Nonzeros
     are sorted by row, column and relation.

@@ -167,7 +167,7 @@ class DataByType:
         return [n for n, each in found if each.labels is not None or each.targets is not None]
 
     def number(self, name: str) -> int:
-        """Return the number of a type."""
+        """Return the index of the vertex type `name`."""
         return self.types.names.index(name)
 
     def take(self, order: npt.NDArray[np.integer]) -> Self:

@@ -1,7 +1,7 @@
 """Edge lists in Parquet: a file, or a folder of files.
 
 A row ``u, v [, w]`` of the table is ``A[u, v]``: u needs v, as in an edge list in text. pyarrow
-reads the files, and of these only the columns that are needed.
+reads the files, but only the columns that are needed.
 """
 
 from __future__ import annotations

@@ -175,8 +175,8 @@ class StochasticModel(Model):
         """Build the hypergraph for a partitioner.
 
         If `batches` is "auto" and the sampler's probabilities are known, `fitted` computes the nets
-        from the probabilities. Otherwise the nets come from sampled batches; their number is
-        `batches`, or follows from equation 14.
+        from the probabilities. Otherwise the nets come from sampled mini-batches; the number of
+        mini-batches is `batches`, or follows from equation 14 if `batches` is "auto".
         """
         check_num_parts(matrix.num_vertices, num_parts)
         source = self.source(matrix)

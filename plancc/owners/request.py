@@ -63,7 +63,7 @@ class Assigner:
         return cls(model, grid, chosen.blocks, grid.num_parts, chosen.block_options)
 
     def check_widths(self, dims: Sequence[int] | None) -> None:
-        """Raise InputError unless the grid suits the widths of the layers."""
+        """Raise InputError if the grid does not suit the widths of the layers."""
         if self.grid is not None:
             for width in dims or ():
                 self.grid.check_width(width)

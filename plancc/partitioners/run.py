@@ -282,9 +282,10 @@ def ranked(kind: type) -> list[str]:
 
 
 def strongest(problem: Hypergraph | WeightedGraph) -> Adapter | None:
-    """Return the best installed one of the strong partitioners that accept `problem`.
+    """Return the best installed partitioner among the strong partitioners that accept `problem`.
 
-    If none of them is installed, return the best; None if no strong partitioner accepts `problem`.
+    If none is installed, return the best of them, so that a message can name it. Return None if no
+    strong partitioner accepts `problem`.
     """
     return _best_of(by_rank(problem, lambda adapter: adapter.strong_rank))
 
@@ -351,7 +352,8 @@ def _trivial_owner(
 ) -> npt.NDArray[np.int32] | None:
     """Return owners if no partitioner is needed, else None.
 
-    This is so if there is one part, if every part has one vertex, or if there are no nets or edges.
+    No partitioner is needed if there is one part, if every part has one vertex, or if there are no
+    nets or edges.
     """
     n, num_parts = problem.num_vertices, limits.num_parts
     if num_parts == 1:

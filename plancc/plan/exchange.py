@@ -50,7 +50,7 @@ class Side:
 
     @classmethod
     def of_rank(cls, peer: IntArray, row_ptr: Int64Array, row: IntArray | None = None) -> Side:
-        """Return the side of one rank. If `row` is None, its rows are numbered 0, 1, 2, ..."""
+        """Return the side of one rank; if `row` is None, the rows are 0, 1, 2, and so on."""
         if row is None:
             row = np.arange(row_ptr[-1])
         peer, row = (each.astype(np.int32, copy=False) for each in (peer, row))
@@ -87,7 +87,7 @@ class Side:
     def message(self, peer: int) -> Int32Array:
         """Return the rows of the message to or from `peer`; empty if there is no such message.
 
-        The side must be that of one rank.
+        The side must be the side of one rank.
         """
         at = np.searchsorted(self.peer, [peer, peer + 1])
         return self.row[slice(*self.row_ptr[at])]

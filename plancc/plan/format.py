@@ -221,7 +221,7 @@ def dataset_of(name: str) -> FileDataset:
 
 
 def datasets_of(header: Header) -> dict[str, FileDataset]:
-    """Return the datasets of a plan with this header, including those that are optional."""
+    """Return the datasets of a plan with this header, including optional datasets."""
     numbers = range(0 if header.types is None else len(header.types.counts))
     names = [*DATASETS, *(f"vertex_data/{key}_of_{k}" for key in KEYS for k in numbers)]
     found = {name: dataset_of(name) for name in names}
@@ -253,7 +253,7 @@ def header_attributes(header: Header) -> dict[str, str | int | bool]:
 
 
 def header_of(attributes: Mapping[str, Any]) -> Header:
-    """Return the header that these attributes store, the inverse of `header_attributes`.
+    """Return the header that these attributes store; the inverse of `header_attributes`.
 
     Attributes that do not belong to the header are ignored.
 
@@ -329,7 +329,7 @@ def exchange_arrays(step: str, exchange: Exchange) -> dict[str, npt.NDArray[Any]
 
 
 def exchange_of(step: str, arrays: Arrays) -> Exchange:
-    """Return the exchange that `exchange_arrays` has turned into arrays.
+    """Return the exchange of a step, of a hop or of links; the inverse of `exchange_arrays`.
 
     `arrays` holds the arrays of the exchange, by their names in the file.
     """

@@ -173,7 +173,7 @@ class Grid:
         return list(range(first, first + self.columns))
 
     def ranks_of_column(self, rank: int) -> list[int]:
-        """Return the ranks in the process column and layer of `rank`, ordered by process row."""
+        """Return the ranks in the process column and grid layer of `rank`, from top to bottom."""
         _, column, layer = self.position(rank)
         return [self.rank(row, column, layer) for row in range(self.rows)]
 
@@ -201,7 +201,7 @@ class Grid:
     def check_width(self, width: int) -> None:
         """Raise InputError if a matrix of this width has too few columns for the grid.
 
-        Any width is allowed in "feature": a rank without a column waits for the other ranks.
+        A grid of scheme "feature" allows any width: a rank without a column waits for other ranks.
         """
         if self.splits_columns and width < self.columns:
             raise InputError(

@@ -14,13 +14,13 @@ from plancc.plan.values import Header
 
 @dataclass(frozen=True, eq=False)
 class RankParts:
-    """The numbers of the parts that a rank has in a plan.
+    """Which parts of a plan a rank has.
 
     Attributes:
         header: Header of the plan.
-        rank: Number of the rank.
-        ranks (int64[num_ranks + 1]): Number of the first part of every rank. Ranks of a grid may
-            share a part.
+        rank: The rank.
+        ranks (int64[num_ranks + 1]): First part of every rank, and then the number of all parts.
+            Ranks of a grid may share a part.
     """
 
     header: Header

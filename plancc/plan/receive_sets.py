@@ -35,7 +35,7 @@ def offsets_of(key, num_groups):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def grouped(key, num_groups):  # type: ignore[no-untyped-def]
-    """Sort rows by their group `key`, and rows of one group by number.
+    """Sort rows by their group `key`, and rows of one group by index.
 
     Returns the sorted rows, int32[n]; the position of each row in this order, int32[n]; and the
     offsets of the groups, int64[num_groups + 1].

@@ -39,7 +39,8 @@ def read_rank_slice(path: str | PathLike[str], rank: int, num_ranks: int) -> tup
             num_parts``. A grid plan needs exactly the number of ranks in its grid.
 
     Returns:
-        The header, and the rank's part. Its `index`, `num_parts` and peers are numbers of ranks.
+        The header, and the part that the rank runs. In this part, `index` is the rank, `num_parts`
+        is the number of ranks, and peers are ranks.
 
     Raises:
         InputError: If the file does not exist, or if the plan cannot run on `num_ranks` ranks.

@@ -38,7 +38,7 @@ class Batches:
     stages: int = 1
 
     def bounds(self, stage: int) -> tuple[int, int]:
-        """Return the range ``first:last`` of the rows of a batch."""
+        """Return the range ``first:last`` of the rows in batch `stage`."""
         return self.num_rows * stage // self.stages, self.num_rows * (stage + 1) // self.stages
 
     def share(self, stage: int, column: int) -> tuple[int, int]:

@@ -233,9 +233,8 @@ class Overlap:
     """How much of the time of messages is hidden, because products are computed meanwhile.
 
     Attributes:
-        communication: The hidden time, divided by the time that could be hidden at best: 0..1. At
-            best, the time of the messages is hidden, or the time of the product of own rows if that
-            is shorter.
+        communication: The hidden time, divided by the most time that can be hidden: 0..1. The most
+            is the time of the messages, or the time of the product of own rows if that is shorter.
     """
 
     communication: float = 0.0

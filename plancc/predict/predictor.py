@@ -55,7 +55,7 @@ class Predictor:
             epochs can be predicted only from tables that have `Tables.live`.
         approximation: The approximation that epochs make, such as boundary sampling; None for exact
             epochs.
-        convolution: The graph convolution of the network; by default that of a GCN.
+        convolution: The graph convolution of the network; by default a GCN's convolution.
         pipeline: Pipeline for feature plans with one group; None if products are not pipelined.
     """
 
@@ -148,8 +148,8 @@ class Predictor:
         estimates moves.
 
         Parameters:
-            matrix, num_parts, grid: See `of_owners`. If there is a grid, the rates are those of a
-                row plan on the same number of ranks.
+            matrix, num_parts, grid: See `of_owners`. If there is a grid, the rates are the rates of
+                a row plan on the same number of ranks.
         """
         num_ranks = num_parts if grid is None else grid.num_ranks
         return EpochTime(

@@ -411,7 +411,7 @@ class WorkTimes:
     def seconds(self, work: Work) -> Float64Array:
         """Return the seconds of every rank for this work: float64[num_ranks].
 
-        Time in which a rank waits for others is not counted.
+        Time in which a rank waits for other ranks is not counted.
         """
         return self._timers[type(work)](work)
 

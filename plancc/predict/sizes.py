@@ -1,7 +1,7 @@
 """Tables for predictions without a graph, from numbers of vertices and nonzeros.
 
-All parts have equal sizes. Their number of halo rows is measured on plans of other graphs, or
-assumed.
+All parts have equal sizes. The number of halo rows of a part is measured on plans of other graphs,
+or assumed.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class Sampler(ABC):
         return None
 
     def num_targets(self, population: Population, training: int) -> int | None:
-        """Return the number of targets of a batch; None if the number varies between batches.
+        """Return how many targets every mini-batch has; None if their number varies.
 
         `training` is the number of vertices of the population that have labels to train on."""
         return None
@@ -182,7 +182,7 @@ class SizedSampler(Sampler):
 def draw(
     sampler: Sampler, population: Population, seed: int, number: int, stream: int = SHOWN
 ) -> Batch:
-    """Draw a batch by `Sampler.batch`, which explains the parameters, and check the batch.
+    """Draw a mini-batch by `Sampler.batch`, which explains the parameters, and check the result.
 
     Raises:
         InputError: If the sampler raises it, or if it does not return a `Batch` with

@@ -151,7 +151,7 @@ def _refine(job: RowJob, owners: list[Owners]) -> None:
 def _best_first(job: RowJob, owners: list[Owners]) -> list[Owners]:
     """Return the owners with the best objective of the search so far, then the other `owners`.
 
-    The best owners need not be those of the smallest volume.
+    The owners with the best objective need not have the smallest volume.
     """
     best = job.record.found().owners
     return [best, *(each for each in owners if each.rows is not best.rows)]

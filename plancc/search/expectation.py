@@ -64,7 +64,7 @@ class Expectation(Protocol):
         """Return the graph with edge weights, so that the cut estimates the expected volume."""
 
     def value(self, owner: Owner, num_parts: int) -> float:
-        """Return the expected number of rows that all parts send in a batch."""
+        """Return the expected number of rows that all parts send for one mini-batch."""
 
     def grow(self, owner: Owner, num_parts: int, best: float) -> bool:
         """Enlarge the sample of `problem` if it is too small, and return whether it was enlarged.

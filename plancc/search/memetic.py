@@ -55,9 +55,9 @@ class Members:
     def add(self, child: Member) -> bool:
         """Add a child to the population if it is good enough; return whether it was added.
 
-        In a full population, the child replaces a member that is worse than the child; of these, it
-        replaces the most similar one. If the distance between the child and a member is 0, only the
-        better of the two stays.
+        In a full population, the child replaces a member: among the members that are worse than the
+        child, the most similar one. If the distance between the child and a member is 0, only the
+        better of these two stays.
         """
         apart = [self.distance(child, member) for member in self.members]
         if 0 in apart and not child < self.members[apart.index(0)]:
@@ -225,7 +225,7 @@ def _grown(
 
 
 def _again(job: RowJob, starts: list[_Start], seed: int, first_seconds: float) -> list[Member]:
-    """Return new members for a restart; their seeds begin with `seed`."""
+    """Return new members for a restart; their seeds are `seed` and the numbers after it."""
     until = wall_seconds() + EVOLUTION.restart_share * job.deadline.seconds_left()
     tasks = [(start, (seed + k) % 2**31) for k in range(2) for start in starts]
     found = _grow(job, tasks[: EVOLUTION.size - 1], until, first_seconds / EVOLUTION.restart_share)

@@ -225,8 +225,8 @@ EVOLUTION = Evolution()
 class EdgeEffort:
     """Tuned numbers of a search for owners of rows and of nonzeros (`plancc.search.edges`).
 
-    With one split only, the volume is 1.022 times as large; without V-cycles after splits, 1.113
-    times.
+    If these numbers allow only one split, the volume is 1.022 times as large; if V-cycles after
+    splits are left out, 1.113 times.
     """
 
     splits: int  # number of splits one after the other, the model's own split included

@@ -99,7 +99,7 @@ class RowJob(RefiningJob):
     def graph(self) -> WeightedGraph:
         """The undirected graph, which is built at first use.
 
-        It takes up to 8 bytes for each nonzero of a matrix whose pattern is not symmetric.
+        If the pattern of the matrix is not symmetric, the graph takes up to 8 bytes per nonzero.
         """
         graph: WeightedGraph = self._problem_of(GraphModel())
         return graph
@@ -225,8 +225,8 @@ class RowJob(RefiningJob):
     def _start_by_tightest(self, how: Beginning, seed: int) -> Owner | None:
         """Make a start that balances only the constraint with the smallest allowed imbalance.
 
-        Add it to the record, and return its owners. Return None if no such start is worth making
-        (`plancc.search.starts.tightest`), or if the owners exceed the limits of the other
+        Add the start to the record, and return its owners. Return None if no such start is worth
+        making (`plancc.search.starts.tightest`), or if the owners exceed the limits of the other
         constraints by more than V-cycles can correct.
         """
         one = tightest(self.degrees, self.limits)
@@ -518,7 +518,7 @@ class RowJob(RefiningJob):
     def tighten(self, owner: Owner, rng: np.random.Generator) -> Member:
         """Run one V-cycle in which no part may exceed its limit; add the result to the record.
 
-        The result is never worse if the parts are within their limits.
+        If all parts are within their limits at the start, the result is never worse than `owner`.
         """
         begin, sweeps = wall_seconds(), self.sweeps(rng)
         state = sweeps.v_cycle(self.nets, owner, sweeps.improve)

@@ -142,7 +142,7 @@ def beginnings(
 
     Parameters:
         kind: A key of `KIND_NUMBERS`.
-        effort: Name of the effort. Effort best has all starts except those for effort fast only.
+        effort: Name of the effort. Effort best has all starts, except starts only for effort fast.
         weights (int64[n] or int64[n, num_constraints]): Vertex weights.
         num_nonzeros, num_parts: Number of nonzeros and of parts. Some starts are only for a range
             of these numbers.

@@ -56,7 +56,7 @@ def drawn_batches(
     seed: int,
     epochs: int,
 ) -> Iterator[Batch]:
-    """Yield the batches of all epochs. The call and each step of the iteration are collective.
+    """Yield the mini-batches of all epochs. The call and each step of the iteration are collective.
 
     `of_rank` holds the plan's header, and the part of the plan that this rank runs. See
     `plancc_runtime.graph.Graph.batches` for the other parameters and the errors.

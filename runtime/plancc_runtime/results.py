@@ -69,8 +69,8 @@ class Scores(SplitMetrics):
         loss: Mean loss (`plancc_runtime.nn.loss`).
         class_shares: Share of the split's vertices in each class.
         auc_of_classes, ap_of_classes: Area under the ROC curve and average precision of each class
-            against the others (`curves.areas`), None if undefined. If there are two classes, only
-            the second has a figure.
+            against all other classes (`curves.areas`), None if undefined. If there are two classes,
+            only the second class has a figure.
     """
 
     loss: dict[str, float] = field(default_factory=dict)

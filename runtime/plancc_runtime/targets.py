@@ -98,7 +98,7 @@ class Target(ABC):
 
     @staticmethod
     def known_column(labels: Tensor) -> dict[str, npt.NDArray[Any]]:
-        """Return a column with the targets, by name; empty if the kind has no such column."""
+        """Return the targets as {column name: column}; {} if this kind has no column of targets."""
         return {}
 
     @staticmethod

@@ -2,7 +2,7 @@
 
     plan.h5 -> this rank's slice -> graphs + transport -> layers -> loss -> adjoint -> optimiser
 
-With mini-batches, the graphs of each batch have only the rows of the batch; all else is the same.
+With mini-batches, the graphs have only the rows of one mini-batch; all else is the same.
 All functions are collective: all ranks call them with the same options.
 """
 

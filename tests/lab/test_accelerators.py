@@ -182,7 +182,7 @@ def test_the_page_says_what_is_claimed() -> None:
         ("adders = 16384", "adders = inf", "'adders' is inf, not a positive"),
         ("adders = 16384", "", "'adders' is missing"),
         ("adders = 16384", "adder = 16384", "unknown key 'adder' = 16384; give name, adders,"),
-        ("utilisation = 0.05", "utilisation = 5", "'utilisation' is 5, a share above 1"),
+        ("utilisation = 0.05", "utilisation = 5", "'utilisation' is 5; a share is at most 1"),
         ("overlaps = true", "overlaps = 1", "'overlaps' is 1, not true or false"),
         ('name = "MixGCN-SPU"', "name = 3", "'name' is 3, not a string"),
         ("memory_energy = 7e-12", "memory_energy = -1", "'memory_energy' is -1, not a positive"),

@@ -92,8 +92,9 @@ class MemoryTraffic:
     """Bytes that one aggregation reads from memory or writes to it.
 
     Attributes:
-        slice_width: Number of columns of H in a slice.
-        features, adjacency, outputs: Bytes of H, of A, and of Z with the mask.
+        slice_width: Number of columns of H that are processed together.
+        features, adjacency, outputs: Bytes of the features H, of the matrix A, and of the outputs
+            Z with their mask.
     """
 
     slice_width: int

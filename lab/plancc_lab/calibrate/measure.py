@@ -169,11 +169,12 @@ class MeasuredEpochs:
 
 @dataclass(frozen=True)
 class MeasuredDraws:
-    """Times of mini-batches on one rank: means over batches and ranks.
+    """How long one rank takes to draw a mini-batch: means over mini-batches and ranks.
 
     Attributes:
-        rows, nonzeros: Rows and nonzeros of all `blocks`.
-        seconds: CPU seconds to draw a batch and to build its blocks.
+        rows, nonzeros: Number of rows, and of nonzeros, of all blocks together.
+        blocks: Number of blocks.
+        seconds: CPU seconds to draw a mini-batch and to build its blocks.
     """
 
     rows: float

@@ -111,11 +111,11 @@ class RecordingTransport(LocalTransport):
 
     @contextmanager
     def recorded(self, moves: bool) -> Iterator[list[Step]]:
-        """Context manager that records the steps of its statements, with a barrier at their end.
+        """Context manager that records the steps of its block, with a barrier at the block's end.
 
         Parameters:
-            moves: Whether messages are really sent. If they are, all ranks must enter the context,
-                and they compute one after the other. If not, the context must be inside `alone`.
+            moves: Whether messages are really sent. If true, all ranks must enter the context, and
+                they compute one after the other. If false, the context must be inside `alone`.
         """
         with self._threads.processor if moves else nullcontext():
             self._again = iter(self.kept)

@@ -210,7 +210,7 @@ class Replay:
 
         Parameters:
             cause: The moment that led to the end of the piece.
-            receive: Number of the receive to which the piece belongs; None for a sent piece.
+            receive: Index of the receive to which the piece belongs; None for a sent piece.
         """
         rank, mine.open = mine.rank, mine.open - 1
         if receive is not None:

@@ -178,8 +178,9 @@ def live_in_batch(
         matrix: The plan's matrix.
         owner (int32[n]): Part of every vertex.
         idle: Whether layers also compute rows that the next layer does not read.
-        bits: Counts the words of bits, if each owner draws the neighbours of its rows; None if
-            every rank draws the whole batch.
+        bits: If each owner draws the neighbours of its rows, the counter of the words in which
+            owners tell each other which rows are in the batch. None if every rank draws the whole
+            batch.
     """
     n, rows, nonzeros = len(owner), *np.zeros((2, num_parts), np.int64)
     layers: list[Tables] = []

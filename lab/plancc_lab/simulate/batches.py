@@ -99,7 +99,7 @@ class BatchPrediction(Prediction):
 
 
 def words_drawn(prediction: Prediction) -> int:
-    """Return the number of words that tell owners which rows a batch needs."""
+    """Return the number of words that tell owners which rows a mini-batch needs."""
     counts = prediction.schedule.counts(lambda operation: operation.place.direction == "batch")
     return int(counts.words_sent.sum())
 

@@ -237,7 +237,7 @@ def study(
     """Compile every graph with every contender for every number of parts.
 
     Parameters:
-        baseline: Label of the contender to which all others are compared by ratios.
+        baseline: Label of the contender to which all other contenders are compared by ratios.
         settings: Keywords of `plancc.read_graph` and `plancc.compile`, for all contenders that
             accept these keywords.
         results: File of JSON lines that keeps the rows; kept rows are not computed again. Rows of

@@ -134,7 +134,7 @@ def _move_owner(v: int, there: int, pattern: Any, state: Any, prices: Any, toll:
 
 @njit(cache=True, nogil=True)
 def _touched(e: int, state: Any, parts: Any) -> Any:
-    """Write the parts that net e touches into `parts`, ascending; return the filled slice.
+    """Write the parts that net e touches into `parts`, ascending; return the entries written.
 
     The time grows with the square of the number of these parts, so the kernels call the function
     for short nets only.

@@ -246,7 +246,7 @@ def move(k: int, there: int, pattern: Any, state: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def move_owner(v: int, there: int, pattern: Any, state: Any) -> None:
-    """Move the owner of vertex v and its diagonal nonzero to part `there`, which is not its own."""
+    """Give vertex v and its diagonal nonzero to part `there`, which must not own v already."""
     n = len(state.owner)
     here, k = state.owner[v], pattern.diagonal[v]
     for e in (v, n + v):

@@ -1,4 +1,4 @@
-"""Exchanges of vertices between two parts, which lower the overload at the cost of few rows.
+"""Exchanges of vertices between two parts, which lower the overload and add few rows to the volume.
 
 A part above a limit gives a vertex to a part with room, and takes back one vertex or none. If there
 are several constraints, moves of single vertices are soon impossible, since every part has reached

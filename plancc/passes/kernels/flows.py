@@ -141,7 +141,7 @@ def adjacent_parts(max_spread: int, most: int, nets: Any, state: Any) -> Any:
     """List the pairs of parts that share nets, with the total cost of the shared nets.
 
     Nets that touch more than `max_spread` parts are left out. If there are more than `most` pairs,
-    the list is incomplete, but longer than `most`.
+    the list has only some of them, but more than `most`.
 
     Returns:
         one, two, cost (int64[num_pairs]): Pairs with ``one < two``, ascending.

@@ -252,9 +252,10 @@ def complete(cut, left, right, component, mate, own, scale):  # type: ignore[no-
 
 @njit(cache=True, nogil=True)
 def place(cut: Any, left: Any, right: Any, load: Any, scale: Any) -> Any:
-    """Assign every nonzero between two parts to one of them, as the vertex cover demands.
+    """Assign every nonzero between two parts to one of the two, as the vertex cover demands.
 
-    If both vertices of its edge are in the cover, the nonzero goes to the lighter part.
+    A nonzero is an edge of `cut`. If both ends of the edge are in the cover, the nonzero goes to
+    the lighter part.
 
     Parameters:
         cut (Cut): The bipartite graph.

@@ -187,7 +187,7 @@ def _score(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _first_of(tied: Any, v: int, nets: Any, state: Any, score: Any) -> int:
-    """Return the one of the parts `tied` that `rate` would list first.
+    """Return the part that `rate` would list first among the parts in `tied`.
 
     The scores of these parts are set to -1.
     """
@@ -300,7 +300,9 @@ def _choose(  # type: ignore[no-untyped-def]
 
 
 def sweep(order: Any, nets: Any, state: Any, bounds: Any, threads: int = 1) -> Any:
-    """Move every vertex in `order` to the part where volume plus penalty falls most, if it falls.
+    """Move every vertex in `order` to the part that lowers volume plus penalty most.
+
+    A vertex stays in its part if no move lowers this sum.
 
     No move takes the last weight out of a part. If there are many pins, the vertices are divided
     into blocks. First, all vertices of a block choose their parts, in parallel on all threads. Then

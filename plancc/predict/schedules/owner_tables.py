@@ -129,10 +129,10 @@ def _live_matrices(
 ) -> list[tuple[Graph, npt.NDArray[np.bool_]]]:
     """Return for every layer a matrix of the nonzeros that it uses, and its live output rows.
 
-    Live rows are those on which a wanted output depends. In the last layer they are the wanted rows
-    (all rows if `wanted` is None). Every earlier layer computes all live rows of the next layer,
-    and all rows that these need. The list begins with the first layer. Layers with the same live
-    rows share one matrix.
+    A row of a layer is live if a wanted output depends on it. In the last layer, the live rows are
+    the wanted rows (all rows if `wanted` is None). Every earlier layer computes the live rows of
+    the next layer, and all rows that these live rows need. The list begins with the first layer.
+    Layers with the same live rows share one matrix.
     """
     live = np.ones(len(matrix.indptr) - 1, dtype=np.bool_) if wanted is None else wanted
     layers: list[tuple[Graph, npt.NDArray[np.bool_]]] = []

@@ -97,7 +97,7 @@ class Tables:
         return [self.expand] if self.fold is None else [self.expand, self.fold]
 
     def flat(self) -> Tables:
-        """Return the tables of the same plan if every row were sent directly, without hops."""
+        """Return the tables that the plan would have if every row were sent without hops."""
         live, expand = self.live, replace(self.expand, hops=())
         if live is not None:
             live = replace(live, layers=tuple(each.flat() for each in live.layers))
@@ -142,7 +142,7 @@ def divides_columns(grid: Grid) -> bool:
 
 
 def sends_rows(grid: Grid | None) -> bool:
-    """Return whether parts send each other needed rows in messages, instead of broadcasting all.
+    """Return whether parts send only needed rows, in messages, instead of broadcasting all rows.
 
     True if there is no grid.
     """

@@ -21,9 +21,10 @@ from plancc_runtime.views import View
 
 
 class LateFolds(FullBatch):
-    """Epochs with clones. See `choice.execution_of` for the parameters.
+    """Full-batch epochs with clones: copies of other ranks' vertices (see `layouts.clones`).
 
-    With the pass `constant`, the delayed partial sums of the features are sent only once.
+    With the pass `constant`, the delayed partial sums of the features are sent only once. For the
+    parameters see `choice.execution_of`.
     """
 
     _delay: Delay | None = None

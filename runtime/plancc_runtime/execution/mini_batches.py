@@ -75,10 +75,10 @@ class BatchShare:
     """A rank's share of a mini-batch, as the network needs it.
 
     Attributes:
-        local: The rows, nonzeros and messages of the slice that are in the batch.
-        x: Features of the inputs, as in `View`; None before they are fetched. If there is a
-            cache, the features of halo rows follow after those of own rows, unless all rows of the
-            slice are inputs.
+        local: The rows, nonzeros and messages of the slice that are in the mini-batch.
+        x: Features of the inputs, as in `View`; None before they are fetched. Usually, x has the
+            features of own rows only. If the run has a feature cache, and not all rows of the slice
+            are inputs, x has the features of own rows and after them the features of halo rows.
         fixed: What the first layer reads instead of the features, as in `View`; None if it reads
             the features.
         graphs: Graph of every layer.
@@ -95,10 +95,10 @@ class BatchShare:
 
 
 class UnderWay:
-    """A rank's share of a batch that is being made in rounds of messages, while a step computes.
+    """A rank's share of the next mini-batch, made in rounds of messages while a step computes.
 
     Parameters:
-        number: Number of the batch in the run, from 0.
+        number: Index of the mini-batch in the run, from 0.
         rounds: Rounds that make the share. The first round starts at once.
         traffic: Traffic of this rank.
         timed: Function that returns a context, which measures the time of a round.
@@ -480,12 +480,12 @@ class MiniBatches(FullBatch):
         return EpochResult(mean, rate, Scores(accuracy=accuracy), steps)
 
     def batch(self, number: int, data: LocalData) -> tuple[View, LocalData, BatchShare]:
-        """Return what a step trains on: its view, its data, and this rank's share of its batch.
+        """Return what a step trains on: a view, its data, and this rank's share of the mini-batch.
 
         Collective.
 
         Parameters:
-            number: Number of the step in the run, from 0.
+            number: Index of the step in the run, from 0.
             data: Training data of this rank's rows.
         """
         self._clock.enter("batch")

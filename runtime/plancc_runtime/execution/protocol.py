@@ -92,7 +92,7 @@ class Execution(ABC):
 
     @abstractmethod
     def prepare(self, network: Network) -> LocalData:
-        """Prepare all epochs; called once, before the first. Collective.
+        """Prepare all epochs; called once, before the first epoch. Collective.
 
         Returns:
             The data to train with. If no layer reads the features after this call, the data have

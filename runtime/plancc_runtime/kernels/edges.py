@@ -55,8 +55,8 @@ class PatternSide:
         ptr (int64[groups + 1]): Group i has the nonzeros at the positions ``ptr[i]:ptr[i + 1]``.
         index (int32|int64[nnz]): For the nonzero at every position, its column (if grouped by rows)
             or its row (if grouped by columns).
-        edge (int32|int64[nnz] or None): Number, in CSR order, of the nonzero at every position;
-            None if number and position are equal.
+        edge (int32|int64[nnz] or None): Index, in CSR order, of the nonzero at every position;
+            None if index and position are equal.
         native: Whether numba kernels run; else torch operations run.
     """
 

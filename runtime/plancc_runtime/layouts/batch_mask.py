@@ -316,11 +316,13 @@ class BatchMask:
         return KeptBlock(nonzeros, rows[:local], columns, factors, distinct(halo), sent)
 
     def _listed(self, layer: BatchLayer) -> tuple[Int64Array, Int32Array, Floats]:
-        """Return the nonzeros of a sampled block that this rank knows: those in own rows, and pins.
+        """Return the nonzeros of a sampled block that this rank knows.
+
+        They are the nonzeros in own rows, and the boundary pins (see the module's docstring).
 
         Returns:
             int64[m], int32[m], float64[m]: For every nonzero, its position in `_columns`
-                (ascending), the index of its row in the batch, and its factor.
+                (ascending), the index of its row in the mini-batch, and its factor.
         """
         assert layer.places is not None
         assert layer.factors is not None
@@ -427,7 +429,7 @@ def columns_of(nonzeros: Any, column: Any, num_rows: int) -> Any:
     Returns:
         int32[m]: The column of every nonzero.
         int64[own]: The own columns among them (the columns below `num_rows`).
-        int64[m - own]: For every other column, the number of its halo row, from 0.
+        int64[m - own]: For every other column, the index of its halo row, from 0.
     """
     columns = np.empty(len(nonzeros), dtype=np.int32)
     for k in range(len(nonzeros)):  # a separate loop: its cache misses overlap

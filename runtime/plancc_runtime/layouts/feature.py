@@ -72,16 +72,16 @@ class FeatureGraph(LayerGraph):
 
     Parameters:
         part: Part of a feature plan, from `layouts.order.order_rows` with the same pipeline.
-        resources: Resources of the rank. `wire` is the type in which halo rows are sent between
+        resources: Resources of the rank. `wire` is the dtype in which halo rows are sent between
             groups.
         pipeline: Value of the option `pipeline`, as in `layouts.pipeline.pipelining`.
-        aggregate_on: "device" or "cpu". With "cpu", slices are sent to host memory, and the CPU
-            computes the products while the device updates rows (MixGCN-CPU; Wan et al. 2025,
-            Section 4.1).
+        aggregate_on: "device" or "cpu". With "cpu", the columns that the rank multiplies are sent
+            to host memory, and the CPU computes the products while the device updates rows
+            (MixGCN-CPU; Wan et al. 2025, Section 4.1).
 
     Attributes:
-        pipelining (Pipelining or None): Size, bandwidth and number of batches of the pipeline; None
-            if there is no pipeline.
+        pipelining (Pipelining or None): Size and bandwidth of the matrix, and number of batches of
+            rows; None if there is no pipeline.
     """
 
     def __init__(
@@ -248,9 +248,9 @@ class FeatureGraph(LayerGraph):
 
     @property
     def alone(self) -> bool:
-        """Whether no slices are sent: the group has one rank, and there is no pipeline.
+        """Whether products send nothing: the group has one rank, and there is no pipeline.
 
-        False if slices are in host memory while own rows are on a device.
+        False if this rank's columns are in host memory, but its own rows are on a device.
         """
         return self._grid.columns == self._batches.stages == 1 and not self._slicing.crosses
 

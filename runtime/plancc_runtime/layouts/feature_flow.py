@@ -1,8 +1,9 @@
 """The messages of a feature-parallel product.
 
-Before the product, own rows are sent to the ranks that have slices of their columns. After the
-product, slices are sent back to the owners of the rows. Each batch of rows has one all-to-all per
-direction. A rank receives rows directly into its slice, so it need not unpack them.
+A rank multiplies only some columns, but of all rows of its group. So before the product, every rank
+sends each other rank the columns of its own rows that the other rank multiplies. After the product,
+results are sent back to the owners of the rows. Each batch of rows has one all-to-all per
+direction. A rank receives rows directly into the input of its product, so it need not unpack them.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Slicing:
 
 @dataclass(frozen=True)
 class _Moving:
-    """An all-to-all in flight, and the buffers that it receives (`rows`) and sends (`others`)."""
+    """An all-to-all in flight: it receives into the buffers `rows`, and sends `others`."""
 
     pending: Pending
     rows: Sequence[Tensor]
@@ -146,7 +147,7 @@ class Flow:
         self._outputs.append(self._start(rows, [*pieces, buffer]))
 
     def receive_output(self, stage: int) -> slice:
-        """Wait for the own rows in a batch of the product, and copy them into `out`.
+        """Wait for the own rows in one batch of the product's rows, and copy them into `out`.
 
         Return the range of these rows in `out`.
         """
@@ -204,10 +205,10 @@ class Flow:
         return _Moving(pending, receives, sends)
 
     def _shares(self, stage: int, rows: Tensor, first: int) -> list[Tensor]:
-        """Return a view of `rows` for every rank of the group: the rank's rows in a batch.
+        """Return, for every rank of the group, a view of the rank's rows in one batch of `rows`.
 
         Parameters:
-            stage: Number of the batch.
+            stage: Index of the batch.
             rows: Rows of the part from row `first` on.
         """
         batches = self._slicing.batches
@@ -215,9 +216,9 @@ class Flow:
         return [rows[a - first : b - first] for a, b in shares]
 
     def _pieces(self, flat: Tensor, num_rows: int) -> list[Tensor]:
-        """Divide a flat buffer into the slices of `num_rows` rows, and return a view of each.
+        """Divide a flat buffer into one piece per process column, and return a view of each piece.
 
-        Slice k is Tensor[num_rows, columns of process column k].
+        Piece k is Tensor[num_rows, columns of process column k].
         """
         return [
             flat[num_rows * c.start : num_rows * c.stop].view(num_rows, c.stop - c.start)

@@ -65,9 +65,9 @@ class OuterBlock:
     """Own rows that are sent in a group of messages.
 
     Attributes:
-        messages: Numbers of the messages, in the order of the send sets.
+        messages: Indices of the messages, in the order of the send sets.
         at: Range of the rows in `MessageBuffers.outer`.
-        rows (int64[m]): Local numbers of the rows. A row that several peers need occurs once for
+        rows (int64[m]): Local indices of the rows. A row that several peers need occurs once for
             each peer.
     """
 

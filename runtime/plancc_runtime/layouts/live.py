@@ -60,7 +60,7 @@ def live_halo(block: Block, rows: Int64Array) -> Int64Array:
     """Return the halo columns in which some local rows have nonzeros, ascending: int64[m].
 
     Parameters:
-        rows: Numbers of the local rows.
+        rows: Indices of the local rows.
     """
     return block.num_inputs + np.flatnonzero(_marked(block, rows)[block.num_inputs :])
 

@@ -306,7 +306,7 @@ class LocalGraph(ProgramGraph):
 
     @cached_property
     def edge_factors(self) -> Tensor | None:
-        """For every edge, the factor by which sums over neighbours multiply it: Tensor[edges].
+        """For every edge, the factor of its value in sums over neighbours: Tensor[edges].
 
         The sampler of mini-batches sets these factors. Edges are in the order of
         ``local_pattern("edges")``. None if all factors are 1.

@@ -245,10 +245,10 @@ class Network(nn.Module):
         )
 
     def both_ways(self, k: int, fixed: bool = False, plain: bool = False) -> BothWays:
-        """Return the forward and backward steps of a layer, with those of its residual.
+        """Return the forward and backward steps of a layer and of its residual connection.
 
         Parameters:
-            k: Index of the layer, counted from 0.
+            k: Index of the layer, from 0.
             fixed: Whether the result of the layer's method `fixed` is given.
             plain: Whether the pass "order" is off.
         """

@@ -57,7 +57,7 @@ class OverRanks(TorchFunctionMode):
     def _reduce_by_index(self, call: Call, dim: int, index: Any, src: Any, reduce: str) -> Tensor:
         """Reduce entries that have the same index, over all ranks.
 
-        The indices are sources of edges, or numbers of groups such as the graphs of a batch.
+        The indices are sources of edges, or indices of groups, such as the graphs of a mini-batch.
         """
         transport, is_source = self.transport, is_end(index, True)
         whole, at = plain(call.args[0]), plain(index)
