@@ -239,9 +239,9 @@ class Estimate:
 
 
 def estimate(values: npt.NDArray[Any]) -> Estimate:
-    """Return the mean of a figure over batches, with a 95% confidence interval.
+    """Return the mean of a figure over mini-batches, with a 95% confidence interval.
 
-    `values` has one number for each batch, and at least one.
+    `values` has the figure of each mini-batch; there must be at least one.
     """
     return Estimate.around(float(np.mean(values)), values)
 

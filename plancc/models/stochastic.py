@@ -263,7 +263,9 @@ class BatchSource:
     remark: str = ""
 
     def nets_per_batch(self, seed: int) -> float:
-        """Return the mean number of nets, including nets of one pin, in the first four batches."""
+        """Return the mean number of nets in the first four mini-batches.
+
+        Nets of one pin count too."""
         return float(np.mean([self._num_columns(seed, k) for k in range(4)]))
 
     def _num_columns(self, seed: int, number: int) -> int:

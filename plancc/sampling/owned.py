@@ -105,9 +105,10 @@ class OwnedRows:
 
 @njit(cache=True, nogil=True)
 def _diagonals(row_ptr: Any, column: Any, places: Any) -> Any:
-    """Return, for every row, the position of its diagonal nonzero in the order `places`.
+    """Return, for every row, the position of the diagonal nonzero among the row's nonzeros.
 
-    If a row has none, return its number of nonzeros.
+    Positions count from 0, in the order `places`. For a row without a diagonal nonzero, return the
+    row's number of nonzeros.
     """
     found = np.empty(len(row_ptr) - 1, dtype=np.int32)
     for i in range(len(found)):

@@ -40,9 +40,10 @@ class Expectation(Protocol):
     """An expected volume of mini-batches that a search can minimise.
 
     Attributes:
-        deadline: After this time, samples no longer grow; only the smallest number of batches that
-            an estimate needs is drawn. The search sets the deadline.
-        exact: Whether values are computed from probabilities. False: from a sample of batches.
+        deadline: After this time, samples no longer grow: only as many mini-batches are drawn as an
+            estimate needs at least. The search sets the deadline.
+        exact: Whether values are computed from probabilities; if not, they are computed from a
+            sample of mini-batches.
     """
 
     deadline: Deadline

@@ -45,7 +45,9 @@ Step = tuple[float, tuple[Any, ...]]
 
 
 class Moment(NamedTuple):
-    """A time, in seconds, at which a rank began a message or a collective; `what` names which."""
+    """A time, in seconds, at which a rank began an operation.
+
+    `what` names the operation: a message, or the kind of a collective."""
 
     rank: int
     time: float

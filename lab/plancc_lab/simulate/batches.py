@@ -233,9 +233,9 @@ def _expected_words(
 
 
 def _mean_steps(batches: Sequence[Prediction]) -> list[StepTime]:
-    """Return the mean time of every step that occurs in a batch.
+    """Return the mean time of every step that occurs in at least one mini-batch.
 
-    The slowest rank of a step is the rank that is slowest in most batches.
+    The slowest rank of a step is the rank that is slowest in most mini-batches.
     """
     found: dict[Place, list[StepTime]] = defaultdict(list)
     for each in batches:

@@ -71,19 +71,22 @@ PER_WORD = 2e-9
 
 
 class Draws(ABC, Generic[S]):
-    """Draws this rank's share of every batch of a sampler.
+    """Draws this rank's share of every mini-batch of a sampler.
+
+    There are two ways: every rank draws the whole mini-batch, or *owners draw*: each rank draws the
+    neighbours of its own rows.
 
     Parameters:
         part: The slice of a row plan. Part k must be on rank k.
-        population: Vertices to draw from. Its pattern of nonzeros may be missing if owners draw.
-        seed: Seed of the draws.
+        population: Vertices to draw from. If owners draw, its pattern of nonzeros may be missing.
+        seed: Random seed of the draws.
         clock: Clock that counts the time of the draws under the name "draw".
-        seeds: Object with which the task draws the seeds (only if owners draw); None if the sampler
-            draws the seeds.
+        seeds: Object with which the task draws the seed vertices (only if owners draw); None if the
+            sampler draws the seed vertices.
 
     Attributes:
         halo (int32[num_halo]): Vertices of the halo rows of the slice.
-        alone: Whether `share` is not collective.
+        alone: Whether a rank may call `share` alone, since `share` is not collective.
     """
 
     halo: Int32Array

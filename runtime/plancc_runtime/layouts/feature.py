@@ -2,8 +2,8 @@
 2).
 
 The ranks of a group share one part. Between products, a rank has whole rows: some of the rows of
-the part. During a product, it has all rows of the part, but only a slice of their columns. It
-multiplies this slice by the whole matrix of the part:
+the part. During a product, it has all rows of the part, but only some of their columns: its *slice*
+of columns. It multiplies this slice by the whole matrix of the part:
 
       own rows              slice of all rows         slice of A H            own rows
     +-----------+            +----+                    +----+                +-----------+

@@ -389,9 +389,10 @@ class TorchRules(OverRanks):
         call.func(x, tuple(map(plain, keys)), totals(plain(value)))
 
     def _scattered(self, call: Call) -> Any:
-        """Run a function that reduces entries with the same index, to a sum, mean or extreme.
+        """Run a function that reduces all entries with the same index to one number.
 
-        The indices are ends of edges, or numbers of groups.
+        The number is their sum, mean or extreme. An index is the end of an edge, or the id of a
+        group.
         """
         out, dim, index = call.args[0], call.get(1, "dim"), call.get(2, "index")
         base, in_place = call.name.rstrip("_"), call.name.endswith("_")

@@ -55,7 +55,7 @@ class TypeEdges:
     Attributes:
         index (int64[2, edges]): Sources and targets of the edges.
         sources, targets: Rows to which the sources refer, and rows to which the targets refer.
-        relation: Number of the relation.
+        relation: Index of the relation.
     """
 
     index: Tensor
