@@ -197,7 +197,7 @@ class Rows:
         indptr (int64[m + 1]): Offsets of the rows, from 0.
         indices (int32[entries]): Columns, ascending in every row.
         values (float32 or float64[entries], or None): Values; None for ones.
-        first: Number of the first row.
+        first: Row of the whole matrix that is the first row of this range, counted from 0.
         name: Name of the source, for messages.
         normalization: {"sym", "row", "none"}.
         self_loops: Whether the identity is added.

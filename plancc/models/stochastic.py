@@ -328,11 +328,12 @@ class BatchSource:
 
 
 class GrowingSample:
-    """A sample of batches that can be enlarged; equal nets are merged.
+    """A sample of mini-batches that can be enlarged; equal nets are merged.
 
     Parameters:
-        source: Source of the batches.
-        seed, stream: Seed, and random stream, of the batches (`plancc.sampling.Sampler.batch`).
+        source: Source of the mini-batches.
+        seed, stream: Random seed and random stream from which mini-batches are drawn
+            (`plancc.sampling.Sampler.batch`).
     """
 
     def __init__(self, source: BatchSource, seed: int, stream: int = FITTED) -> None:

@@ -212,7 +212,7 @@ class Exchange:
         Parameters:
             rank: The rank. The rows of this exchange must be numbered by their places in plan
                 order.
-            ranks (int64[num_ranks + 1]): Number of the first part of every rank.
+            ranks (int64[num_ranks + 1]): First part of every rank; at the end, the number of parts.
         """
         return Exchange(self.send.merged(rank, ranks), self.receive.merged(rank, ranks))
 

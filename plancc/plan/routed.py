@@ -44,7 +44,9 @@ class PartRoute:
         return replace(self, own=new[self.own], hops=(collect.renumbered(new), *others))
 
     def stage_ptr(self) -> Int64Array:
-        """Return the offsets of the four sections of the stage, int64[5]."""
+        """Return where the four ranges of rows in the stage begin, and the stage's end: int64[5].
+
+        The ranges hold own rows, then the rows that have arrived in each of the three hops."""
         return offsets(np.array([len(self.own), *(hop.receive.volume for hop in self.hops)]))
 
 

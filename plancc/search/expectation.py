@@ -70,8 +70,8 @@ class Expectation(Protocol):
     def grow(self, owner: Owner, num_parts: int, best: float) -> bool:
         """Enlarge the sample of `problem` if it is too small, and return whether it was enlarged.
 
-        It is too small if parts send clearly more rows in batches outside the sample than in the
-        sampled batches.
+        It is too small if parts send clearly more rows in mini-batches outside the sample than in
+        the sampled mini-batches.
 
         Parameters:
             owner (int32[n]): Owners that refinement found on `problem`.

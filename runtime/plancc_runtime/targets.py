@@ -155,9 +155,10 @@ class ClassTarget(Target):
         return right if right.ndim == 1 else right.all(dim=1)
 
     def count(self, outputs: Tensor, labels: Tensor, total: float) -> Float64Array:
-        """Return the loss, the number of correct vertices, and three numbers for every class.
+        """Return the loss, the number of correct predictions, and three numbers for every class.
 
-        The three are the numbers of correct, of predicted and of actual vertices of the class.
+        The three numbers count vertices: those that the network correctly puts into the class, all
+        that it puts into the class, and all that are in the class.
         """
         classes, predicted = outputs.shape[1], self._predicted(outputs)
         found = self._found(predicted, labels)

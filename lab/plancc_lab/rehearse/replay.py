@@ -369,9 +369,10 @@ class _Round:
 
 
 class _ReplayEnd(NamedTuple):
-    """One end of a message; `what` is the number of bytes at the sender's end.
+    """One end of a message.
 
-    At the receiver's end, `what` is the number of the receive.
+    At the sender's end, `what` is the message's number of bytes. At the receiver's end, it is the
+    index of the receive.
     """
 
     round: _Round

@@ -174,7 +174,7 @@ def scheduler_of(tables: Tables) -> Scheduler:
     """Return the scheduler for the layout of these tables.
 
     Raises:
-        InputError: If the number of parts is not that of the process grid.
+        InputError: If the tables have another number of parts than the process grid.
     """
     target = SCHEDULERS.get(tables.scheme)
     made: Scheduler = RowScheduler(tables) if target is None else load(target)(tables)

@@ -218,7 +218,7 @@ class LayerGraph(ABC):
         """
 
     def counts(self, step: LayerStep) -> Counts:
-        """Return this rank's traffic for a step of a layer, in the epochs of one cycle.
+        """Return this rank's traffic for a step of a layer, summed over `cycle` epochs.
 
         The counts are arrays int64[1]. A product with the step's coefficients must have been
         computed before.
