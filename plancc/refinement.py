@@ -186,13 +186,13 @@ def with_part(plan: Plan, part: str | os.PathLike[str] | npt.ArrayLike) -> Plan:
 
     Parameters:
         part (path or int[num_vertices]): Part of every vertex, counted from 0, as for model "file".
-            A vertex with the number -1 gets the part where it adds the fewest rows to the volume,
-            within the default imbalance of nonzeros.
+            -1 stands for no part: the vertex gets the part where it adds the fewest rows to the
+            volume, within the default imbalance of nonzeros.
 
     Returns:
         The plan. Its provenance keeps the entries about source, balance and machine. The entry
         "model" becomes "file"; in a grid plan it stays, and the entry "blocks" becomes "file".
-        Parts keep the numbers in the vector, even if the plan has a topology.
+        Parts are numbered as in the part vector, even if the plan has a topology.
 
     Raises:
         InputError: If the part vector is wrong; the error names file, line and value.

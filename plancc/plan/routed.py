@@ -104,8 +104,8 @@ def exchange_of_rank(
         step: "expand" or "fold".
         exchange: The rank's exchange without hops.
         parts: Messages of this rank's parts.
-        needed (int[needed rows]): Places in plan order of the rows that the rank needs, sorted by
-            the rank's local numbers of these rows.
+        needed (int[needed rows]): The rows that the rank needs, as places in plan order. They are
+            sorted by the local row numbers that the rank gives them.
         rows: The rows of the rank.
     """
     held, header = rows.held, rows.held.header

@@ -161,8 +161,8 @@ class Predictor:
         """Return what a message and a row cost in an epoch, inside a node and between nodes.
 
         From these costs, plancc decides how to number the parts. The number of a part decides on
-        which node it runs. The costs are those of `plancc.predict.simulation`, summed over all
-        exchanges of an epoch.
+        which node it runs. The costs are computed as in `plancc.predict.simulation`, and summed
+        over all exchanges of an epoch.
         """
         machine = self.machine
         widths = np.array(moved_widths(self.dims, self.passes))

@@ -119,7 +119,7 @@ class Target(ABC):
     def constant(class_shares: list[float]) -> float:
         """Return the best score of a network that gives every vertex the same answer.
 
-        The score is the one that `compared` names. `class_shares`: share of vertices in each class.
+        `compared` names the score. `class_shares`: share of vertices in each class.
         """
 
 

@@ -49,7 +49,9 @@ from plancc_runtime.pyg.trees import all_in, changed
 
 
 class TorchRules(OverRanks):
-    """Context manager: in the context, the rules apply. See `OverRanks` for the parameters."""
+    """Context manager in which torch functions on marked tensors follow the rules of this module.
+
+    See `OverRanks` for the parameters."""
 
     def __torch_function__(
         self, func: Any, _: Any, args: Sequence[Any] = (), kwargs: Any = None
