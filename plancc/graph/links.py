@@ -408,7 +408,7 @@ def cut_by_time(times: FloatArray, shares: Sequence[float], where: str) -> tuple
             for split, size, cut in zip(("validation", "test"), sizes, cuts, strict=True)
             if size
         ]
-        warn(f"{where}: links of one time stay together: {'; '.join(told)}")
+        warn(f"{where}: links with the same time stay together: {'; '.join(told)}")
     return cuts[0], cuts[1]
 
 
