@@ -298,7 +298,7 @@ class Rows:
 def _missing_diagonal(indptr, indices, base):  # type: ignore[no-untyped-def]
     """Return 1 for every row without a diagonal entry, else 0: int64[m].
 
-    `base` is the index of the first of these rows in the whole matrix.
+    `base` is the index that the first of these rows has in the whole matrix.
     """
     missing = np.ones(len(indptr) - 1, dtype=np.int64)
     for i in range(len(missing)):

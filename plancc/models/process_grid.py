@@ -237,9 +237,9 @@ class Cagnet3DModel(ProcessGridModel):
 
     @classmethod
     def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
-        """Return sets of options; each set has another grid.
+        """Return sets of options, one set for each grid to choose from.
 
-        These grids are the grid whose three sizes differ least, and all grids that have one process
+        The grids are the grid whose three sizes differ least, and all grids that have one process
         column and several layers.
         """
         layers = _divisors(num_ranks)[1:]

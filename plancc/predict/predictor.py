@@ -95,7 +95,7 @@ class Predictor:
         return self.epoch(tables_of_owners(matrix, owners, num_parts, grid))
 
     def of_random(self, matrix: Graph, num_parts: int) -> Prediction:
-        """Return the prediction for a random row partition, always the same one.
+        """Return the prediction for a random row partition, which is always the same partition.
 
         Parts have equal numbers of rows, or numbers in proportion to the speeds of the ranks.
         """

@@ -180,6 +180,7 @@ def highest(hypergraphs: bool, graphs: bool = True) -> list[Beginning]:
     """Return starts of the search, one or more for every installed partitioner.
 
     Each partitioner uses its preset of best quality. The fastest partitioner comes first.
+
     Parameters:
         hypergraphs: Whether partitioners may get the hypergraph.
         graphs: Whether partitioners may get the undirected graph. A partitioner that supports both

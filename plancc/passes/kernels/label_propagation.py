@@ -18,8 +18,8 @@ class ClusterLinks(NamedTuple):
     """The links of all vertices; links of a vertex to itself are ignored.
 
     Every vertex has a first list of neighbours, and may have a second list. The second list is for
-    directed matrices: there the first list has the columns of row v, the second the rows of column
-    v.
+    directed matrices: there, the first list of vertex v has the columns of row v, and the second
+    list has the rows of column v.
 
     Attributes:
         ptr (int64[n + 1]), ends (int32[num_links]): The first list of vertex v has the neighbours
@@ -203,9 +203,10 @@ def members_of(num: int, label: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def count_between(start: Any, members: Any, links: ClusterLinks, label: Any) -> Any:
-    """Count the links from every cluster to other clusters; return their offsets, int64[num + 1].
+    """Count the links from every cluster to other clusters.
 
-    All links from one cluster to another count as one.
+    All links from one cluster to another count as one link. Return the offsets of the clusters in a
+    list of these links, sorted by the cluster where a link begins: int64[num + 1].
     """
     num = len(start) - 1
     score, seen = np.zeros(num, dtype=np.int64), np.empty(num, dtype=np.int32)

@@ -167,6 +167,7 @@ def attention_adjoint(
 
     The source scores, and perhaps the target scores, must be products of rows of x with `vectors`.
     Below, "source" and "target" are short for these scores.
+
     Parameters:
         g (Tensor[m, h d], or Tensor[m, d] if `mean`): Gradient of the result; contiguous.
         vectors (Tensor[2, h d] or Tensor[1, h d]): For every head, <x[j], vectors[0]> is the source

@@ -414,7 +414,8 @@ class _Turns:
 
 
 class DelayedSums:
-    """Exchanges partial sums and totals for one layer; the layer uses them r epochs later.
+    """Exchanges partial sums and totals for one layer; it uses them r (the delay) epochs later.
+
     This is Algorithm 4 of Md et al. 2021; the module's docstring explains partial sums and totals.
 
     Parameters:

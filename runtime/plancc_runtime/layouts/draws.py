@@ -73,8 +73,8 @@ PER_WORD = 2e-9
 class Draws(ABC, Generic[S]):
     """Draws this rank's share of every mini-batch of a sampler.
 
-    There are two ways: every rank draws the whole mini-batch, or *owners draw*: each rank draws the
-    neighbours of its own rows.
+    There are two ways: every rank draws the whole mini-batch, or *owners draw*: each rank draws
+    only from its own rows.
 
     Parameters:
         part: The slice of a row plan. Part k must be on rank k.

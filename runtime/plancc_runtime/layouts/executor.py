@@ -129,6 +129,7 @@ def _fault(step: Step, before: Sequence[Step], after: Sequence[Step]) -> str:
     """Return the reason why a step breaks the module's rules on the order of steps.
 
     Return "" if the step obeys the rules.
+
     Parameters:
         before, after: The steps of the program before and after `step`.
     """

@@ -105,6 +105,7 @@ class Patterns:
 
     def total(self, message: Message, targets: EdgeEnds) -> Tensor:
         """Return, for every own row, the sum of the messages that arrive: Tensor[num_rows, ...].
+
         Parameters:
             targets: Target of every edge.
         """
