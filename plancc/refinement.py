@@ -301,7 +301,9 @@ class Revision:
 def revised_options(
     plan: Plan, data: VertexData, asked: RefineOptions, places: Any = slice(None)
 ) -> tuple[SearchOptions, Balance]:
-    """Return options of the search, and the balance: as given, or else as recorded in the plan.
+    """Return options of the search, and the balance.
+
+    What the user does not give is taken from the plan's records.
 
     Parameters:
         places (int64[n]): Place of each vertex in `data`, in vertex order.

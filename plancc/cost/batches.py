@@ -166,7 +166,7 @@ def _exchange(rows, ptr, columns, owner, stamp, talked, ticket, load):  # type: 
 def expected_volume(
     inclusion: Inclusion, indptr: Int64Array, indices: Int32Array, owner: Int32Array, num_parts: int
 ) -> float:
-    """Return the expected number of rows that a batch sends in one exchange.
+    """Return the expected number of rows that are sent in one exchange of a mini-batch.
 
     The value is exact: ``share`` times the sum of ``reach[c_jq]`` over all columns j and all parts
     q != owner[j]. Here c_jq is the number of rows i != j of part q that have a nonzero in column j.

@@ -186,8 +186,8 @@ def _without_sizes(
     """Remove a first line of sizes from the edges, if there is such a line.
 
     Returns:
-        data, claims, entries: The text, in which the line is now a comment; the claims of the text,
-        with the sizes; and the edges.
+        data, claims, entries: The text, in which the line is now a comment; what the text claims
+        about the graph, now with the sizes; and the edges.
 
     Warns:
         PlanccWarning: If the first line holds sizes, or may hold sizes or column numbers.

@@ -280,8 +280,8 @@ def _doubtful(
         labelled: Whether RandomLinkSplit made the links, which removes their edges from the graph.
 
     Raises:
-        InputError: For an array whose rows, and not its columns, are the links: the rows are edges
-            of the graph, and the columns are not.
+        InputError: If an array has the links in its rows instead of its columns. This is so if its
+            rows are edges of the graph, and its columns are not.
     """
     keys = {split: np.sort(link_keys(links.pairs[split], graph)) for split in SPLITS}
     train, val, test = keys.values()

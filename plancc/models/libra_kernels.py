@@ -46,6 +46,8 @@ def degrees(indptr: Any, indices: Any) -> Any:
 class Ahead(NamedTuple):
     """For every column j, its nonzeros (i, j) in which vertex i has a higher rank than vertex j.
 
+    The rank of a vertex is its position in the order by number of nonzeros (`assign_edges`).
+
     Attributes:
         start, end (int64[n]): The nonzeros of column j are ``pairs[start[j]:end[j]]``.
         pairs (int32[nnz, 2], or int64 if nnz is 2**31 or more): For every nonzero: its row i, and

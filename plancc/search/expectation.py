@@ -207,9 +207,10 @@ class SampledExpectation:
     def _smoothed(self) -> Hypergraph:
         """Return the sample's nets, and one more net of two pins for every off-diagonal nonzero.
 
-        So a nonzero that no batch has drawn yet has a cost too: each nonzero counts as if one more
-        batch had drawn it (Laplace's rule of succession). If the sample is small, the cost of all
-        nets is close to the edge cut. If it is large, the additional nets hardly matter.
+        So a nonzero that no mini-batch has drawn yet has a cost too: each nonzero counts as if one
+        more mini-batch had drawn it (Laplace's rule of succession). If the sample is small, the
+        cost of all nets is close to the edge cut. If the sample is large, the additional nets
+        hardly matter.
         """
         seen = self._sample.hypergraph
         assert seen.net_costs is not None

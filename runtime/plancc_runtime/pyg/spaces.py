@@ -18,7 +18,7 @@ Key = str | tuple[str, ...]
 
 @dataclass(frozen=True)
 class TypeRows:
-    """This rank's rows: those of all vertices, or those of one vertex type.
+    """This rank's rows of all vertices, or of the vertices of one type.
 
     Columns number the own rows first, then the halo rows.
 
