@@ -311,8 +311,9 @@ class _Library(JITCodeLibrary):
     def serialize_using_object_code(self) -> tuple[str, str, tuple[bytes, bytes]]:
         """Return the data for the cache: the machine code, and the names of its functions.
 
-        numba expects the code in LLVM's language too, for linking. Empty functions with these names
-        replace that code, because kernels that call the function link the inner function instead.
+        For linking, numba expects the code in LLVM's language too. Kernels that call the function
+        do not link this code: they link an inner function (`_InnerLibrary`). So the data have empty
+        functions with the same names in place of that code.
         """
         names = [each.name for each in self._final_module.functions if not each.is_declaration]
         stubs = "\n".join(f'define void @"{name}"() {{ unreachable }}' for name in names)

@@ -133,8 +133,8 @@ class PreparedGraph:
         matrix: The matrix for searches: the graph, with one nonzero in place of parallel edges of
             several relations.
         memory: Bytes that the compilation is predicted to need.
-        remarks: Remarks on graph and vertex data that are probably a mistake.
-        notes: Facts that the user should know before the search, also for the provenance.
+        remarks: Remarks on properties of the graph or its vertex data that are probably mistakes.
+        notes: Facts that the user should know before the search; the provenance records them too.
     """
 
     request: Request

@@ -166,7 +166,7 @@ def _exchange(rows, ptr, columns, owner, stamp, talked, ticket, load):  # type: 
 def expected_volume(
     inclusion: Inclusion, indptr: Int64Array, indices: Int32Array, owner: Int32Array, num_parts: int
 ) -> float:
-    """Return the expected number of rows that a batch sends in one exchange.
+    """Return the expected number of rows that are sent in one exchange of a mini-batch.
 
     The value is exact: ``share`` times the sum of ``reach[c_jq]`` over all columns j and all parts
     q != owner[j]. Here c_jq is the number of rows i != j of part q that have a nonzero in column j.
@@ -239,9 +239,9 @@ class Estimate:
 
 
 def estimate(values: npt.NDArray[Any]) -> Estimate:
-    """Return the mean of a figure over batches, with a 95% confidence interval.
+    """Return the mean of a figure over mini-batches, with a 95% confidence interval.
 
-    `values` has one number for each batch, and at least one.
+    `values` has the figure of each mini-batch; there must be at least one.
     """
     return Estimate.around(float(np.mean(values)), values)
 

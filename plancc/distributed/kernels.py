@@ -144,7 +144,7 @@ def list_parts(base: int, net_ptr: Any, pins: Any, owner: Any, num_parts: int, e
 def mark_columns(rows: Any, base: int, indptr: Any, indices: Any, marked: Any) -> None:
     """Set `marked`, bool[n], for the vertices of some rows, and for the columns of these rows.
 
-    The nets of the marked vertices are those that have these rows as pins.
+    So a vertex is marked exactly if its net has at least one of these rows as a pin.
     """
     for r in rows:
         marked[base + r] = True

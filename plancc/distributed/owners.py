@@ -38,8 +38,8 @@ def find_owners(
 
     A search first joins vertices to clusters until few links are left between clusters. Rank 0
     partitions the graph between clusters. If the graph has hubs, all ranks then improve the exact
-    volume in sweeps. Otherwise rank 0 improves the partition of the clusters, and then that of the
-    corridor along the boundaries of parts (`plancc.distributed.nets`).
+    volume in sweeps. Otherwise rank 0 improves the partition of the clusters, and then the
+    partition of a corridor: the vertices near the boundaries of parts (`plancc.distributed.nets`).
 
     Parameters:
         task: A task whose model has the attribute `on_ranks`.

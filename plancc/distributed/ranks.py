@@ -45,7 +45,7 @@ class Ranks:
     """All ranks of a job. Every method is collective.
 
     Attributes:
-        rank, size (int): Number of this rank, and number of all ranks.
+        rank, size (int): This rank, counted from 0, and the number of ranks.
         here (int): Number of ranks on this computer.
     """
 

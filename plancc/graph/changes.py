@@ -47,7 +47,7 @@ class EdgeChanges:
 
     @classmethod
     def of(cls, given: Any, name: str) -> EdgeChanges:
-        """Make the list from a path or an array.
+        """Make a list of edges from a path or an array.
 
         Parameters:
             given (path, int or str[edges, 2], or number[edges, 3]): The edges. In an edge list and

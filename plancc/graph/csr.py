@@ -77,8 +77,8 @@ def read_csr(
 
     Raises:
         InputError: For a file that is missing, cut short or of another type, arrays that disagree
-            in length, offsets that do not ascend, an index out of range, a nonzero that belongs to
-            no relation; the message names the file.
+            in length, offsets that do not ascend, an index out of range, or a nonzero that belongs
+            to no relation. The message names the file.
     """
     files = MappedGraph.open(path, pattern=pattern)
     n = len(files.indptr) - 1

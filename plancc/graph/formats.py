@@ -114,7 +114,8 @@ class Held(NamedTuple):
         graph: ``graph() -> Graph`` makes the graph.
         data: Vertex data by name, perhaps together with arrays of edges. Empty if the object has no
             data.
-        edges: ``edges()`` returns edge features; see `Format.read_edges`. None for no features.
+        edges: ``edges()`` returns edge features; see `Format.read_edges`. None if the object has no
+            edge features.
     """
 
     name: str

@@ -193,7 +193,7 @@ def _read(path: StrPath) -> Mapping[str, Any]:
 def _labelled(
     objects: Sequence[Any], graph: Graph, known: Int64Array, where: str
 ) -> dict[str, Any]:
-    """Return the links of RandomLinkSplit by their names in `NAMES`.
+    """Return the links that RandomLinkSplit made, by their names in `NAMES`.
 
     Negatives for training are left out.
     """
@@ -281,8 +281,8 @@ def _doubtful(
         labelled: Whether RandomLinkSplit made the links, which removes their edges from the graph.
 
     Raises:
-        InputError: For an array whose rows, and not its columns, are the links: the rows are edges
-            of the graph, and the columns are not.
+        InputError: If an array has the links in its rows instead of its columns. This is so if its
+            rows are edges of the graph, and its columns are not.
     """
     keys = {split: np.sort(link_keys(links.pairs[split], graph)) for split in SPLITS}
     train, val, test = keys.values()
@@ -409,7 +409,7 @@ def cut_by_time(times: FloatArray, shares: Sequence[float], where: str) -> tuple
             for split, size, cut in zip(("validation", "test"), sizes, cuts, strict=True)
             if size
         ]
-        warn(f"{where}: links of one time stay together: {'; '.join(told)}")
+        warn(f"{where}: links with the same time stay together: {'; '.join(told)}")
     return cuts[0], cuts[1]
 
 

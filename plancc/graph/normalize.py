@@ -198,7 +198,7 @@ class Rows:
         indptr (int64[m + 1]): Offsets of the rows, from 0.
         indices (int32[entries]): Columns, ascending in every row.
         values (float32 or float64[entries], or None): Values; None for ones.
-        first: Number of the first row.
+        first: Row of the whole matrix that is the first row of this range, counted from 0.
         name: Name of the source, for messages.
         normalization: {"sym", "row", "none"}.
         self_loops: Whether the identity is added.
@@ -299,7 +299,7 @@ class Rows:
 def _missing_diagonal(indptr, indices, base):  # type: ignore[no-untyped-def]
     """Return 1 for every row without a diagonal entry, else 0: int64[m].
 
-    `base` is the number of the first row.
+    `base` is the index that the first of these rows has in the whole matrix.
     """
     missing = np.ones(len(indptr) - 1, dtype=np.int64)
     for i in range(len(missing)):

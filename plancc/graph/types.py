@@ -93,7 +93,7 @@ class Types:
         return np.array([0, *accumulate(self.counts.values())], np.int64)
 
     def vertices(self, name: str) -> slice:
-        """Return the numbers of a type's vertices in the union, as a slice.
+        """Return the range of the numbers that the vertices of a type have in the union.
 
         Raises:
             InputError: For an unknown type.

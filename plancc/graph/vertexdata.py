@@ -155,7 +155,7 @@ class DataByType:
             of_type: Data of each type, in the order in which the type's vertices occur in
                 `vertices`.
             types: The vertex types and relations.
-            vertices (int[rows]): Vertex of every row, as its number in the union.
+            vertices (int[rows]): Vertex of every row, as a vertex number of the union of all types.
         """
         kept = {name: of_type[name] for name in types.counts if name in of_type}
         return cls(kept, types, types.type_of(vertices))

@@ -229,8 +229,8 @@ class TableReading:
     """The choice of columns to read from a table.
 
     Attributes:
-        columns: Numbers of the columns, in the order of the result; empty for all.
-        booleans: Numbers of the columns that may hold True and False.
+        columns: Indices of the columns, in the order of the result; empty for all columns.
+        booleans: Indices of the columns that may hold True and False.
         names: Names of all columns, for messages.
     """
 

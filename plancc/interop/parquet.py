@@ -141,7 +141,7 @@ class ParquetEntries(PiecewiseEdges):
             return int(_table_of(where).count_rows())
 
     def pieces(self) -> Iterator[Entries]:
-        """Yield ids u and v, and weights, of every batch."""
+        """Read the file in batches of rows; yield the ids u and v and the weights of each batch."""
         names, where = list(self._columns), self.where
         with _arrow_errors(where):
             arrow = library("pyarrow", where, NEEDS)

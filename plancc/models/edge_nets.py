@@ -13,8 +13,9 @@ from plancc.kernel import njit
 def lighter_side(indptr: Any, indices: Any, in_row: Any, in_column: Any) -> Any:
     """For every nonzero, whether its column has fewer nonzeros than its row: bool[num_nonzeros].
 
-    If both have the same number, the one with the lower index is treated as having fewer. So a
-    symmetric pattern is split symmetrically. On the diagonal the result is False.
+    If row i and column j have equally many nonzeros, the lower of the indices i and j is treated as
+    having fewer. So a symmetric pattern is split symmetrically. On the diagonal the result is
+    False.
 
     Parameters:
         indptr (int64[n + 1]), indices (int32[num_nonzeros]): CSR pattern.

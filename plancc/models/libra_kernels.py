@@ -47,6 +47,8 @@ def degrees(indptr: Any, indices: Any) -> Any:
 class Ahead(NamedTuple):
     """For every column j, its nonzeros (i, j) in which vertex i has a higher rank than vertex j.
 
+    The rank of a vertex is its position in the order by number of nonzeros (`assign_edges`).
+
     Attributes:
         start, end (int64[n]): The nonzeros of column j are ``pairs[start[j]:end[j]]``.
         pairs (int32[nnz, 2], or int64 if nnz is 2**31 or more): For every nonzero: its row i, and
@@ -108,12 +110,12 @@ def assign_edges(
 
     Parameters:
         by_rank (int32[n]): The vertices, sorted by their number of nonzeros.
-        rank (int32[n]): Rank of every vertex, the inverse of `by_rank`.
+        rank (int32[n]): *Rank* of every vertex: its position in `by_rank`, counted from 0.
         indptr (int64[n + 1]), indices (int32[nnz]): CSR pattern, columns ascending in a row.
         ahead (Ahead): The result of `ahead`. The rows in its `pairs` are replaced by owners.
         diagonal (bool[n]): Whether the diagonal entry is stored.
-        held (uint64[n, ceil(num_parts / 64)]): For every vertex, in order of ranks, a bit for each
-            part: whether the part holds the vertex. All 0 at the start; set here.
+        held (uint64[n, ceil(num_parts / 64)]): For every vertex, in the order of `by_rank`, a bit
+            for each part: whether the part holds the vertex. All 0 at the start; set here.
         room: Largest number of nonzeros that a part may have.
         nonzero_owner (int32[nnz]): Owners of the nonzeros (i, j) in which vertex i has a lower rank
             than vertex j. Other entries are not set here.

@@ -86,7 +86,7 @@ def split_problem(matrix: Graph, with_column: npt.NDArray[np.bool_]) -> EdgeProb
 
     ========================  ==================================================================
     vertex i                  stands for row i of H and of the product, and for the nonzeros that
-                              belong to row i or to column i; weighs as many as these nonzeros
+                              belong to row i or to column i; its weight is their number
     expand net of column j    has the pin j, whose part owns row j of H, and the pins i for which
                               (i, j) belongs to row i: their parts need row j
     fold net of row i         has the pin i, whose part owns row i of the product, and the pins j

@@ -51,14 +51,14 @@ def row_models() -> list[str]:
 class ProcessGridModel(Model):
     """Base class of the models for process grids. Another model assigns rows to blocks.
 
-    There is a block of rows for every process row of every layer. The ranks of this process row
-    own the rows of the block.
+    A process grid may have several layers, and each layer has process rows. Every process row of
+    every grid layer has one block of rows. The ranks of the process row own the rows of the block.
 
     Attributes:
         blocks: Name of the row model that assigns rows to blocks. "rp" is the random permutation of
             the vertices that Tripathy et al. 2020 use.
         part (path or int[num_vertices], optional): For `blocks` "file": the block of every vertex,
-            counted from 0. Block ``i * layers + k`` belongs to process row i in layer k.
+            counted from 0. Block ``i * layers + k`` belongs to process row i in grid layer k.
     """
 
     scheme: ClassVar[str]
@@ -237,10 +237,10 @@ class Cagnet3DModel(ProcessGridModel):
 
     @classmethod
     def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
-        """Return sets of options with different grids.
+        """Return sets of options, one set for each grid to choose from.
 
-        They are the grid whose three sizes differ least, and all grids with one process column and
-        several layers.
+        The grids are the grid whose three sizes differ least, and all grids that have one process
+        column and several layers.
         """
         layers = _divisors(num_ranks)[1:]
         shapes = [_shapes(num_ranks, 3)[0], *(f"{num_ranks // k}x1x{k}" for k in layers)]

@@ -60,7 +60,7 @@ def rcm_order(matrix: Graph) -> npt.NDArray[np.int32]:
 
 @dataclass(frozen=True)
 class RcmModel(Model):
-    """Blocks of rows that follow each other in reverse Cuthill-McKee order of A + A^T."""
+    """Parts are blocks of consecutive rows in the reverse Cuthill-McKee order of A + A^T."""
 
     follows_capacities: ClassVar[bool] = True
 

@@ -71,7 +71,7 @@ class StochasticModel(Model):
         sampler: A name in `plancc.sampling.SAMPLERS`.
         theta, delta: The error allowed for the expected connectivity, and the allowed probability
             of a larger error (equation 12).
-        batches ("auto" or int): Number of batches to sample. "auto": no batches if the sampler's
+        batches ("auto" or int): Number of mini-batches to sample. "auto": 0 if the sampler's
             probabilities are known, else the number from equation 14.
         sampler_options: Options of the sampler; missing options keep their defaults.
         vertex_data: Training mask and clusters, for samplers that need them.
@@ -263,7 +263,9 @@ class BatchSource:
     remark: str = ""
 
     def nets_per_batch(self, seed: int) -> float:
-        """Return the mean number of nets, including nets of one pin, in the first four batches."""
+        """Return the mean number of nets in the first four mini-batches.
+
+        Nets of one pin count too."""
         return float(np.mean([self._num_columns(seed, k) for k in range(4)]))
 
     def _num_columns(self, seed: int, number: int) -> int:
@@ -326,11 +328,12 @@ class BatchSource:
 
 
 class GrowingSample:
-    """A sample of batches that can be enlarged; equal nets are merged.
+    """A sample of mini-batches that can be enlarged; equal nets are merged.
 
     Parameters:
-        source: Source of the batches.
-        seed, stream: Seed, and random stream, of the batches (`plancc.sampling.Sampler.batch`).
+        source: Source of the mini-batches.
+        seed, stream: Random seed and random stream from which mini-batches are drawn
+            (`plancc.sampling.Sampler.batch`).
     """
 
     def __init__(self, source: BatchSource, seed: int, stream: int = FITTED) -> None:
@@ -424,8 +427,8 @@ def fitted_cut(
 ) -> WeightedGraph:
     """Approximate an expected volume by the weight of the cut edges of a graph.
 
-    Let a net have m pins besides its source. They are assumed to be spread evenly over the parts,
-    with c = m / num_parts pins in each part, but at least 1. The part needs the row of the net with
+    Let a net have m pins besides its source. The pins are assumed to be spread evenly over parts,
+    with c = m / num_parts pins in each part, but at least 1. A part needs the row of the net with
     probability reach[c]. So each pin contributes ``reach[c] / c``, and the edges of a hub weigh
     less than other edges. The weight of an edge is the mean over the nets of its two ends.
 

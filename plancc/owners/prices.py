@@ -139,8 +139,8 @@ class PricedForms:
     def _owners(self, form: Form) -> Owners:
         """Return the owners of rows (and nonzeros) from which the price of a form is computed.
 
-        They are the owners that the model assigns, or for a searched model those that one
-        partitioner finds."""
+        They are the owners that the model assigns. If the model needs a search, they are the owners
+        that one partitioner finds."""
         matrix, assigner, balance = self.matrix, form.assigner, self.balance_of(form)
         model = make_model(assigner.model, assigner.options)
         key = str(balance) if form.searched else assigner.model, assigner.num_parts

@@ -459,8 +459,8 @@ def coarsen(
     Parameters:
         nets: The hypergraph of the finest level.
         owner (int32[num_vertices]): Part of every vertex.
-        together (int[num_vertices]): Two vertices may only be in one cluster if they have the same
-            number. Vertices with the same number must have the same owner.
+        together (int[num_vertices]): A label of every vertex. A cluster may only have vertices with
+            equal labels. Vertices with equal labels must have the same owner.
         num_parts: Number of parts.
         rng: Random numbers that shuffle the vertices.
         overlap: See `cluster`.

@@ -220,8 +220,8 @@ def _other_kind(path: str, error: OSError) -> str:
 def _reason(error: BaseException) -> str:
     """Return a short reason why reading has failed.
 
-    A message of HDF5 itself is replaced by plain words, unless it reports an error of the operating
-    system.
+    If HDF5 reports an error of the operating system, its message is kept. Its other messages are
+    replaced by plain words.
     """
     text = " ".join(str(error).split()) or type(error).__name__
     if "checksum" in text or "filter returned failure" in text:

@@ -74,7 +74,8 @@ def digests_of(
     Parameters:
         array: array[entries, ...].
         points (int64[k + 1]): Slice i has the entries ``points[i]:points[i + 1]``.
-        shared: Whether each slice has one entry more, which is also the first of the next slice.
+        shared: Whether each slice has one entry more, which is also the first entry of the next
+            slice.
 
     Returns:
         uint8[k, 32]

@@ -36,11 +36,12 @@ class Side:
             never the part itself.
         row_ptr (int64[num_messages + 1]): Rows of message k are ``row[row_ptr[k]:row_ptr[k + 1]]``;
             no message is empty.
-        row (int32[volume], or int64 for places in plan order): Number of every row, in the order of
-            the messages. At the end of the owner these are local row numbers, which ascend within
-            every message of a plan; in the expand they are the send mask X_mn (Demirci et al. 2022,
-            Eq. 8). At the other end, a *plan* has these local row numbers of the owner, too (the
-            receive set), but a *rank* numbers the rows 0, 1, 2, ... in the order of arrival.
+        row (int32[volume], or int64 for places in plan order): Row number of every row, in the
+            order of the messages. At the owner's end, it is the local row number of the owner. In a
+            plan, these numbers ascend within every message; in the expand they are the send mask
+            X_mn (Demirci et al. 2022, Eq. 8). At the other end, a *plan* has the owner's local row
+            numbers, too (the receive set), but a *rank* numbers the rows 0, 1, 2, ... in the order
+            of arrival.
     """
 
     ptr: Int64Array
@@ -213,7 +214,7 @@ class Exchange:
         Parameters:
             rank: The rank. The rows of this exchange must be numbered by their places in plan
                 order.
-            ranks (int64[num_ranks + 1]): Number of the first part of every rank.
+            ranks (int64[num_ranks + 1]): First part of every rank; at the end, the number of parts.
         """
         return Exchange(self.send.merged(rank, ranks), self.receive.merged(rank, ranks))
 

@@ -74,7 +74,7 @@ class Grid:
         rows: Number of process rows; in "feature", number of groups.
         columns: Number of process columns; in "1.5d", the replication factor c; in "feature", the
             number of ranks in a group.
-        layers: Number of layers; 1 except in "3d".
+        layers: Number of grid layers. Only "3d" allows more than 1.
         sparse: Whether ranks send each other only the rows that they need, in messages, instead of
             broadcasts. Only "1d" and "1.5d" allow this.
 

@@ -220,7 +220,7 @@ def bits_below(word, at):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def count_bits(word):  # type: ignore[no-untyped-def]
-    """Return the number of ones in a word. LLVM compiles this to one instruction."""
+    """Return how many bits of a word are 1. LLVM compiles this to one instruction."""
     word -= (word >> ONE) & np.uint64(0x5555555555555555)
     pairs = np.uint64(0x3333333333333333)
     word = (word & pairs) + ((word >> np.uint64(2)) & pairs)
@@ -230,5 +230,5 @@ def count_bits(word):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def first_bit(word):  # type: ignore[no-untyped-def]
-    """Return the position of the lowest one in a word that is not zero."""
+    """Return the position of the lowest bit that is 1, in a word that is not 0."""
     return count_bits(~word & (word - ONE))

@@ -25,7 +25,7 @@ MOST_STAGES = 20
 
 @dataclass(frozen=True)
 class Batches:
-    """The rows of every batch of a part, and each rank's share of these rows.
+    """The rows of every batch of a part's rows, and each rank's share of these rows.
 
     Attributes:
         num_rows: Number of rows of the part.

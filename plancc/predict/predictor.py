@@ -95,7 +95,7 @@ class Predictor:
         return self.epoch(tables_of_owners(matrix, owners, num_parts, grid))
 
     def of_random(self, matrix: Graph, num_parts: int) -> Prediction:
-        """Return the prediction for a random row partition, always the same one.
+        """Return the prediction for a random row partition, which is always the same partition.
 
         Parts have equal numbers of rows, or numbers in proportion to the speeds of the ranks.
         """
@@ -161,8 +161,8 @@ class Predictor:
         """Return what a message and a row cost in an epoch, inside a node and between nodes.
 
         From these costs, plancc decides how to number the parts. The number of a part decides on
-        which node it runs. The costs are those of `plancc.predict.simulation`, summed over all
-        exchanges of an epoch.
+        which node it runs. The costs are computed as in `plancc.predict.simulation`, and summed
+        over all exchanges of an epoch.
         """
         machine = self.machine
         widths = np.array(moved_widths(self.dims, self.passes))

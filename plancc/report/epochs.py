@@ -95,8 +95,9 @@ class Basis:
 
         Parameters:
             file: The open plan file.
-            links: Whether the task is link prediction. If so, the output layer has no classes. It
-                is as wide as the last hidden layer, unless `dims` is given.
+            links: Whether the task is link prediction. If so, the output layer has no classes: its
+                width is given by `dims`; if `dims` is None, it is the width of the last hidden
+                layer.
         """
         widths = DataWidths.read(file)
         if links:

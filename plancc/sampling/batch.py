@@ -118,7 +118,7 @@ class Batch(ABC):
         The factor is 0 if the batch leaves the nonzero out.
 
         Parameters:
-            block: Number of a block, in 0..num_blocks - 1.
+            block: Index of a block, in 0..num_blocks - 1.
             vertices (int[v]): Vertices, which must all be in the batch.
             rows, columns (int[m]): Row and column of every nonzero, as indices in `vertices`.
 

@@ -216,8 +216,9 @@ def make_sampler(
 ) -> Sampler:
     """Make a sampler with these options; an option that is missing or None gets its default.
 
-    The default of ``batch_size`` is the share `DEFAULT_SHARE` of the vertices. If there is a
-    training mask and the sampler draws from it, it is this share of the training vertices.
+    The default of ``batch_size`` is `DEFAULT_SHARE` times the number of vertices. But for a sampler
+    that draws training vertices, if there is a training mask, the default is `DEFAULT_SHARE` times
+    the number of training vertices.
 
     Parameters:
         name: Name of the sampler.

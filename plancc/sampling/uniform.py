@@ -1,4 +1,4 @@
-"""The sampler that draws vertices uniformly; a batch is the subgraph that they induce."""
+"""The sampler that draws vertices uniformly; a mini-batch is the subgraph that they induce."""
 
 from __future__ import annotations
 

@@ -24,11 +24,12 @@ class WalkSampler(SizedSampler):
 
     The walks start from ``batch_size // (walk_length + 1)`` distinct vertices (roots), at least
     one; every set of roots is equally likely. From vertex i, a walk goes to a random neighbour of
-    i: a column of row i other than i. If there is none, the walk stays at i. In GraphSAINT, two
-    walks may have the same root.
+    i: a column of row i other than i. If there is no neighbour, the walk stays at i. GraphSAINT
+    differs in one point: there two walks may have the same root.
 
     Attributes:
-        batch_size (int): Largest number of vertices in a batch; a batch of one walk may have more.
+        batch_size (int): Largest number of vertices in a batch. Only a batch with a single walk may
+            have more.
         walk_length: Steps of every walk, in 1..`MAX_LENGTH`.
     """
 

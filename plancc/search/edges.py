@@ -179,7 +179,7 @@ class EdgeJob(RefiningJob):
         return found
 
     def _rows_first(self) -> Iterator[Member]:
-        """Yield refined owners, one for every start, without end.
+        """Yield refined owners, one result for every start, without end.
 
         The first start is a search for owners of rows. The second is made by the best partitioner
         of hypergraphs, if one is installed. All others are searches for owners of rows with new

@@ -409,9 +409,10 @@ def _onward(job: RowJob, found: Sequence[Member]) -> list[Member]:
 
 
 def _strong(job: RowJob) -> list[Member]:
-    """Run every installed partitioner with its highest preset, then V-cycles; return the members.
+    """Run every installed partitioner with its preset of best quality, and V-cycles on each result.
 
-    Leave out starts that the search has already made, that fail, or for which no time is left.
+    Return the results as members. Leave out starts that the search has already made, that fail, or
+    for which no time is left.
     """
     seed = job.options.seed
 

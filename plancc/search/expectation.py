@@ -40,9 +40,10 @@ class Expectation(Protocol):
     """An expected volume of mini-batches that a search can minimise.
 
     Attributes:
-        deadline: After this time, samples no longer grow; only the smallest number of batches that
-            an estimate needs is drawn. The search sets the deadline.
-        exact: Whether values are computed from probabilities. False: from a sample of batches.
+        deadline: After this time, samples no longer grow: only as many mini-batches are drawn as an
+            estimate needs at least. The search sets the deadline.
+        exact: Whether values are computed from probabilities; if not, they are computed from a
+            sample of mini-batches.
     """
 
     deadline: Deadline
@@ -69,8 +70,8 @@ class Expectation(Protocol):
     def grow(self, owner: Owner, num_parts: int, best: float) -> bool:
         """Enlarge the sample of `problem` if it is too small, and return whether it was enlarged.
 
-        It is too small if parts send clearly more rows in batches outside the sample than in the
-        sampled batches.
+        It is too small if parts send clearly more rows in mini-batches outside the sample than in
+        the sampled mini-batches.
 
         Parameters:
             owner (int32[n]): Owners that refinement found on `problem`.
@@ -206,9 +207,10 @@ class SampledExpectation:
     def _smoothed(self) -> Hypergraph:
         """Return the sample's nets, and one more net of two pins for every off-diagonal nonzero.
 
-        So a nonzero that no batch has drawn yet has a cost too: each nonzero counts as if one more
-        batch had drawn it (Laplace's rule of succession). If the sample is small, the cost of all
-        nets is close to the edge cut. If it is large, the additional nets hardly matter.
+        So a nonzero that no mini-batch has drawn yet has a cost too: each nonzero counts as if one
+        more mini-batch had drawn it (Laplace's rule of succession). If the sample is small, the
+        cost of all nets is close to the edge cut. If the sample is large, the additional nets
+        hardly matter.
         """
         seen = self._sample.hypergraph
         assert seen.net_costs is not None

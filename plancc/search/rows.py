@@ -459,7 +459,7 @@ class RowJob(RefiningJob):
     def polish(self, owner: Owner, rng: np.random.Generator) -> Member:
         """Improve owners by wide minimum cuts and local searches; add the result to the record.
 
-        This is worth its time if every part exchanges rows with few other parts.
+        The improvement is worth the time if every part exchanges rows with few other parts.
         """
         return self.refined("polished", owner, self.sweeps(rng), Sweeps.polish)
 

@@ -178,7 +178,9 @@ def beginnings(
 
 
 def highest(hypergraphs: bool, graphs: bool = True) -> list[Beginning]:
-    """Return starts of every installed partitioner with its highest preset, the fastest first.
+    """Return starts of the search, one or more for every installed partitioner.
+
+    Each partitioner uses its preset of best quality. The fastest partitioner comes first.
 
     Parameters:
         hypergraphs: Whether partitioners may get the hypergraph.

@@ -95,7 +95,7 @@ class SamplerTests:
         name: Name of the sampler in `plancc.sampling.SAMPLERS`.
         options: Options that suit a graph of `VERTICES` vertices, `TRAINING` of which are training
             vertices.
-        varies: Whether 27 batches that are drawn with these options all differ.
+        varies: Whether 27 mini-batches that are drawn with these options all differ.
     """
 
     name: ClassVar[str]

@@ -392,7 +392,7 @@ def _attempted(what: str) -> Iterator[None]:
 def _plain(options: TrainOptions) -> dict[str, Any]:
     """Return the options by name, with values as JSON keeps them: a path as str, a tuple as list.
 
-    The full batch has the `batch_size` None, whether the option is `FULL` or not given.
+    For full-batch training, `batch_size` becomes None, even if the user gave `FULL`.
     """
     plain: dict[str, Any] = json.loads(json.dumps(asdict(options), default=os.fspath))
     if plain["batch_size"] == FULL:  # trains like None

@@ -251,7 +251,7 @@ def _check_data(
     limited = wanted is None and data.targets is None
     if limited and (why := too_many_classes(classes, num_vertices)):
         raise InputError(
-            f"{plan}: {why}; number the classes from 0, or give `classes` if this is right"
+            f"{plan}: {why}; number the classes from 0, or give `classes` if the labels are right"
         )
     if wanted is not None and classes > wanted:
         raise InputError(

@@ -240,7 +240,7 @@ def save_rows(
 ) -> None:
     """Write the rows of all ranks with the ids of their vertices to one file. Collective.
 
-    Rank 0 writes the file, and holds one block at a time.
+    Rank 0 writes the file, and holds one block of rows at a time.
 
     Parameters:
         path: Name of the file; see `rowfiles.check_name`.

@@ -223,8 +223,8 @@ class RunOutline:
         split_sizes: Number of labelled vertices by split.
         replaced_masks: Splits whose masks in the plan were replaced by the masks of `split`.
         target: Kind of targets: "class", "classes" or "numbers" (`plancc_runtime.targets`).
-        metrics: Names of the metrics that are printed. The table of epochs shows the first; if
-            there are several, all are printed at the end.
+        metrics: Names of the metrics that are printed. The table of epochs shows the first metric.
+            If there are several metrics, all are printed at the end.
         sampler: Sampler of mini-batches, with its options; empty for full batch.
         drawn_by: Who draws a mini-batch: "owners" or "everywhere", followed by the reason if the
             option `draw` allows both; empty for full batch.
@@ -233,8 +233,8 @@ class RunOutline:
         remarks: Remarks on data and options (`plancc_runtime.remarks`).
         exchange: How rows are exchanged: "flat", "nodes" or "relays" (`plancc_runtime.nodes`).
         resumed_from: The checkpoint from which the run resumes; "" if it does not resume.
-        first_epoch: Number of the run's first epoch: 0, or the number of epochs that were trained
-            before the run resumed.
+        first_epoch: Index of the run's first epoch: 0 for a new run; for a resumed run, the number
+            of epochs that were trained before.
         ended: Whether no epoch is left to train: earlier runs trained all epochs, or stopped early
             because of `patience`.
     """
@@ -425,7 +425,7 @@ def _step_seconds(mean: dict[str, float], reduce: float, steps: int) -> dict[str
 
     Parameters:
         mean: Mean seconds of each phase over ranks.
-        reduce: Seconds in all-reduces of the rank that waits least in them.
+        reduce: Smallest time that a rank spends in all-reduces, in seconds.
         steps: Number of steps of the epoch.
     """
     found = {name: mean[phase] for name, phase in STEP.items()}

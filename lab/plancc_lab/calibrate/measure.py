@@ -373,7 +373,7 @@ def _product(pattern: csr_matrix, columns: int, width: int) -> Callable[[], None
 
     Parameters:
         pattern: The sparse matrix.
-        columns: Number of rows of the dense matrix. Column j of `pattern` is multiplied with row
+        columns: Number of rows of the dense matrix. Column j of `pattern` is multiplied by row
             ``j % columns``, so the dense matrix may have fewer rows than `pattern` has columns.
         width: Columns of the dense matrix.
     """

@@ -194,7 +194,7 @@ def reasons(tables: Tables, rank: int) -> list[str]:
 
 
 def as_dict(basis: Basis, found: Rehearsal, prediction: Prediction, note: str) -> dict[str, Any]:
-    """Return the rehearsal for JSON."""
+    """Return the rehearsal as values for JSON."""
     epoch, result = found.typical, found.result
     busy = epoch.computed + epoch.networked
     return {

@@ -45,7 +45,9 @@ Step = tuple[float, tuple[Any, ...]]
 
 
 class Moment(NamedTuple):
-    """A time, in seconds, at which a rank began a message or a collective; `what` names which."""
+    """A time, in seconds, at which a rank began an operation.
+
+    `what` names the operation: a message, or the kind of a collective."""
 
     rank: int
     time: float
@@ -368,9 +370,10 @@ class _Round:
 
 
 class _ReplayEnd(NamedTuple):
-    """One end of a message; `what` is the number of bytes at the sender's end.
+    """One end of a message.
 
-    At the receiver's end, `what` is the number of the receive.
+    At the sender's end, `what` is the message's number of bytes. At the receiver's end, it is the
+    index of the receive.
     """
 
     round: _Round

@@ -37,12 +37,12 @@ In all other cases messages are laid out and rows are looked up too. The factor 
 
 
 class Bits:
-    """Counts the words by which ranks tell owners which of their rows a block needs as halo rows.
+    """Counts the words by which a rank tells other ranks which halo rows its block needs.
 
-    A rank has a list of the halo rows that it may need from an owner, in plan order. One bit for
-    each row says whether the row is needed. 32 bits are a word, which is sent only if one of its
-    bits is set. 32 such words have one summary word, which is always sent
-    (`plancc_runtime.transport.row_numbers.RowBits`).
+    For each owner, a rank has a list of the halo rows that it may need from the owner, in plan
+    order. One bit for each row of the list says whether the row is needed. 32 bits are a word. A
+    word is sent only if at least one of its bits is set. For every 32 words of bits there is a
+    summary word, which is always sent (`plancc_runtime.transport.row_numbers.RowBits`).
 
     Parameters:
         matrix: The plan's matrix.

@@ -177,8 +177,8 @@ class BlockScheduler(GridScheduler):
     def _nonzeros_of(self, coefficients: str) -> Int64Array:
         """Return the number of nonzeros of a layer's matrix: int64[process rows, layers, pieces].
 
-        `coefficients`: name of the layer's matrix (`Aggregate.coefficients`). It may be A with or
-        without its diagonal.
+        `coefficients`: name of the layer's matrix (`Aggregate.coefficients`). The layer's matrix is
+        A, A with its diagonal added, or A without its diagonal.
 
         Raises:
             InputError: If the layer's matrix has a diagonal that A does not have.

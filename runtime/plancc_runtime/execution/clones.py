@@ -91,7 +91,7 @@ class LateFolds(FullBatch):
     def figures(self, network: Network) -> Figures:
         """Return the mean number of words that are sent per epoch.
 
-        The mean is over the epochs of one cycle, in which every bin of vertices has one turn. If
+        The mean is over the epochs of one cycle, in which every bin of vertices is sent once. If
         the pass `constant` is on, partial sums of the features are not counted, since they are sent
         in the first epochs only. The other passes do not change the number of words, since ranks
         send no gradients of rows.

@@ -341,10 +341,11 @@ class MiniBatches(FullBatch):
     def _features_of(
         self, share: BatchShare, features: Tensor
     ) -> Rounds[tuple[Tensor, Tensor | None]]:
-        """Return the features x of a batch (`View.x`), and features of its halo rows. Collective.
+        """Return the features x (`View.x`) and the features of halo rows. Collective.
 
-        Features of halo rows are copied from the cache. Those that the cache lacks are fetched. The
-        second result is None if x includes the halo rows, or if there is no cache.
+        Both are of one mini-batch. Features of halo rows are copied from the cache, and features
+        that the cache lacks are fetched. The second result is None if x includes the halo rows, or
+        if there is no cache.
         """
         cache = self._cache
         own = features if self._in_place else rows_of(features, share.local.inputs).to(self._type)

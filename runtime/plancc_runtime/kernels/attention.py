@@ -166,7 +166,8 @@ def attention_adjoint(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of the operands of `attention`.
 
-    The sources, and perhaps the targets, must be products of rows of x with `vectors`.
+    The source scores, and perhaps the target scores, must be products of rows of x with `vectors`.
+    Below, "source" and "target" are short for these scores.
 
     Parameters:
         g (Tensor[m, h d], or Tensor[m, d] if `mean`): Gradient of the result; contiguous.

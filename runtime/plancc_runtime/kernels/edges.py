@@ -167,7 +167,9 @@ def neighbour_sum(side: PatternSide, x: Tensor) -> Tensor:
 
 
 def edge_sum(side: PatternSide, value: Tensor) -> Tensor:
-    """Return out[i] = sum of value[e] over the nonzeros of group i: Tensor[groups, d].
+    """Return out[i] = sum of value[e] over the nonzeros e of group i: Tensor[groups, d].
+
+    A group is a row or a column of the pattern; see `PatternSide`.
 
     Parameters:
         value (Tensor[nnz, d]): Values of the nonzeros in CSR order.

@@ -236,9 +236,10 @@ class BatchMask:
     def _by_vertex(self) -> Int32Array:
         """For every row, the order that sorts its nonzeros by the vertex of the column.
 
-        The array is int32[number of nonzeros + number of pins]. It has an entry for each nonzero of
-        the first row, then of the second row, and so on; an entry is a position in the row. The
-        array is empty if the nonzeros of every row are sorted by vertex already.
+        The array is int32[number of nonzeros + number of boundary pins]; the module's docstring
+        explains boundary pins. It has an entry for each nonzero of the first row, then of the
+        second row, and so on. An entry is a position in the row. The array is empty if the nonzeros
+        of every row are sorted by vertex already.
         """
         found, ascending = order_by_vertex(self._ptr, self._columns, self._vertices)
         return np.empty(0, np.int32) if ascending else found

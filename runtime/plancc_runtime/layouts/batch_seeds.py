@@ -28,9 +28,10 @@ class Seeds(ABC):
 
     @abstractmethod
     def kept(self, block: OwnedBlock, column: Int32Array, vertices: Int32Array) -> OwnedBlock:
-        """Return the block without the nonzeros that the batch must not aggregate over.
+        """Return the block without the nonzeros that the mini-batch must not aggregate over.
 
-        In link prediction, these are the edges between the two vertices of a pair of the batch.
+        In link prediction, these nonzeros are the edges that join the two vertices of a pair of the
+        mini-batch.
 
         Parameters:
             column (int32[nonzeros]): Column of every nonzero of the slice.

@@ -316,10 +316,10 @@ def _kept(
     Parameters:
         row_ptr, column, value, inputs, self_loops: Attributes of the block.
         places: For every output, its position among the inputs.
-        number: For every halo row, its column in the sample; -1 if it is not kept.
+        number: For every halo row, its column in the sample; -1 if the halo row is not kept.
         nonzero_rate, edge_rate: Probabilities of keeping a nonzero in a halo column, and an edge.
         pin_key: A random key for every halo row.
-        pin_ptr, pin: Numbers of the nonzeros in halo columns, as in `block.Nonzeros`.
+        pin_ptr, pin: Which nonzeros are in each halo column, as in `block.Nonzeros`.
         edge_key: Random key of the edges.
         halo: Vertex of every halo row; empty if `edge_rate` is 1.
         scale, halo_scale: Factors of edges in own columns, and in halo columns.

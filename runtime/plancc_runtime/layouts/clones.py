@@ -415,15 +415,15 @@ class _Turns:
 
 
 class DelayedSums:
-    """Exchanges partial sums and totals for one layer, which uses them r epochs later.
+    """Exchanges partial sums and totals for one layer; it uses them r (the delay) epochs later.
 
     This is Algorithm 4 of Md et al. 2021; the module's docstring explains partial sums and totals.
 
     Parameters:
         returns: Whether roots send totals back to the leaves. The last layer needs no totals,
             since no later layer reads the rows of the leaves.
-        constant: Whether the partial sums are the same in every epoch, so that every bin sends them
-            only once.
+        constant: Whether the partial sums are the same in every epoch. If so, the partial sums of
+            every bin are sent only once.
     """
 
     def __init__(self, delay: Delay, *, returns: bool, constant: bool = False) -> None:

@@ -2,8 +2,8 @@
 2).
 
 The ranks of a group share one part. Between products, a rank has whole rows: some of the rows of
-the part. During a product, it has all rows of the part, but only a slice of their columns. It
-multiplies this slice by the whole matrix of the part:
+the part. During a product, it has all rows of the part, but only some of their columns: its *slice*
+of columns. It multiplies this slice by the whole matrix of the part:
 
       own rows              slice of all rows         slice of A H            own rows
     +-----------+            +----+                    +----+                +-----------+
@@ -255,13 +255,16 @@ class FeatureGraph(LayerGraph):
         return self._grid.columns == self._batches.stages == 1 and not self._slicing.crosses
 
     def multiply(self, stage: int, x: Tensor, coefficients: str, back: bool) -> Tensor:
-        """Return one batch of the product of a slice: Tensor[rows of the batch, columns].
+        """Multiply a slice of columns; return one batch of the result's rows.
 
-        Collective among the ranks that have the same number in their groups.
+        Collective among the ranks that have the same position in their groups.
 
         Parameters:
-            stage: Number of the batch.
-            x (Tensor[rows of the part, columns]): The slice.
+            stage: Index of the batch, from 0.
+            x (Tensor[rows of the part, columns]): The slice of columns.
+
+        Returns:
+            Tensor[rows of the batch, columns]
         """
         if self._batches.stages == 1:
             return self._slices.multiplied(x, coefficients, back)

@@ -256,7 +256,7 @@ class Rounds(RowMover[RoundBuffers]):
 
     Parameters:
         pieces: Pieces of the process row in this layer of the grid.
-        first_row: Number of this rank's first row in plan order.
+        first_row: Place of this rank's first row in plan order.
         column: Ranks of the process column.
         resources: Resources of the rank. If `overlap` is set, the next piece is sent while a piece
             is multiplied.

@@ -168,13 +168,13 @@ class RowMover(ABC, Generic[M]):
 class HaloExchange(RowMover[B]):
     """The exchange of one block's halo rows, in forward and backward rounds.
 
-    In a forward round, callers call `send_rows`, then `arriving` or `take`. In a backward round,
-    callers call `leaving` or `send_all_back`, then `add_arrived`.
+    For a forward round, call `send_rows`, then `arriving` or `take`. For a backward round, call
+    `leaving` or `send_all_back`, then `add_arrived`.
 
     Attributes:
         num_inputs, num_halo: Number of own rows, and number of halo rows.
         steps: This rank's traffic in every step of a forward round. A node-aware exchange has three
-            steps, a direct exchange has one.
+            steps, a direct exchange has one step.
     """
 
     steps: tuple[StepTraffic, ...]

@@ -158,7 +158,7 @@ class LayerGraph(ABC):
     ) -> Tensor:
         """Return (A x) weight + bias, divided among the ranks in the same way as x. Collective.
 
-        The parameters are those of `product` and `linear`.
+        For the parameters, see `product` and `linear`.
         """
         return self.linear(self.product(x, coefficients), weight, bias, rectified)
 
@@ -219,7 +219,7 @@ class LayerGraph(ABC):
         """
 
     def counts(self, step: LayerStep) -> Counts:
-        """Return this rank's traffic for a step of a layer, in the epochs of one cycle.
+        """Return this rank's traffic for a step of a layer, summed over `cycle` epochs.
 
         The counts are arrays int64[1]. A product with the step's coefficients must have been
         computed before.

@@ -149,12 +149,12 @@ def _uses_left(block: Block, uses: Nonzeros, outputs: Int64Array, live: Any) -> 
 
 
 def _marked(block: Block, rows: Int64Array) -> Any:
-    """Return whether each column is needed by some local rows: bool[num_columns].
+    """Return, for each column, whether at least one of the given rows needs it: bool[num_columns].
 
     A row needs its own column and the columns of its nonzeros.
 
     Parameters:
-        rows: Numbers of the local rows.
+        rows: The given local rows, as row numbers of the block.
     """
     marked = np.zeros(block.num_columns, np.bool_)
     marked[rows] = True

@@ -113,7 +113,7 @@ def order_for_cache(part: Part, method: str) -> Part:
 
 
 def row_order(part: Part, method: str) -> Int64Array:
-    """Return, for every row in the new order, its old number: int64[rows].
+    """Return the new order of the rows: for every place, the row's old number, int64[rows].
 
     Parameters:
         method: Method of `kernels.order.cache_order`.

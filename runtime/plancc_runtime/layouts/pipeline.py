@@ -53,7 +53,8 @@ def pipelining(share: GridShare | None, choice: str) -> Pipelining | None:
     Parameters:
         share: The rank's share of the grid. The rows of its block are in the order of the batches.
             None if the plan is no grid plan.
-        choice: "off", a number of batches, or "auto", which computes the number from the bandwidth.
+        choice: "off"; a number of batches of rows; or "auto", which computes this number from the
+            bandwidth of the matrix.
     """
     if share is None or choice == "off":
         return None

@@ -45,7 +45,7 @@ class Spread(Mark):
     """A tensor with an axis that is spread over the ranks: each rank has some of its entries.
 
     Attributes:
-        axis: Number of the spread axis, counted from 0.
+        axis: Index of the spread axis, counted from 0.
         of: Rows that the entries belong to; None if the entries do not belong to rows, for example
             if there is one entry for each local edge.
         each: Number of consecutive entries that belong to the same row.
@@ -145,7 +145,7 @@ class Message(Spread):
         return self.rows, self.factors
 
     def formed(self) -> Tensor:
-        """Return the values, Tensor[edges, ...]. They are computed once."""
+        """Return the message of every edge, Tensor[edges, ...]. It is computed once, then kept."""
         if self.made is None:
             with torch.enable_grad():  # rows without gradient are detached already
                 rows, factors = self.read()

@@ -228,7 +228,7 @@ class OverRanks(TorchFunctionMode):
 
 
 class Bins(NamedTuple):
-    """A division of the entries of all ranks into bins: functions that map entries to bins or back.
+    """A division of entries into bins, which may have entries on several ranks.
 
     Attributes:
         total (callable): Maps entries to the sum of every bin, with gradient.
@@ -287,5 +287,5 @@ def least(x: Tensor) -> float:
 
 
 def with_gradient(value: Tensor, like: Tensor) -> Tensor:
-    """Return `value` with the gradient of `like`."""
+    """Return the numbers of `value`; in the backward pass, the gradient goes to `like`."""
     return torch.where(value == like, like, like + (value - like).detach())

@@ -159,7 +159,7 @@ class OwnNetwork(Network):
         return True
 
     def both_ways(self, k: int, fixed: bool = False, plain: bool = False) -> BothWays:
-        """Return no steps, since the layers of the class are unknown."""
+        """Return empty lists of forward and backward steps: the class's layers are unknown."""
         return BothWays((), ())
 
 

@@ -104,7 +104,7 @@ class Patterns:
         self._last, self._now = self._now, []
 
     def total(self, message: Message, targets: EdgeEnds) -> Tensor:
-        """Return the sum of a message tensor at every own row: Tensor[num_rows, ...].
+        """Return, for every own row, the sum of the messages that arrive: Tensor[num_rows, ...].
 
         Parameters:
             targets: Target of every edge.

@@ -49,7 +49,9 @@ from plancc_runtime.pyg.trees import all_in, changed
 
 
 class TorchRules(OverRanks):
-    """Context manager: in the context, the rules apply. See `OverRanks` for the parameters."""
+    """Context manager in which torch functions on marked tensors follow the rules of this module.
+
+    See `OverRanks` for the parameters."""
 
     def __torch_function__(
         self, func: Any, _: Any, args: Sequence[Any] = (), kwargs: Any = None
@@ -389,9 +391,10 @@ class TorchRules(OverRanks):
         call.func(x, tuple(map(plain, keys)), totals(plain(value)))
 
     def _scattered(self, call: Call) -> Any:
-        """Run a function that reduces entries with the same index, to a sum, mean or extreme.
+        """Run a function that reduces all entries with the same index to one number.
 
-        Each index is the end of an edge, or the number of a group.
+        The number is their sum, mean or extreme. An index is the end of an edge, or the id of a
+        group.
         """
         out, dim, index = call.args[0], call.get(1, "dim"), call.get(2, "index")
         base, in_place = call.name.rstrip("_"), call.name.endswith("_")

@@ -246,6 +246,8 @@ class LinkLearner(Learner):
 def edge_remarks(header: Header, num_links: int) -> list[str]:
     """Return a remark if many of the negatives that training draws are edges; else an empty list.
 
+    Negatives are pairs of vertices that training treats as pairs without a link.
+
     Parameters:
         num_links: Number of training links.
     """

@@ -78,7 +78,7 @@ class MessagePiece(NamedTuple):
     Attributes:
         number: Position of the buffer in the list of sends or receives.
         peer: The rank at the message's other end.
-        tag: Number of the piece among all pieces between the two ranks in this direction; the same
+        tag: Index of the piece among all pieces between the two ranks in this direction; the same
             at both ends.
         data (Buffer[words]): The words of the piece.
     """
