@@ -267,7 +267,7 @@ class FolderLock:
     def _tried(self) -> bool:
         """Try to lock the file; return False if the caller must try again.
 
-        This is so if another process removed the file meanwhile.
+        The caller must do so if another process removed the file after this process opened it.
         """
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
         try:

@@ -151,8 +151,8 @@ def folder() -> Path:
     if is_new:
         tried = " and ".join(map(str, lasting))
         warnings.warn(
-            f"compiled kernels are kept in {place} until the system removes it, since you "
-            f"cannot write to {tried}, or everybody can; set NUMBA_CACHE_DIR to "
+            f"compiled kernels are kept in {place} until the system removes this folder, because "
+            f"{tried} cannot be written, or can be written by all users; set NUMBA_CACHE_DIR to "
             f"{'another' if numba.config.CACHE_DIR else 'a'} folder",
             PlanccWarning,
             stacklevel=2,
@@ -234,7 +234,7 @@ def processor() -> Processor:
 
 
 def levels(processor: Processor) -> list[str]:
-    """Return the names in `LEVELS` that a processor has, best first."""
+    """Return the names of the levels in `LEVELS` that a processor supports, best first."""
     triple, _, features = processor
     return [
         name
@@ -286,10 +286,10 @@ class KernelCache:
         return found and CompileResult._rebuild(target_context, *found)
 
     def _find(self, sig: Any, target_context: Any) -> Any:
-        """Return the version for this processor from any folder, or for its best level, or None.
+        """Return the version for this processor, else the one for its best level, else None.
 
-        Lower levels are not used, because they would round differently: below x86-64-v3 there is no
-        fused multiply-add.
+        All folders for kernels are searched. Lower levels are not used, because they would round
+        differently: below x86-64-v3 there is no fused multiply-add.
         """
         own = target_context.codegen().magic_tuple()
         takes_level = self._is_portable and os.environ.get(PORTABLE) != "0"
@@ -340,9 +340,10 @@ class KernelCache:
 
 
 class _CompiledVersion(CompileResult):
-    """A compiled version that keeps no references to called functions without constants.
+    """A compiled version that refers only to those called functions that have constants.
 
-    To load such a reference, numba would import the function's module, which is not needed.
+    By default, numba keeps a reference to every function that the kernel calls. To load a
+    reference, it imports the function's module, which a function without constants does not need.
     """
 
     def _find_referenced_environments(self) -> list[Any]:

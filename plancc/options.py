@@ -56,9 +56,9 @@ combination must be refused; the message shows this value as ``{0}``."""
 
 
 def refuse(rows: Rows, asked: Any) -> None:
-    """Raise InputError if the test of one of `rows` returns a true value for `asked`.
+    """Raise InputError if `asked` has a combination of options that `rows` refuses.
 
-    The error's message is the sentence of the first such row.
+    The message is the sentence that `rows` has for the first such combination.
     """
     for sentence, combination in rows.items():
         if wrong := combination(asked):
@@ -101,7 +101,7 @@ REFINEMENTS: Rows = {
     )
 }
 TASKS: Rows = {
-    "model '{asked.name}' has no option `objective`": lambda asked: (
+    "model '{asked.name}' has no option `objective`; drop it": lambda asked: (
         asked.objectives and not asked.model.searched
     ),
     "objective '{asked.options.objective}': the objective of model '{asked.name}' is the "

@@ -150,7 +150,7 @@ def _patched(
 ) -> tuple[Owners, Record]:
     """Return owners for the changed matrix, and the record of the search.
 
-    Few rows that the plan has already get another owner (`PatchOptions.max_moves`).
+    At most the share `PatchOptions.max_moves` of the previous plan's rows gets another owner.
 
     Parameters:
         old: See `_before`.
@@ -177,7 +177,7 @@ def _changed(
     `lists` has the edges to add and the edges to remove.
     """
     if (graph is None) == all(each is None for each in lists):
-        raise InputError("give the changed graph (`graph`), or its changes (`add`, `remove`)")
+        raise InputError("give either the changed graph (`graph`) or its changes (`add`, `remove`)")
     types = plan.header.types
     if graph is None:
         reading = reading_of(str(plan.provenance.get("source_reading", "")))
@@ -196,7 +196,7 @@ def _changed(
     ours, theirs = (each and (each.names, each.relations) for each in (types, new.types))
     if ours != theirs:
         raise InputError(
-            f"{new.source.name}: types, relations or their order differ from the plan's; compile it"
+            f"{new.source.name}: types, relations or order differ from the plan; compile the graph"
         )
     return new, None if data is None else found
 
@@ -207,7 +207,7 @@ def _edges(types: Types | None, name: str, given: Any, turned: bool) -> dict[Any
     In a graph without types, the only key is None. `turned`: whether to swap the ends of edges.
     """
     if given is not None and isinstance(given, Mapping) != (types is not None):
-        has = "no types" if types is None else "types; give edges by relation"
+        has = "no types; drop the relations" if types is None else "types; give edges by relation"
         raise InputError(f"`{name}`: the plan has {has}")
     lists: Any = given if isinstance(given, Mapping) else {} if given is None else {None: given}
     edges = {

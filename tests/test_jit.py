@@ -523,7 +523,7 @@ def test_the_order_of_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(jit.numba.config, "CACHE_DIR", str(tmp_path / "file"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     _, [sentence] = folder_and_warnings()
-    assert "/file, or everybody can; set NUMBA_CACHE_DIR to another" in sentence
+    assert "/file cannot be written, or can be written by all users; set" in sentence
 
 
 def test_a_kernel_that_does_not_compile_gives_its_lock_back(place, called, monkeypatch) -> None:

@@ -136,7 +136,7 @@ def _points(rows: Rows, over: Row, under: Row) -> dict[str, float]:
 TABLE_9 = Item(
     name="edge-sampling",
     setting=f"A GCN of 2 layers runs on {PARTS} METIS parts with rate {RATE} and 3 seeds. All "
-    f"methods drop equally many edges; BNS drops boundary rows, BES boundary edges. Ranks are "
+    f"methods drop equally many edges. BNS drops boundary rows, BES boundary edges. Ranks are "
     f"threads with simulated network cards of {SlowNetwork()}.",
     graphs=("Cora", "Citeseer", "AmazonPhoto", "fb100-Cornell5"),
     measure=_edges,
@@ -311,8 +311,8 @@ def _cut(rows: Rows) -> Found:
 
 TABLE_6 = Item(
     name="sampling-throughput",
-    setting=f"A GCN of widths {','.join(map(str, DIMS))} runs on {PARTS} parts; features travel in "
-    f"every epoch. Ranks are threads with simulated cards of {NETWORK}.",
+    setting=f"A GCN of widths {','.join(map(str, DIMS))} runs on {PARTS} parts. Features travel in "
+    f"every epoch. Ranks are threads with simulated network cards of {NETWORK}.",
     graphs=("AmazonPhoto", "fb100-Cornell5", "soc-Slashdot0902"),
     measure=_throughput,
     claims=(
@@ -404,8 +404,7 @@ def _spread(rows: Rows) -> Found:
 FIGURE_6 = Item(
     name="boundary-memory",
     setting=f"{PARTS} processes train 4 layers of width 256 on METIS parts. Memory is the peak of "
-    "a rank before the exact evaluation, minus its peak before it reads the plan. With the "
-    "evaluation, sampling lowers the peak by only 1..5%.",
+    "a rank before the exact evaluation, minus its peak before it reads the plan.",
     graphs=("fb100-Cornell5", "AmazonPhoto", "soc-Slashdot0902"),
     measure=_memory,
     claims=(
@@ -459,7 +458,7 @@ GAT_PARTS = 10
 TABLE_10 = Item(
     name="sampling-attention",
     setting=f"A GAT of widths {DIMS[0]},64,{CLASSES} is rehearsed on {GAT_PARTS} METIS parts with "
-    f"simulated cards of {NETWORK}.",
+    f"simulated network cards of {NETWORK}.",
     graphs=("AmazonPhoto",),
     measure=_attention,
     claims=(
@@ -526,10 +525,10 @@ def _more_accurate(rows: Rows) -> Found:
 
 TABLES_5_11 = Item(
     name="sampling-methods",
-    setting=f"A GCN of 2 layers is rehearsed with 2 seeds and simulated cards of {NETWORK}. BNS "
-    f"(p = {RATE}) trains on {PARTS} parts for {EPOCHS[1]} epochs. Other methods train on one rank "
-    f"for {EPOCHS[0]} epochs with batches of a tenth of the vertices, fan-outs 5,10, {CLUSTERS} "
-    "clusters, and walks of 3 steps.",
+    setting=f"A GCN of 2 layers is rehearsed with 2 seeds and simulated network cards of "
+    f"{NETWORK}. BNS (p = {RATE}) trains on {PARTS} parts for {EPOCHS[1]} epochs. Others train "
+    f"on one rank for {EPOCHS[0]} epochs with batches of a tenth of the vertices, fan-outs 5,10, "
+    f"{CLUSTERS} clusters, and walks of 3 steps.",
     graphs=("AmazonPhoto",),
     measure=_methods,
     claims=(

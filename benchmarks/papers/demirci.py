@@ -149,10 +149,10 @@ def _of_graphs(rows: Rows, figure: str, labels: Mapping[str, tuple[str, str]]) -
 SLASHDOT = "soc-Slashdot0902"
 TABLE_2 = Item(
     name="partition-models",
-    setting=f"Figures are geometric means over graphs with p = {PARTS}. Epochs are predicted for "
-    f"`{CLUSTER}`, widths {','.join(map(str, WIDTHS))}. Graph soc-Slashdot0902 is of the paper; "
+    setting=f"Figures are geometric means over graphs, for p = {PARTS}. Epochs are predicted for "
+    f"`{CLUSTER}` and widths {','.join(map(str, WIDTHS))}. The paper uses soc-Slashdot0902 too; "
     "cit-HepTh, dblp-2010, email-Enron and USA-road.NY stand for its other graphs. HP uses effort "
-    "`fast`; GP is METIS, which balances nonzeros.",
+    "`fast`. GP is METIS, which balances nonzeros.",
     graphs=(SLASHDOT, "cit-HepTh", "email-Enron", "dblp-2010", "USA-road.NY"),
     measure=_models,
     claims=(
@@ -297,8 +297,8 @@ def _strong(rows: Rows) -> Found:
 FIGURE_4A = Item(
     name="broadcasts-against-messages",
     setting=f"Times are predicted for `{CLUSTER}` and widths {','.join(map(str, WIDTHS))}. "
-    "For coPapersDBLP, RP moves 14 times the rows of HP in 2.4 times the messages. Published "
-    "times follow the messages, predicted times the volume.",
+    "For coPapersDBLP, RP moves 14 times the rows of HP, in 2.4 times the messages. Published "
+    "times grow like the messages, but predicted times like the volume.",
     graphs=("soc-Slashdot0902", "fb100-Cornell5", "dblp-2010"),
     measure=_scaling,
     claims=(
@@ -412,7 +412,7 @@ def _with_width(rows: Rows) -> Found:
 FIGURE_4B = Item(
     name="depth-and-width",
     setting=f"Speed-ups of HP over one rank are predicted for `{CLUSTER}` and p = 512. The paper "
-    "compares with DGL; its text gives both 17x and 40x.",
+    "compares with DGL.",
     graphs=("USA-road.NY", "USA-road.NE"),
     measure=_depth,
     claims=(
@@ -471,7 +471,7 @@ def _same_accuracy(rows: Rows) -> Found:
 
 FIGURE_4C = Item(
     name="few-epochs",
-    setting="A GCN of 2 layers and hidden width 16 trains for 30 epochs; ranks are threads.",
+    setting="A GCN of 2 layers and hidden width 16 trains for 30 epochs. Ranks are threads.",
     graphs=("Cora",),
     measure=_few_epochs,
     claims=(
@@ -554,7 +554,7 @@ def _over_shp(rows: Rows) -> Found:
 FIGURE_5 = Item(
     name="stochastic-model",
     setting=f"Rows are counted on {BATCHES:,} new uniform batches of 6% of the vertices. SHP "
-    "is `stochastic-hp`; Algorithm 3 uses Mt-KaHyPar.",
+    "is `stochastic-hp`. Here, Algorithm 3 uses Mt-KaHyPar.",
     graphs=("dblp-2010", "soc-Slashdot0902", "CoauthorCS", "cit-HepTh"),
     measure=_stochastic,
     claims=(
@@ -607,8 +607,8 @@ def _over_dgl(rows: Rows) -> Found:
 
 TABLE_2_DGL = Item(
     name="speed-up-over-dgl",
-    setting=f"The epoch of DGL 2.1.0 on one core (paper: 16 cores) is divided by the predicted one "
-    f"on `{CLUSTER}`. The GCN has widths {','.join(map(str, single_node.DIMS))}.",
+    setting=f"The epoch of DGL 2.1.0 on one core (paper: 16 cores) is divided by the predicted "
+    f"epoch on `{CLUSTER}`. The GCN has widths {','.join(map(str, single_node.DIMS))}.",
     graphs=("soc-Slashdot0902", "USA-road.NY"),
     measure=_against_dgl,
     claims=(
@@ -662,7 +662,7 @@ def _on_gpus(
 
 OTHERS = Item(
     name="other-machines",
-    setting="Epochs are predicted for `h100` from sizes and from the published volumes.",
+    setting="Epochs are predicted for `h100` from published sizes and volumes.",
     measure=_elsewhere,
     claims=(
         Claim(
@@ -691,8 +691,7 @@ OTHERS = Item(
                     "CAGNET on 4": rows.get("CAGNET", graph="Reddit"),
                 }
             },
-            missing="no GPUs are available; in the paper, HP on 3 A100 is 6 times as slow as "
-            "CAGNET on 4 V100",
+            missing="no GPUs are available",
         ),
         Claim(
             "seconds, 15 GPUs over 512 CPUs",

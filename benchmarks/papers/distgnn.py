@@ -87,8 +87,8 @@ def _copies(rows: Rows) -> Found:
 
 TABLE_4 = Item(
     name="replication-factors",
-    setting="The factor is the number of copies per vertex of `libra`. Reddit has 492 neighbours "
-    "per vertex, OGBN-Products 51, fb100-Cornell5 85.",
+    setting="The factor is the mean number of copies of a vertex with `libra`. Reddit has 492 "
+    "neighbours per vertex, OGBN-Products 51, fb100-Cornell5 85.",
     graphs=("fb100-Cornell5", "AmazonPhoto", "soc-Slashdot0902", "dblp-2010"),
     measure=_factors,
     claims=(
@@ -175,7 +175,7 @@ def _growth(rows: Rows) -> Found:
 FIGURE_5 = Item(
     name="delayed-sums",
     setting=f"A GCN of widths {','.join(map(str, DIMS))} runs on vertex cuts by `libra`. Ranks are "
-    f"threads with simulated cards of {CARD}. cd-5 delays sums by 5 epochs; 0c omits them.",
+    f"threads with simulated network cards of {CARD}. cd-5 delays sums by 5 epochs. 0c omits sums.",
     graphs=("AmazonPhoto", "fb100-Cornell5", "soc-Slashdot0902"),
     measure=_late,
     claims=(
@@ -264,9 +264,9 @@ def _three(*figures: float) -> dict[str, Published]:
 
 SCALING = Item(
     name="many-sockets",
-    setting="GraphSAGE is predicted for sockets of 48 cores, two per node, and 200 Gbit/s. Memory "
-    f"is that of the fullest part. {DENSE} stands for "
-    "Reddit (replication factor 6.93 on 16 parts), soc-Slashdot0902 for Proteins (2.37 on 64).",
+    setting="Epochs of GraphSAGE are predicted for nodes with two sockets of 48 cores, and a "
+    f"network of 200 Gbit/s. Memory is that of the fullest part. {DENSE} stands for Reddit "
+    "(replication factor 6.93 on 16 parts), soc-Slashdot0902 for Proteins (2.37 on 64).",
     graphs=tuple(dict.fromkeys(graph for graph, _, _ in MANY_SOCKETS.values())),
     measure=_sockets,
     claims=(
@@ -351,7 +351,7 @@ def _within(rows: Rows) -> Found:
 TABLE_5 = Item(
     name="delayed-accuracy",
     setting=f"GraphSAGE (aggregator gcn) has 2 layers of hidden width {HIDDEN} or 64. All 3 seeds "
-    "use one learning rate; the paper tunes each run.",
+    "use the same learning rate. The paper tunes each run.",
     graphs=("Cora", "Citeseer", "AmazonPhoto"),
     measure=_accuracy,
     claims=(
@@ -398,7 +398,7 @@ def _less(rows: Rows, over: int, under: int) -> Found:
 
 DELAYS_6_3 = Item(
     name="delays",
-    setting=f"As in `delayed-accuracy`, but cd-r runs on {LATE_SOCKETS} `libra` parts.",
+    setting=f"Networks are those of `delayed-accuracy`. cd-r has {LATE_SOCKETS} `libra` parts.",
     graphs=("Cora", "AmazonPhoto"),
     measure=_delays,
     claims=(
@@ -488,7 +488,7 @@ def _more_work(rows: Rows) -> Found:
 TABLES_7_9 = Item(
     name="full-batch-work",
     setting="One rank aggregates three layers of widths 100, 256, 256. Sampling draws 99 batches "
-    "with fan-outs 15,10,5; 8% of the vertices are trained on. A step takes 1.4 times that of DGL.",
+    "with fan-outs 15,10,5, and trains 8% of the vertices. A step takes 1.4 times DGL's.",
     graphs=("fb100-Cornell5", "AmazonPhoto", "soc-Slashdot0902", "dblp-2010"),
     measure=_work,
     claims=(
@@ -511,8 +511,7 @@ TABLES_7_9 = Item(
                 "work": number(18.80 / 1.41),
                 "seconds": number(1.5 / 1.9),
             },
-            missing="DistDGL and 16 sockets are not available; the paper counts all neighbours "
-            "for every copy of a vertex",
+            missing="DistDGL and 16 sockets are not available",
         ),
     ),
 )
@@ -582,8 +581,8 @@ PER_ROW = 51
 
 BLOCKING = Item(
     name="blocking",
-    setting=f"One core multiplies {COLUMNS} columns with {','.join(map(str, BLOCKS))} column "
-    "blocks; the best number is compared with one block.",
+    setting=f"One core multiplies A, in {','.join(map(str, BLOCKS))} blocks of columns, by "
+    f"{COLUMNS} columns. The best number of blocks is compared with one block.",
     graphs=("fb100-Cornell5", "dblp-2010", "soc-Slashdot0902"),
     measure=_blocking,
     claims=(
@@ -629,8 +628,8 @@ def _best_reuse(rows: Rows) -> Found:
 
 REUSE = Item(
     name="cache-reuse",
-    setting="Reuse is rows read over rows loaded, counted for an LRU cache. The cache holds the "
-    "share of rows that a Xeon 8280 holds of Reddit (dense) or OGBN-Products (sparse).",
+    setting="Reuse is rows read over rows loaded, counted for an LRU cache. It holds the share "
+    "of rows that a Xeon 8280 can hold of Reddit (dense) or OGBN-Products (sparse).",
     graphs=("fb100-Cornell5", "dblp-2010", "soc-Slashdot0902"),
     measure=_reuse,
     claims=(

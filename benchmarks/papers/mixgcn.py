@@ -108,8 +108,8 @@ def _memory(rows: Rows) -> Found:
 
 FIGURES_9_11 = Item(
     name="constant-volume",
-    setting="A GCN has 3 layers of width 128. MoP is `mop`, METIS stands for DistDGL and "
-    "PipeGCN, and 1D for CAGNET and Sancus.",
+    setting="The GCN has 3 layers of width 128. MoP is `mop`. METIS stands for DistDGL and "
+    "PipeGCN. 1D stands for CAGNET and Sancus.",
     graphs=("soc-Slashdot0902", "fb100-Cornell5", "dblp-2010"),
     measure=_volume,
     claims=(
@@ -181,8 +181,8 @@ def _with_workers(rows: Rows) -> Found:
 
 FIGURE_7 = Item(
     name="over-cagnet",
-    setting="Epochs are predicted for `h100` from the sizes in Table 2. MixGCN-CPU of "
-    "the paper aggregates on CPUs.",
+    setting="Epochs are predicted for `h100` from the sizes in Table 2 of the paper, whose "
+    "MixGCN-CPU aggregates on CPUs.",
     measure=_over_cagnet,
     claims=(
         Claim("throughput over CAGNET", "Figure 7", {"greatest": number(10.4)}, _over_1d),
@@ -228,7 +228,7 @@ def _others(rows: Rows) -> Found:
 
 FIGURE_7_PARTS = Item(
     name="over-partitions",
-    setting=f"Epochs are predicted for `h100`, {max(GPUS)} GPUs, widths 128.",
+    setting=f"Epochs are predicted for {max(GPUS)} GPUs of `h100` and widths of 128.",
     graphs=("soc-Slashdot0902", "fb100-Cornell5", "dblp-2010"),
     measure=_over_parts,
     claims=(
@@ -237,8 +237,7 @@ FIGURE_7_PARTS = Item(
             "Figure 7",
             {"DistDGL": number(4.2), "PipeGCN": number(1.9), "Sancus": number(5.5)},
             _others,
-            missing="these are not built: DistDGL gathers L hops before an epoch; PipeGCN and "
-            "Sancus compute with old rows",
+            missing="these systems are not built",
         ),
     ),
 )
@@ -293,7 +292,7 @@ def _column(rows: Rows, column: str) -> Found:
 
 TABLE_5 = Item(
     name="rcm-against-metis",
-    setting="METIS (64 parts) and RCM run three times on a symmetrised graph; the shortest counts.",
+    setting="The shortest of three runs on a symmetric graph counts, for METIS (64 parts) and RCM.",
     graphs=("soc-Slashdot0902", "fb100-Cornell5", "dblp-2010", "USA-road.NE"),
     measure=_order,
     claims=(
@@ -420,8 +419,8 @@ def _greatest(rows: Rows) -> Found:
 
 FIGURE_12 = Item(
     name="accelerators",
-    setting="The [model](accelerators.md) has seven fitted numbers for 35 figures. Figures per "
-    "graph are inferred from Table 3.",
+    setting="The [model](accelerators.md) has seven numbers that are fitted to 35 figures. Figures "
+    "of single graphs are inferred from Table 3 of the paper.",
     measure=_accelerators,
     claims=(
         Claim(
@@ -478,7 +477,7 @@ def _skipped(rows: Rows) -> Found:
 S_SPMM = Item(
     name="masked-products",
     setting=f"One core computes a masked product A H of {WIDTH} columns. The speed-up is "
-    "that of skipping masked tiles or columns over multiplying first.",
+    "the time of the full product, divided by the time if masked tiles or columns are skipped.",
     graphs=("fb100-Cornell5", "dblp-2010", "soc-Slashdot0902"),
     measure=_masked,
     claims=(
@@ -495,7 +494,7 @@ NOT_BUILT = Item(
     name="not-built",
     setting="Two proposals of the paper are not built. Ranks that fetch slices of A (§5.2.1) would "
     "move 19..59 times the words of `mop` at p = 64. A pipeline across layers (Figure 5) would "
-    "take at least 0.80 times a forward pass.",
+    "take at least 0.80 times as long as a forward pass.",
     claims=(),
 )
 

@@ -24,30 +24,32 @@ This page compares claims of five papers with what plancc finds.
 
 {papers}
 
-The [rows](papers-rows.json) were measured with {machines}. Measure an item
-(a name in bold) again, or on your graphs:
+[papers-rows.json](papers-rows.json) holds the measurements, made with {machines}. These
+commands repeat an item (a name in bold), also on your graphs:
 
     python -m benchmarks papers ITEM --rows mine.json
     python -m benchmarks papers ITEM --graphs one.mtx,two.mtx --rows mine.json
 
 How to read the tables:
 
-- *a over b* is a divided by b. A semicolon separates figures; a figure follows its label.
-- *p* is the number of ranks, but the sampling rate in Wan et al. 2022. *c* is the number of copies
-  of a row, *d* the width of a layer, *r* the delay of cd-r. HP, GP, RP are `hp`, `gp`, `rp`.
-- A case is often one graph with one number of ranks. More than {few} cases are a range, low..high.
-- *(k/n)* says that k of n cases are within the tolerance: a factor of {tolerance:g}, or {points:g}
-  points of accuracy. A bound (≤, ≥) has no tolerance. Epochs of many ranks are predicted.
-- The direction of a ratio is above 1, below 1, or no effect (within a factor of {no_effect:g}). The
-  direction of a difference in points is above 0, below 0, or no effect (within {points:g}).
+- *a over b* is a divided by b. A label precedes its figure. Semicolons separate figures.
+- *p* is the number of ranks. In Wan et al. 2022, *p* is the sampling rate. *c* is the number of
+  copies of a row, *d* the width of a layer, and *r* the delay of cd-r in epochs. HP, GP and RP are
+  the models `hp`, `gp` and `rp`.
+- A *case* is often one graph with one number of ranks. More than {few} cases are shown as a range,
+  low..high. Epochs of many ranks are predicted.
+- *(k/n)* means that k of n cases agree with the paper within a factor of {tolerance:g}, or within
+  {points:g} points of accuracy. A bound (≤, ≥) has no tolerance.
+- The *direction* of a figure is increase, decrease or no effect. A ratio within a factor of
+  {no_effect:g} of 1, and a difference of at most {points:g} points, show no effect.
 
-The verdict judges all figures of a claim:
+Every claim has a verdict on all its figures:
 
 - *{0}*: every case is within the tolerance and has the published direction.
-- *{1}*: at least half of the cases of every figure have the published direction. A model fitted to
-  the figures gets no better verdict.
-- *{2}*: fewer cases have the published direction.
-- *{3}*: the check needs data or machines that are not available.
+- *{1}*: at least half of the cases of every figure have the published direction. Figures of a
+  fitted model get no better verdict.
+- *{2}*: for some figure, fewer cases have the published direction.
+- *{3}*: the check needs data or machines that we do not have.
 
 {summary}
 """

@@ -134,8 +134,8 @@ def _per_second(rows: Rows) -> Found:
 
 FIGURES_1_2 = Item(
     name="replication",
-    setting="Three layers of hidden width 16 are predicted for `summit` (6 GPUs per node) and "
-    "`summit-1gpu` from the sizes in Table III.",
+    setting="Epochs of three layers of hidden width 16 are predicted for `summit` (6 GPUs per "
+    "node) and `summit-1gpu`, from the sizes in Table III of the paper.",
     measure=_replication,
     claims=(
         Claim(
@@ -250,7 +250,7 @@ def _communication(rows: Rows) -> Found:
 
 FIGURE_3 = Item(
     name="three-dimensions",
-    setting="Three layers of hidden width 64 are predicted for `summit` from sizes.",
+    setting="Epochs of three layers of hidden width 64 are predicted for `summit`, from sizes.",
     measure=_three_d,
     claims=(
         Claim(
@@ -320,7 +320,7 @@ def _shares(rows: Rows) -> Found:
 
 METIS = Item(
     name="busiest-process",
-    setting="The rows that 64 parts receive with METIS are divided by those with random blocks. "
+    setting="The rows that 64 parts receive with METIS are divided by the rows with random blocks. "
     "fb100-Cornell5 (85 nonzeros per row) stands for Reddit (492).",
     graphs=("fb100-Cornell5", "AmazonPhoto", "facebook_combined", "soc-Slashdot0902"),
     measure=_metis,

@@ -102,7 +102,7 @@ def prepared(plan: str, given: dict[str, Any], *, epoch: bool = True) -> tuple[B
     basis.check(f"{plan}: ")
     approximation = _approximation(given)
     if approximation is not None and given["ranks"] is not None:
-        raise InputError("--ranks cannot be combined with --boundary-sampling or --fold")
+        raise InputError("--ranks cannot be combined with --boundary-sampling or --fold; drop one")
     dims = basis.predictor.dims
     convolution = _convolution(given, header)
     if header.types is not None:

@@ -259,8 +259,8 @@ def _read(
         request = Request.of(asked["model"], asked["num_parts"], others, COMPILES_ON_RANKS)
         if ranks.size > request.task.num_parts:
             raise InputError(
-                f"{ranks.size} ranks for {request.task.num_parts} parts; start at most as many "
-                "ranks as parts"
+                f"{ranks.size} ranks are too many for {request.task.num_parts} parts; start at "
+                "most as many ranks as parts"
             )
     allowed = plan.memory or (allowed_memory() or 0) // ranks.here
     with ranks.agreement():

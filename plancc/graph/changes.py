@@ -233,7 +233,7 @@ def _with_new(ids: Ids, lists: Sequence[tuple[EdgeChanges, Ids]], numbered: bool
         ids = ids.astype(f"S{longest}")
     known = np.insert(ids, np.searchsorted(ids, new), new)
     if len(known) > MAX_VERTICES:
-        raise InputError(f"{lists[0][0].where}: more than {MAX_VERTICES} vertices")
+        raise InputError(f"{lists[0][0].where}: there are more than {MAX_VERTICES} vertices")
     return known
 
 

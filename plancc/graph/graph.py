@@ -176,7 +176,7 @@ def check_num_vertices(num_vertices: int, where: str) -> None:
     if num_vertices < 1:
         raise InputError(f"{where}: the graph has no vertices")
     if num_vertices > MAX_VERTICES:
-        raise InputError(f"{where}: {num_vertices} vertices; at most {MAX_VERTICES} are supported")
+        raise InputError(f"{where}: has {num_vertices} vertices; the limit is {MAX_VERTICES}")
     check_vertices(num_vertices, where)
 
 

@@ -556,7 +556,7 @@ def with_times(
     times = np.asarray(as_array(given, where))
     if times.dtype.kind not in "iuf" or times.size != len(times):
         raise InputError(
-            f"{where}: shape {times.shape} and type '{times.dtype}': give a number for every edge"
+            f"{where}: has shape {times.shape} and type '{times.dtype}'; give a number per edge"
         )
     times = for_every_edge(graph, edges, times.reshape(-1).astype(np.float64), where, "times")
     if len(wrong := np.flatnonzero(~np.isfinite(times))):

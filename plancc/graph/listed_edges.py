@@ -85,7 +85,7 @@ def as_features(values: Array, where: str) -> npt.NDArray[np.float32]:
     """
     values = values[:, None] if values.ndim == 1 else values
     if values.ndim != 2 or not values.shape[1] or values.dtype.kind not in "biuf":
-        told = f"shape {values.shape} and type '{values.dtype}'"
+        told = f"has shape {values.shape} and type '{values.dtype}'"
         raise InputError(f"{where}: {told}; give a row of numbers for every edge")
     with np.errstate(over="ignore"):
         found = values.astype(np.float32)

@@ -199,10 +199,10 @@ def _header(path: StrPath, numbers: Integers) -> _MetisHeader:
         fail(path, line, "the header 'VERTICES EDGES [FMT [NCON]]' is expected, not", text)
     n, edges, digits, ncon = head + [0, 1][len(head) - 2 :]
     if digits not in _FORMATS:
-        fail(path, line, "FMT is up to three digits 0 or 1, not", digits)
+        fail(path, line, "FMT must be up to three digits 0 or 1, not", digits)
     has_weights = digits // 10 % 10
     if ncon < has_weights:
-        fail(path, line, "NCON is at least 1, not", ncon)
+        fail(path, line, "NCON must be at least 1, not", ncon)
     if edges < 0:
         fail(path, line, "the number of edges is negative:", edges)
     check_num_vertices(n, f"{os.fspath(path)}, line {line}")

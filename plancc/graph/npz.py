@@ -258,8 +258,8 @@ def _entries_of(archive: Archive, pattern: bool) -> _ArchiveEntries:
         return _ArchiveEntries((n, n), indptr, None, column, None)
     if "edge_index" not in archive:
         raise InputError(
-            f"{name}: neither a scipy.sparse.save_npz file nor an archive with the keys 'indptr', "
-            f"'indices', 'num_nodes' or 'edge_index'; it has '{', '.join(archive)}'"
+            f"{name}: is neither a scipy.sparse.save_npz file nor an archive with the keys "
+            f"'indptr', 'indices', 'num_nodes' or 'edge_index'; it has '{', '.join(archive)}'"
         )
     column, row = check_edge_index(archive["edge_index"], name)
     if "num_nodes" in archive:

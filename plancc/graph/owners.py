@@ -99,7 +99,7 @@ def check_owners(
     `what` says what the parts own, for messages.
     """
     if len(owner) != num_owned:
-        raise InputError(f"{len(owner)} owners for {num_owned} {what}")
+        raise InputError(f"there are {len(owner)} owners for {num_owned} {what}")
     if num_owned > 0 and not (int(owner.min()) >= 0 and int(owner.max()) < num_parts):
         raise InputError(
             f"owners {owner.min()}..{owner.max()} of {what}: must be in 0..{num_parts - 1}"

@@ -265,7 +265,7 @@ def read_integers(
         many = " in the usual spelling:" if usual and digits[:1] == b"0" else (
             " of at most 18 digits" * digits.isdigit()
         )  # fmt: skip
-        fail(path, line, f"not a whole number{many}", token, advice(token))
+        fail(path, line, f"this is not a whole number{many}", token, advice(token))
     values, ptr = np.empty(num_values, dtype=np.int64), np.zeros(num_lines + 1, dtype=np.int64)
     numbers = Integers(values, ptr, np.empty(num_lines, dtype=np.int64))
     kernels.scan_integers(buffer, skipped, usual, *numbers)

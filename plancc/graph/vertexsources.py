@@ -263,7 +263,7 @@ def vertex_data_of(
         return VertexData()
     if not called:
         told = f"none of the keys '{', '.join(SOURCE_KEYS)}' is present, only {_listed(held)}"
-        raise InputError(f"{where}no vertex data: {told}")
+        raise InputError(f"{where}there is no vertex data: {told}")
     for key in [key for key in MASKS if key in arrays]:
         arrays[key] = _boolean_mask(arrays[key], rows, whats[key], key)
     if ids:

@@ -408,7 +408,7 @@ class _Pajek:
             if counts:
                 check_num_vertices(self.size, f"{os.fspath(found.path)}, line {self.line}")
                 if not 0 <= found.rows <= self.size:
-                    self.fail(f"more rows than the {self.size} vertices:", words[2])
+                    self.fail(f"there are more rows than the {self.size} vertices:", words[2])
                 found.rows %= self.size
 
     def add(self, words: list[bytes]) -> None:

@@ -288,7 +288,7 @@ def _lists(root: str, name: str) -> dict[str, Any]:
         where = os.path.join(root, name, "split_dict.pt")
         held = load_torch(where)
         if not isinstance(held, dict):
-            raise InputError(f"{where}: expected a dict with keys train, valid and test")
+            raise InputError(f"{where}: must be a dict with keys train, valid and test")
         return {key: held[part] for part, key in _SPLITS.items() if part in held}
     found = {}
     for part, file in files.items():

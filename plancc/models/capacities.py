@@ -40,7 +40,7 @@ def check_capacities(
             raise InputError(f"`capacities`: number {k} is {value}: it must be finite and above 0")
     if num_parts is not None and len(capacities) != num_parts:
         raise InputError(
-            f"`capacities`: {len(capacities)} numbers for {num_parts} parts: every part needs one"
+            f"`capacities`: has {len(capacities)} numbers for {num_parts} parts; give one for each"
         )
     return tuple(map(float, capacities))
 

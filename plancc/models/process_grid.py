@@ -255,7 +255,7 @@ class Cagnet3DModel(ProcessGridModel):
             side -= side**3 > num_ranks
             way = f"{_near(num_ranks, side**3, (side + 1) ** 3)} ranks, or a `grid`"
             shapes = _or(_shapes(num_ranks, 3))
-            raise InputError(f"{num_ranks} ranks are not a cube; use {way}: {shapes}")
+            raise InputError(f"{num_ranks} ranks are not a perfect cube; use {way}: {shapes}")
         return Shape(side, side, side)
 
 

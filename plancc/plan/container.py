@@ -53,16 +53,16 @@ class Container:
         try:
             if not has_checksums(path):
                 raise self.error(
-                    f"not a plan, or one before format {MAJOR}.{OLDEST} (an HDF5 file without "
-                    "checksums): if it is one, compile the graph again"
+                    f"is not a plan, or is one before format {MAJOR}.{OLDEST} (an HDF5 file "
+                    "without checksums): if it is one, compile the graph again"
                 )
             self.size = os.path.getsize(path)
             self.file = _open(path)
         except PermissionError as error:
-            raise InputError(f"{self.path}: not readable (permission denied)") from error
+            raise InputError(f"{self.path}: cannot be read (permission denied)") from error
         except OSError as error:
             if kind := _other_kind(path, error):
-                raise InputError(f"{self.path}: not a plan{kind}") from error
+                raise InputError(f"{self.path}: is not a plan{kind}") from error
             raise self.error(_not_opened(path, error)) from error
 
     def close(self) -> None:
@@ -181,11 +181,11 @@ def _not_opened(path: str, error: OSError) -> str:
     """Return the reason, in words for users, why HDF5 could not open a file."""
     text = str(error)
     if "signature not found" in text:
-        kind = "not an HDF5 file" if os.path.getsize(path) else "the file is empty"
-        return f"not a plan: {kind}"
+        kind = "it is not an HDF5 file" if os.path.getsize(path) else "the file is empty"
+        return f"is not a plan: {kind}"
     if cut := re.search(r"truncated file: eof = (\d+),.* stored_eof = (\d+)", text):
         return f"the plan is cut off: {int(cut[1]):,} of {int(cut[2]):,} bytes are present"
-    return lock_advice(error) or f"not a plan: {_reason(error)}"
+    return lock_advice(error) or f"is not a plan: {_reason(error)}"
 
 
 def lock_advice(error: Exception) -> str:

@@ -284,7 +284,7 @@ def header_of(attributes: Mapping[str, Any]) -> Header:
     n, p, nnz = header.num_vertices, header.num_parts, header.num_nonzeros
     kinds = 1 if header.types is None else len(header.types.relations)
     if not (1 <= p <= n <= MAX_VERTICES and 0 <= nnz <= kinds * n * n):
-        raise InputError(f"impossible header: {n} vertices, {nnz} nonzeros, {p} parts")
+        raise InputError(f"the header is impossible: {n} vertices, {nnz} nonzeros, {p} parts")
     if problem := header.problem():
         raise InputError(problem)
     return header

@@ -120,7 +120,7 @@ class Grid:
         except (IndexError, TypeError, ValueError):
             found = None
         if found is None or str(found) != text:
-            raise InputError(f"grid '{text}': not a grid; write a grid like '2d 4x4'")
+            raise InputError(f"grid '{text}': is not a grid; write a grid like '2d 4x4'")
         return found
 
     @property

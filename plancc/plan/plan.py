@@ -147,7 +147,7 @@ class Plan(WithColumns):
     def part(self, index: int) -> Part:
         """Return part `index`. Its arrays are views of the plan's arrays."""
         if not 0 <= index < self.num_parts:
-            raise InputError(f"part {index}: out of range; choose from 0..{self.num_parts - 1}")
+            raise InputError(f"part {index} is out of range; choose from 0..{self.num_parts - 1}")
         parts = self.all_parts.of_parts(index, index + 1)
         held = RankParts(replace(self.header, grid=None), index, np.arange(self.num_parts + 1))
         part = parts.only_part(held)

@@ -83,7 +83,7 @@ def parts_of_rank(path: str, header: Header, rank: int, num_ranks: int) -> RankP
             ranks.
     """
     if not 0 <= rank < num_ranks:
-        raise InputError(f"rank {rank} of {num_ranks}: out of range; the first rank is 0")
+        raise InputError(f"rank {rank} of {num_ranks} is out of range; the first rank is 0")
     check_num_ranks(path, header, num_ranks)
     return RankParts(header, rank, block_of_parts(header.num_parts, num_ranks))
 
@@ -97,11 +97,11 @@ def check_num_ranks(path: str, header: Header, num_ranks: int) -> None:
     grid, num_parts = header.grid, header.num_parts
     if grid is not None and num_ranks != grid.num_ranks:
         raise InputError(
-            f"{path}: {num_ranks} ranks for a plan of grid '{grid}', which runs on exactly "
-            f"{grid.num_ranks} ranks"
+            f"{path}: cannot start {num_ranks} ranks for a plan of grid '{grid}', which runs on "
+            f"exactly {grid.num_ranks} ranks"
         )
     if grid is None and num_ranks > num_parts:
         raise InputError(
-            f"{path}: {num_ranks} ranks for a plan of {num_parts} parts; start at most "
-            f"{num_parts} ranks, or compile the plan for more parts"
+            f"{path}: cannot start {num_ranks} ranks for a plan of {num_parts} parts; start at "
+            f"most {num_parts} ranks, or compile the plan for more parts"
         )

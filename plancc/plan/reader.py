@@ -543,7 +543,7 @@ class PlanFile:
         """Raise PlanError if the file has messages of an exchange that the header does not name."""
         for step in EXCHANGES:
             if step not in self.header.steps() and self._container.is_there(step, h5py.Group):
-                raise self._error(f"/{step} in a plan {self.header.lacks(step)}")
+                raise self._error(f"/{step} is in a plan {self.header.lacks(step)}")
 
     def _add_sizes(self, step: str) -> None:
         """Add the number of messages and the number of rows of an exchange to `_sizes`."""
@@ -571,7 +571,7 @@ class PlanFile:
         if PIECES in attributes or attributes.get("format") == PIECE_FORMAT:
             raise self._error(IN_PIECES)
         if attributes.get("format") != FORMAT:
-            raise self._error(f"not a plan: its attribute 'format' is not '{FORMAT}'")
+            raise self._error(f"is not a plan: its attribute 'format' is not '{FORMAT}'")
         version = attributes.get("format_version", "")
         numbers = VERSION.fullmatch(str(version))
         if numbers is None:
@@ -610,7 +610,7 @@ class PlanFile:
                 elif at not in datasets:
                     unknown.append(f"node /{shown(at)}")
         if unknown:
-            raise self._error(f"unknown {unknown[0]} in a plan of version {MAJOR}.{self.minor}")
+            raise self._error(f"has unknown {unknown[0]} in a plan of version {MAJOR}.{self.minor}")
 
 
 def within(numbers: npt.NDArray[np.integer], bound: int | npt.NDArray[np.integer]) -> bool:

@@ -151,11 +151,11 @@ class Route:
     def problem(self, layout: str, num_parts: int) -> str:
         """Return why the route does not fit a plan of this layout and size; "" if it fits."""
         if layout not in ("row", "edge"):
-            return f"{self} in a plan of layout '{layout}'"
+            return f"{self} cannot be in a plan of layout '{layout}'"
         if self.topology is None or self.topology.num_ranks == num_parts:
             return ""
         ranks = self.topology.num_ranks
-        return f"{self}, of {ranks} ranks, in a plan of {num_parts} parts"
+        return f"{self} has {ranks} ranks, but the plan has {num_parts} parts"
 
     def keeps_groups(self, ranks: npt.NDArray[np.int64]) -> bool:
         """Return whether the hops still work after parts have been merged on ranks.

@@ -87,12 +87,12 @@ class Header:
         grid = self.grid
         if grid is None:
             missing = self.layout in ("grid", "feature")
-            return f"layout '{self.layout}' without the attribute 'grid'" if missing else ""
+            return f"layout '{self.layout}' lacks the attribute 'grid'" if missing else ""
         if grid.layout != self.layout:
-            return f"grid '{grid}' in a plan of layout '{self.layout}'"
+            return f"grid '{grid}' does not fit layout '{self.layout}'"
         if grid.num_parts != self.num_parts:
             return (
-                f"grid '{grid}', of {grid.num_parts} blocks of rows, in a plan of "
+                f"grid '{grid}' has {grid.num_parts} blocks of rows, but the plan has "
                 f"{self.num_parts} parts"
             )
         if grid.num_ranks > self.num_vertices:
@@ -105,9 +105,9 @@ class Header:
         if types is None:
             return ""
         if self.self_loops:
-            return "self loops in a plan with types"
+            return "a plan with types has self loops"
         if types.num_vertices != self.num_vertices:
-            return f"{types.num_vertices} vertices by type in a plan of {self.num_vertices}"
+            return f"types have {types.num_vertices} vertices, but the plan has {self.num_vertices}"
         return ""
 
     def links_problem(self) -> str:
@@ -115,8 +115,8 @@ class Header:
         if self.links is None:
             return ""
         if self.grid is not None or self.types is not None:
-            return f"links in a plan with {'a grid' if self.types is None else 'types'}"
-        return f"{self.links} negatives of a link" if self.links < 0 else ""
+            return f"a plan with {'a grid' if self.types is None else 'types'} has links"
+        return f"a link has {self.links} negatives" if self.links < 0 else ""
 
     def lacks(self, step: str) -> str:
         """Return why the plan cannot have messages of the exchange `step`.

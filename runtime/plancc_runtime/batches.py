@@ -58,15 +58,15 @@ def drawn_batches(
 ) -> Iterator[Batch]:
     """Yield the batches of all epochs. The call and each step of the iteration are collective.
 
-    `of_rank` is the plan's header with this rank's part. See `plancc_runtime.graph.Graph.batches`
-    for the other parameters and the errors.
+    `of_rank` holds the plan's header, and the part of the plan that this rank runs. See
+    `plancc_runtime.graph.Graph.batches` for the other parameters and the errors.
     """
     (header, part), transport = of_rank, resources.transport
     given = {"sampler": sampler, "layers": layers, "seed": seed, "epochs": epochs, **options}
     transport.check_alike(given)
     with transport.agreement():
         if header.layout != "row":
-            raise InputError(f"mini-batches need a row plan, but the layout is {header.layout}")
+            raise InputError(f"mini-batches need a row plan; this plan has layout {header.layout}")
         with PlanFile(plan) as file:
             recorded, training = sampler_of(file), num_training(file)
         n, choice = header.num_vertices, options.pop("draw", "auto")

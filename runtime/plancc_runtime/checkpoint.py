@@ -81,7 +81,8 @@ class _Facts:
         plan: Content hash of the plan.
         epoch: Number of epochs that were trained when the checkpoint was written.
         options: All options of the run that wrote the checkpoint, by name.
-        best: The best validation loss so far; its `weights` are None.
+        best: The best validation loss so far, without the weights that reached it: the field
+            `Validation.weights` is None.
     """
 
     plan: str
@@ -289,8 +290,8 @@ class Checkpoints:
     def _newest(self) -> tuple[Path, _Facts, dict[str, Tensor], str]:
         """Find the newest checkpoint that is undamaged on all ranks. Collective.
 
-        Return its path, the values in its JSON, its tensors, and its digest. Add the names of
-        damaged checkpoints to `_damaged`.
+        Return its path, the values in its JSON, its tensors, and the digest of both (`_digest`).
+        Add the names of damaged checkpoints to `_damaged`.
         """
         transport, reasons, found = self._transport, [], None
         for name in transport.gather(self._names())[0]:
@@ -329,7 +330,7 @@ class Checkpoints:
             raise InputError(
                 f"{path}: belongs to another plan (content hash "
                 f"{shown(facts.plan, 12) or 'none'}; the plan of this run has "
-                f"{self._content[:12] or 'none'})"
+                f"{self._content[:12] or 'none'}); give the plan of the checkpoint"
             )
         here, there = _plain(self._options), facts.options
         fixed = [name for name in OPTION_NAMES if name not in FREE]
@@ -389,7 +390,10 @@ def _attempted(what: str) -> Iterator[None]:
 
 
 def _plain(options: TrainOptions) -> dict[str, Any]:
-    """Return the options, by name, as they are when read back from the checkpoint's JSON."""
+    """Return the options by name, with values as JSON keeps them: a path as str, a tuple as list.
+
+    The full batch has the `batch_size` None, whether the option is `FULL` or not given.
+    """
     plain: dict[str, Any] = json.loads(json.dumps(asdict(options), default=os.fspath))
     if plain["batch_size"] == FULL:  # trains like None
         plain["batch_size"] = None
@@ -409,7 +413,7 @@ def _write_file(
 
 
 def _read_file(path: Path) -> tuple[_Facts, dict[str, Tensor], str]:
-    """Return the facts and tensors that `_write_file` wrote, and their digest.
+    """Return the facts and tensors that `_write_file` wrote, and the digest of both (`_digest`).
 
     Raises `_Damaged` if the file is missing, cut off or changed, `_Unfit` if it is not a checkpoint
     that this version can read, and OSError if the system cannot read the file.

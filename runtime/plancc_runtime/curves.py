@@ -81,6 +81,7 @@ def areas(
 def _counted(groups: Groups) -> Counts:
     """Return this rank's counts of vertices, under keys that sort by column, then by score.
 
+    For each key there are two counts: of vertices outside the class, and of vertices in the class.
     A key is a complex number: its real part is the column, its imaginary part the score. A column
     is one class of one split. numpy sorts complex numbers by the real part first.
     """
@@ -95,7 +96,10 @@ def _counted(groups: Groups) -> Counts:
 def _added(
     keys: npt.NDArray[Any], counts: npt.NDArray[Any]
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """Return the distinct keys, ascending, and for each key the sums of its two counts."""
+    """Return the distinct keys, ascending, and for each key the sums of its counts: int64[m, 2].
+
+    `counts`, int[n, 2], has the two counts of each key in `keys` (see `_counted`).
+    """
     known, place = np.unique(keys, return_inverse=True)
     sums = [np.bincount(place, each, len(known)) for each in counts.T]
     return known, np.stack(sums, axis=1).astype(np.int64)
@@ -104,9 +108,9 @@ def _added(
 def _sorted_together(mine: Counts, transport: Transport) -> Counts:
     """Return the counts of all ranks for this rank's range of keys. Collective.
 
-    Higher ranks have ranges of higher keys. To find the bounds of the ranges, every rank draws
-    keys at regular distances from its sorted keys; the bounds lie at regular distances among the
-    sorted samples of all ranks.
+    Higher ranks have ranges of higher keys. To find the bounds of the ranges, every rank samples
+    its sorted keys at regular distances. The ranks sort these samples together; the bounds are
+    samples at regular distances in the sorted list.
     """
     size = transport.size
     if size == 1:

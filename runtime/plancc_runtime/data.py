@@ -81,7 +81,10 @@ class LocalData:
 
     @property
     def where(self) -> Any:
-        """Argument `where` of `Standardization`: `row_type`, or `first_column` without types."""
+        """Argument `where` of `Network.standardized`: which statistics apply to the features.
+
+        It is `row_type` if the plan has vertex types, else `first_column`.
+        """
         return self.first_column if self.row_type is None else self.row_type
 
     @cached_property
@@ -244,7 +247,7 @@ def _check_data(
             f"{width}; leave the option out"
         )
     if data.targets is not None and wanted not in (None, classes):
-        raise InputError(f"`classes` {wanted}: the targets in the plan have {classes} classes")
+        raise InputError(f"`classes` {wanted}: the plan has {classes}; leave the option out")
     limited = wanted is None and data.targets is None
     if limited and (why := too_many_classes(classes, num_vertices)):
         raise InputError(
@@ -306,7 +309,7 @@ def check_kind(options: TrainOptions, kind: type[Target], plan: str) -> None:
                 f"`{name}` {value}: {plan} has {kind.words}; `{name}` may be {', '.join(able)}"
             )
     if options.class_weights is not None and kind is Numbers:
-        raise InputError(f"`class_weights`: {plan} has {kind.words}, not classes")
+        raise InputError(f"`class_weights`: {plan} has {kind.words}; leave the option out")
 
 
 def _mean(numbers: Tensor, transport: Transport) -> Tensor:

@@ -106,7 +106,7 @@ def named_arrays(rows: Any, num_rows: int, of: str = "`rows`") -> dict[str, np.n
                 "for every row of this rank, in the order of graph.vertices"
             )
         if str(name) in found:
-            raise InputError(f"two arrays have the name {name}")
+            raise InputError(f"two arrays have the name {name}; rename one of them")
         found[str(name)] = array
     return found
 
@@ -115,7 +115,7 @@ def columns_of(arrays: Mapping[str, np.ndarray], transport: Transport) -> dict[s
     """Return dtype and row shape of every array; raise InputError if ranks differ. Collective."""
     columns = {name: Column(a.dtype, a.shape[1:]) for name, a in arrays.items()}
     if not transport.all_equal(repr(columns).encode()):
-        transport.agree(InputError("the rows differ in names, types or widths between ranks"))
+        transport.agree(InputError("the ranks give arrays of different names, dtypes or widths"))
     return columns
 
 
@@ -162,7 +162,7 @@ def _merged(
     place[vertices - start] = np.arange(len(vertices))
     if (place < 0).any():
         vertex = start + int(np.argmin(place))
-        raise PlanError(f"the plan is damaged: vertex {vertex} is in no part")
+        raise PlanError(f"the plan is damaged: vertex {vertex} is in no part; compile it again")
     return {name: each[place] for name, each in arrays.items()}
 
 

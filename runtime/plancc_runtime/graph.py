@@ -235,8 +235,8 @@ class Graph(EdgeGraph):
 
             for batch in graph.batches("neighbour", batch_size=1024, fanouts=(10, 5), epochs=5):
                 x = graph.features[batch.rows]
-                for layer, of_layer in zip(network, batch.graphs):
-                    x = layer(of_layer, x)
+                for layer, layer_graph in zip(network, batch.graphs):
+                    x = layer(layer_graph, x)
                 out, y = x[batch.targets], graph.labels[batch.rows][batch.targets]
 
         Parameters:
@@ -254,7 +254,7 @@ class Graph(EdgeGraph):
         """
         with self.transport.agreement():
             if self._plan is None:
-                raise InputError("mini-batches are drawn from a plan file; open the file")
+                raise InputError("mini-batches need a plan file, not a slice; open the plan file")
         of_rank, drawing = (self.plan_header, self.plan_part), (sampler, options)
         return drawn_batches(
             *(self._plan, of_rank, self.resources, *drawing),
@@ -288,7 +288,7 @@ class Graph(EdgeGraph):
         before = (slice(None),) * (axis % len(shape))
         read = np.asarray(array[(*before, ascending.numpy())])
         if read.dtype.kind not in "biuf":
-            raise InputError(f"the array is of type {read.dtype}; give real numbers")
+            raise InputError(f"the array has dtype {read.dtype}; give real numbers")
         dtype = self.dtype if read.dtype.kind == "f" else None
         found = self._tensor(read.astype(read.dtype.newbyteorder("="), copy=False), dtype)
         assert found is not None
@@ -312,7 +312,7 @@ class Graph(EdgeGraph):
         with self.transport.agreement():
             [array] = named_arrays(rows, self.num_rows).values()
         if not self.transport.all_equal(str(rows.dtype).encode()):
-            self.transport.agree(InputError("the rows differ in type between ranks"))
+            self.transport.agree(InputError("the ranks give rows of several dtypes; use one"))
         found = gather_rows(self._rows, array, self.transport, everywhere)
         if found is None:
             return None
@@ -346,12 +346,13 @@ class Graph(EdgeGraph):
         """Raise InputError if a tensor holds data of one rank, so it cannot be a parameter.
 
         Collective. There are two such cases. First, the tensor's shape differs between ranks.
-        Second, its values differ between ranks, and its length equals the same entry of
-        `_own_sizes` on every rank. Shapes that were checked once are not checked again."""
+        Second, its values differ between ranks, and its length is a number of local rows or
+        edges: an entry of `_own_sizes` that is equal on all ranks. Shapes that were checked once
+        are not checked again."""
         shapes = tuple((name, tuple(tensor.shape)) for name, tensor in tensors.items())
         if shapes in self._alike:
             return
-        whose = "a parameter for every local edge or row must be left out"
+        whose = "leave out parameters that have an entry for every local row or edge"
         if not self.transport.all_equal(repr([shape for _, shape in shapes]).encode()):
             self.transport.agree(
                 InputError(f"the parameters differ in shape between ranks: {whose}")
@@ -366,9 +367,9 @@ class Graph(EdgeGraph):
                 if not self.transport.all_equal(values.numpy().tobytes()):
                     self.transport.agree(
                         InputError(
-                            f"'{name}' differs between ranks, and its {len(tensor)} rows match the "
-                            f"rows, halo rows or edges of each rank: {whose}; "
-                            "parameters must begin with equal values; use the same torch seed"
+                            f"'{name}' differs between ranks, and its length {len(tensor)} is the "
+                            f"number of rows, halo rows or edges of each rank: {whose}; "
+                            "if it is a weight, use the same torch seed on all ranks"
                         )
                     )
         self._alike.add(shapes)
@@ -408,7 +409,11 @@ class Graph(EdgeGraph):
 
 
 def check_rows(x: Tensor, rows: int, graph: Graph, ndim: int | None = None, of: str = "") -> None:
-    """Raise InputError unless x has `rows` rows, `ndim` axes, and the graph's dtype and device."""
+    """Raise InputError unless x has `rows` rows, `ndim` axes, and the graph's dtype and device.
+
+    `ndim` None: any number of axes. `of`: end of the message about a wrong shape, such as
+    " of type 'author'".
+    """
     if not isinstance(x, Tensor):
         raise InputError(f"x is of type {type(x).__name__}; give torch.as_tensor(x)")
     if x.ndim == 0 or len(x) != rows or ndim not in (None, x.ndim):
@@ -416,7 +421,7 @@ def check_rows(x: Tensor, rows: int, graph: Graph, ndim: int | None = None, of: 
         raise InputError(f"x has shape {list(x.shape)}, but rank {graph.rank} needs [{shape}]{of}")
     if x.dtype != graph.dtype or x.device != graph.device:
         raise InputError(
-            f"x has {x.dtype} on {x.device}, the graph {graph.dtype} on {graph.device}: "
+            f"x is {x.dtype} on {x.device}, but the graph is {graph.dtype} on {graph.device}; "
             "convert x, or open the plan with another dtype or device"
         )
 
@@ -454,8 +459,8 @@ def open_graph(
     with transport.agreement():
         if opened.rows.grid is not None:
             raise InputError(
-                f"{opened.name or 'this plan'}: has grid '{header.grid}', but the library needs a "
-                "plan of layout row or edge; train with plancc-run"
+                f"{opened.name or 'this plan'}: is for grid '{header.grid}', but the library needs "
+                "a row plan or an edge plan; train with plancc-run"
             )
     part = with_exchange(header, opened.read(transport), "auto", transport)
     if header.types is not None:

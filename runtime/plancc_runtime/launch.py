@@ -118,7 +118,7 @@ def open_transport(
         name = "single" if size == 1 else "torch" if launcher() is _TORCHRUN else "mpi"
     if name == "single":
         if size > 1:
-            raise InputError(f"transport single: is for one rank; the launcher started {size}")
+            raise InputError(f"transport single: has one rank, but {size} started; choose auto")
         from plancc_runtime.transport.single import SingleTransport
 
         return SingleTransport()
@@ -156,16 +156,16 @@ def open_transport(
 
 
 def check_no_launcher(ranks: int, transport: Transport | str) -> None:
-    """Raise InputError unless `ranks` threads can be the ranks.
+    """Raise InputError if this process cannot run `ranks` ranks as its threads.
 
-    They cannot if a launcher has started several ranks, or if a transport is given.
+    It cannot if a launcher has started several ranks, or if a transport is given.
     """
     _, size = announced()
     if size > 1:
-        raise InputError(f"`ranks` {ranks}: the launcher has started {size} ranks already")
+        raise InputError(f"`ranks` {ranks}: the launcher started {size} ranks; leave `ranks` out")
     if transport != "auto":
         name = transport if isinstance(transport, str) else type(transport).__name__
-        raise InputError(f"`ranks` {ranks}: runs threads; leave transport {name} out")
+        raise InputError(f"`ranks` {ranks}: threads need no transport; leave transport {name} out")
 
 
 def check_no_singleton() -> None:

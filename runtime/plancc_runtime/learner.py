@@ -263,12 +263,12 @@ class Learner:
         return [*parameters, *(t for each in self.optimizer.state for t in each.values())]
 
     def start(self) -> np.ndarray:
-        """Restart the clock. Return the traffic so far."""
+        """Restart the clock. Return this rank's traffic so far (`Traffic.as_array`)."""
         self.clock.restart()
         return self.transport.traffic.as_array()
 
     def measure(self, before: np.ndarray) -> Spent:
-        """Return the time and traffic since `start`."""
+        """Return this rank's time and traffic since `start`, which returned `before`."""
         return Spent(self.clock.read(), self.transport.traffic.as_array() - before)
 
     def _taken(

@@ -37,7 +37,7 @@ RATES_KEPT = ("boundary_sampling", "drop_edge", "boundary_edge_sampling")
 DRAWS = ("auto", "owners", "everywhere")
 BATCH_OPTIONS = ("batch_size", "fanouts")
 ONLY_BATCHES = {
-    "feature_cache": "only mini-batches have one",
+    "feature_cache": "only mini-batches have a feature cache",
     "relation_fanouts": "only mini-batches have fan-outs",
     "features_on_disk": "a full batch reads all features in each epoch",
     "exclude_links": "is only for mini-batches",
@@ -477,7 +477,7 @@ class TrainOptions:
             raise self._wrong("momentum", why)
         for name in self.chosen(("every", "keep_last", "resume")):
             if self.checkpoint is None:
-                raise InputError(f"`{name}`: also give the folder `checkpoint`")
+                raise InputError(f"`{name}`: needs a folder of checkpoints; give `checkpoint` too")
         self._check_model_options()
         self._check_predictions()
         if self.pipeline not in ("off", "auto") and not (
@@ -495,9 +495,9 @@ class TrainOptions:
             raise self._wrong(name, f"{ONLY_BATCHES[name]}; {self._no_batches()}")
         self._check_on_disk()
         if self.recompute and self.product_order == "paper" and not is_own(self.model):
-            raise InputError("`recompute`: needs the pass order; add it to `passes`")
+            raise InputError("`recompute`: needs the pass named order; add it to `passes`")
         if self.delay is not None and self.fold != "delayed":
-            raise self._wrong("delay", f"only fold delayed has one, not fold {self.fold}")
+            raise self._wrong("delay", f"fold {self.fold} has no delay; give `fold` delayed")
         if self.fold == "sync":
             return
         if self.fold == "delayed" and self.checkpoint is not None:
@@ -505,14 +505,14 @@ class TrainOptions:
             raise self._wrong("fold", f"{why}; leave `checkpoint` out")
         for name, choice in (("aggregator", "max"), ("norm", "batch")):
             if getattr(self, name) == choice:
-                raise self._wrong("fold", f"does not suit {name} {choice}")
+                raise self._wrong("fold", f"does not suit {name} {choice}; choose another")
 
     def _check_on_disk(self) -> None:
         if not self.features_on_disk:
             return
         of_rows = ("scale_features", "row_order", "device")
         for name in self.chosen(of_rows):
-            why = "where the CPU reads them as the plan has them"
+            why = "where the CPU reads features as the plan has them"
             raise self._wrong(name, f"does not suit `features_on_disk`, {why}")
         if self.dtype == "bfloat16":
             raise self._wrong(
@@ -524,7 +524,7 @@ class TrainOptions:
         layer = self.embeddings
         if self.predict is None:
             if layer is not None:
-                raise self._wrong("embeddings", "also give the file `predict`")
+                raise self._wrong("embeddings", "needs a file of predictions; give `predict` too")
             return
         check_name(self.predict)
         if layer is not None and layer > self.layers:
@@ -569,7 +569,7 @@ def refuse_twice(given: Mapping[str, Any]) -> None:
     for name in (each for each in OF_MODELS if each in extra and given.get(each) is not None):
         own, other = given[name], extra[name]
         if str(own).lower() != str(other).lower():  # numbers and truth values may be strings
-            raise InputError(f"`{name}` {own} contradicts `model_options` {name}={other}")
+            raise InputError(f"`{name}` {own} and `model_options` {name}={other} differ; give one")
 
 
 def check_same_options(options: TrainOptions, transport: Transport) -> None:

@@ -56,8 +56,8 @@ class Outputs:
             known (dict of str to array, optional): Columns of labels and splits as in
                 `predictions.known_of`; by default the columns of the run's task.
             wanted (int64[m], optional): The vertices to write, in this order; by default all.
-                These vertices must be the training vertices of the run, and `ids` and `known` must
-                belong to them.
+                They must be the vertices of the split "train" of the run's data, into which
+                `predict.predict` puts them; `ids` and `known` must have entries for them alone.
 
         Returns:
             For every class, the number of vertices predicted in it; an empty list for real numbers.

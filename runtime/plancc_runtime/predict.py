@@ -45,7 +45,7 @@ class Predicted(NamedTuple):
     Attributes:
         header: The plan's header.
         counts: Number of vertices predicted for every class; empty for real numbers and links.
-        num_vertices: Number of rows in the file: of vertices, or of pairs of vertices.
+        num_vertices: Number of rows in the file, one for each vertex or each pair of vertices.
         words: Words that all ranks sent for the listed vertices; 0 without `ids`.
         words_of_all: Words that all ranks would have sent for all vertices; 0 without `ids`.
     """
@@ -162,9 +162,9 @@ def score_links(
     name = fspath(weights)
     with transport.agreement():
         if not description.options.decoder:
-            raise InputError(f"{name}: scores of links need weights trained on links")
+            raise InputError(f"{name}: the network was not trained on links; give another file")
         if opened.header.links is None:
-            raise InputError(f"{opened.name}: scores of links need a plan with links")
+            raise InputError(f"{opened.name}: the plan has no links; compile the graph with links")
         options = options_of(description, name, {"init": weights, "predict": path, **execution})
         _check_widths(fspath(plan), opened.rows, description.dims)
         share = read_ids(plan, opened.content, transport)
@@ -190,6 +190,8 @@ def _opened(
     plan: StrPath, weights: StrPath, asked: Mapping[str, Any], transport: Transport
 ) -> tuple[Opened, Description]:
     """Return the opened plan, and the description of the network in `weights`. Collective.
+
+    `asked` has arguments of the caller, by name, which must be the same on all ranks.
 
     Raises:
         InputError, PlanError, BackendUnavailable: On all ranks; InputError also if `asked` differs
@@ -265,8 +267,8 @@ def _read_ids(text: str, named: bool) -> dict[Any, int]:
         if named or "," in text or text.strip(" +-").isdecimal():
             return _checked(next(csv.reader([text])), named=named)
         raise InputError(
-            f"`ids` '{shown(text)}': neither an id, which is a whole number, nor a file that can "
-            "be read"
+            f"`ids` '{shown(text)}': is neither an id, which is a whole number, nor a file that "
+            "can be read"
         )
     lines = _lines(text, "`ids` expects numbers, or a text file with one id a line")
     return _checked(lines, text, named)
@@ -332,7 +334,7 @@ def _vertices_of(
         places: For every id, its name in error messages.
     """
     if not transport.all_equal(ids.tobytes()):
-        transport.agree(InputError("the ranks have different ids; give all the same ids"))
+        transport.agree(InputError("the ranks have different ids; give every rank the same"))
     n, vertices = of.stop - of.start, np.full(len(ids), -1, np.int64)
     if share is None:
         there = (ids >= 0) & (ids < n)
@@ -373,7 +375,7 @@ def _joined(opened: Opened, description: Description, task: LearningTask, weight
             return part
     raise InputError(
         f"{opened.name}: the plan has other types, relations or widths of features than the "
-        f"network of {weights}"
+        f"network of {weights}; compile a graph with those of the network"
     )
 
 
@@ -392,8 +394,8 @@ def options_of(description: Description, name: str, settings: dict[str, Any]) ->
     if len(hidden) > 1:
         widths = " x ".join(map(str, dims))
         raise InputError(
-            f"{name}: the network has widths {widths}; here all hidden layers need the same "
-            "width (plancc_runtime.load_network supports any)"
+            f"{name}: the network has widths {widths}; predictions need hidden layers of one "
+            "width; use plancc_runtime.load_network, which supports any widths"
         )
     links = bool(network.decoder)
     layers: dict[str, Any] = {
@@ -411,7 +413,7 @@ def options_of(description: Description, name: str, settings: dict[str, Any]) ->
             check_name(network.model)
         except InputError as error:
             raise InputError(
-                f"{name}: its network is the class {shown(network.model)}, imported from the "
+                f"{name}: the class of its network, {shown(network.model)}, must be in the "
                 f"folder where the command runs: {error}"
             ) from None
     scales = {"rows": description.normalize_features, "columns": network.standardize_features}
@@ -436,12 +438,12 @@ def _check_widths(name: str, part: Part, dims: tuple[int, ...]) -> None:
     if features is None:
         raise InputError(
             f"{name}: the plan has no features, but the network needs {dims[0]} per vertex; "
-            "compile it with vertex data"
+            "compile the graph with vertex data"
         )
     if features.shape[1] != dims[0]:
         raise InputError(
             f"{name}: the plan has features of width {features.shape[1]}, but the network needs "
-            f"{dims[0]}"
+            f"{dims[0]}; compile the graph with features of that width"
         )
 
 

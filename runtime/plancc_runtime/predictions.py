@@ -21,7 +21,7 @@ from plancc_runtime.transport.base import Transport
 def check_finite(outputs: Tensor) -> None:
     """Raise PlanccError if an output is not finite."""
     if not bool(outputs.isfinite().all()):
-        raise PlanccError("the network's outputs are not finite: no predictions are written")
+        raise PlanccError("the network's outputs are not finite, so no predictions are written")
 
 
 def known_of(labels: Tensor | None, splits: Mapping[str, Tensor]) -> dict[str, np.ndarray]:

@@ -88,8 +88,8 @@ class Epoch(SplitMetrics):
     """Figures of one epoch over all ranks.
 
     Metrics are those of the weights before the epoch's update. An epoch that was not evaluated has
-    no metrics, with one exception: with mini-batches, every epoch has the accuracy of "train". It
-    counts the same targets as the loss, if there were any.
+    no metrics, with one exception: with mini-batches, every epoch has the accuracy of "train". This
+    accuracy is over the targets that the loss counts; it is left out if there were no targets.
 
     Attributes:
         epoch: Number of the epoch, from 0; for the final weights, the number of epochs of the run.
@@ -107,7 +107,8 @@ class Epoch(SplitMetrics):
         words_reduced: Words that every rank contributes to all-reduces; they are not in
             `words_sent`. They are weight gradients, loss, scores and sums for batch norms. With
             mini-batches, also the figures of every `BatchStep`, and the number of targets of every
-            batch unless all batches have the same number. On 1.5D grids, also the sums over copies.
+            batch unless all batches have the same number. On 1.5D grids, also sums of products over
+            the ranks that have copies of the same rows.
         evaluation_seconds, evaluation_words: Seconds of the slowest rank, and words of all ranks,
             for an evaluation apart from training; no other figure includes them.
         volume_per_step: Mean of `BatchStep.volume`; None without mini-batches.
@@ -176,7 +177,8 @@ class Figures:
         planned: Words with all passes. If epochs sample the boundary (`TrainOptions.sampling`),
             this is their expected number; the other figures are for an epoch that keeps all rows.
         reduced: Words that ranks contribute to all-reduces of products, with all passes. Only 1.5D
-            grids have such words: they sum products over copies. `planned` does not include them.
+            grids have such words: they sum products over the ranks that have copies of the same
+            rows. `planned` does not include them.
     """
 
     plain: int
@@ -221,8 +223,8 @@ class RunOutline:
         split_sizes: Number of labelled vertices by split.
         replaced_masks: Splits whose masks in the plan were replaced by the masks of `split`.
         target: Kind of targets: "class", "classes" or "numbers" (`plancc_runtime.targets`).
-        metrics: Metrics that are printed: the first in the table of epochs; all at the end if there
-            are several.
+        metrics: Names of the metrics that are printed. The table of epochs shows the first; if
+            there are several, all are printed at the end.
         sampler: Sampler of mini-batches, with its options; empty for full batch.
         drawn_by: Who draws a mini-batch: "owners" or "everywhere", followed by the reason if the
             option `draw` allows both; empty for full batch.
@@ -303,8 +305,9 @@ class TrainResult(RunOutline):
     def to_dict(self) -> dict[str, Any]:
         """Return all figures, ready for JSON, without weights.
 
-        In the header, two keys replace "route": "topology" (None without one), and "relays"
-        (whether the plan has relays). "hops" replaces "exchange": whether rows were sent in hops.
+        In the header, two keys replace "route": "topology" (None if the plan has none), and
+        "relays" (whether the plan has relays). "hops" replaces "exchange": it says whether rows
+        were sent in hops.
         """
         result = asdict(replace(self, weights={}))
         del result["weights"]

@@ -63,9 +63,9 @@ def check_columns(path: str, columns: Mapping[str, Column]) -> None:
                 f"of 1 to {LONGEST_NAME} printable characters"
             )
         if _format(path) == ".npz" and ("/" in name or "\\" in name):  # names of files in it
-            raise InputError(f"{path}: {name}: a name in an .npz cannot have / or \\")
+            raise InputError(f"{path}: {name}: a name in an .npz cannot have / or \\; rename it")
         if dtype.kind not in "biufUS":
-            raise InputError(f"{path}: {name} is of {dtype}, not of real numbers")
+            raise InputError(f"{path}: {name} has dtype {dtype}; give real numbers")
         if _format(path) != ".npz" and len(shape) > 1:
             raise InputError(
                 f"{path}: rows of {name} have shape {list(shape)}, but a row of a CSV has "
@@ -74,7 +74,7 @@ def check_columns(path: str, columns: Mapping[str, Column]) -> None:
     if _format(path) != ".npz":
         counts = Counter(["id", *_names(columns)])
         for name in (name for name, count in counts.items() if count > 1):
-            raise InputError(f"{path}: two columns have the name {name}")
+            raise InputError(f"{path}: two columns have the name {name}; rename one")
 
 
 class RowFile(ABC):
@@ -189,7 +189,7 @@ def number_bytes(array: np.ndarray) -> np.ndarray:
 
 
 def _flat_rows(array: np.ndarray) -> np.ndarray:
-    """Return the array as a matrix with one line per row, even if there are no rows."""
+    """Return the array as a matrix [rows, numbers per row], even if there are no rows."""
     return array.reshape(len(array), math.prod(array.shape[1:]))
 
 

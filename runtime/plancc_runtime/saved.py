@@ -58,7 +58,7 @@ class Description:
     def of(cls, network: Network, **own: Any) -> Self:
         """Return the description of a network.
 
-        `own` has values of the attributes that follow `options`.
+        `own` has the values of `normalize_features`, `target` and `random_labels`, by name.
         """
         options = asdict(network.options)
         if not is_own(network.options.model):
@@ -87,7 +87,7 @@ class Description:
         version, writer = rest.pop("format", None), rest.pop("plancc", "?")
         if version != FORMAT:
             raise InputError(
-                f"{name}: description of format {shown(version, 20)}; this version of plancc "
+                f"{name}: its description has format {shown(version, 20)}; this version of plancc "
                 f"({__version__}) reads {FORMAT}"
             )
         dims = rest.pop("dims", None)
@@ -97,7 +97,7 @@ class Description:
         options = _fields_of(NetworkOptions, rest, name, ())
         if rest:
             raise InputError(
-                f"{name}: written by plancc {shown(writer, 20)}; this version ({__version__}) does "
+                f"{name}: plancc {shown(writer, 20)} wrote it; this version ({__version__}) does "
                 f"not know the option '{shown(min(rest), 40)}' of its network"
             )
         for key, value in options.get("conv", {}).items():
@@ -168,7 +168,7 @@ class Description:
         name, model = fspath(path), self.options.model
         if is_own(model):
             raise InputError(
-                f"{name}: its network is the class {model}; make one in your script, and pass the "
+                f"{name}: its network is class {model}; construct it in your script, and pass the "
                 "arrays to `load_state_dict`, without 'model.' in the names; or use plancc predict"
             )
         try:
@@ -203,7 +203,8 @@ class TrainedNetwork(nn.Module):
 
         Parameters:
             x (Tensor[num_rows, d_0], optional): Features as in the plan; by default the graph's
-                features. If the network was trained on normalised features, x is normalised here.
+                features. If the network was trained on normalised features, this method
+                normalises x.
 
         Returns:
             Tensor[num_rows, d_L]

@@ -161,7 +161,7 @@ def read_ids(plan: str | PathLike[str] | Slice, content: str, transport: Transpo
     name = "rows/original_id"
     with PlanFile(plan) as file:
         if file.content_sha256 != content:
-            raise PlanError(f"{fspath(plan)}: another plan replaced it since the run began")
+            raise PlanError(f"{fspath(plan)}: another plan replaced it during the run; run again")
         if not file.has(name):
             return None
         parts = file.header.num_parts
@@ -227,7 +227,7 @@ def check_slices(part: Part, transport: Transport) -> None:
 
 
 def _check_claims(claims: Claims, transport: Transport) -> None:
-    """Check that the tables of all ranks agree; raise PlanError if they do not. Collective.
+    """Raise PlanError unless the claims of all ranks' slices agree (see `Claims`). Collective.
 
     Every message must have the same rows at both ends, and vertices and nonzeros of all ranks must
     add up to the header's numbers.

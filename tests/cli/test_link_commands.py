@@ -85,7 +85,7 @@ def test_links_by_the_commands(tmp_path, monkeypatch):
     ok(*compile_)
     said = plancc_run("plan.h5", "--task", "links").err
     assert "compile it with --link-split or --links" in said
-    refused("plan.h5: scores of links need a plan with links")
+    refused("plan.h5: the plan has no links; compile the graph with links")
     with pytest.raises(InputError, match="these weights predict links; use a plan with links"):
         predict("plan.h5", "w.npz", "x.csv", SingleTransport())
 

@@ -45,7 +45,7 @@ TOGETHER = [
     (f"{A_CSV} --embeddings 1", A_CSV, 2,
      OTHERS + "--embeddings is 1 on rank 0, not given on rank 1"),
     (f"{PREDICT} --ids 3,4,5", f"{PREDICT} --ids 3,4", 2,
-     "the ranks have different ids; give all the same ids"),
+     "the ranks have different ids; give every rank the same"),
     (A_CSV, A_CSV.replace("w.npz", "sage.npz"), 2,
      "w.npz: the weights of rank 0 differ from those of rank 1"),
     (A_CSV, A_CSV.replace("w.npz", "gone.npz"), 2, "rank 1: gone.npz: "),
@@ -53,7 +53,7 @@ TOGETHER = [
     ("calibrate --quick -o m.toml", "calibrate -o m.toml", 2,
      OTHERS + "--quick is True on rank 0, False on rank 1"),
     (f"{COMPILE} -p 2", f"{COMPILE} -p 3", 2, OTHERS + "--parts is 2 on rank 0, 3 on rank 1"),
-    (f"{COMPILE} -p 2", f"{COMPILE} -p 2 --compress", 2, "rank 1: --compress is only for a"),
+    (f"{COMPILE} -p 2", f"{COMPILE} -p 2 --compress", 2, "rank 1: --compress works in one"),
 ]  # fmt: skip
 
 

@@ -32,7 +32,7 @@ TABLE = {
         "-p 4 --model cagnet-2d --effort fast": "--effort|'rp'|'cagnet-2d'|--blocks",
         "-p 4 --model cagnet-2d --part x": "blocks 'file'|--part",
         "-p 4 --model cagnet-2d --sparse": "'cagnet-2d'|--sparse|--blocks, --part, --grid",
-        "-p 4 --model hp --groups 2": "'hp'|--groups|mop's",
+        "-p 4 --model hp --groups 2": "'hp'|--groups|'mop'",
         "-p 2 --format foo": "unknown format 'foo'|mtx, metis, edgelist, npz",
         "-p 2 --epsilon x": "--epsilon|'x'",
         "-p 2 --seed -1": "--seed -1: must be at least 0",
@@ -54,7 +54,7 @@ TABLE = {
         "-p 2 --model file --part none": "no such file",
         "-p 2 --model file --part dir": "folder",
         "-p 2 --model file --part nine.part": "nine.part: vertex 89 is in part 9",
-        "-p 4 --capacities 1,2": "--capacities: 2 numbers for 4 parts",
+        "-p 4 --capacities 1,2": "--capacities: has 2 numbers for 4 parts",
         "-p 4 --capacities 1,x,1,1": "--capacities '1,x,1,1'",
         "-p 4 --capacities none.txt": "none.txt: no such file",
         "-p 4 --capacities speeds.txt": "speeds.txt, line 2: the capacity is not a number: 'fast'",
@@ -163,7 +163,7 @@ TABLE = {
     "inspect": {
         "missing.h5": "no such file",
         "dir": "dir",
-        "g.mtx": "g.mtx: not a plan but a graph; compile it first",
+        "g.mtx": "g.mtx: is not a plan but a graph; compile it first",
         "ok.h5 --dims 3": "--dims '3'|at least two widths|602,128,41",
         "data.h5 --dims 5,4,2": "--dims 5,4,2: the first width is 5|3 columns",
         "bare.h5 --batches 3 --sampler train": "train",
@@ -172,8 +172,8 @@ TABLE = {
         "2d.h5 --batches 3": "2d.h5 is a plan of grid '2d 2x3', but the cost of mini-batches",
         "2d.h5 --topology 2x3": "2d.h5: a topology needs ranks that send each other single rows, "
                                 "not grid '2d 2x3'; use a row plan, an edge plan, or cagnet",
-        **{f"2d.h5 --ranks {k}": f"2d.h5: {k} ranks for a plan of grid '2d 2x3', which runs on "
-           "exactly 6 ranks" for k in (0, 2, 5)},
+        **{f"2d.h5 --ranks {k}": f"cannot start {k} ranks for a plan of grid '2d 2x3', which runs "
+           "on exactly 6 ranks" for k in (0, 2, 5)},
         "2d.h5 --dims 5,2,4": "2d.h5: grid '2d 2x3' splits columns over 3 ranks",
     },
     "compare": {
@@ -181,7 +181,7 @@ TABLE = {
         "missing.h5": "no such file",
         "dir": "dir",
         "p.h5 --dims 3,0": "602,128,41",
-        "p.h5 two.part": "two.part: not a plan",
+        "p.h5 two.part": "two.part: is not a plan",
         "p.h5 --baseline x": "unknown baseline 'x'",
         "p.h5 cut.h5": "cut.h5",
         "p.h5 p.h5 --json --batches 0": "--batches 0: choose from 1",
@@ -229,9 +229,9 @@ TABLE = {
         "p.h5 --objective time --dims 8,4,4 -o x.h5":
             "--dims 8,4,4: the first width is 8, but the features have 5 columns",
         "p.h5 --balance batch -o x.h5": "which a plan does not keep",
-        "p.h5 --capacities 1,2 -o x.h5": "--capacities: 2 numbers for 7 parts",
+        "p.h5 --capacities 1,2 -o x.h5": "--capacities: has 2 numbers for 7 parts",
         "p.h5 --capacities speeds.txt -o x.h5": "speeds.txt, line 2: the capacity is not a number",
-        "g.mtx -o x.h5": "g.mtx: not a plan",
+        "g.mtx -o x.h5": "g.mtx: is not a plan",
         "none.h5 -o x.h5": "no such file",
         "dir -o x.h5": "dir",
         "cut.h5 -o x.h5": "cut.h5",
@@ -242,7 +242,7 @@ TABLE = {
         "edge.h5 -o x.h5": "this is an edge plan; compile it again",
     },
     "patch": {
-        "p.h5 -o q.h5": "give the changed graph (--graph)",
+        "p.h5 -o q.h5": "give either the changed graph (--graph)",
         "p.h5 --add added.txt --max-moves x -o q.h5":
             "--max-moves 'x': give a share such as 3% or 0.03",
         "p.h5 --add added.txt -o p.h5": "p.h5 is used twice; choose another output",
@@ -312,9 +312,9 @@ TABLE = {
         "data.h5 --save new.npz --predict new.npz": "new.npz is used twice",
         "data.h5 --predict data.h5": "data.h5",
         "data.h5 --predict no/out.csv": "no/out.csv",
-        "data.h5 --embeddings 1": "--embeddings 1: also give the file --predict",
+        "data.h5 --embeddings 1": "--embeddings 1: needs a file of predictions",
         "data.h5 --init d.npz": "d.npz: has no array convs.0.weight",
-        "p.h5 --ranks 999999": "p.h5: 999999 ranks for a plan of 7 parts; start at most 7 ranks",
+        "p.h5 --ranks 999999": "p.h5: cannot start 999999 ranks for a plan of 7 parts",
         "p.h5 --epochs x": "'--epochs': 'x' is not a whole number",
         "p.h5 --lr x": "'--lr': 'x' is not a number",
         "p.h5 --lr 1e40": "--lr",
@@ -327,7 +327,7 @@ TABLE = {
     },
     "predict": {
         "links.h5 --weights w.npz -o x.npz --ids 1": "links.h5",
-        "ok.h5 --weights w.npz -o x.csv": "ok.h5: the plan has no features|compile it with",
+        "ok.h5 --weights w.npz -o x.csv": "ok.h5: the plan has no features|compile the graph with",
         "data.h5 --weights w.npz -o w.npz": "w.npz is used twice",
         "data.h5 --weights w.npz -o link.npz": "link.npz is used twice",
         "data.h5 --weights w.npz -o x.csv --ranks 999999": "999999 ranks for a plan of 2 parts",

@@ -365,7 +365,7 @@ REFUSED = {
     "hops": ({"topology": "2x2", "exchange": "nodes"}, "nodes: is only for a compile by one"),
     "reading": ({"symmetrize": True}, "`symmetrize` is only for a compile by one process"),
     "balance": ({"balance": "nnz,train"}, "balance 'nnz,train': several ranks only balance"),
-    "ranks": ({"num_parts": 2}, "3 ranks for 2 parts"),
+    "ranks": ({"num_parts": 2}, "3 ranks are too many for 2 parts"),
     "parts": ({"num_parts": N + 1}, "every part needs at least one vertex"),
     "memory": ({"memory": 10**7}, "on each of 3 ranks, but `memory` is 10 MiB for a rank"),
     "normalisation": ({"normalize": "x"}, "normalization"),

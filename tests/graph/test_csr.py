@@ -273,7 +273,7 @@ ENTRIES, EDGES = HEAD + "1 2 0.5\n" * 30, "1 2\n" * 60
         ("a.mtx", ENTRIES, "line 32: the file ends after 30 of 31 entries"),
         ("a.mtx", ENTRIES + "1 2 0.5\n" * 2, "line 34: the header declares 31 entries"),
         ("a.mtx", ENTRIES + "1 2 inf\n", "line 33"),
-        ("a.txt", EDGES + "1 x\n", "line 61: not a whole number 'x'"),
+        ("a.txt", EDGES + "1 x\n", "line 61: this is not a whole number 'x'"),
         ("a.txt", EDGES + "1 -4\n", "line 61: a vertex id is negative .ids count from 0.: '-4'"),
         ("a.txt", EDGES + "1\n", "line 61: 2 columns are expected"),
         ("a.txt", "1 2 0.5\n" * 60 + "1 2 nan\n", "line 61"),

@@ -101,7 +101,7 @@ def test_names_above_numbers(tmp_path, name, memory, text, columns):
 )
 def test_a_first_line_of_odd_numbers_is_no_line_of_names(tmp_path, first):
     (tmp_path / "a.csv").write_text(f"{first}\n1,2\n")
-    with pytest.raises(InputError, match="line 1: not a whole number"):
+    with pytest.raises(InputError, match="line 1: this is not a whole number"):
         read_graph(tmp_path / "a.csv")
 
 
@@ -258,7 +258,7 @@ def test_a_last_line_behind_comments_alone(tmp_path):
             "line 2: 4 columns are expected, as in the first line, not '1 2 3'",
         ),
         ("1,2,3\n\n1,,3\n", "1,2", "line 3: column 2 is empty: '1,,3'"),
-        ("1 2 a\n1 x a\n", "1,2", "line 2: not a whole number 'x'"),
+        ("1 2 a\n1 x a\n", "1,2", "line 2: this is not a whole number 'x'"),
         ("1 2 a\n1 2 b\n", "1,2,3", "line 1: the weight is not a number"),
     ],
 )

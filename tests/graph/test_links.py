@@ -217,7 +217,7 @@ def test_links_of_one_time_stay_together(tmp_path):
     [
         ([1] * 9, "9 times, but the graph has 10 edges"),
         ([1.0] * 9 + [np.nan], r"the time of edge 9 \(counted from 0\) is not finite"),
-        ([[1, 2]] * 10, "give a number for every edge"),
+        ([[1, 2]] * 10, "give a number per edge"),
         ([1] * 8 + [2] * 2, "have 2 different times, too few for `link_split` 0.2,0.3"),
         ("nowhere.npy", "nowhere.npy: no such file"),
     ],

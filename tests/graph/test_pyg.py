@@ -273,7 +273,7 @@ class OfModule:
          "(1 of 1 entries): 'num_nodes' is 5; give the number of all vertices"),
         (tensors(edge_attr=torch.ones(2)), "'edge_attr' of shape (2,) must have one value"),
         (tensors(edge_attr=torch.full((3, 1), torch.nan)), "'nan' is not a finite number"),
-        (tensors(num_nodes=2**40), f"{2**40} vertices; at most"),
+        (tensors(num_nodes=2**40), f"has {2**40} vertices; the limit"),
         (tensors(num_nodes=0), "the graph has no vertices"),
         (tensors(edge_index=None, adj_t=torch.eye(5)), "holds"),
         (tensors(edge_index=None, adj_t=3), "'adj_t' is not a square sparse tensor"),

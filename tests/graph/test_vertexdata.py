@@ -165,7 +165,7 @@ def test_own_names_in_several_files(tmp_path):
         assert np.array_equal(found.train_mask, TRAIN)
     with pytest.raises(InputError, match=r"key 'none' is missing in all of .*a\.npz, .*b\.npz"):
         read_vertex_data(files, N, keys=keys | {"clusters": "none"})
-    with pytest.raises(InputError, match=r"features are in .*a\.npz too"):
+    with pytest.raises(InputError, match=r"features are in .*a\.npz, too"):
         read_vertex_data([files[0], files[1], files[0]], N, keys=keys)
 
 
@@ -235,7 +235,7 @@ def test_array_files(tmp_path):
     found = read_vertex_data(files, N)
     check(found)
     assert np.array_equal(found.train_mask, TRAIN)
-    with pytest.raises(InputError, match=r"x\.npy: features are in .*x\.npy too"):
+    with pytest.raises(InputError, match=r"x\.npy: features are in .*x\.npy, too"):
         read_vertex_data([tmp_path / "x.npy"] * 2, N)
     np.save(tmp_path / "o.npy", np.array([None] * N), allow_pickle=True)
     (tmp_path / "t.npy").write_bytes((tmp_path / "x.npy").read_bytes()[:-9])
@@ -466,7 +466,7 @@ def test_a_source_with_both(tmp_path):
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ({"z": [1]}, "`data`: no vertex data: none of the keys 'features, labels"),
+        ({"z": [1]}, "`data`: there is no vertex data: none of the keys 'features, labels"),
         ({"x": np.ones((4, 2))}, "`data`: key 'x' has '4' rows, but the graph has 5 vertices"),
         (np.ones((5, 2)), "`data` is 'ndarray'; pass a path, a VertexData, or a dict"),
         ({"x": [[1], [2, 3]]}, "key 'x' cannot be read as an array"),

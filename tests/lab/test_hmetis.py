@@ -86,7 +86,7 @@ def test_all_kinds_of_weights(tmp_path, text, costs, weights):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("% only\n", "no line"),
+        ("% only\n", "is missing"),
         ("2\n", "line 1: the first line must be .* not '2'"),
         ("2 3 2\n", "line 1: FMT of 'NETS VERTICES .FMT.' must be .* not '2'"),
         ("-1 3\n", "line 1: the number of nets is negative: '-1'"),
@@ -102,7 +102,7 @@ def test_all_kinds_of_weights(tmp_path, text, costs, weights):
         ("1 3 1\n0 1 2\n", "line 2: the cost of a net must be at least 1, not '0'"),
         ("1 2 10\n1 2\n1\n-3\n", "line 4: the weight of a vertex is negative: '-3'"),
         ("1 2 10\n1 2\n1 1\n3\n", "line 3: one weight per line .* '2'"),
-        ("1 2\n1 x\n", "line 2: not a whole number"),
+        ("1 2\n1 x\n", "line 2: this is not a whole number"),
     ],
 )
 def test_what_is_no_hypergraph(tmp_path, text, words):

@@ -79,7 +79,7 @@ TABLE = {
         "--models cagnet-2d": "the study has no plan: g.mtx, cagnet-2d",
     },
     "accelerators": {
-        "--machine spu": "spu: neither a file nor a shipped accelerator",
+        "--machine spu": "spu: is neither a file nor a shipped accelerator",
         "--machine machine.toml": "machine.toml: ",
         "--dataset cora": "unknown data set 'cora'; choose from reddit, orkut",
         "--mask-density 1.5": "--mask-density 1.5: give a share between 0 and 1",

@@ -241,10 +241,10 @@ def test_grids_that_do_not_fit():
     with pytest.raises(InputError, match="needs a row plan of 4 parts, not 4 parts of layout grid"):
         with_grid(with_grid(plan, Grid("1d", 4)), Grid("1d", 4))
     for changes, words in (
-        ({"grid": None}, "the grid fits .*: layout 'grid' without the attribute 'grid'"),
-        ({"grid": Grid("feature", 4)}, "'feature 4x1' in a plan of layout 'grid'"),
-        ({"grid": Grid("2d", 2, 2)}, "'2d 2x2', of 2 blocks of rows, in a plan of 4"),
-        ({"layout": "row"}, "'1d 4' in a plan of layout 'row'"),
+        ({"grid": None}, "the grid fits .*: layout 'grid' lacks the attribute 'grid'"),
+        ({"grid": Grid("feature", 4)}, "'feature 4x1' does not fit layout 'grid'"),
+        ({"grid": Grid("2d", 2, 2)}, "'2d 2x2' has 2 blocks of rows, but the plan has 4"),
+        ({"layout": "row"}, "'1d 4' does not fit layout 'row'"),
         ({"grid": Grid("2d", 4, 8)}, "'2d 4x8' has 32 ranks for 30 vertices"),
     ):
         with pytest.raises(PlanError, match=words):
@@ -259,9 +259,9 @@ def two_by_two(tmp_path_factory):
 
 
 WRONG = {
-    "no attribute": ({"grid": None}, "layout 'grid' without the attribute 'grid'"),
+    "no attribute": ({"grid": None}, "layout 'grid' lacks the attribute 'grid'"),
     "another scheme": ({"grid": "2.5d 2x2"}, "header attribute grid '2.5d': choose from"),
-    "no sizes": ({"grid": "2d"}, "header attribute grid '2d': not a grid"),
+    "no sizes": ({"grid": "2d"}, "header attribute grid '2d': is not a grid"),
     "too few": ({"grid": "3d 2x2"}, "not a grid"),
     "too many": ({"grid": "2d 2x2x1"}, "not a grid"),
     "zero": ({"grid": "2d 2x0"}, "at least 1"),
@@ -273,11 +273,11 @@ WRONG = {
     "nothing": ({"grid": h5py.Empty("S4")}, "not a grid"),
     "endless": ({"grid": "2d 2x" + "9" * 5000}, "header attribute 'grid' is not a grid"),
     "sparse": ({"grid": "2d 2x2 sparse"}, "only schemes 1d and 1.5d"),
-    "parts": ({"grid": "2d 3x2"}, "grid '2d 3x2', of 3 blocks of rows, in a plan of 2 parts"),
+    "parts": ({"grid": "2d 3x2"}, "grid '2d 3x2' has 3 blocks of rows, but the plan has 2 parts"),
     "ranks": ({"grid": "2d 2x999999999"}, "has 1999999998 ranks for 30 vertices"),
-    "layout": ({"grid": "feature 2x2"}, "grid 'feature 2x2' in a plan of layout 'grid'"),
-    "in a row plan": ({"layout": "row"}, "grid '2d 2x2' in a plan of layout 'row'"),
-    "in an edge plan": ({"layout": "edge"}, "grid '2d 2x2' in a plan of layout 'edge'"),
+    "layout": ({"grid": "feature 2x2"}, "grid 'feature 2x2' does not fit layout 'grid'"),
+    "in a row plan": ({"layout": "row"}, "grid '2d 2x2' does not fit layout 'row'"),
+    "in an edge plan": ({"layout": "edge"}, "grid '2d 2x2' does not fit layout 'edge'"),
 }
 
 

@@ -329,7 +329,7 @@ def test_a_container_without_checksums_is_not_opened(before, tmp_path):
     with path.open("r+b") as stream:
         stream.seek(at + 8)
         stream.write(bytes(8))
-    refused(path, "not a plan, or one before format 1.5 (an HDF5 file without checksums)")
+    refused(path, "not a plan, or is one before format 1.5 (an HDF5 file without checksums)")
 
 
 @pytest.mark.parametrize("share", [0.0001, 0.01, 0.3, 0.7, 0.99, 0.9999])
@@ -391,7 +391,7 @@ def test_no_fold(path, edge_bytes):
 def test_a_fold_in_a_row_plan(path):
     with h5py.File(path, "r+") as file:
         file.require_group("fold")
-    refused(path, "/fold in a plan of layout 'row'", others=())
+    refused(path, "/fold is in a plan of layout 'row'", others=())
 
 
 @pytest.mark.parametrize(("name", "most"), [("recv_peer", 4 * 3), ("recv_row", 3 * N)])

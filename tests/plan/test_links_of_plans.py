@@ -144,5 +144,5 @@ def test_negatives_are_as_many_as_the_header_says():
     plan = linked("row")
     with pytest.raises(PlanError, match="2 links have 4 negatives, not 3 each"):
         plancc.verify(replace(plan, header=replace(plan.header, links=3)))
-    with pytest.raises(PlanError, match="-1 negatives of a link"):
+    with pytest.raises(PlanError, match="a link has -1 negatives"):
         plancc.verify(replace(plan, header=replace(plan.header, links=-1)))

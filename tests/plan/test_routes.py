@@ -304,7 +304,7 @@ def sealed(path, edit):
     ("edit", "words"),
     [
         (lambda f: f.attrs.__delitem__("topology"), "without the attribute 'topology'"),
-        (lambda f: f.attrs.__setitem__("topology", np.bytes_("3x5")), "of 15 ranks"),
+        (lambda f: f.attrs.__setitem__("topology", np.bytes_("3x5")), "has 15 ranks"),
         (lambda f: f.attrs.__setitem__("topology", np.bytes_("many")), "give nodes x ranks"),
         (lambda f: f.attrs.__setitem__("topology", np.bytes_("1x4+2x4")), "write '3x4'"),
         (lambda f: f.attrs.__setitem__("topology", np.bytes_("4x3")), "node|nodes"),

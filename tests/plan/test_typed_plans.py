@@ -169,7 +169,7 @@ def test_nonzeros_of_no_relation_are_found(plan, tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("types", '[["user",30],["item",21]]', "51 vertices by type in a plan of 50"),
+        ("types", '[["user",30],["item",21]]', "types have 51 vertices, but the plan has 50"),
         ("types", '[["user", 30],["item",20]]', "are not types and relations"),
         ("relations", '[["user","buys","thing"]]', "type 'thing' is unknown"),
         ("relations", None, "are not types and relations"),

@@ -448,7 +448,7 @@ def test_a_slice_alone_does_for_samplers_that_need_no_more():
     [
         ("--batch-size all", "--batch-size 'all': give a number of vertices, or full"),
         ("--batch-size full --sampler walk", "--batch-size full: excludes --sampler"),
-        ("--sampler train", "no train_mask: sampler 'train' needs it (compile with --data)"),
+        ("--sampler train", "no train_mask; sampler 'train' needs this data (compile with --data)"),
         ("--fanouts 2,x", "--fanouts '2,x': give whole numbers"),
         ("--steps 3", "steps 3: only mini-batches have steps; give --sampler or --batch-size"),
         ("--steps 3 --batch-size full", "have steps; --batch-size full leaves them out"),
@@ -614,7 +614,7 @@ def test_batches_that_cannot_be(plans, tmp_path):
             next(graph.batches(**words))
     worlds.plan("undirected", "edge", 3).save(tmp_path / "edges.h5")
     edges = plancc_runtime.open(tmp_path / "edges.h5", SingleTransport())
-    with pytest.raises(InputError, match="mini-batches need a row plan, but the layout is edge"):
+    with pytest.raises(InputError, match="mini-batches need a row plan; this plan has layout edge"):
         next(edges.batches())
 
 

@@ -184,7 +184,7 @@ def test_a_plan_that_is_refused_is_closed(folder, tmp_path):
 
 
 def test_the_library(folder, no_kernels):
-    with pytest.raises(InputError, match="the library needs a plan of layout row"):
+    with pytest.raises(InputError, match="the library needs a row plan"):
         plancc_runtime.open(file_of("directed", "2d 1x1"), SingleTransport())
 
 

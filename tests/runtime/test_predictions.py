@@ -193,10 +193,10 @@ def test_words_for_some_vertices_are_those_of_their_neighbourhoods(ranks, tmp_pa
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (None, "`ids` '.*asked.txt': neither an id, .*, nor a file that can be read"),
-        ("1.5", "`ids` '1.5': neither an id, which is a whole number, nor a file"),
-        ("abc", "`ids` 'abc': neither an id"),
-        ("", "`ids` '': neither an id"),
+        (None, "`ids` '.*asked.txt': is neither an id, .*, nor a file that can be read"),
+        ("1.5", "`ids` '1.5': is neither an id, which is a whole number, nor a file"),
+        ("abc", "`ids` 'abc': is neither an id"),
+        ("", "`ids` '': is neither an id"),
         (b"", "asked.txt: there is no id; give at least one"),
         (b"7\n\n8 9\n", "asked.txt, line 3: '8 9': is not an id; ids are whole numbers"),
         (b"\xff\xfe7\n", "asked.txt, line 1: .*is not an id; ids are whole numbers"),
@@ -373,7 +373,7 @@ def test_wrong_plans_and_weights(case, tmp_path):
     np.savez(case.folder / "old.npz", **case.weights)
     fails(r"old\.npz: does not describe its network", "old.npz", features=case.features)
     case.save("uneven.npz", dims=[WIDTH, HIDDEN, HIDDEN + 1, CLASSES])
-    fails(r"all hidden layers need the same width", "uneven.npz", features=case.features)
+    fails(r"predictions need hidden layers of one width", "uneven.npz", features=case.features)
 
 
 class FullDisk:
@@ -493,9 +493,9 @@ def test_the_library_gathers_and_saves_any_rows(ranks, case, tmp_path, small_blo
         with pytest.raises(InputError, match="rows"):
             graph.gather(rows[1:] if transport.rank == 0 else rows)
         if transport.size > 1:
-            with pytest.raises(InputError, match="differ in type between ranks"):
+            with pytest.raises(InputError, match="the ranks give rows of several dtypes"):
                 graph.gather(rows.float() if transport.rank == 0 else rows)
-            with pytest.raises(InputError, match="differ in names, types or widths"):
+            with pytest.raises(InputError, match="different names, dtypes or widths"):
                 graph.gather(rows[:, :2] if transport.rank == 0 else rows)
         for name, tensor, words in [
             ("a.csv", rows[:, :, None], "a row of a CSV has one dimension"),
@@ -533,7 +533,7 @@ def test_gathered_rows_keep_their_type(dtype, case):
         graph = plancc_runtime.open(case.folder / "row.h5", transport, threads=1)
         rows = (graph.vertices / 7).to(dtype)
         if transport.size > 1:  # their numbers travel alike
-            with pytest.raises(InputError, match="differ in type between ranks"):
+            with pytest.raises(InputError, match="the ranks give rows of several dtypes"):
                 graph.gather(rows.to(torch.half if transport.rank else torch.bfloat16))
         return graph.gather(rows)
 

@@ -98,7 +98,7 @@ def test_keys_depend_on_every_number_and_on_their_order():
 
 @pytest.mark.parametrize("number", [-1, 2**64])
 def test_keys_of_other_numbers_are_refused(number):
-    with pytest.raises(InputError, match=f"seed {number}: must be in"):
+    with pytest.raises(InputError, match=f"seed {number} is not in"):
         key_of(0, number)
 
 

@@ -137,7 +137,7 @@ def accelerator(name: str | os.PathLike[str]) -> Accelerator:
         return read_accelerator(str(files(__package__).joinpath(f"machines/{text}.toml")))
     if not os.path.exists(text):
         raise InputError(
-            f"{text}: neither a file nor a shipped accelerator; choose from {', '.join(SHIPPED)}"
+            f"{text}: is neither a file nor a shipped accelerator; choose from {', '.join(SHIPPED)}"
         )
     return read_accelerator(text)
 

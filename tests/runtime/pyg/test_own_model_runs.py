@@ -227,12 +227,12 @@ def test_the_command_line_saves_and_predicts(kind, plans, tmp_path, monkeypatch)
     assert command(*predict, "-o", "b.npz").code == 0
     np.testing.assert_array_equal(np.load("a.npz")["class"], np.load("b.npz")["class"])
     assert command(*predict, "--ids", "4,2").out.splitlines()[1].startswith("4,")
-    with pytest.raises(InputError, match=f"w.npz: its network is the class {model}"):
+    with pytest.raises(InputError, match=f"w.npz: its network is class {model}"):
         plancc_runtime.load_network("w.npz")
     Path("my_net.py").unlink()
     done = command(*predict, "-o", "c.npz")
     assert done.code == 2
-    assert f"w.npz: its network is the class {model}" in done.err
+    assert f"w.npz: its network is class {model}" in done.err
     assert "my_net.py: no such file" in done.err
 
 
