@@ -100,7 +100,7 @@ def build_problem(
         who = MODELS.words_of(name) if name else type(model).__name__
         expected = " or ".join(kind.__name__ for kind in takes)
         raise BackendError(
-            f"{who} builds a {type(problem).__name__}; it must build one of these types of "
-            f"plancc.models.problem: {expected} ({place_of(type(model).build)})"
+            f"{who} builds a {type(problem).__name__}; it must build a problem of this "
+            f"kind, from plancc.models.problem: {expected} ({place_of(type(model).build)})"
         )
     return problem

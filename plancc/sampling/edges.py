@@ -17,7 +17,7 @@ from plancc.sampling.sampler import SHOWN, Sampler
 
 @dataclass(frozen=True)
 class EdgeSampler(Sampler):
-    """A mini-batch keeps each nonzero with probability `keep` (Rong et al., DropEdge, 2020).
+    """A mini-batch keeps nonzeros off the diagonal with probability `keep` (Rong et al. 2020, DropEdge).
 
     Nonzeros are kept independently of each other, also (i, j) and (j, i). A kept nonzero
     is divided by `keep`, so that the expected product equals the product with the whole matrix.

@@ -215,14 +215,14 @@ def test_bad_files(old: str, new: str, said: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((0, 0, (1,)), "without vertices"),
+        ((0, 0, (1,)), "the graph has no vertices"),
         ((3, 10, (1,)), "10 nonzeros do not fit into a matrix of 3 rows"),
         *(((3, -1, (1,)), "do not fit"), ((3, 1, ()), "at least one")),
         *(
             ((3, 1, (4, 0)), "each 1 or more"),
             ((3, 1, (4,), 1.5), "mask_density 1.5 is not between"),
         ),
-        ((float("nan"), 1, (4,)), "without vertices"),
+        ((float("nan"), 1, (4,)), "the graph has no vertices"),
     ],
 )
 def test_bad_work(arguments: tuple, said: str) -> None:
