@@ -24,8 +24,8 @@ This page compares claims of five papers with what plancc finds.
 
 {papers}
 
-[papers-rows.json](papers-rows.json) holds the measurements, made with {machines}. An
-*item* has its name in bold below. These commands measure an item again, also on your graphs:
+[papers-rows.json](papers-rows.json) holds the measurements, made with {machines}. These
+commands measure an item (bold below) again, also on your graphs:
 
     python -m benchmarks papers ITEM --rows mine.json
     python -m benchmarks papers ITEM --graphs one.mtx,two.mtx --rows mine.json
