@@ -135,10 +135,10 @@ class _Key:
 
 @contextlib.contextmanager
 def _lean_overloads() -> Iterator[None]:
-    """Treat numba's implementations of functions as inner functions in a ``with`` block.
+    """Context manager in which numba's implementations of functions count as inner functions.
 
-    numba finds implementations by the flags of their caller. So implementations made in the block
-    are not found outside the block.
+    numba looks up an implementation by the flags of its caller. So code outside the ``with`` block
+    does not find the implementations that were made in the block.
     """
     cpu = target_registry["cpu"]
     usual = jit_registry.pop(cpu)  # a registry accepts no key twice

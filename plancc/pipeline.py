@@ -62,12 +62,12 @@ def compile(
             in which the stage runs.
         report: Function that is called with a `plancc.search.Trial` after every step of the search.
         **options
-        **model_options: The fields of the model's class (`Model.option_fields`), such as ``part``
-            for model file.
+        **model_options: All further keywords: fields of the model's class (`Model.option_fields`),
+            such as ``part`` for model file.
 
     Raises:
-        InputError, BackendUnavailable, BackendError: InputError also if memory is too small; this
-            is found before the search.
+        InputError, BackendUnavailable, BackendError: InputError also if memory is too small, which
+            is checked before the search.
 
     Warns:
         PlanccWarning: If a fallback was used, if the balance is missed, if another run may give

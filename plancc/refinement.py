@@ -80,8 +80,8 @@ def refine(
         command: Text for the provenance.
         observer: Function that is called with the name of each stage, and returns a context manager
             in which the stage runs.
-        report: Function that is called with a `plancc.search.Trial` for the given owners, and with
-            one for the refined owners.
+        report: Function that is called with a `plancc.search.Trial` for the given owners, and then
+            with another `Trial` for the refined owners.
         **options
 
     Returns:

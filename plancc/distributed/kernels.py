@@ -1,6 +1,7 @@
-"""Compiled kernels for a compile on several ranks.
+"""Kernels that several ranks run to compile one graph together.
 
-They choose labels and parts for the vertices of one rank, and list the parts that its nets touch.
+The kernels choose labels and parts for the vertices of one rank, and list the parts that the nets
+of this rank touch.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def _started(
     limits: Limits,
     degree: Int64Array,
 ) -> tuple[Int32Array, str, list[str]]:
-    """Partition the graph between clusters on rank 0. Collective.
+    """Partition the graph whose vertices are the clusters, on rank 0. Collective.
 
     Returns, on all ranks, the part of every vertex; a description of the partitioner; and warnings.
     """

@@ -684,7 +684,7 @@ def check_ends(path: StrPath, data: bytes, ends: Sequence[End], what: str) -> No
 
 
 def _line_of(path: StrPath, data: bytes, edge: int) -> int:
-    """Return the number of an edge's line, from 1; `edge` is the number of the edge, from 0."""
+    """Return the line number, counted from 1, of the edge with index `edge`."""
     return next(islice(data_lines(path, io.BytesIO(data), comments=COMMENT), edge, None))[0]
 
 

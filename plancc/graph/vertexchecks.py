@@ -180,7 +180,7 @@ def _refuse(
 ) -> None:
     """If a number is `wrong`, raise InputError with its value, its place, and the `rule`.
 
-    `first` is the number of the first row.
+    `first` is the index of the array's first row in the source.
     """
     if not wrong.any():
         return

@@ -197,7 +197,7 @@ class DistNumbers:
         """Return the graph of a part's own rows and halo rows.
 
         Parameters:
-            index: Number of the part.
+            index: Index of the part.
             halo: Halo rows of the part, as row numbers in plan order.
 
         Returns:

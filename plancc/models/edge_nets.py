@@ -43,7 +43,7 @@ def split_nets(indptr: Any, indices: Any, with_column: Any) -> Any:
     Returns:
         net_ptr (int64[num_nets + 1]): Offsets of the nets' pins.
         pins (int32[num_pins]): Pins; the first pin of a net is the vertex of its column or row.
-        source (int32[num_nets]): For every net, the number of its column or row.
+        source (int32[num_nets]): For every net, the index of its column or row.
         weight (int64[n]): For every vertex, the number of nonzeros that belong to it.
         nonzero_vertex (int32[num_nonzeros]): For every nonzero, the vertex to which it belongs.
     """

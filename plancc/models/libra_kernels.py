@@ -1,6 +1,7 @@
 """Kernels of the greedy vertex cut of model ``libra``.
 
-Here the *rank* of a vertex is its position in the order by number of nonzeros; rank 0 is first.
+Here the *rank* of a vertex is its position, from 0, if vertices are sorted by their number of
+nonzeros (ascending).
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def ahead(indptr: Any, indices: Any, in_column: Any, rank: Any) -> Ahead:
     Parameters:
         indptr (int64[n + 1]), indices (int32[nnz]): CSR pattern.
         in_column (int64[n]): Returned by `degrees`.
-        rank (int32[n]): Rank of every vertex.
+        rank (int32[n]): Rank of every vertex, as the module defines it.
     """
     start = np.cumsum(in_column) - in_column
     end = start.copy()
@@ -76,7 +77,7 @@ def ahead(indptr: Any, indices: Any, in_column: Any, rank: Any) -> Ahead:
 
 @njit(cache=True, nogil=True)
 def _fill(indptr: Any, indices: Any, rank: Any, end: Any, pairs: Any) -> None:
-    """Write the nonzeros of every column to `pairs`, and the end of every column to `end`.
+    """Write the nonzeros that `Ahead` holds to `pairs`, and the end of every column to `end`.
 
     At the start, ``end[j]`` is the place in `pairs` of the first nonzero of column j.
     """
@@ -204,7 +205,7 @@ def assign_rest(
 
 @njit(cache=True, nogil=True)
 def num_held(held: Any) -> Any:
-    """Return how many parts hold each vertex, int32[n], in order of the vertices' ranks."""
+    """Return how many parts hold each vertex: int32[n], sorted by the rank of the vertex."""
     count = np.zeros(len(held), dtype=np.int32)
     for r in range(len(held)):
         for w in range(held.shape[1]):
@@ -225,7 +226,7 @@ def choose_owners(order: Any, held: Any, load: Any) -> Any:
         load (int64[num_parts]): Number of nonzeros of every part, its load at the start.
 
     Returns:
-        int32[n]: Owners, in order of the vertices' ranks.
+        int32[n]: Owners, sorted by the rank of the vertex.
     """
     key = load * _LOAD + np.arange(len(load))
     owner = np.empty(len(order), dtype=np.int32)
@@ -261,8 +262,8 @@ def _least(key: Any, low: int, place: int) -> Any:
 def _least_of(held: Any, r: int, s: int, key: Any) -> Any:
     """Return the least key of the parts that hold both vertices; `_NONE` if there is no such part.
 
-    The two vertices are those with the ranks r and s. `key`, int64[num_parts], is the key of every
-    part, which contains the part's load (`_LOAD`).
+    r and s are the positions of the two vertices in the order by number of nonzeros. `key`,
+    int64[num_parts], is the key of every part, which contains the part's load (`_LOAD`).
     """
     best = np.int64(_NONE)
     for w in range(held.shape[1]):

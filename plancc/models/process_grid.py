@@ -116,7 +116,7 @@ class ProcessGridModel(Model):
     def build(self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int) -> Problem:
         """Let the row model named by `blocks` build the problem of assigning rows to blocks.
 
-        The blocks are those of a grid of `num_parts` ranks.
+        The blocks are the blocks of rows in a grid of `num_parts` ranks.
 
         Raises:
             InputError: If no grid has `num_parts` ranks (`shape`), if `num_parts` is not in
@@ -156,7 +156,7 @@ class Cagnet15DModel(ProcessGridModel):
     Attributes:
         replication: The number c, which must divide the number of ranks. If c squared does not
             divide the number of ranks, some of the c ranks multiply with one more block of H than
-            the others.
+            the rest of the c ranks.
         sparse: Whether ranks send only needed rows in messages, instead of broadcasting all rows.
     """
 
@@ -315,7 +315,7 @@ def _given(grid: str | tuple[int, ...], dimensions: int, num_ranks: int) -> tupl
 
 
 def _sizes(grid: str | tuple[int, ...], dimensions: int) -> tuple[int, ...]:
-    """Return the sizes of a given grid; InputError unless there are `dimensions` sizes."""
+    """Return the sizes of a given grid; InputError if their number is not `dimensions`."""
     text = "x".join(map(str, grid)) if isinstance(grid, tuple | list) else str(grid)
     found = re.fullmatch("x".join([r"([1-9]\d{0,9})"] * dimensions), text, re.ASCII)
     if not found:
@@ -325,9 +325,10 @@ def _sizes(grid: str | tuple[int, ...], dimensions: int) -> tuple[int, ...]:
 
 
 def _shapes(num_ranks: int, dimensions: int) -> list[str]:
-    """Return names of the grids with `num_ranks` ranks, those with the most similar sizes first.
+    """Return names of the grids with `num_ranks` ranks, such as "2x3".
 
-    After `MOST_SHAPES` names, "..." stands for the others.
+    Grids whose sizes are most similar come first. If there are more than `MOST_SHAPES` grids, the
+    list ends with "...".
     """
     divisors = _divisors(num_ranks)
     sizes = [(a, num_ranks // a) for a in divisors]

@@ -124,7 +124,7 @@ class StochasticModel(Model):
         return cls(sampler_options=of_sampler, **given)
 
     def check_layers(self, num_layers: int) -> None:
-        """Raise InputError unless batches have one block for all layers, or one block for each
+        """Raise InputError unless a batch has one block for all layers, or one block for each
         layer.
         """
         make_sampler(self.sampler, 1, **self.sampler_options).check_layers(num_layers)
@@ -136,8 +136,8 @@ class StochasticModel(Model):
     def unfit(self, matrix: Graph, num_parts: int) -> str:
         """Say why the matrix does not suit the model; "" if it suits.
 
-        The matrix does not suit if more than half of the rows need the same rows, and if there are
-        so many parts that a search takes long (`MAX_HUB_GAINS`).
+        The matrix does not suit if some rows are each needed by more than half of all rows, and if
+        there are so many parts that a search takes long (`MAX_HUB_GAINS`).
         """
         needed = np.bincount(matrix.indices, minlength=matrix.num_vertices)
         vertex = int(needed.argmax())
@@ -175,8 +175,8 @@ class StochasticModel(Model):
         """Build the hypergraph for a partitioner.
 
         If `batches` is "auto" and the sampler's probabilities are known, `fitted` computes the nets
-        from the probabilities. Otherwise the nets come from sampled batches; their number is
-        `batches`, or follows from equation 14.
+        from the probabilities. Otherwise the nets come from sampled mini-batches; the number of
+        mini-batches is `batches`, or follows from equation 14 if `batches` is "auto".
         """
         check_num_parts(matrix.num_vertices, num_parts)
         source = self.source(matrix)
@@ -217,16 +217,16 @@ def hoeffding_nets(num_parts: int, theta: float, delta: float) -> int:
 
 
 def batches_of(nets: int, nets_per_batch: float) -> int:
-    """Return how many batches have `nets` nets in total, if the mean is `nets_per_batch`.
+    """Return how many mini-batches together have `nets` nets; each has `nets_per_batch` on average.
 
-    The result is at least 1. It is 1 if batches have no nets.
+    The result is at least 1. It is 1 if mini-batches have no nets.
     """
     return max(1, math.ceil(nets / nets_per_batch)) if nets_per_batch > 0 else 1
 
 
 @dataclass(frozen=True, eq=False)
 class NetSample:
-    """The nets of a sample of batches; equal nets are merged.
+    """The nets of a sample of mini-batches; equal nets are merged.
 
     Attributes:
         hypergraph: The nets, with `Hypergraph.net_sources`. The cost of a net is the number of
@@ -234,9 +234,9 @@ class NetSample:
         num_batches: Number of batches. It is smaller than requested if the sample is full, or if
             the time was up.
         num_nets: Number of nets of all batches before merging, including nets of one pin.
-        vertices_seen: Number of vertices in some batch, divided by the number of vertices that the
-            sampler draws from.
-        nonzeros_seen: Share of the nonzeros off the diagonal that occur in some batch.
+        vertices_seen: Number of vertices that occur in at least one batch, divided by the number of
+            vertices from which the sampler draws.
+        nonzeros_seen: Share of the off-diagonal nonzeros that occur in at least one batch.
         full: Whether the number of pins, after merging, is close to its bound (`FULL`).
     """
 
@@ -301,7 +301,7 @@ class BatchSource:
         return np.stack([indices[off], rows[off]], axis=1)
 
     def expected_nonzeros(self, seed: int, num_batches: int = 64) -> npt.NDArray[np.float64]:
-        """Return the expected number of nonzeros of every row in a batch: float64[n].
+        """Return the expected number of nonzeros of every row in a mini-batch: float64[n].
 
         It is computed from the sampler's probabilities if they are known. Otherwise it is the mean
         over `num_batches` batches.

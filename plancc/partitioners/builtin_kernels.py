@@ -16,7 +16,7 @@ MAX_SEARCHED_PINS = 1000
 def bisect(nets: Nets, weight: Any, shares: Any, order: Any) -> Any:
     """Find owners by recursive bisection along breadth-first orders.
 
-    Each breadth-first search starts from a vertex at the edge of the region to split, so that the
+    Each breadth-first search starts from a vertex at the border of the region to split, so that the
     two halves have a short boundary.
 
     Parameters:

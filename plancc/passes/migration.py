@@ -41,11 +41,11 @@ def place_all(owner: Owner, nets: Nets, context: Context) -> Owner:
 class Migrate:
     """Lower the volume, while few rows change their owner.
 
-    First, vertices leave parts above the limit, at the cost of the fewest rows. Then local searches
-    start from all boundary vertices. A search makes the best of all possible moves, again and
-    again, even if the move raises the volume, since later moves may save more rows. At the end, the
-    search goes back to the moment of the lowest volume: all later moves are undone. On meshes and
-    road networks, minimum cuts also move layers of vertices.
+    First, vertices leave parts above the limit, so that as few additional rows as possible are
+    sent. Then local searches start from all boundary vertices. A search makes the best of all
+    possible moves, again and again, even if the move raises the volume, since later moves may save
+    more rows. At the end, the search goes back to the moment of the lowest volume: all later moves
+    are undone. On meshes and road networks, minimum cuts also move layers of vertices.
 
     Attributes:
         most: Largest number of vertices that may get another owner; new vertices do not count.

@@ -166,8 +166,8 @@ def has_checksums(path: str) -> bool:
 def _open(path: str) -> h5py.File:
     """Open a file for reading without a lock.
 
-    If this process already has the file open with a lock, HDF5 refuses to open it without one. Then
-    the file is opened with a lock.
+    If this process already has the file open with a lock, HDF5 refuses to open it without a lock.
+    Then the file is opened with a lock.
     """
     try:
         return h5py.File(path, "r", locking=False)

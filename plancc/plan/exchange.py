@@ -50,7 +50,7 @@ class Side:
 
     @classmethod
     def of_rank(cls, peer: IntArray, row_ptr: Int64Array, row: IntArray | None = None) -> Side:
-        """Return the side of one rank. If `row` is None, its rows are numbered 0, 1, 2, ..."""
+        """Return the side of one rank; if `row` is None, the rows are 0, 1, 2, and so on."""
         if row is None:
             row = np.arange(row_ptr[-1])
         peer, row = (each.astype(np.int32, copy=False) for each in (peer, row))
@@ -87,7 +87,7 @@ class Side:
     def message(self, peer: int) -> Int32Array:
         """Return the rows of the message to or from `peer`; empty if there is no such message.
 
-        The side must be that of one rank.
+        The side must be the side of one rank.
         """
         at = np.searchsorted(self.peer, [peer, peer + 1])
         return self.row[slice(*self.row_ptr[at])]
@@ -98,7 +98,8 @@ class Side:
         """Split an array by message. Return a pair (peer, entries of the message) for each message.
 
         Parameters:
-            values: array[volume, ...], one entry for each row, unless `lists` is given.
+            values: If `lists` is None, array[volume, ...] with one entry for each row; otherwise
+                the entries of all rows, one row after the other.
             lists (int64[volume + 1]): If given, row k has the entries ``lists[k]:lists[k + 1]`` of
                 `values`.
         """
@@ -179,7 +180,7 @@ class Exchange:
         return Exchange(self.receive, self.send)
 
     def of_parts(self, first: int, last: int) -> Exchange:
-        """Return the messages of parts ``first..last-1``. Part `first` becomes number 0."""
+        """Return the messages of parts ``first..last-1``. Part `first` becomes part 0."""
         return Exchange(self.send.of_parts(first, last), self.receive.of_parts(first, last))
 
     def keep(self, sent: BoolArray | Int64Array, received: BoolArray | Int64Array) -> Exchange:

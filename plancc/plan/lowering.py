@@ -181,8 +181,9 @@ def lowered_parts(
     """Number the columns of parts first..last-1 locally, and list the messages to these parts.
 
     Returns:
-        Received rows, with the local numbers that they have at their sender; and the length,
-        receiver and sender of every message, sorted by receiver.
+        Four arrays. The first lists the received rows, by the local numbers that these rows have at
+        their sender. The others give the length, receiver and sender of every message, sorted by
+        receiver.
     """
     scratch = np.empty(part_ptr[-1], dtype=np.int32)
     # room for an upper bound of the received rows; untouched pages cost nothing

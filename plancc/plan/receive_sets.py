@@ -21,9 +21,9 @@ ONE, SIX, LOW_SIX = np.uint64(1), np.uint64(6), np.uint64(63)
 
 @njit(cache=True, nogil=True, plain=True)
 def offsets_of(key, num_groups):  # type: ignore[no-untyped-def]
-    """Return the offsets of the groups in a list sorted by group, int64[num_groups + 1].
+    """Return the offsets of the groups, int64[num_groups + 1], if a list is sorted by group.
 
-    `key` is the group of every entry; the entries may be in any order.
+    `key` is the group of every entry; `key` itself need not be sorted.
     """
     ptr = np.zeros(num_groups + 1, dtype=np.int64)
     for i in range(len(key)):
@@ -35,7 +35,7 @@ def offsets_of(key, num_groups):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def grouped(key, num_groups):  # type: ignore[no-untyped-def]
-    """Sort rows by their group `key`, and rows of one group by number.
+    """Sort rows by their group `key`, and rows of one group by index.
 
     Returns the sorted rows, int32[n]; the position of each row in this order, int32[n]; and the
     offsets of the groups, int64[num_groups + 1].

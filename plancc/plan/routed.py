@@ -27,7 +27,7 @@ class PartRoute:
 
     Attributes:
         own (int32[k]): Local numbers of the own rows that this rank sends in a hop after the first.
-            These rows come first in the stage.
+            The stage (the rank's buffer of rows) begins with these rows.
         hops: The exchanges collect, cross and spread. Collect sends own rows; cross and spread send
             rows of the stage. The rows that arrive in each hop are added to the stage.
         at (int32[needed rows]): For every row that this rank needs, its index in the stage. The

@@ -55,7 +55,7 @@ class Predictor:
             epochs can be predicted only from tables that have `Tables.live`.
         approximation: The approximation that epochs make, such as boundary sampling; None for exact
             epochs.
-        convolution: The graph convolution of the network; by default that of a GCN.
+        convolution: The graph convolution of the network; by default a GCN's convolution.
         pipeline: Pipeline for feature plans with one group; None if products are not pipelined.
     """
 
@@ -88,9 +88,9 @@ class Predictor:
         Parameters:
             matrix: The normalised matrix.
             owners: Owners of rows; without a grid also of nonzeros.
-            num_parts: Number of parts; with a grid, the number of its parts.
+            num_parts: Number of parts of the plan; with a grid, of the grid.
             grid: Process grid, if the plan has one. If the grid is not square, the prediction may
-                differ a little from that for the built plan: see `tables_of_owners`.
+                differ a little from the prediction for the built plan: see `tables_of_owners`.
         """
         return self.epoch(tables_of_owners(matrix, owners, num_parts, grid))
 
@@ -121,9 +121,9 @@ class Predictor:
         return replace(self, approximation=None, pipeline=None).epoch(even, word_bytes).seconds
 
     def bound_of(self, tables: Tables, word_bytes: int = WORD_BYTES) -> float:
-        """Return the same lower bound as `bound`, for the numbers of rows and nonzeros in `tables`.
+        """Return the same lower bound as `bound`, for as many rows and nonzeros as `tables` count.
 
-        If the tables leave out dead rows, every layer has the numbers of its own live rows.
+        If the tables leave out dead rows, only the live rows of each layer count in the layer.
         """
 
         def even(of: Tables) -> Tables:
@@ -148,8 +148,8 @@ class Predictor:
         estimates moves.
 
         Parameters:
-            matrix, num_parts, grid: See `of_owners`. If there is a grid, the rates are those of a
-                row plan on the same number of ranks.
+            matrix, num_parts, grid: See `of_owners`. If there is a grid, the rates are the rates of
+                a row plan on the same number of ranks.
         """
         num_ranks = num_parts if grid is None else grid.num_ranks
         return EpochTime(

@@ -1,7 +1,7 @@
 """The predicted time of an epoch, with a lower bound and the time of a random partition.
 
 A prediction needs a *basis*: a machine, and the widths of the layers. Every command that prints a
-time chooses the basis here. It takes the first of these that exists: the values that the user
+time chooses the basis here. The basis is the first of these that exists: the values that the user
 gives, the values that the plan records, the widths of the plan's features and labels, the defaults.
 """
 

@@ -64,7 +64,7 @@ class Expectation(Protocol):
         """Return the graph with edge weights, so that the cut estimates the expected volume."""
 
     def value(self, owner: Owner, num_parts: int) -> float:
-        """Return the expected number of rows that all parts send in a batch."""
+        """Return the expected number of rows that all parts send for one mini-batch."""
 
     def grow(self, owner: Owner, num_parts: int, best: float) -> bool:
         """Enlarge the sample of `problem` if it is too small, and return whether it was enlarged.
@@ -281,8 +281,8 @@ class SampledExpectation:
     def _gap(self, owner: Owner, num_parts: int) -> float:
         """Return the relative gap between the rows sent in held-out batches and in the sample.
 
-        It is (f - s) / f, where f is the mean number of rows sent in a held-out batch, and s the
-        mean number in a batch of the sample. If it is large, the sample is too small.
+        The gap is (f - s) / f, where f is the mean number of rows sent in a held-out batch, and s
+        the mean number in a batch of the sample. If the gap is large, the sample is too small.
         """
         fresh = self.value(owner, num_parts)
         return (fresh - self._on_sample(owner, num_parts)) / fresh if fresh > 0 else 0.0
@@ -328,7 +328,7 @@ class SampledExpectation:
 
 
 def _interval(values: npt.NDArray[np.int64]) -> tuple[float, float]:
-    """Return the 95% confidence interval of the mean, by the percentile bootstrap (Efron 1979)."""
+    """Return the 95% interval of the mean of `values`, by percentile bootstrap (Efron 1979)."""
     rng = np.random.default_rng(0)
     means = values[rng.integers(len(values), size=(Samples.resamples, len(values)))].mean(axis=1)
     low, high = np.percentile(means, [2.5, 97.5])

@@ -123,8 +123,8 @@ def clustering(sizes: ProblemSizes) -> int:
 def starting(sizes: ProblemSizes) -> int:
     """Return the bytes of a start that runs METIS on all rows.
 
-    The bytes are those of METIS, which runs in a child process, and of the undirected graph in
-    this process.
+    They are the bytes that METIS takes in a child process, plus the bytes that the undirected graph
+    takes in this process.
     """
     return 4 * sizes.links + 8 * sizes.rows + metis(sizes.rows, sizes.links, sizes.uneven)
 

@@ -191,7 +191,7 @@ class Checkpoints:
             self._lock.release()
 
     def save(self, learner: Learner, epoch: int, best: Validation) -> None:
-        """Write a checkpoint after `epoch` epochs, unless this epoch's checkpoint exists already.
+        """Write the checkpoint after `epoch` epochs; do nothing if this checkpoint exists already.
 
         Raises:
             OutputError: On all ranks, if the checkpoint cannot be written. The previous checkpoint

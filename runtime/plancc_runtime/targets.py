@@ -98,7 +98,7 @@ class Target(ABC):
 
     @staticmethod
     def known_column(labels: Tensor) -> dict[str, npt.NDArray[Any]]:
-        """Return a column with the targets, by name; empty if the kind has no such column."""
+        """Return the targets as {column name: column}; {} if this kind has no column of targets."""
         return {}
 
     @staticmethod
@@ -110,7 +110,7 @@ class Target(ABC):
     def num_found(cls, outputs: Tensor, labels: Tensor) -> int:
         """Return the number of vertices whose class or set of classes is predicted correctly.
 
-        The result is 0 for real numbers.
+        The result is 0 if the targets are real numbers.
         """
         return 0
 

@@ -93,7 +93,7 @@ def notes(found: Rehearsal, note: str) -> list[str]:
 
 
 def _where(epoch: EpochTimeline) -> Table:
-    """Return a table of the time of each phase, for three ranks: busiest, least busy, and mean."""
+    """Return a table of the time of each phase: busiest rank, least busy rank, and mean."""
     busy = epoch.computed + epoch.networked
     ranks = [int(busy.argmax()), int(busy.argmin())]
     titles = [f"rank {ranks[0]}, busiest", f"rank {ranks[1]}, least busy"]

@@ -58,7 +58,7 @@ class BatchPrediction(Prediction):
 
     @cached_property
     def counts(self) -> Counts:
-        """Words and messages of every rank: means over the batches, rounded to whole numbers."""
+        """Words and messages of every rank: means over the mini-batches, in whole numbers."""
         found = Counts.zero(self.schedule.num_ranks)
         for each in self.batches:
             found.add(each.counts)
@@ -99,7 +99,7 @@ class BatchPrediction(Prediction):
 
 
 def words_drawn(prediction: Prediction) -> int:
-    """Return the number of words that tell owners which rows a batch needs."""
+    """Return the number of words that tell owners which rows a mini-batch needs."""
     counts = prediction.schedule.counts(lambda operation: operation.place.direction == "batch")
     return int(counts.words_sent.sum())
 

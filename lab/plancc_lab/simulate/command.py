@@ -74,7 +74,7 @@ def _sweep(graph: str | None, given: dict[str, Any]) -> None:
     passes = given["passes"]
     if DEAD_ROWS in passes:
         raise InputError(
-            f"--passes {','.join(passes)}: {DEAD_ROWS} cannot be combined with --sweep; drop it"
+            f"--passes {','.join(passes)}: drop {DEAD_ROWS}, which cannot be combined with --sweep"
         )
     for name in OF_ONE_PLAN:
         if is_given(given[name]):

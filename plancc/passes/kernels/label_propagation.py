@@ -110,7 +110,7 @@ def _add_scores(
     """Add the cost of each link of vertex v to the score of the label to which the link leads.
 
     Links to v itself and to vertices with label `but` are ignored; if `but` is -1, no label is
-    ignored. `at` is the index of v in `links`. Labels with a new score are appended to
+    ignored. `at` is the index of v in `links`. Labels whose score was 0 are appended to
     ``seen[:num]``. Returns the new number of labels in `seen`.
     """
     for k in range(links.ptr[at], links.ptr[at + 1]):

@@ -32,7 +32,8 @@ class FeatureScheduler(GridScheduler):
 
     Parameters:
         tables: Tables of a feature plan.
-        stages: Number of batches into which a pipeline divides every product; 1 without a pipeline.
+        stages: Number of batches of rows into which a pipeline divides every product; 1 without a
+            pipeline.
     """
 
     def __init__(self, tables: Tables, stages: int = 1) -> None:

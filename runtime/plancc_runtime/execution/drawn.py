@@ -53,7 +53,7 @@ class Drawn:
                 pattern of the whole graph. If true, only the attribute `by_owners` is set.
 
         Raises:
-            InputError, PlanError: If the plan is damaged, or no batch can be drawn.
+            InputError, PlanError: If the plan is damaged, or no mini-batch can be drawn.
         """
         sampler, population = self.sampler, self.population
         if by_owners:

@@ -1,4 +1,4 @@
-"""Seeds of mini-batches that the task draws. For other tasks, the sampler draws the seeds."""
+"""Seed vertices that a task draws for its mini-batches, in place of the sampler."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Seeds(ABC):
 
 
 class SeedDraws(Protocol):
-    """Object that draws the seeds of all batches of a task."""
+    """Object that draws the seed vertices of all mini-batches of a task."""
 
     def drawn(self, sampler: Any, number: int) -> Rounds[Seeds]:
         """Return this rank's share of the seeds of batch `number`. Collective.

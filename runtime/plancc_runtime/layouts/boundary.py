@@ -231,7 +231,7 @@ def _places(ptr: Int64Array) -> Int32Array:
 
 
 def _halo_columns(block: Block) -> Int32Array:
-    """Return, for every nonzero in a halo column, the number of the halo row, from 0: int32[m]."""
+    """Return, for every nonzero in a halo column, the index of the halo row, from 0: int32[m]."""
     return block.column[block.column >= block.num_inputs] - np.int32(block.num_inputs)
 
 
@@ -280,7 +280,7 @@ def _any_kept(keys: Any, ptr: Any, number: Any, rate: float) -> Any:
 
     Parameters:
         keys: A random key for every row, from `_row_keys`.
-        ptr, number: Numbers of the nonzeros in the columns of the rows, as in `block.Nonzeros`.
+        ptr, number: Which nonzeros are in the columns of the rows, as in `block.Nonzeros`.
         rate: Probability of keeping a nonzero.
     """
     kept = np.zeros(len(keys), dtype=np.bool_)

@@ -7,7 +7,7 @@ the owners of these halo rows that it needs the rows:
 
     hop    this rank draws the nonzeros of its rows in the hop
            this rank tells the owners of halo rows which rows it needs (`row_numbers.RowBits`)
-           rows of the next hop: own columns of these nonzeros, and own rows that others need
+           rows of the next hop: own columns of these nonzeros, and own rows that other ranks need
 
 In the training step, each owner sends the rows that other ranks need.
 
@@ -120,7 +120,7 @@ class Draws(ABC, Generic[S]):
 
 
 class WholeDraws(Draws[Sampler]):
-    """Draws of whole batches on every rank."""
+    """Draws in which every rank draws whole mini-batches."""
 
     alone = True
 
@@ -138,7 +138,7 @@ class WholeDraws(Draws[Sampler]):
 class OwnerDraws(Draws[S]):
     """Draws in which every rank draws for its own rows.
 
-    Beside the slice, a rank holds its `OwnedRows` and 8 bytes per halo row. The time of a step is
+    Besides the slice, a rank holds its `OwnedRows` and 8 bytes per halo row. The time of a step is
     proportional to this rank's share of the batch.
     """
 

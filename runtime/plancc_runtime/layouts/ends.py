@@ -54,7 +54,7 @@ class Ends:
         )
 
     def rows(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the rows of all sources, and of all targets: Tensor[m, width] each. Collective.
+        """Return the rows of the pairs' sources and targets: Tensor[m, width] each. Collective.
 
         The backward pass sends the gradients of received rows to the owners.
 

@@ -218,7 +218,7 @@ class Executor:
         program: The steps of the product.
         blocks: Pieces of the local matrices. The key is the name of the step that multiplies by
             them, and whether they are transposed.
-        movers: Exchanges, by the name of the step that they run.
+        movers: Exchanges; the key is the name of the step that an exchange runs.
         shared: Rows that the ranks of a group share, by the name of the step that shares them.
 
     Raises:

@@ -98,7 +98,7 @@ class StandardizationByType(nn.Module):
         """Set, for every type, mean and scale from the rows of that type. Collective.
 
         Parameters:
-            row_type (int64[m]): Number of the type of every row.
+            row_type (int64[m]): For every row, the index of its type.
         """
         for k, each in enumerate(self.of_types):
             each.fit(x[row_type == k], transport)

@@ -235,7 +235,7 @@ class _Output(NamedTuple):
     Attributes:
         layer: Name of the layer; "" for the network itself.
         of: Kind of the rows that the tensor has; None if the tensor is the same on all ranks.
-        axis: Number of the axis of these rows.
+        axis: Index of the axis that has these rows.
         x: The tensor.
     """
 

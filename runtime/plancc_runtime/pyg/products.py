@@ -83,7 +83,7 @@ class _KeptPattern(NamedTuple):
 
     Attributes:
         ends (int64[2, edges]): Sources and targets of the edges.
-        order (int64[edges] or None): Numbers of the edges, sorted by target; None if the edges are
+        order (int64[edges] or None): Indices of the edges, sorted by target; None if the edges are
             sorted already.
     """
 

@@ -126,7 +126,7 @@ class LinkBatches:
         The arrays have the row of the source, the rank of the target, and the target's row there.
 
         Parameters:
-            negatives (int64[m]): The batch's negatives, as numbers among the negatives of the
+            negatives (int64[m]): The batch's negatives, as indices among the negatives of the
                 epoch.
             total: Number of negatives in an epoch.
         """
