@@ -73,7 +73,7 @@ class Model(ABC):
 
     @abstractmethod
     def build(self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int) -> Problem:
-        """Return the problem to partition, or the owners.
+        """Return the problem to partition or, if the model assigns owners itself, the owners.
 
         Parameters:
             matrix: The normalised matrix.

@@ -143,7 +143,10 @@ class Contest:
             self.why[form.name] = f"{left:.1f} s were left of it, and {least}"
 
     def _tried(self, entry: Candidate, form: Form, task: Task) -> tuple[Candidate, Ownership]:
-        """Find owners by a form; return `entry` with the figures of the owners, and the owners."""
+        """Find owners with the model and options of `form`.
+
+        Return `entry` with the figures of the owners, and the owners.
+        """
         shared, grid = self.prices.balance_of(form), form.assigner.grid
         asked = replace(self.asked, task=task, balance=shared)
         with asked.observer(f"candidate {form.label}"):

@@ -124,7 +124,10 @@ class PricedForms:
         }
 
     def price(self, form: Form) -> tuple[bool, float]:
-        """Return the price of a form, a pair as in `seconds`; compute it at the first call."""
+        """Return the price of a form; compute it at the first call.
+
+        The price is a pair: whether a rank has too little memory, and the seconds of an epoch.
+        """
         if form.label not in self.seconds:
             assigner = form.assigner
             try:

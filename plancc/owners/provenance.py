@@ -51,7 +51,7 @@ def graph_entries(source: Source, model: str, options: Mapping[str, Any]) -> dic
 
 
 def plan_entries(wishes: PlanOptions, seed: int, predicted: int) -> dict[str, Any]:
-    """Return the entries about memory and about link prediction.
+    """Return the entries of the provenance about memory and about link prediction, by name.
 
     Parameters:
         wishes: Options of the plan.

@@ -57,10 +57,10 @@ class MapToMachine:
 
 @njit(cache=True, nogil=True)
 def _swap(rows, pairs, kind, links):  # type: ignore[no-untyped-def]
-    """Try the swaps in `pairs`, and keep each swap that lowers the time.
+    """Try to swap the ranks of each two parts in `pairs`; keep each swap that lowers the time.
 
-    `rows`, float64[steps, p, p], are the rows that each part sends to each other part. Returns the
-    rank of every part, int32[p].
+    `rows`, float64[steps, p, p], is the number of rows that each part sends to each other part in
+    every step. Only parts of the same `kind` are swapped. Returns the rank of every part, int32[p].
     """
     rank = np.arange(rows.shape[1]).astype(np.int32)
     node = links.node.copy()  # node of every part

@@ -88,7 +88,7 @@ class Side:
     def message(self, peer: int) -> Int32Array:
         """Return the rows of the message to or from `peer`; empty if there is no such message.
 
-        The side must be the side of one rank.
+        This object must be the side of a single rank (`of_rank`), not of all parts.
         """
         at = np.searchsorted(self.peer, [peer, peer + 1])
         return self.row[slice(*self.row_ptr[at])]

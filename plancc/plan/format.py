@@ -395,7 +395,7 @@ def vertex_data_from_arrays(
 
 
 def most_classes(num_vertices: int) -> int:
-    """Return the largest number of classes that labels may have, if the user does not give it.
+    """Return the largest number of classes that labels may have if the user gives no number.
 
     The bound is above every number that `plancc.graph.bounds.check_classes` accepts from a file.
     """

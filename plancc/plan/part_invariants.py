@@ -254,9 +254,10 @@ def claims_of(parts: PartRange, held: RankParts) -> Claims:
     """Return a rank's claims about its messages, its vertices and its nonzeros.
 
     Parameters:
-        parts: The parts that the rank reads.
-        held: The parts of the rank. If several ranks share a part, only the lowest of these ranks
-            makes claims about it.
+        parts: The tables of the parts that the rank reads. On a "3d" grid these are more parts than
+            the parts of the rank; the claims are only about the parts of the rank.
+        held: Says which parts each rank has. If several ranks share a part, only the lowest of
+            these ranks makes claims about it.
     """
     header, num_ranks, speaker = held.header, held.num_ranks, held.speaker
     first, last = held.parts

@@ -70,10 +70,12 @@ def route_invariants(parts: PartRange, route: Route | None) -> Iterator[tuple[st
 
 @njit(cache=True, nogil=True, plain=True)
 def _route_fault(ends, needed_ptr, needed, node, part_ptr, first):  # type: ignore[no-untyped-def]
-    """Return the first fault in the hops of some parts; zeros if there is no fault.
+    """Return the first fault in the hops of some parts; (0, 0, 0) if there is no fault.
 
-    The result is (key of `ROUTE_FAULTS`, part, place of a row, or a peer). `ends` holds
-    the well-formed messages of collect, cross and spread, each in two orders: sorted by sender, and
+    The result is (fault, part, place or peer). The fault is a key of `ROUTE_FAULTS`. Faults 1 and 2
+    are about a message: the third number is then its peer. The other faults are about a row: the
+    third number is then the row's place in plan order. `ends` holds the well-formed messages of the
+    hops collect, cross and spread. Each hop has its messages in two orders: sorted by sender, and
     sorted by receiver. `node` is empty if rows are sent over relays, which may be any parts.
     """
     relays = len(node) == 0

@@ -175,7 +175,7 @@ def _carriers(
 
 
 def _relays(messages: _Messages, once: _Once, topology: Topology) -> Int32Array:
-    """Choose, for each group of `once`, the relay that receives its rows: int32[k]."""
+    """Choose, for each group of rows in `once`, the relay that receives these rows: int32[k]."""
     node, (sender, peer, rows) = topology.node_of_rank(), messages
     far = node[sender] != node[peer]
     group = _group_of(once, sender[far], node[peer[far]], topology.nodes)

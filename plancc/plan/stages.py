@@ -86,8 +86,8 @@ def wanted_stages(num_rows: int, bandwidth: int) -> int:
     """Return the smallest number of stages in which no rank is idle: ceil(2n / (n - b)).
 
     Here n is the number of rows and b the bandwidth of the matrix. If the number is above
-    `MOST_STAGES`, 2 is returned, since every batch would then wait for nearly all of the input
-    anyway.
+    `MOST_STAGES`, 2 is returned, since the product of every batch of rows would then wait for
+    nearly all of the input anyway.
     """
     wanted = -(-2 * num_rows // max(num_rows - bandwidth, 1))
     return wanted if wanted <= MOST_STAGES else 2

@@ -59,7 +59,10 @@ class Forecast:
 
     @property
     def comparison(self) -> str:
-        """A sentence with both times, the machine and the widths."""
+        """A sentence that says by how much the plan is slower than a random partition.
+
+        It has the predicted times of an epoch with both, the machine and the widths.
+        """
         assert self.seconds is not None
         machine, dims = self.predictor.machine, ",".join(map(str, self.predictor.dims))
         own, random = (four_digits(1e3 * each) for each in (self.seconds, self.random_seconds))

@@ -325,8 +325,8 @@ def _hide(
     """Subtract from the times of messages the time that the products of own rows hide.
 
     Parameters:
-        times: Seconds of every rank, by place; changed here.
-        products: Seconds of the products of own rows, by place.
+        times: Seconds of every rank, by layer, direction and step (`Place`); changed here.
+        products: Seconds of the products of own rows, by layer, direction and step.
         share: Share of the time that could be hidden (`Overlap.communication`).
     """
     for (layer, direction, _), product in products.items():

@@ -75,7 +75,10 @@ class DataWidths:
 
     @classmethod
     def _from_labels(cls, features: int | None, labels: npt.NDArray[np.int32] | None) -> DataWidths:
-        """Return the widths of data without targets, from the number of features and the labels."""
+        """Return the widths of data that have no array `targets`, only labels or features.
+
+        `features`: the number of columns of the features.
+        """
         if labels is None:
             return cls(features or None)
         classes = int(labels.max(initial=-1)) + 1

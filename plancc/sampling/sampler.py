@@ -112,16 +112,16 @@ class Sampler(ABC):
         return None
 
     def num_targets(self, population: Population, training: int) -> int | None:
-        """Return how many targets every mini-batch has; None if their number varies.
+        """Return how many vertices of every mini-batch enter the loss; None if the number varies.
 
         `training` is the number of vertices of the population that have labels to train on."""
         return None
 
     def batches_per_epoch(self, population: Population) -> int:
-        """Return the number of batches in an epoch.
+        """Return the number of mini-batches in an epoch.
 
-        All batches of an epoch together have about as many targets as the population has vertices
-        that may be targets.
+        All mini-batches of an epoch together have about as many vertices whose outputs enter the
+        loss as the population has vertices whose outputs may enter the loss.
         """
         return 1
 

@@ -158,7 +158,10 @@ def _best_first(job: RowJob, owners: list[Owners]) -> list[Owners]:
 
 
 def _refine_expected(job: RowJob, owners: list[Owners], expectation: Expectation) -> None:
-    """Refine owners for the expected volume; enlarge the sample of batches until it suffices."""
+    """Refine owners for the expected volume of mini-batches.
+
+    If the volume is estimated from a sample of mini-batches, enlarge the sample until it suffices.
+    """
     seed, deadline, effort = job.options.seed, job.deadline, job.effort
     cuts = effort != "fast" and job.starts_by_kind and not job.decided
     if cuts and owners and not deadline.passed():
@@ -359,7 +362,10 @@ def _merged(job: RowJob, best: Member, rest: Sequence[Member]) -> Member:
 
 
 def _combined(job: RowJob) -> Combined:
-    """Return the presets for combining members, by the number of parts and the kind of graph."""
+    """Return the presets for combining members of the search's population.
+
+    They depend on the number of parts and the kind of graph.
+    """
     if not job.few:
         return MANY_PARTS
     two = job.num_parts == 2 and not job.kind_numbers.cuts and job.improvable

@@ -215,9 +215,10 @@ class RowsOfRank:
 def gather_rows(
     rows: RowsOfRank, array: np.ndarray, transport: Transport, everywhere: bool
 ) -> np.ndarray | None:
-    """Return the rows of all ranks in one array; None on a rank that does not collect.
+    """Return the rows of all ranks in one array, in the order of their vertices. Collective.
 
-    Collective. Parameters and errors: see `blocks`.
+    If not `everywhere`, only rank 0 gets the array; the other ranks get None. For other parameters
+    and for errors see `blocks`.
     """
     columns_of({"rows": array}, transport)
     whole = None

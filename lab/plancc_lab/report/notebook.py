@@ -58,8 +58,8 @@ def what_it_is(header: Header, provenance: Mapping[str, Any]) -> str:
 def key_figures(metrics: Metrics, random: Metrics | None) -> list[tuple[str, str, str]]:
     """Return the name, the value and a comparison of every key figure.
 
-    The comparison is the ratio to an even random partition. For an imbalance, which is the largest
-    part over the mean, minus 1, the comparison is the random partition's imbalance.
+    The comparison is the ratio to an even random partition. For an imbalance (the weight of the
+    heaviest part divided by the mean weight, minus 1), it is the random partition's imbalance.
     """
     found = []
     for name, words in KEY_FIGURES:

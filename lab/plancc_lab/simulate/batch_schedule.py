@@ -62,7 +62,9 @@ class Bits:
         self._always = self._pairs(message, -(-words // WORD_BITS))
 
     def told(self, used: Graph) -> tuple[Pairs, Pairs]:
-        """Return the numbers of words that are sent for a block: summary words, and words of bits.
+        """Return how many words tell the owners of halo rows which rows a block needs.
+
+        The result has two entries: the summary words, and the words of bits (see the class).
 
         Parameters:
             used: The nonzeros of the block, as a matrix of all rows.

@@ -51,7 +51,7 @@ class Prices(NamedTuple):
         scale (float64[num_parts]): Mean capacity of the parts, divided by the part's capacity.
             Kernels multiply nonzeros and loads by it before they compare parts.
         row, message, nonzero, own_row: Load that each row, message, nonzero and owned row adds to a
-            side.
+            side. A side is what one part sends, or what it receives.
         ceiling, pressure: Load above which a side has a cost, and the price of the excess.
         fees (float64[m], m at least 1): Entry k is the fee of row k of a message; the last fee
             applies to all further rows. Fees never rise from row to row. If messages or rows of

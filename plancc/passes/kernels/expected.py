@@ -118,7 +118,10 @@ def _rate_wide(
     touched: Any,
     seen: Any,
 ) -> Any:
-    """Replace the bounds of `_rate` by exact values, in the same arrays; return `num`, `base`."""
+    """Replace the bounds that `_rate` took for wide nets by exact values, in the same arrays.
+
+    Returns the new `num` and `base`, as `_rate` does.
+    """
     here, num_parts = state.owner[v], len(state.sums)
     for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
         e = nets.nets[a]

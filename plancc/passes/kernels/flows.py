@@ -597,7 +597,9 @@ def _block(side: int, source: int, net: Any, flow: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def extend(side: int, num: int, bound: int, max_work: int, net: Any, flow: Any) -> Any:
-    """Augment the flow from the vertices ``queue[:num]``; then mark all nodes that it reaches.
+    """Add as much flow as possible from the vertices ``queue[:num]``, then mark reached nodes.
+
+    These are all nodes of the flow network to which the vertices could still send flow.
 
     The function stops early, without marks, if the added flow exceeds `bound`, or if ``flow.work``
     exceeds `max_work`.

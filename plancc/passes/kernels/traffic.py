@@ -143,7 +143,7 @@ def _strain(side: float, tariff: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _sides(q: int, sent: int, received: int, flow: Any, tariff: Any) -> float:
-    """Return what the excess of part q would cost if q sent and received more rows than now.
+    """Return the price of part q's load above the ceiling, if q sent and received more rows.
 
     `sent` and `received` are the numbers of additional rows; they may be negative.
     """

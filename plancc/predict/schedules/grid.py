@@ -175,13 +175,14 @@ class BlockScheduler(GridScheduler):
         )
 
     def _nonzeros_of(self, coefficients: str) -> Int64Array:
-        """Return the number of nonzeros of a layer's matrix: int64[process rows, layers, pieces].
+        """Return the number of nonzeros of the matrix that a network's layer multiplies by.
 
-        `coefficients`: name of the layer's matrix (`Aggregate.coefficients`). The layer's matrix is
-        A, A with its diagonal added, or A without its diagonal.
+        The result is int64[process rows, layers of the grid, pieces]. `coefficients`: name of the
+        matrix (`Aggregate.coefficients`). It is A, A with its diagonal added, or A without its
+        diagonal.
 
         Raises:
-            InputError: If the layer's matrix has a diagonal that A does not have.
+            InputError: If the matrix has a diagonal that A does not have.
         """
         tables, grid = self._tables, self._grid
         closed = coefficients == "closed-mean"

@@ -364,7 +364,10 @@ class MiniBatches(FullBatch):
         return torch.cat([own, rows], out=out), None
 
     def _share(self, number: int, features: Tensor) -> BatchShare:
-        """Return this rank's share of a batch, and start the next batches. Collective."""
+        """Return this rank's share of mini-batch `number`, and start to make later mini-batches.
+
+        Collective.
+        """
         fetching, self._fetching = self._fetch(number, features), None
         share = replace(fetching.end(), words_fetched=fetching.words)
         if self._ahead:  # the messages of a batch must be sent in the epoch of the batch

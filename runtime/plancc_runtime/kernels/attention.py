@@ -196,9 +196,10 @@ def attention_adjoint(
 
 
 def _inner(side: PatternSide, kept: Attended, g: Tensor) -> Tensor:
-    """Return the gradients of the targets: Tensor[m, h]. Write <g[i], out[i]> to `kept.row[i, 3]`.
+    """Return the gradients of target[i], the scores of the rows: Tensor[m, h].
 
-    g is the gradient of the result `out` of `attention`.
+    Also write <g[i], out[i]> to `kept.row[i, 3]`. g is the gradient of the result `out` of
+    `attention`.
     """
     scores = g.new_empty(len(side), kept.heads)
     _run(INNER, side, kept, {G: g, SCORES: scores})

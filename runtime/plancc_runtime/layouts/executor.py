@@ -93,7 +93,7 @@ def actions_of(
 
 @cache
 def checked(program: Program) -> Program:
-    """Return the program after checking that it can run in the order of the module's rules.
+    """Return the program after checking it against the rules at the top of this module.
 
     Raises:
         InputError: If a step cannot run in this order, for example because it would run before its
@@ -224,8 +224,8 @@ class Executor:
         shared: Rows that the ranks of a group share, by the name of the step that shares them.
 
     Raises:
-        InputError: If the program cannot run in the order of the module's rules. The adjoint is
-            checked only when it first runs.
+        InputError: If the program needs another order of messages and products than the rules at
+            the top of this module. The adjoint is checked only when it first runs.
     """
 
     def __init__(
@@ -381,7 +381,8 @@ class ProgramGraph(LayerGraph):
         """Return the argument `given` of `Executor.run`: for every space, its tensor.
 
         Parameters:
-            x, y: Input and output of the product. A layout may add other spaces.
+            x, y: Input and output of the product: the tensors of the spaces "x" and "y". The method
+                of a layout may return further spaces.
         """
         return {"x": x, "y": y}
 

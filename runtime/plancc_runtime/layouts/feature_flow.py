@@ -35,7 +35,8 @@ class Slicing:
         batches: Batches of the rows of the group.
         members: The ranks of the group, in the order of their process columns.
         resources: Resources of the rank. Own rows are on `resources.device`.
-        crosses: Whether slices are in host memory even if own rows are on a GPU.
+        crosses: Whether the rank's columns of all rows are in host memory even if own rows are on a
+            GPU.
     """
 
     grid: Grid

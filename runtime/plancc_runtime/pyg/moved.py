@@ -35,11 +35,11 @@ class FetchedColumns:
     def of(self, x: Spread, read: frozenset[int]) -> Tensor:
         """Return own rows of x, and the halo rows of x that the edges of some relations read.
 
-        The result is Tensor[..., num_columns, ...], or has own rows only if nothing was fetched.
+        The result is Tensor[..., num_columns, ...]. If nothing was fetched, it has no halo rows.
         Collective.
 
         Parameters:
-            read: Numbers of these relations.
+            read: Indices of these relations.
         """
         self.fetch([x], read)
         return self._found(x)[0]
