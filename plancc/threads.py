@@ -27,7 +27,7 @@ def check_threads(threads: int | None) -> None:
 
 
 def usable_cores() -> set[int]:
-    """Return the numbers of the cores on which this process may run."""
+    """Return the ids of the cores on which this process may run."""
     if hasattr(os, "sched_getaffinity"):
         return set(os.sched_getaffinity(0))
     return set(range(os.cpu_count() or 1))

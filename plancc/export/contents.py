@@ -42,7 +42,7 @@ class Edges:
 
 
 def edges_of(plan: Plan) -> Edges:
-    """Return all edges. Vertices have the numbers 0..n-1 of the graph's source."""
+    """Return all edges. Vertices are numbered 0..n-1 as in the graph, not in plan order."""
     matrix = matrix_of(plan).tocsc()
     source = np.repeat(np.arange(plan.num_vertices, dtype=np.int64), np.diff(matrix.indptr))
     return Edges(source, matrix.indices.astype(np.int64), matrix.data)

@@ -47,7 +47,7 @@ class WithColumns:
 
     @property
     def relation(self) -> npt.NDArray[np.uint16] | None:
-        """Relation number of every nonzero; None if the matrix has no column "relation"."""
+        """Index of the relation of every nonzero; None if the matrix has no column "relation"."""
         return self.columns.get(RELATION)
 
     @property

@@ -18,7 +18,7 @@ PIECE = 1 << 22
 
 
 def feature_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type that features of type `dtype` have in a plan."""
+    """Return the dtype that features have in a plan if they have `dtype` in the source."""
     return dtype if dtype in KEPT else FLOAT32
 
 

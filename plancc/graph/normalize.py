@@ -114,7 +114,7 @@ class RowsOfTypes:
 
     @cached_property
     def _of(self) -> IntArray:
-        """Relation number of every nonzero, int[nonzeros]."""
+        """Index of the relation of every nonzero, int[nonzeros]."""
         found = self.rows.relations(self.first)
         assert found is not None
         return found

@@ -135,7 +135,7 @@ def _counts(folder: str) -> dict[str, Any]:
 
 
 def _relations(folder: str) -> Record:
-    """Return the record of a heterogeneous graph."""
+    """Return the record of the heterogeneous graph in a folder of OGB."""
     record: Record = {name: {"num_nodes": count} for name, count in _counts(folder).items()}
     for triple in _triples(folder):
         for name in {triple[0], triple[2]} - record.keys():

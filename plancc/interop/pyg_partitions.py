@@ -19,7 +19,10 @@ from plancc.plan.plan import Plan
 
 
 def write_cluster(plan: Plan, folder: Path) -> None:
-    """Write ``data.pt`` with edges and vertex data, and ``part_P/metis.pt`` for P parts."""
+    """Write the cache for PyTorch Geometric's ClusterData into `folder`.
+
+    ``data.pt`` has edges and vertex data; ``part_P/metis.pt`` has the partition into P parts.
+    """
     import torch
     from torch_geometric.loader.cluster import Partition
 

@@ -456,9 +456,9 @@ class RefineMaxVolume(_RefineTraffic):
     """Lower the number of rows that the busiest part sends or receives.
 
     As in GVB (Mukhopadhyay et al., 2024), the maximum falls while the total rises only a little.
-    Rows above a ceiling have a price; the ceiling is between the mean and the maximum. After the
-    rounds, small steps lower the maximum further. Last, sweeps lower the volume while the maximum
-    must not rise.
+    Rounds of V-cycles give a price to the rows of a part above a ceiling, which is between the mean
+    and the maximum. After the rounds, small steps lower the maximum further. Last, sweeps lower the
+    volume while the maximum must not rise.
     """
 
     objective: ClassVar[str] = "max-volume"

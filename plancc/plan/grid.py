@@ -183,11 +183,11 @@ class Grid:
         return [self.rank(row, column, layer) for layer in range(self.layers)]
 
     def chunk(self, part: int) -> int:
-        """Return the process column that needs the rows of H of this part, in "1.5d" (Equation 3).
+        """Return the process column that needs the rows of H of this part, in a "1.5d" grid.
 
-        Every process column gets floor(rows / columns) parts, or one part more. Tripathy et al.
-        2020 give all left-over parts to the last process column, so that all other process columns
-        wait for it.
+        See Tripathy et al. 2020, Equation 3. Every process column gets floor(rows / columns) parts,
+        or one part more. Tripathy et al. give all left-over parts to the last process column, so
+        that all other process columns wait for it.
         """
         return part * self.columns // self.rows
 

@@ -5,7 +5,8 @@ its slowest rank, and an epoch takes the sum over its steps. An operation takes 
 
     message       latency + bytes / bandwidth. Both numbers depend on whether the message stays
                   inside a node. A rank sends its messages one after the other, and receives at the
-                  same time. All messages of a node to other nodes take at least bytes / injection.
+                  same time. All messages of a node to other nodes together take at least
+                  bytes / injection, where injection is the bandwidth of the whole node.
     ring          A collective passes its bytes through the g ranks of a group in their order:
                   g - 1 latencies, and bytes / bandwidth of the slowest link. Rings that pass
                   through the same node share its injection (Tripathy et al. 2020, Section VI-A).

@@ -30,13 +30,13 @@ class NeighbourSampler(SizedSampler):
     block are the seed vertices. The rows of every other block are the columns of the next block.
 
     A row keeps its nonzero on the diagonal, if there is one. If the row has d other nonzeros, it
-    keeps k = ``min(fan-out, d)`` of them; every set of k is equally likely. The kept ones are
+    keeps k = ``min(fan-out, d)`` of them; every set of k is equally likely. These k nonzeros are
     multiplied by ``d / k``, so that the expected product equals the product with the whole row.
 
     Attributes:
         batch_size (int): Number of seed vertices.
-        fanouts: A fan-out for each layer, at least 1. The first is for the last layer, whose rows
-            are the seed vertices (as in PyG's ``num_neighbors``).
+        fanouts: A fan-out for each layer, at least 1. The first fan-out is for the last layer,
+            whose rows are the seed vertices (as in PyG's ``num_neighbors``).
         column: Name of an array with a value per nonzero, such as "relation". If given, neighbours
             are drawn separately for each value, and the rows of a block are also rows of the
             previous block. "" if there is no such array.

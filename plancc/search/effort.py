@@ -284,7 +284,10 @@ def _cuts(job: RowJob) -> Cuts | None:
 
 
 def _is_mesh(job: RowJob) -> bool:
-    """Whether the graph resembles a mesh, so that minimum cuts at the end are worth their time."""
+    """Whether the graph resembles a mesh.
+
+    If so, minimum cuts at the end of the search are worth their time.
+    """
     return job.kind in ("even", "dense")
 
 

@@ -124,7 +124,7 @@ class Target(ABC):
 
 
 class ClassTarget(Target):
-    """Classes, with accuracy, F1 and areas under curves."""
+    """Targets that are classes; their scores are accuracy, F1 and areas under curves."""
 
     metrics = ("accuracy", "f1", *RANKED)
 

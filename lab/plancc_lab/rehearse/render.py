@@ -113,7 +113,7 @@ def _where(epoch: EpochTimeline) -> Table:
 
 
 def _ranks(epoch: EpochTimeline) -> Table:
-    """Return a table with a line for every rank."""
+    """Return a table of the time that every rank computes, sends messages and waits."""
     table = Table(("rank", "computes", "messages", "waits"), "ranks", left=0)
     for rank, figures in enumerate(zip(epoch.computed, epoch.networked, epoch.waited, strict=True)):
         table.add_row(str(rank), *(duration(float(seconds)) for seconds in figures))

@@ -181,7 +181,7 @@ class EpochTimeline:
             yield begin, self.end
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the epoch for JSON; times are seconds since the beginning."""
+        """Return the epoch for JSON; times are seconds since the beginning of the epoch."""
         return {
             "seconds": self.seconds,
             "ranks": {

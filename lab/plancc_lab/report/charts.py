@@ -222,7 +222,7 @@ def _spread(values: np.ndarray, letter: str) -> str:
 
 
 def bins(values: np.ndarray) -> list[int]:
-    """Return round edges of at most about `BINS` bins; the last edge is above all values."""
+    """Return round numbers as edges of at most about `BINS` bins; the last is above all values."""
     from matplotlib.ticker import MaxNLocator
 
     locator = MaxNLocator(BINS, steps=STEPS, integer=True)

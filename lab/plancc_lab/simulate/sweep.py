@@ -54,7 +54,7 @@ def parse_models(text: str) -> list[Contender]:
 
 
 def sends_rows(model: Contender) -> bool:
-    """Return whether ranks send each other only needed rows if a plan is made by this model."""
+    """Return whether, with a plan of this model, ranks send each other only needed rows."""
     groups = bool(model.options.get("sparse")) or model.options.get("groups", 1) != 1
     return MODELS[model.model].layout == "row" or groups
 

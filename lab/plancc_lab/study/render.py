@@ -150,7 +150,7 @@ def _cells(study: Study, row: Row, names: Sequence[str], spread: Row | None) -> 
 
 
 def _table(lines: Sequence[Line], names: Sequence[str], title: str) -> Table:
-    """Return a table of rows with these columns."""
+    """Return a table with these lines, and with `names` as columns."""
     table = Table(names, title, left=0)
     table.justify = ["left" if name in LABELS else "right" for name in names]
     for _, cells in lines:

@@ -238,7 +238,7 @@ class BlockScheduler(GridScheduler):
 
 
 def row_groups(grid: Grid) -> Int64Array:
-    """Return the ranks that share each part: int64[num_parts, columns]."""
+    """Return the ranks that share each part: int64[num_parts, process columns]."""
     return np.arange(grid.num_ranks).reshape(-1, grid.columns)
 
 

@@ -173,8 +173,8 @@ class Conv(nn.Module, ABC):
     def target_map(self) -> Tensor | None:
         """The matrix that maps the targets' rows to the argument x of `forward`.
 
-        The caller multiplies by this matrix, Tensor[d_target, m], if `d_target` is given. None if
-        `forward` needs the targets' rows themselves.
+        It is Tensor[d_target, m]. If the layer was made with the argument `d_target`, the caller
+        multiplies the targets' rows by this matrix. None if `forward` needs these rows themselves.
         """
         return None
 

@@ -57,7 +57,10 @@ class SAGEConv(Conv):
             self._linear = LinearAggregation(order, d_in, d_out, coefficients)
 
     def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
-        """Return z, the aggregated neighbours of every output row: Tensor[num_outputs, d_in]."""
+        """Return z: for every output row, the mean, sum or maximum of its neighbours' rows.
+
+        The result is Tensor[num_outputs, d_in].
+        """
         if self._linear is not None:
             return self._linear.fixed(graph, x)
         with torch.no_grad():

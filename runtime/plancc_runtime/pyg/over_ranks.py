@@ -96,7 +96,7 @@ class OverRanks(TorchFunctionMode):
         return torch.where(count > 0, found, whole)
 
     def _reduce_axes(self, call: Call, x: Spread, dims: set[int]) -> Any:
-        """Reduce the entries of all ranks over the axes `dims`, one of which is spread."""
+        """Reduce the entries of all ranks over the axes `dims`; one axis is spread over ranks."""
         name, axes, whole = call.name, tuple(sorted(dims)), plain(x)
         flag = next((k for k in call.args[1:] if isinstance(k, bool)), None)
         keep = bool(call.get({"var": 3, "std": 3, "norm": 3}.get(name, 2), "keepdim", False))

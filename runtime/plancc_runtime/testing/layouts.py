@@ -143,7 +143,7 @@ class LayoutTests:
 def _operands(
     layout: Layout, how: str = "product"
 ) -> tuple[Float64Array, Float64Array, Float64Array]:
-    """Return dense rows H, a weight, and the gradient of the product's result."""
+    """Return dense rows H, a weight matrix, and the gradient of the product's result."""
     n = len(next(iter(layout.dense.values())))
     random = np.random.default_rng(n)
     h, g = random.standard_normal((2, n, layout.width))
