@@ -188,8 +188,8 @@ REVISIONS: Rows = {
 class SearchOptions(PartitionOptions):
     """Options of a search for owners, in `compile`, `refine`, model auto and sweeps.
 
-    Users cannot set the attribute `grid`. It is the process grid, if the plan is for one; the parts
-    are then the grid's blocks of rows, and epochs are predicted for the grid.
+    Users cannot set the attribute `grid`. If the plan is for a process grid, `grid` is this grid,
+    the parts are its blocks of rows, and epochs are predicted for it. Otherwise `grid` is None.
 
     Raises:
         InputError: If a name is unknown, or a number is out of range.

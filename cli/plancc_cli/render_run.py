@@ -147,8 +147,8 @@ def step_line(result: TrainResult) -> str:
 def chosen_epochs(outline: RunOutline) -> set[int]:
     """Return the indices of the epochs that the table shows: all, or about `MOST_ROWS`.
 
-    If not all epochs are shown, the table has the last epoch, and others that are evenly spaced
-    among the evaluated epochs. If no epoch is evaluated, they are evenly spaced among all epochs.
+    If not all epochs are shown, the table has the last epoch, and epochs that are evenly spaced
+    among the evaluated epochs or, if no epoch is evaluated, among all epochs.
     """
     epochs = range(outline.first_epoch, outline.options.epochs)
     every = outline.options.eval_every

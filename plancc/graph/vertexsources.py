@@ -294,8 +294,8 @@ def vertex_data_of(
 def _check_keys(
     keys: Mapping[str, str], held: Mapping[str, Any], where: str, elsewhere: bool
 ) -> None:
-    """Raise InputError for unknown keys and, unless `elsewhere`, for names that `held` does not
-    have."""
+    """Raise InputError for unknown keys. If not `elsewhere`, raise it also for names that `held`
+    does not have."""
     for key in keys:
         check_choice("name of vertex data", key, (*SOURCE_KEYS, "id"))
     for name in filter(None, keys.values()):

@@ -136,7 +136,7 @@ def _check_ends(pair: tuple[IntArray, IntArray], num_vertices: int, what: str, c
 def _cure(record: Record, num_vertices: int) -> str:
     """Return advice for edges whose vertex numbers are too large.
 
-    It names the array that gives the number of vertices.
+    The advice names the array that gives the number of vertices.
     """
     if record.get("num_nodes") is not None:
         return f"'num_nodes' is {num_vertices:,}; give the number of all vertices"

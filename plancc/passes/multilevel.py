@@ -355,7 +355,7 @@ class Sweeps:
         self.trade(nets, state)
 
     def relieve(self, nets: Nets, state: State, most: int | None = None) -> None:
-        """Move vertices out of parts above the limit; those that cost the fewest rows move first.
+        """Move vertices out of parts above the limit; moves that add the fewest rows come first.
 
         At most `most` vertices move; None: any number.
         """

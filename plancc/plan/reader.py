@@ -344,7 +344,7 @@ class PlanFile:
     def rows_on_disk(self, name: str, first: int, last: int) -> MappedRows:
         """Map the rows of parts ``first..last-1`` of a two-dimensional dataset into memory.
 
-        The checks are those of `read`.
+        The rows are checked as in `read`.
 
         Raises:
             InputError: If the rows are compressed, or if they begin at a byte of the file that is

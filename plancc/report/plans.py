@@ -279,7 +279,7 @@ def other_graph(first: Report, other: Report, first_file: str, other_file: str) 
 class _Source:
     """An open plan file, from which data are read when a figure needs them.
 
-    If there are fewer ranks than parts, the figures are those of ranks that run several parts.
+    If there are fewer ranks than parts, the figures are per rank, and a rank runs several parts.
     """
 
     def __init__(self, file: PlanFile, num_ranks: int) -> None:

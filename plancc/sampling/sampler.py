@@ -86,7 +86,7 @@ class Sampler(ABC):
         return self, ""
 
     def check_layers(self, num_layers: int) -> None:
-        """Raise InputError unless a batch has one block for all layers, or one for each layer."""
+        """Raise InputError if a mini-batch has several blocks, but not one block for each layer."""
         if self.num_blocks not in (1, num_layers):
             raise InputError(
                 f"sampler '{self.name}' has {self.num_blocks} blocks, but the model has "

@@ -94,8 +94,8 @@ class _Facts:
 def resumed_options(folder: str | PathLike[str], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a run that resumes, by name.
 
-    They are the options in `given`, and for all other options the values in the run's checkpoint.
-    Options in `OWN` are never taken from the checkpoint. If all checkpoints are damaged, only the
+    Options in `given` have the given values; all other options have the values in the run's
+    checkpoint. Options in `OWN` are never taken from it. If all checkpoints are damaged, only the
     given options are returned; `Checkpoints` then raises the error. Not collective.
 
     Parameters:

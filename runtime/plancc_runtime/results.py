@@ -148,8 +148,8 @@ class BatchStep:
         volume: Rows sent in the forward pass: one exchange for every block, summed over blocks.
         messages: Messages in these exchanges.
         words_sent: Words of all exchanges of rows in the step, forward and backward.
-        words_drawn: Words that the ranks send each other while they draw the batch. They hold bits
-            that say which rows the batch needs.
+        words_drawn: Words that the ranks send each other while they draw the batch. The bits of
+            these words say which rows the batch needs.
     """
 
     number: int
@@ -284,7 +284,7 @@ class TrainResult(RunOutline):
         network: Description of the network (`plancc_runtime.saved.Description`), ready for JSON.
         steps: Steps of all epochs; empty for full batch.
         drawing: When mini-batches were drawn, and why: "beside steps: ..." or "between steps: ...".
-            Empty unless the first steps of the run tried both.
+            Empty if the run did not try both ways in its first steps.
         remarks (list of str): Remarks of the outline, then remarks on the training.
         predicted: For every class, the number of vertices predicted in it; an empty list if
             the network predicts real numbers; None if no predictions were asked for.

@@ -183,7 +183,7 @@ def _split_columns(block: Block, first: int, end: int) -> tuple[csr_matrix, csr_
 
 @njit(cache=True, nogil=True)
 def _columns_apart(row_ptr: Any, column: Any, value: Any, first: int, place: Any, num: int) -> Any:
-    """Split a CSR matrix. Return its columns before `first`, and the transpose of the others.
+    """Split a CSR matrix: return its columns before `first`, and the transpose of all others.
 
     Each result is a tuple of the CSR arrays (values, columns, row pointers).
 

@@ -234,7 +234,7 @@ class RelationConv(Conv):
         """Return the output rows of type `name`, or None if they are 0.
 
         Parameters:
-            own: This type's rows from the second result of `_rows`.
+            own: The entry of type `name` in the second result of `_rows`; None if it has no entry.
             moved: First result of `_rows`.
         """
 
