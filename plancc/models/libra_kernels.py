@@ -191,10 +191,12 @@ def assign_rest(
 
     Parameters:
         indptr (int64[n + 1]), indices (int32[nnz]): CSR pattern, columns ascending in a row.
-        ahead (Ahead): The result of `assign_edges`, which has written owners to `pairs`.
+        ahead (Ahead): The result of `ahead`, after `assign_edges` has written owners to its
+            `pairs`.
         diagonal (bool[n]): Whether the diagonal entry is stored.
         owner (int32[n]): Owner of every row.
-        nonzero_owner (int32[nnz]): The result of `assign_edges`. The missing entries are set here.
+        nonzero_owner (int32[nnz]): The array to which `assign_edges` has written some owners. All
+            other entries are set here.
     """
     pairs = ahead.pairs
     for i in range(len(owner)):

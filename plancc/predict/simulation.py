@@ -15,7 +15,8 @@ its slowest rank, and an epoch takes the sum over its steps. An operation takes 
                   ranks of a node.
     product       multiply-adds / rate; longer if a node has more ranks than cores. A dense product
                   also takes bytes / stream to read and write its rows.
-    elementwise   bytes / stream
+    elementwise   bytes / stream, where stream is the number of bytes that are read and written per
+                  second
     batch         The machine says how many seconds a drawn block, row and nonzero takes. If ranks
                   draw without messages and have two cores each, a batch is drawn during the
                   previous step, and only the time by which it takes longer is added.

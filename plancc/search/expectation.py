@@ -99,7 +99,7 @@ def expectation_of(
         matrix: The normalised matrix.
         weights (int64[n] or int64[n, c]): Vertex weights.
         num_parts: Number of parts.
-        seed: Seed of the batches.
+        seed: Seed of the mini-batches.
         threads: Number of threads that count the rows sent in held-out batches; the result does not
             depend on it.
 

@@ -202,13 +202,13 @@ class MiniBatches(FullBatch):
     def _try(self, tried: tuple[list[float], list[float]], number: int, seconds: float) -> None:
         """Record the time of a step, for the choice between the two ways to make batches.
 
-        Collective. The way changes after every `TURN` steps. After the last turn, keep the way
+        Collective. The two ways take turns of `TURN` steps each. After the last turn, keep the way
         whose median time of a step, on the slowest rank, is shorter.
 
         Parameters:
             tried: Seconds of the steps whose batches were made between steps, and of the steps
                 whose batches were made beside steps.
-            number: Number of the step in the run, from 0.
+            number: Index of the step in the run, from 0.
             seconds: Time of the step.
         """
         if number % TURN >= UNTIMED:

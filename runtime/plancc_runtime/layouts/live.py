@@ -35,8 +35,9 @@ def live_blocks(
 
     Parameters:
         block: The block of all rows. If the boundary is sampled, `block` must come from
-            `boundary.ready_to_draw`. Live rows and nonzeros keep their numbers in random draws.
-        wanted (int64[m]): Local numbers of the wanted rows, ascending.
+            `boundary.ready_to_draw`. In random draws, live rows and nonzeros keep the numbers that
+            they have in `block`.
+        wanted (int64[m]): Local rows whose outputs of the last layer are needed, ascending.
         layers: Number of layers.
 
     Returns:
