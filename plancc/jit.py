@@ -184,7 +184,8 @@ def _is_everybodys(place: Path) -> bool:
 def _temporary() -> tuple[Path, bool]:
     """Return a temporary folder to which nobody else can write, and whether it is new.
 
-    Its content is executed, so the well-known name is used only if the folder is this user's.
+    The code in the folder is executed. So a folder with the usual name is used only if it belongs
+    to this user, and no other user can read or write it. Otherwise a new folder is made.
     """
     user = os.getuid()
     place = Path(tempfile.gettempdir(), f"plancc-kernels-{user}")
@@ -275,7 +276,7 @@ class KernelCache:
         self._stamp, self._is_portable = _stamp(function), is_portable
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return a kept version; None if there is none, so that this process must compile one.
+        """Return a compiled version from the cache; None if this process must compile the kernel.
 
         If the method returns None, this process usually holds the lock of the kernel. numba calls
         the method before it compiles. numba's own cache would first load the compiler's data on

@@ -151,7 +151,8 @@ def _split(given: dict[str, Any], seed: int | None, live: bool) -> tuple[tuple[f
     """Return the shares of training, validation and test vertices, and the seed that draws them.
 
     Raises:
-        InputError: If the pass `DEAD_ROWS` is off. No other pass depends on the training vertices.
+        InputError: If `live` is False, that is, if the pass `DEAD_ROWS` is off. No other pass
+            depends on the training vertices.
     """
     from plancc_runtime.options import TrainOptions
 

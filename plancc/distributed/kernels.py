@@ -154,7 +154,7 @@ def mark_columns(rows: Any, base: int, indptr: Any, indices: Any, marked: Any) -
 
 @njit(cache=True, nogil=True)
 def picked(ptr: Any, entry: Any, which: Any) -> Any:
-    """Return the entries of the lists `which`, and their lengths, int32[k].
+    """Return the entries of the lists `which`, and the lengths of these lists, int32[k].
 
     List i is ``entry[ptr[i]:ptr[i + 1]]``. The entries of all chosen lists form one array.
     """

@@ -69,8 +69,9 @@ class Pairs:
         return dict(zip(HOPS, self.hops, strict=True)) if self.hops else {name: self}
 
     def by_node(self, ranks_per_node: int) -> PairSplit:
-        """Return the traffic of every rank between nodes and in total, if nodes have this size.
+        """Return the traffic of every rank, between nodes and in total.
 
+        Rank r is on node ``r // ranks_per_node``.
         The result is kept for later calls.
         """
         if ranks_per_node not in self._split:

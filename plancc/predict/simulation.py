@@ -523,7 +523,7 @@ class WorkTimes:
         return found
 
     def _rings(self, of: Collective) -> _Rings:
-        """Return a ring for every group of a collective, through its ranks in their order.
+        """Return a ring for every group of a collective, through the group's ranks in their order.
 
         All groups run at the same time, and share the connections of nodes to the network.
         """

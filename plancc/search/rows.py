@@ -451,7 +451,7 @@ class RowJob(RefiningJob):
     def minimum_cuts(self, owner: Owner, cuts: Cuts) -> Member:
         """Improve owners by minimum cuts, and add the result to the record.
 
-        The result is never worse if the parts are within their limits.
+        If the parts are within their limits, the result is never worse than `owner`.
         """
         sweeps = self.sweeps(np.random.default_rng(0))  # minimum cuts use no random numbers
         return self.refined("minimum cuts", owner, sweeps, partial(Sweeps.cut, cuts=(cuts,)))

@@ -191,7 +191,7 @@ class TrainedNetwork(nn.Module):
 
     Attributes:
         network: The layers; their parameters can be trained further.
-        description: The description in the file.
+        description: The description of the network, which the file also holds.
     """
 
     def __init__(self, network: Network, description: Description) -> None:

@@ -44,7 +44,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class AcceleratorRow:
-    """Figures of one accelerator on one subject.
+    """Figures of one accelerator on one subject: a graph, and the widths of a network's layers.
 
     `published_joules` is None if the paper has no energy for this graph and accelerator.
     """

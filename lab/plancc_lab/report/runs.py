@@ -329,7 +329,7 @@ def _spans(events: list[Any], name: str) -> tuple[list[int], list[_Spans]]:
 def _epochs_of_all(spans: list[_Spans]) -> dict[int, tuple[float, float]]:
     """Return, for every epoch that all ranks have, the times at which it begins and ends.
 
-    An epoch begins with its first rank, and ends with its last rank.
+    An epoch begins when the first rank begins it, and ends when the last rank ends it.
     """
     found: dict[int, tuple[float, float]] = {}
     ranks: dict[int, int] = {}

@@ -161,7 +161,7 @@ def _give(v: int, there: int, sorted_by: Any, chain: Any, nets: Any, state: Any)
 
 @njit(cache=True, nogil=True)
 def _choose(members: Any, there: int, nets: Any, state: Any, chosen: Any, rng: Any) -> int:
-    """Choose vertices whose move to part `there` costs few rows; return how many there are.
+    """Choose vertices whose move to part `there` costs few rows; return the number of vertices.
 
     The vertices, at most SAMPLE, are written into `chosen`, with their weights and gains. `members`
     are the vertices of a part, sorted by weight. Light and heavy vertices are chosen.

@@ -114,7 +114,7 @@ class Execution(ABC):
 
         Parameters:
             data: Data that `prepare` returned.
-            number: Number of the epoch.
+            number: Index of the epoch in the run, from 0.
             evaluate: Whether to score the outputs; possible only if `evaluates` is true.
             rate_of: Function that returns the learning rate.
         """

@@ -224,8 +224,8 @@ class Executor:
         shared: Rows that the ranks of a group share, by the name of the step that shares them.
 
     Raises:
-        InputError: If the program needs another order of messages and products than the rules at
-            the top of this module. The adjoint is checked only when it first runs.
+        InputError: If the rules at the top of this module do not allow the order of messages and
+            products that the program needs. The adjoint is checked only when it first runs.
     """
 
     def __init__(

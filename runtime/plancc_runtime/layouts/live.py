@@ -155,7 +155,7 @@ def _marked(block: Block, rows: Int64Array) -> Any:
     A row needs its own column and the columns of its nonzeros.
 
     Parameters:
-        rows: The given local rows, as row numbers of the block.
+        rows: Indices of the given rows among the local rows of the block.
     """
     marked = np.zeros(block.num_columns, np.bool_)
     marked[rows] = True

@@ -219,7 +219,7 @@ class Distributed(nn.Module):
 
         Parameters:
             calls: Names of the functions that this rank called.
-            drawn: Result of `_random_state` before the pass.
+            drawn: Result of `_random_state` before the forward pass.
         """
         transport = self._graph.transport
         shared = isinstance(transport, LocalTransport)  # threads draw from one generator
@@ -478,7 +478,7 @@ class Distributed(nn.Module):
         Parameters:
             key: The seed, and the number of this call of the network in training.
             number (int64[entries], optional): Number of every entry of x; by default its position.
-            draw: Number of this dropout mask among the masks of the call.
+            draw: Index of this dropout mask among the masks of the call.
         """
         axis = x.axis if isinstance(x, Spread) else 0
         moved = plain(x).movedim(axis, 0) if x.ndim else x
