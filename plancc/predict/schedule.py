@@ -71,8 +71,7 @@ class Pairs:
     def by_node(self, ranks_per_node: int) -> PairSplit:
         """Return the traffic of every rank, between nodes and in total.
 
-        Rank r is on node ``r // ranks_per_node``.
-        The result is kept for later calls.
+        Rank r is on node ``r // ranks_per_node``. The result is kept for later calls.
         """
         if ranks_per_node not in self._split:
             messages = map(np.array, (self.source, self.target, self.rows))  # one type of array
