@@ -328,7 +328,7 @@ class _Library(JITCodeLibrary):
         ll_module.data_layout = self._codegen._data_layout
 
     def _link_into(self, module: Any) -> None:
-        """Add to `module` the code of all functions that it calls, directly or indirectly."""
+        """Add to `module` the code of all functions that this function calls, also indirectly."""
         todo, seen = self._linking_libraries[::-1], set()
         while todo:
             library = todo.pop()

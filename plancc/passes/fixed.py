@@ -96,13 +96,13 @@ class Around:
         return self.problem.fixed[self.problem.fixed >= 0]
 
     def inside(self, owner: Owner) -> Owner:
-        """Convert owners of the given problem's vertices to owners of the smaller problem's."""
+        """Convert owners of vertices from the given problem to the smaller problem."""
         found = np.empty(self.problem.num_vertices, np.int32)
         found[self.label] = owner
         return found
 
     def outside(self, owner: Owner) -> Owner:
-        """Convert owners of the smaller problem's vertices to owners of the given problem's.
+        """Convert owners of vertices from the smaller problem to the given problem.
 
         Parts are renumbered so that all fixed vertices are in their parts.
         """

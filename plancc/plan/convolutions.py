@@ -297,8 +297,8 @@ class GATOptions(ConvOptions):
         """Return the number of columns of one attention head.
 
         Raises:
-            InputError: If `heads` does not divide `d_out`. In the last layer, `heads` need not
-                divide `d_out`. The message proposes a value for `option`.
+            InputError: If `last` is False, and `heads` does not divide `d_out`. The message
+                proposes a value for `option`.
         """
         if not last and d_out % self.heads:
             raise InputError(

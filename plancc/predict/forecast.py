@@ -61,7 +61,8 @@ class Forecast:
     def comparison(self) -> str:
         """A sentence that says by how much the plan is slower than a random partition.
 
-        It has the predicted times of an epoch with both, the machine and the widths.
+        The sentence has the predicted times of an epoch with the plan and with a random partition,
+        the machine and the widths.
         """
         assert self.seconds is not None
         machine, dims = self.predictor.machine, ",".join(map(str, self.predictor.dims))

@@ -135,7 +135,7 @@ class Job:
 
     @property
     def shared(self) -> Limits:
-        """Limits of the parts' weights: of all rows or nonzeros of a part, also of fixed rows."""
+        """Limits of the parts' weights, which count all rows or nonzeros, also of fixed rows."""
         return self.limits
 
     def all_warnings(self, owners: Owners) -> list[str]:

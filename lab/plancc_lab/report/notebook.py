@@ -59,7 +59,8 @@ def key_figures(metrics: Metrics, random: Metrics | None) -> list[tuple[str, str
     """Return the name, the value and a comparison of every key figure.
 
     The comparison is the ratio to an even random partition. For an imbalance (the weight of the
-    heaviest part divided by the mean weight, minus 1), it is the random partition's imbalance.
+    heaviest part divided by the mean weight, minus 1), the comparison is the random partition's
+    imbalance.
     """
     found = []
     for name, words in KEY_FIGURES:
