@@ -142,7 +142,10 @@ def candidates() -> list[Path]:
 
 @cache
 def folder() -> Path:
-    """Return the folder to which kernels are written; it exists."""
+    """Return an existing folder for compiled kernels: the first of `candidates` that is writable.
+
+    If none is writable, return a temporary folder; warn if this is new.
+    """
     lasting = candidates()
     for place in lasting:
         if is_writable(place):

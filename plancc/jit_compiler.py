@@ -77,7 +77,10 @@ class Kernel(CPUDispatcher):
         return template, pysig, args, {}
 
     def get_overload(self, sig: Any) -> Any:
-        """Return the key under which numba's target knows an inner function."""
+        """Return the key of the inner function with the signature `sig`.
+
+        numba generates a call of an inner function from this key.
+        """
         args, _ = sigutils.normalize_signature(sig)
         return self._inner[tuple(args)].entry_point
 

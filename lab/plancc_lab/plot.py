@@ -169,9 +169,12 @@ def _scale(axes: Any, study: Study) -> None:
 
 
 def _mean_of(study: Study, graph: str, label: str, parts: int, name: str) -> float | None:
-    """Return the mean of a figure over seeds, or the mean of its ratios to the baseline.
+    """Return a figure that is a mean over seeds, divided by the baseline's figure if there is one.
 
-    Seconds are returned in ms. Return None if the figure is unknown.
+    Without a baseline, "epoch_seconds" is returned in ms. Return None if a figure is unknown.
+
+    Parameters:
+        study: A result of `Study.over_seeds`.
     """
     key = (graph, label, parts)
     (row,) = [row for row in study.rows if (row.graph, row.label, row.parts) == key]

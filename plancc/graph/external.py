@@ -128,7 +128,10 @@ def convert(
 
 
 def _check_room(folder: Path, most: int, weighted: bool) -> None:
-    """Raise OutputError if the disk has too little room for the buckets and the rows."""
+    """Raise OutputError if the disk of `folder` has too little room to sort `most` entries.
+
+    If `weighted`, every entry has a value besides its row and its column.
+    """
     wanted = most * (28 if weighted else 12)
     free = shutil.disk_usage(folder).free
     if wanted > free:

@@ -124,8 +124,9 @@ class StochasticModel(Model):
         return cls(sampler_options=of_sampler, **given)
 
     def check_layers(self, num_layers: int) -> None:
-        """Raise InputError unless a batch has one block for all layers, or one block for each
-        layer.
+        """Raise InputError unless a mini-batch of the sampler has 1 or `num_layers` blocks.
+
+        One block serves all layers of the network; otherwise each layer has a separate block.
         """
         make_sampler(self.sampler, 1, **self.sampler_options).check_layers(num_layers)
 
@@ -306,7 +307,7 @@ class BatchSource:
         """Return the expected number of nonzeros of every row in a mini-batch: float64[n].
 
         It is computed from the sampler's probabilities if they are known. Otherwise it is the mean
-        over `num_batches` batches.
+        over `num_batches` mini-batches.
         """
         indptr, indices = self.population.pattern
         n = self.population.num_vertices

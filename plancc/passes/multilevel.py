@@ -59,9 +59,9 @@ class Goal:
         return float(np.clip(2 - self.reach[2] / self.reach[1], 0, 1))
 
     def value(self, nets: Nets, state: State) -> int | float:
-        """Return the volume, or the expected volume of mini-batches.
+        """Return the volume if `reach` is None, else the expected volume of mini-batches.
 
-        The expected volume assumes, for every net, that the net's source is in the batch.
+        The expected volume assumes, for every net, that the net's source is in the mini-batch.
         """
         if self.reach is None:
             return volume(nets, state)

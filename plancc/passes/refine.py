@@ -349,7 +349,11 @@ class _Rounds:
                 return
 
     def recover(self) -> None:
-        """Lower the volume by sweeps that hold the best value so far (see `TrafficRounds`)."""
+        """Lower the volume by sweeps in which the objective hardly exceeds its best value so far.
+
+        See `TrafficRounds`. Nothing is done if the pass has no prices for such sweeps. The best
+        owners are replaced only if the result is better.
+        """
         run = self.run
         if self.options._held(run.best.value) is None:
             return

@@ -95,13 +95,13 @@ class Sampler(ABC):
 
     @abstractmethod
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
-        """Draw batch `number` from a population that `check` accepts.
+        """Draw mini-batch `number` from a population that `check` accepts.
 
         Parameters:
             seed: Seed, at least 0.
-            number: Index of the batch, at least 0.
-            stream: What the batch is for: `SHOWN`, `FITTED` or `HELD_OUT`. Batches of different
-                streams are independent, even with the same seed and number.
+            number: Index of the mini-batch, at least 0.
+            stream: What the mini-batch is for: `SHOWN`, `FITTED` or `HELD_OUT`. Mini-batches of
+                different streams are independent, even with the same seed and number.
         """
 
     def inclusion(self, population: Population, most_pins: int) -> Inclusion | None:

@@ -106,9 +106,10 @@ class Scheduler(ABC):
         """Raise InputError if this width is too small for the grid. By default, do nothing."""
 
     def gathered(self, width: int) -> Sequence[Work]:
-        """Return the work that collects whole rows of this width before they are multiplied by W.
+        """Return the work that collects whole rows before a layer multiplies them by its weights.
 
-        The result is empty if every rank holds all columns of its rows.
+        The result is empty if every rank holds all columns of its rows. `width`: number of columns
+        of these rows.
         """
         return ()
 
@@ -153,7 +154,7 @@ class Scheduler(ABC):
                     yield COLLECTIVES, work
 
     def known_result(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) for a step of a layer whose result is constant over epochs.
+        """Yield (step, work) for a step of a layer, if the step has the same result in all epochs.
 
         By default there is no work, since the result is computed before the first epoch.
         """

@@ -525,7 +525,7 @@ class MiniBatches(FullBatch):
     def _words_of_step(self) -> int:
         """Return how many words this rank has sent in the run.
 
-        Words that were sent for batches that are still being made are not counted.
+        Words sent to draw or fetch mini-batches that are not ready yet are not counted.
         """
         under_way = [each.words for each in (self._drawing, self._fetching) if each is not None]
         return self._transport.traffic.words_sent - sum(under_way)

@@ -500,7 +500,7 @@ def _laid_out(parts: Any, num_rows: int, live: Any, scratch: Any, place: Any) ->
 
 
 def _boundary(part: Block, transport: Transport) -> tuple[Int32Array, Int64Array, Int32Array]:
-    """Exchange the vertices of halo rows and the boundary pins. Collective.
+    """Learn the vertices of halo rows and the boundary pins from the other ranks. Collective.
 
     Returns:
         halo (int32[halo rows]): Vertices of the halo rows.

@@ -161,9 +161,9 @@ class OwnerDraws(Draws[S]):
     @staticmethod
     @abstractmethod
     def expected(sampler: S, num_vertices: int, nonzeros_per_row: float) -> tuple[float, int]:
-        """Return the expected number of nonzeros of a whole batch, and the rounds of its draw.
+        """Return the expected number of nonzeros of a mini-batch, and the rounds of its draw.
 
-        The second result is the number of rounds in which owners draw the batch. In each round,
+        The second result is the number of rounds in which owners draw a mini-batch. In each round,
         every rank exchanges messages with all its peers once.
 
         Parameters:

@@ -192,7 +192,10 @@ class Flow:
             return self._pieces(host, len(rows)), ready
 
     def _start(self, sends: list[Tensor], receives: list[Tensor]) -> _Moving:
-        """Start the all-to-all that sends and receives all slices except this rank's own slice."""
+        """Start the all-to-all that sends `sends[k]` to rank k of the group, for every other rank.
+
+        What rank k sends arrives in `receives[k]`.
+        """
         slicing = self._slicing
         others = [
             [self._nothing if k == slicing.column else side[k] for k in range(slicing.grid.columns)]

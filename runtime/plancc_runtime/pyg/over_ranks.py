@@ -160,7 +160,10 @@ class OverRanks(TorchFunctionMode):
         return edges.sources.vertices[ends[row]] + self.num_vertices * target
 
     def _bins(self, axes: tuple[int, ...]) -> Bins:
-        """Return bins for a reduction over `axes`: a bin has all entries along these axes."""
+        """Return bins for a reduction over `axes`, one of which is divided among the ranks.
+
+        Entries are in the same bin if their indices differ only on these axes.
+        """
         transport = self.transport
 
         def most(x: Tensor) -> Tensor:
