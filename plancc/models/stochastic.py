@@ -177,7 +177,8 @@ class StochasticModel(Model):
 
         If `batches` is "auto" and the sampler's probabilities are known, `fitted` computes the nets
         from the probabilities. Otherwise the nets come from sampled mini-batches; the number of
-        mini-batches is `batches`, or follows from equation 14 if `batches` is "auto".
+        mini-batches is `batches`, or follows from equation 14 of Demirci et al. 2022 if `batches`
+        is "auto".
         """
         check_num_parts(matrix.num_vertices, num_parts)
         source = self.source(matrix)
@@ -190,8 +191,9 @@ class StochasticModel(Model):
         return replace(sample.hypergraph, vertex_weights=weights)
 
     def num_batches(self, source: BatchSource, num_parts: int, seed: int) -> int:
-        """Return `batches` if it is a number. If it is "auto", return the number from equation 14,
-        but at most `MAX_BATCHES`.
+        """Return `batches` if it is a number, else how many mini-batches have `hoeffding_nets` nets.
+
+        In the second case, the result is at most `MAX_BATCHES`.
         """
         if self.batches != AUTO:
             return int(self.batches)

@@ -122,7 +122,7 @@ def leaves_of(arrays: Arrays, points: Mapping[str, Int64Array]) -> dict[str, Dig
 
 
 def digests_of_plan(arrays: Arrays) -> dict[str, Digests]:
-    """Return the leaves of all datasets of a plan, by dataset name."""
+    """Return the leaves (digests of each part's entries) of a plan's datasets, by dataset name."""
     return leaves_of(arrays, points_of(arrays))
 
 

@@ -115,7 +115,7 @@ class Linear(LayerStep):
 class OwnLinear(Linear):
     """The product x W for the own rows x of the layer's input.
 
-    It is added to the result of the previous step.
+    The product is added to the result of the previous step.
 
     Attributes:
         shared: Whether W is the same matrix as in the previous `Linear`.

@@ -53,9 +53,10 @@ class Cut(NamedTuple):
 def _groups(owner: Any, num_parts: int, ptr: Any, other: Any) -> Any:
     """Number the vertices on one side of the bipartite graph.
 
-    A left vertex is a pair: a row, and a part that does not own the row, but the column of one of
-    its nonzeros. A right vertex is a pair of a column and a part, defined in the same way. A line
-    is a row if left vertices are numbered, a column if right vertices are.
+    A left vertex is a pair (row, part). The part does not own the row, but owns a column in which
+    the row has a nonzero. A right vertex is a pair (column, part). The part does not own the
+    column, but owns a row in which the column has a nonzero. A line is a row if left vertices are
+    numbered, a column if right vertices are.
 
     Parameters:
         ptr (int64[n + 1]), other (int32[nnz]): The nonzeros of every line; each is given by its

@@ -283,7 +283,7 @@ def _copied(messages: PointToPoint) -> Elementwise:
 
     Owners copy the rows that they send. In the reverse direction, owners add the sums that they
     receive. The work at the other end of the messages (adding, or copying in the reverse
-    direction) is counted only if the messages are late.
+    direction) is counted only if the messages bring rows for a later epoch.
     """
     rows, (owners, others) = messages.pairs.step, (PACK_WORDS, ADD_WORDS)
     if messages.reverse:

@@ -213,7 +213,7 @@ class OverRanks(TorchFunctionMode):
     def _normalized(self, call: Call, x: Spread, axes: tuple[int, ...]) -> Tensor:
         """Return x normalised over all ranks, separately for every channel (axis 1).
 
-        This is (x - mean) / sqrt(variance + eps) scale + shift; running statistics are updated.
+        This is (x - mean) / sqrt(variance + eps) * scale + shift. Running statistics are updated.
         """
         scale, shift = call.get(3, "weight"), call.get(4, "bias")
         momentum, eps = call.get(6, "momentum", 0.1), call.get(7, "eps", 1e-5)
