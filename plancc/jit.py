@@ -348,10 +348,11 @@ class KernelCache:
 
 
 class _CompiledVersion(CompileResult):
-    """A compiled version that refers only to called functions with constants.
+    """A compiled version of a kernel. Of the functions that it calls, it keeps few references.
 
-    By default, numba keeps a reference to every function that the kernel calls. To load a
-    reference, it imports the function's module, which a function without constants does not need.
+    By default, numba keeps a reference to every called function, and imports the function's module
+    when it loads the reference. This class keeps references only to functions that use constants,
+    since other functions do not need their modules.
     """
 
     def _find_referenced_environments(self) -> list[Any]:

@@ -191,9 +191,10 @@ class StochasticModel(Model):
         return replace(sample.hypergraph, vertex_weights=weights)
 
     def num_batches(self, source: BatchSource, num_parts: int, seed: int) -> int:
-        """Return `batches` if it is a number, else how many mini-batches have `hoeffding_nets` nets.
+        """Return how many mini-batches to sample: `batches`, if it is a number.
 
-        In the second case, the result is at most `MAX_BATCHES`.
+        If `batches` is "auto", the mini-batches together have about `hoeffding_nets` nets, but
+        there are at most `MAX_BATCHES` of them.
         """
         if self.batches != AUTO:
             return int(self.batches)
