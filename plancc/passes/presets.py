@@ -23,7 +23,7 @@ RESTORING_PRICES = (30.0, 100.0, 300.0)
 
 @dataclass(frozen=True)
 class Annealing:
-    """Tuned numbers of the sweeps in which parts may exceed the limit.
+    """Tuned parameters of the sweeps in which parts may exceed the limit.
 
     Weight above the target has a price, which rises from sweep to sweep.
     """
@@ -123,9 +123,9 @@ WIDE_CUTS = replace(CUTS, reach=3 * CUTS.reach)
 
 @dataclass(frozen=True)
 class LocalSearch:
-    """Tuned numbers of local searches, which start from a few vertices of the boundary.
+    """Tuned parameters of local searches, which start from a few vertices of the boundary.
 
-    A search also makes moves that raise the volume, since later moves may save more.
+    A search also makes moves that raise the volume, since later moves may lower it by more.
     """
 
     seeds: int = 25  # vertices from which a search starts
@@ -162,9 +162,10 @@ class Ejection:
 
 @dataclass(frozen=True)
 class VCycles:
-    """Tuned numbers of V-cycles: of the sweeps on every level, and of the steps after the sweeps.
+    """Tuned parameters of V-cycles.
 
-    These steps are ejection chains, local searches and minimum cuts.
+    They control the sweeps on every level, and the steps after the sweeps: ejection chains, local
+    searches and minimum cuts.
     """
 
     annealing: Annealing = Annealing()
@@ -194,7 +195,7 @@ LEAST_MIGRATION = 0.001
 
 @dataclass(frozen=True)
 class Fees:
-    """Tuned numbers of the price of traffic, and of the fees for the rows of a message.
+    """Tuned parameters of the price of traffic, and of the fees for the rows of a message.
 
     The first rows of a message have the highest fees.
     """
@@ -274,7 +275,7 @@ EDGE_ROUNDS = EdgeRounds()
 
 @dataclass(frozen=True)
 class Propagation:
-    """Tuned numbers of the label propagation that finds clusters."""
+    """Tuned parameters of the label propagation that finds clusters."""
 
     rounds: int = 6  # most rounds, in which every vertex chooses a cluster
     few: float = 0.02  # rounds end if less than this share of the vertices changes its cluster

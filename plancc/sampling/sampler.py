@@ -65,7 +65,7 @@ class Sampler(ABC):
 
     @property
     def num_blocks(self) -> int:
-        """Number of blocks of a batch: 1, or the number of layers of the model."""
+        """Number of blocks of a mini-batch: 1, or the number of layers of the model."""
         return 1
 
     def check(self, population: Population) -> None:

@@ -161,7 +161,7 @@ ON_RANKS = OnRanks()
 
 @dataclass(frozen=True)
 class ForObjective:
-    """Tuned numbers of the refinement for an objective other than the volume."""
+    """Tuned parameters of the refinement for an objective other than the volume."""
 
     share: float = 0.4  # share of a budget that is kept for this refinement
     starts: int = 4  # number of the best members that are refined

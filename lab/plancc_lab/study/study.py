@@ -103,7 +103,7 @@ class Row:
         return Spending(self.figures.get("search_seconds"), self.figures.get("epoch_seconds"))
 
     def kept(self, key: Key) -> dict[str, Any]:
-        """Return the values of the row for the file, with a hash that reveals edits."""
+        """Return the values to write to the study's file, with a hash that reveals edits."""
         return asdict(self) | {"check": _check_of(asdict(self), key)}
 
     def as_dict(self) -> dict[str, Any]:
