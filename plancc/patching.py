@@ -395,7 +395,7 @@ def moves_of(before: Plan, after: Plan) -> npt.NDArray[Any]:
     Returns:
         int64[rows, 3]: The source's id, the part before and the part after, in ascending order of
         ids; a part is `NO_PART` if the vertex does not exist in the plan. For plans with types, the
-        shape is [rows, 4], with the number of the type before the id. If ids are names, the array
+        shape is [rows, 4], with the index of the type before the id. If ids are names, the array
         holds objects, with names as str.
     """
     plans, types = (before, after), after.header.types

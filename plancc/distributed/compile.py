@@ -61,13 +61,13 @@ TAKEN = {
     *("normalize", "self_loops", "value_dtype", "data", "split", "keys", "format", "allow_large"),
     *("links", "link_split", "disjoint_train_ratio"),
 }
-"""Options that several ranks support; all other options must have their defaults."""
+"""Options that can be used when several ranks compile; all others must have their defaults."""
 
 
 def _unsupported_option(options: Any) -> str:
-    """Return the name of an option that several ranks do not support; "" if there is none.
+    """Return the name of an option that cannot be used when several ranks compile, or "".
 
-    Options that have their default values are always supported.
+    Options that have their default values can always be used.
     """
     for one in options_of(options):
         value = getattr(options, one.name)
@@ -149,8 +149,8 @@ def compile_folder(
             ranks.
 
     Raises:
-        InputError: On all ranks, if several ranks do not support these options, or if a file of the
-            graph is wrong.
+        InputError: On all ranks, if these options cannot be used when several ranks compile, or if
+            a file of the graph is wrong.
         PlanccError: On all ranks, if one rank fails.
 
     Warns:

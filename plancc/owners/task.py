@@ -127,7 +127,7 @@ class Task:
         return None
 
     def _minimised(self, objective: str) -> bool:
-        """Whether the partitioner minimises this objective itself, so that no refinement follows."""
+        """Whether the partitioner minimises the objective itself. If so, no refinement follows."""
         if objective in self.model.own_objectives:
             return True
         partitioner = self.options.partitioner

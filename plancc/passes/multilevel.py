@@ -252,11 +252,12 @@ class Sweeps:
         Neither volume nor overload rises. If the goal is not the volume, nothing is done.
 
         Parameters:
-            cuts: Tuned numbers; the cuts are run once for each entry.
+            cuts: Tuned parameters. The minimum cuts run once with each entry.
             most: Largest number of vertices that one run may move; None: any number.
 
         Returns:
-            The work, about the number of nodes that the searches visited; 0 if no cut was tried.
+            The work: about the number of nodes of flow networks that the searches visited. 0 if no
+            cut was tried.
         """
         if self.goal.reach is not None:
             return 0
@@ -354,9 +355,12 @@ class Sweeps:
         self.trade(nets, state)
 
     def relieve(self, nets: Nets, state: State, most: int | None = None) -> None:
-        """Move vertices out of parts above the limit; those that cost the fewest rows move first.
+        """Move vertices out of parts above the limit.
 
-        At most `most` vertices move; None: any number.
+        The vertices that add the fewest rows to the volume move first.
+
+        Parameters:
+            most: Largest number of vertices that may move; None: any number.
         """
         limit = self.limits.limit
         costs = relief_costs(nets, state, limit)

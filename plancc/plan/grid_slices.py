@@ -59,7 +59,8 @@ def share_of_rank(
         vertex_data: Vertex data of the rows in the range `RankParts.rows`.
 
     Returns:
-        A Part with a `GridShare`. Its `index` is the rank, its `num_parts` the number of ranks.
+        A Part with a `GridShare`. The Part's `index` is the rank, and its `num_parts` is the number
+        of ranks.
     """
     grid, rank = held.header.grid, held.rank
     assert grid is not None

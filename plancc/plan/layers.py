@@ -148,7 +148,7 @@ class Activation(RowStep):
 
 @dataclass(frozen=True)
 class WholeRows(RowStep):
-    """Send all columns of every row to ranks that hold only a slice of the columns."""
+    """Send all columns of every row to ranks that hold only some of the columns."""
 
 
 Steps = Sequence[LayerStep]

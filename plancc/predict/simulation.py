@@ -178,7 +178,7 @@ class Prediction:
     def memory_of_rank(self) -> Int64Array:
         """Bytes that every rank needs at most at any time: int64[num_ranks].
 
-        With numbers of 8 bytes, column numbers are counted with 8 bytes too.
+        If words have 8 bytes, column numbers are also counted as 8 bytes each.
         """
         return self.schedule.memory.total * (self.word_bytes // WORD_BYTES)
 

@@ -79,7 +79,7 @@ def announced() -> tuple[int, int]:
 
 
 def local_rank() -> int:
-    """Return this rank's number among the ranks on its machine, from 0."""
+    """Return this rank's index among the ranks on its machine, from 0."""
     found = launcher()
     return 0 if found is None else _number(found.local_rank) or 0
 

@@ -358,7 +358,8 @@ class _Rank:
 class _Round:
     """A round of messages, or a collective, of one rank.
 
-    `open` is the number of unfinished pieces, and `missing` has this number for every receive.
+    `open` is the number of unfinished pieces, sent or received. `missing` has, for every receive,
+    the number of its unfinished pieces.
     """
 
     rank: _Rank

@@ -164,7 +164,7 @@ class Timeline:
     Attributes:
         path: The file.
         title: The epoch that is shown, such as "epoch 17", or "the whole run".
-        epochs: Numbers of all epochs in the timeline.
+        epochs: All epochs in the timeline, each by its number in the run.
         seconds: Seconds from the time when the first rank begins to the time when the last rank
             ends.
         all_ranks: All ranks in the timeline, ascending.
@@ -172,7 +172,7 @@ class Timeline:
         strips (uint8[ranks, COLUMNS]): The epoch is cut into `COLUMNS` equal intervals. For every
             shown rank and interval, the position in `PHASES` of the phase that takes most of the
             interval; time in no phase counts as "other". `NOTHING` before the rank begins the
-            epoch, and after it ends.
+            epoch, and after the rank ends the epoch.
         shares (float64[all ranks, phases]): Share of the epoch that every rank spent in every
             phase.
         plan: Content hash of the plan in the file; "" if the file has none.

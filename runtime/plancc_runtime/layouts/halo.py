@@ -44,9 +44,10 @@ class MessageRun(Protocol):
 
 
 class RowRun(MessageRun, Protocol):
-    """Protocol of pieces of a block. A piece multiplies the halo rows of consecutive messages.
+    """Protocol of a piece of a block, which multiplies the halo rows of consecutive messages.
 
-    `source` and `target` are the ranges of the rows that the piece reads and computes.
+    `source` is the range of the rows that the piece reads, and `target` the range of the rows that
+    it computes.
     """
 
     @property
