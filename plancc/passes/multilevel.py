@@ -95,7 +95,7 @@ class Sweeps:
         deadline: No sweep starts and no coarser level is built after the deadline.
         goal: Objective of the sweeps.
         threads: Number of threads of sweeps and cuts; the result does not depend on it.
-        numbers: Tuned numbers.
+        numbers: Tuned parameters of the sweeps.
         evaluations: Number of gains computed so far, each for a pair of vertex and part.
     """
 
@@ -164,7 +164,7 @@ class Sweeps:
 
         Parameters:
             owners: Partitions, int32[num_vertices] each; not changed.
-            cuts: Tuned numbers of the minimum cuts.
+            cuts: Tuned parameters of the minimum cuts.
             coarse: Whether the vertices of `nets` are clusters. If so, a V-cycle follows, and the
                 sweeps and cuts are repeated.
 
@@ -467,7 +467,7 @@ def coarsen(
         num_parts: Number of parts.
         rng: Random numbers that shuffle the vertices.
         overlap: See `cluster`.
-        how: Tuned numbers.
+        how: Tuned parameters of the coarsening.
 
     Yields:
         For every coarser level: its hypergraph, the part of every cluster, and, for every vertex of

@@ -53,7 +53,7 @@ def share_of_rank(
     """Return what one rank reads of a grid plan.
 
     Parameters:
-        held: The parts of the rank.
+        held: Which parts contain the rank's rows.
         block: The parts in the range `RankParts.parts_to_read`, without vertex data.
         part: The rank's own part of the row plan if `keeps_part` is true for the grid, else None.
         vertex_data: Vertex data of the rows in the range `RankParts.rows`.

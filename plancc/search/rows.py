@@ -141,7 +141,7 @@ class RowJob(RefiningJob):
 
     @property
     def kind_numbers(self) -> KindNumbers:
-        """Tuned numbers of the efforts for this kind of graph."""
+        """Tuned parameters of the efforts for this kind of graph."""
         return KIND_NUMBERS[self.kind_now]
 
     @property

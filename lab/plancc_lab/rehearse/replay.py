@@ -58,9 +58,9 @@ BEGINNING = Moment(0, 0.0)
 class Wait(NamedTuple):
     """An interval in which a rank waited, in seconds, and the cause that ended the wait.
 
-    Between the time of the cause and the end of the wait, only the network worked. The cause is a
-    moment of this rank if the network waited for this rank: for example, if a message was sent
-    earlier, but this rank began to receive it only now.
+    Between the time of the cause and the end of the wait, only the network worked. If the network
+    waited for this rank, the cause is a moment of this rank itself. For example, a message was sent
+    earlier, but could only travel when this rank began to receive it.
     """
 
     begin: float

@@ -61,7 +61,7 @@ class Row:
     Attributes:
         graph: Name of the graph's file.
         vertices, nonzeros: Sizes of the graph after reading, before it is normalised.
-        figures: Figures by name: those of `plancc.plan.metrics.Metrics.figures`; the volume of a
+        figures: Figures by name: all of `plancc.plan.metrics.Metrics.figures`; the volume of a
             random partition (`random_volume`); predicted seconds of an epoch (`epoch_seconds`), of
             an epoch of a random partition (`random_epoch_seconds`), and of the bound
             (`bound_seconds`); wall-clock seconds of the search (`search_seconds`) and of the

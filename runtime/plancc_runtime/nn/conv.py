@@ -296,13 +296,14 @@ class LinearAggregation:
 
         If so, the layer keeps one tensor of sums for the backward pass.
 
-        With order "project-first" the result is true; with order "aggregate-first" it is false.
-        With order "auto" it depends on the layer:
+        With order "project-first" the result is true. With order "auto" it depends on the layer:
 
         - in the first layer: true if d_out < d_in. If d_out = d_in it is false, because rows that
           are sent before they are multiplied by W are sent in the forward pass only: the layer's
           input needs no gradient;
         - in all other layers: true if d_out <= d_in.
+
+        With all other orders the result is false.
 
         Parameters:
             first: Whether this is the first layer.
