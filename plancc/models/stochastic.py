@@ -255,7 +255,7 @@ class BatchSource:
     Attributes:
         sampler: The sampler. `Sampler.check` has accepted the population.
         population: The vertices, and the arrays that the sampler needs.
-        remark: A remark for the user on the mini-batches; "" if there is none.
+        remark: A remark for the user about the mini-batches; "" if there is none.
     """
 
     sampler: Sampler

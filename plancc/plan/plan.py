@@ -212,9 +212,9 @@ class Plan(WithColumns):
 
     @classmethod
     def from_arrays(cls, header: Header, arrays: Arrays) -> Self:
-        """Return the plan that has these datasets, the inverse of `arrays`.
+        """Return the plan that has these datasets. The datasets are not checked.
 
-        The datasets are not checked.
+        This method is the inverse of `arrays`.
         """
         global_id, original = arrays["rows/global_id"], arrays.get("rows/original_id")
         if original is not None:

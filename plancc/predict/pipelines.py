@@ -30,7 +30,7 @@ class Pipeline:
 
     Attributes:
         needs: For every batch of rows that a product computes, the index of the last batch of input
-            rows that must have arrived before. The indices do not decrease.
+            rows that must have arrived first. The indices do not decrease.
     """
 
     needs: tuple[int, ...]

@@ -156,7 +156,7 @@ class Prediction:
 
     @property
     def messages(self) -> int:
-        """Messages that all ranks send."""
+        """Number of messages that all ranks send."""
         return int(self.counts.messages_sent.sum())
 
     @property

@@ -127,8 +127,8 @@ class Sizes:
         nonzeros: Number of nonzeros of the matrix, its diagonal included.
         boundary: Label of a model -> how many halo rows its parts have. The key "" stands for all
             models without an entry that exchange rows, except rp. If rp has no entry, its parts are
-            assumed to have as many halo rows as with a random matrix whose columns all have the
-            same number of nonzeros.
+            assumed to have as many halo rows as the parts of a random matrix whose columns all have
+            the same number of nonzeros.
 
     Raises:
         InputError: If there are no vertices, or fewer nonzeros than vertices.

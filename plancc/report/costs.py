@@ -147,9 +147,9 @@ def read_product(file: PlanFile) -> ProductTraffic | None:
 def grid_pass_costs(path: str, dims: Sequence[int]) -> list[PassCost]:
     """Return costs of an epoch on a plan's process grid, for several sets of passes.
 
-    The first costs are without passes; each of the next costs is with one more pass. All-reduces
-    are not counted. They add up gradients and, in scheme "1.5d", the products of the ranks that
-    share a block of rows.
+    The list begins with the costs without passes; in every further entry one more pass is on.
+    All-reduces are not counted. They add up gradients and, in scheme "1.5d", the products of the
+    ranks that share a block of rows.
 
     Raises:
         InputError: If a width is smaller than the number of process columns.

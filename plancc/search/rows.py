@@ -454,7 +454,7 @@ class RowJob(RefiningJob):
     def minimum_cuts(self, owner: Owner, cuts: Cuts) -> Member:
         """Improve owners by minimum cuts, and add the result to the record.
 
-        The result is never worse if the parts are within their limits.
+        Neither the volume nor the overload of the parts rises.
         """
         sweeps = self.sweeps(np.random.default_rng(0))  # minimum cuts use no random numbers
         return self.refined("minimum cuts", owner, sweeps, partial(Sweeps.cut, cuts=(cuts,)))

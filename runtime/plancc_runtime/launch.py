@@ -158,7 +158,7 @@ def open_transport(
 def check_no_launcher(ranks: int, transport: Transport | str) -> None:
     """Raise InputError if this process cannot run `ranks` ranks as its threads.
 
-    It cannot if a launcher has started several ranks, or if a transport is given.
+    It cannot do so if a launcher has started several ranks, or if a transport is given.
     """
     _, size = announced()
     if size > 1:

@@ -394,7 +394,7 @@ def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def between(ptr: Any, columns: Any, places: Any, number: Any) -> Any:
-    """Return the nonzeros, in CSR order, whose row is in `places` and whose column is sampled.
+    """Return the nonzeros in the rows `places` and in columns of the mini-batch, in CSR order.
 
     Parameters:
         ptr, columns: CSR arrays of the matrix.
