@@ -64,7 +64,9 @@ class Form:
 
 @dataclass
 class PricedForms:
-    """Prices of the forms of all candidates; a price is computed when it is first needed.
+    """Prices of the forms (`Form`) of all candidates.
+
+    A price is computed when it is first needed.
 
     Attributes:
         matrix, task, balance: The matrix, the task of model auto, and its balance.

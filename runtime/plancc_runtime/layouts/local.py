@@ -103,7 +103,7 @@ class LocalGraph(ProgramGraph):
 
     @property
     def block(self) -> Block:
-        """The block of this graph. In a sampled graph, the first use is slow: nonzeros are drawn."""
+        """The block of the graph. In a sampled graph, the first use draws nonzeros and is slow."""
         return self._block if self._sample is None else self._sample.block
 
     @property
