@@ -198,8 +198,8 @@ class BothWays(NamedTuple):
 def adjoint(steps: Steps, first: bool) -> Steps:
     """Return the adjoints of the steps in reversed order.
 
-    The first layer needs no gradient of its input, so steps before its first weights have no
-    adjoint in the list.
+    The first layer needs no gradient of its input, so the result has no adjoints of the steps
+    before the first weights of this layer.
     """
     found: list[LayerStep] = []
     trained = not first

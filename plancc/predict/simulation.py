@@ -537,7 +537,7 @@ class WorkTimes:
     def _tree(
         self, of: Collective, rounds: npt.NDArray[Any], once: npt.NDArray[Any]
     ) -> Float64Array:
-        """Return the seconds of a collective by trees, for every group: float64[groups].
+        """Return the seconds of a collective that uses trees, for every group: float64[groups].
 
         A tree connects the nodes of a group; then a tree connects the ranks in each node.
 

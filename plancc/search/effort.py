@@ -327,7 +327,7 @@ def _chains(job: RowJob, first: Owner, decide: bool) -> list[Member]:
 def _merged(job: RowJob, best: Member, rest: Sequence[Member]) -> Member:
     """Combine the best member with the other members, one after another, by V-cycles.
 
-    Return the resulting member, after further V-cycles and minimum cuts where these are worth their
+    Return the resulting member, after further V-cycles and minimum cuts if these are worth their
     time.
     """
     seed, few, mesh, how = job.options.seed, job.few, _is_mesh(job), _combined(job)

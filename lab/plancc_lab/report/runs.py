@@ -264,7 +264,7 @@ class _Spans:
         return found
 
     def phases_between(self, edges: Float64Array) -> Float64Array:
-        """Return the time that each phase takes of each interval: float64[phases, intervals].
+        """Return how long each phase lasts within each interval: float64[phases, intervals].
 
         Overlapping events of one phase count once.
 

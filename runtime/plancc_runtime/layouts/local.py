@@ -450,7 +450,7 @@ class _HaloRows(torch.autograd.Function):
 
 
 class _Returned(torch.autograd.Function):
-    """Sends the halo rows `copies` to their owners, which add them to `own` (zeros if None).
+    """Sends the halo rows `copies` to their owners, which add them to `own` (None means zeros).
 
     If g is the gradient of the result, the gradient of `own` is g, and the gradient of `copies` is
     ``halo_rows(g)``.
