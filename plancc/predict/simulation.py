@@ -322,12 +322,13 @@ def _shared(machine: Machine, num_ranks: int) -> Float64Array:
 def _hide(
     times: dict[Place, Float64Array], products: Mapping[Place, Float64Array], share: float
 ) -> None:
-    """Subtract from the times of messages the time that the products of own rows hide.
+    """Shorten the times of messages, because own rows are multiplied while messages travel.
 
     Parameters:
         times: Seconds of every rank, by place; changed here.
         products: Seconds of the products of own rows, by place.
-        share: Share of the time that could be hidden (`Overlap.communication`).
+        share: How much of the time that messages and products could overlap is really hidden
+            (`Overlap.communication`).
     """
     for (layer, direction, _), product in products.items():
         places = [Place(layer, direction, step) for step in ("expand", "cross", "fold")]

@@ -217,7 +217,7 @@ class RowJob(RefiningJob):
                     yield partial(self.start, self.graph, adapter, seeds=[seed])
 
     def _measured(self, owner: Owner) -> str:
-        """Return the kind of the graph; it depends on the degrees and the number of boundary rows."""
+        """Return the kind of the graph, which depends on degrees and number of boundary rows."""
         rows = len(boundary(self.nets, self.state(owner)))
         return kind_of(self.degrees, rows / len(owner))
 

@@ -150,8 +150,8 @@ class RowMover(ABC, Generic[M]):
     ) -> Iterator[tuple[Any, Tensor]]:
         """Yield the pieces of a block in a backward round, each with memory for the piece's rows.
 
-        Collective. The caller writes the rows to this memory. They are sent when the caller asks
-        for the next piece.
+        Collective. The caller writes the rows to this memory. The rows are sent when the caller
+        asks for the next piece.
 
         Parameters:
             out: Memory for the own rows.
