@@ -61,11 +61,11 @@ TAKEN = {
     *("normalize", "self_loops", "value_dtype", "data", "split", "keys", "format", "allow_large"),
     *("links", "link_split", "disjoint_train_ratio"),
 }
-"""Options that can be used when several ranks compile; all others must have their defaults."""
+"""Options that can be used on several ranks; all other options must have their defaults."""
 
 
 def _unsupported_option(options: Any) -> str:
-    """Return the name of an option that cannot be used when several ranks compile, or "".
+    """Return the name of an option that cannot be used on several ranks; "" if there is none.
 
     Options that have their default values can always be used.
     """
@@ -208,7 +208,8 @@ class PreparedFolder:
 
     Attributes:
         request: The request. Its task and balance are completed with facts of the graph.
-        graph: The graph. Its sizes are in memory on all ranks; its nonzeros stay in the files.
+        graph: The graph. The number of nonzeros of every row is in memory on all ranks; the
+            nonzeros stay in the files.
         memory: Bytes that a rank is predicted to need.
         remarks: Remarks on vertex data that are probably a mistake.
     """

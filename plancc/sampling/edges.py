@@ -17,11 +17,11 @@ from plancc.sampling.sampler import SHOWN, Sampler
 
 @dataclass(frozen=True)
 class EdgeSampler(Sampler):
-    """A batch keeps each nonzero with probability `keep` (Rong et al., DropEdge, 2020).
+    """A mini-batch keeps off-diagonal nonzeros with probability `keep`.
 
-    Nonzeros are kept independently of each other; this includes (i, j) and (j, i). A kept nonzero
-    is divided by `keep`, so that the expected product equals the product with the whole matrix.
-    Nonzeros on the diagonal are always kept, and are not divided.
+    This is DropEdge (Rong et al. 2020). Nonzeros are kept independently of each other, also (i, j)
+    and (j, i). A kept nonzero is divided by `keep`, so that the expected product equals the product
+    with the whole matrix. Nonzeros on the diagonal are always kept, and are not divided.
 
     Attributes:
         keep: Probability, above 0 and at most 1.

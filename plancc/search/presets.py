@@ -189,7 +189,7 @@ EXPECTED = Expected()
 
 @dataclass(frozen=True)
 class Evolution:
-    """Tuned parameters of the population that effort best evolves (`plancc.search.memetic`)."""
+    """Tuned parameters of the population that effort `best` evolves (`plancc.search.memetic`)."""
 
     size: int = 10  # most members of a population
     # Without a budget: members added after the founders and the first two starts, or one member for
@@ -225,8 +225,8 @@ EVOLUTION = Evolution()
 class EdgeEffort:
     """Tuned parameters of a search for owners of rows and of nonzeros (`plancc.search.edges`).
 
-    With one split only, the volume is 1.022 times as large; without V-cycles after splits, 1.113
-    times.
+    If these parameters allow only one split, the volume is 1.022 times as large; if V-cycles after
+    splits are left out, 1.113 times.
     """
 
     splits: int  # number of splits one after the other, the model's own split included

@@ -170,8 +170,8 @@ TABLE = {
         "edge.h5 --batches 3": "needs a row plan",
         "edge.h5 --dims 7,5 --boundary-sampling 0.5": "needs a row plan",
         "2d.h5 --batches 3": "2d.h5 is a plan of grid '2d 2x3', but the cost of mini-batches",
-        "2d.h5 --topology 2x3": "2d.h5: a topology needs ranks that send each other single rows, "
-                                "not grid '2d 2x3'; use a row plan, an edge plan, or cagnet",
+        "2d.h5 --topology 2x3": "2d.h5: ranks of grid '2d 2x3' do not send each other single rows, "
+                                "which a topology needs; use a row plan, an edge plan, or cagnet",
         **{f"2d.h5 --ranks {k}": f"cannot start {k} ranks for a plan of grid '2d 2x3', which runs "
            "on exactly 6 ranks" for k in (0, 2, 5)},
         "2d.h5 --dims 5,2,4": "2d.h5: grid '2d 2x3' splits columns over 3 ranks",

@@ -47,7 +47,7 @@ class RunLog:
     """The epochs of a run.
 
     Attributes:
-        epoch (int64[epochs]): Numbers of the epochs, ascending.
+        epoch (int64[epochs]): Indices of the epochs, ascending.
         loss (dict of str to float64[epochs]): Loss of split "train" and, if any epoch was
             evaluated, of "val"; NaN if an epoch has no such loss.
         scores (dict of str to dict of str to float64[epochs]): The scores among `SCORES` that the
@@ -89,7 +89,7 @@ def read_log(path: str | PathLike[str]) -> RunLog:
             raise InputError(f"{where}: epoch {now} follows epoch {was}: the lines are of two runs")
         plan = plan or epochs[-1]["plan"]
         if epochs[-1]["plan"] not in (plan, ""):
-            raise InputError(f"{where}: the plan differs from the one in earlier lines")
+            raise InputError(f"{where}: the plan differs from the plan in earlier lines")
     if not epochs:
         raise InputError(f"{name}: is empty; no epoch was logged")
 
