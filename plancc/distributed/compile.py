@@ -390,8 +390,8 @@ def _same_source(ranks: Ranks, folder: str) -> str:
         if others:
             several, numbers = len(others) > 1, ", ".join(map(str, others))
             raise InputError(
-                f"rank{'s' * several} {numbers} read{'s' * (not several)} another graph than rank "
-                "0: their files differ in content; give all ranks the same files"
+                f"rank{'s' * several} {numbers} read{'s' * (not several)} a different graph from "
+                "rank 0: their files differ in content; give all ranks the same files"
             )
     return read[0]
 
