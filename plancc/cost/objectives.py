@@ -30,7 +30,7 @@ class Objective:
 
     @property
     def is_time(self) -> bool:
-        """Whether this objective is the predicted time of an epoch; it needs an `EpochTime`."""
+        """Whether this objective is the predicted time of an epoch, which needs an `EpochTime`."""
         return self.value is None
 
     @property

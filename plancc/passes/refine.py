@@ -121,7 +121,7 @@ class RefineVolume:
             the finest level, do not count.
         polishes: Whether the pass also runs minimum cuts before the first V-cycle, and ends with
             wide minimum cuts and local searches.
-        numbers: Tuned numbers.
+        numbers: Tuned parameters of the pass.
     """
 
     objective: ClassVar[str] = "volume"

@@ -128,10 +128,10 @@ class Flow:
                 self._inputs.popleft().pending.wait()
 
     def send_output(self, stage: int, found: Tensor) -> None:
-        """Start to send a batch of the product to the owners of its rows.
+        """Start to send a batch of rows of the product to the owners of these rows.
 
         Parameters:
-            stage: Number of the batch.
+            stage: Index of the batch.
             found (Tensor[rows of the batch, own columns]): The batch of the product.
         """
         slicing = self._slicing
@@ -192,9 +192,10 @@ class Flow:
             return self._pieces(host, len(rows)), ready
 
     def _start(self, sends: list[Tensor], receives: list[Tensor]) -> _Moving:
-        """Start the all-to-all that sends `sends[k]` to rank k of the group, for every other rank.
+        """Start the all-to-all that exchanges all tensors but those from this rank to itself.
 
-        What rank k sends arrives in `receives[k]`.
+        Parameters:
+            sends, receives: For every rank of the group, the tensor to send or to receive.
         """
         slicing = self._slicing
         others = [
