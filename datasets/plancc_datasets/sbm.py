@@ -57,10 +57,10 @@ class Sbm:
     def _ends(
         self, inner: npt.NDArray[np.int64], outer: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return the two vertices, int64[pairs] each, of the pairs with the given numbers.
+        """Return the first and the second vertex, int64[pairs] each, of some pairs of vertices.
 
-        `inner` are numbers of pairs within a block, counted block by block; `outer` are numbers of
-        pairs between blocks, counted by pair of blocks.
+        `inner` has indices of pairs within a block, counted block by block. `outer` has indices of
+        pairs between two blocks, counted by pair of blocks.
         """
         per_block = max(self.size * (self.size - 1) // 2, 1)
         low, high = _pair(inner % per_block)

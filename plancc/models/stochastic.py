@@ -346,11 +346,11 @@ class GrowingSample:
         self._number = 0
 
     def grown(self, num_batches: int, stop: Callable[[], bool] = lambda: False) -> NetSample:
-        """Draw further batches, and return the sample.
+        """Draw further mini-batches, and return the sample.
 
-        Stop when there are `num_batches` batches in total, when the sample is full (the number of
-        pins is close to `PINS_PER_NONZERO` per nonzero), or when `stop()` is True. At least one
-        batch is drawn.
+        Stop when there are `num_batches` mini-batches in total, when the sample is full (the number
+        of pins is close to `PINS_PER_NONZERO` per nonzero), or when `stop()` is True. The sample
+        has at least one mini-batch.
         """
         population = self._source.population
         indptr, indices = population.pattern

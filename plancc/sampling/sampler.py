@@ -256,7 +256,7 @@ def chosen_sampler(
     name: str | None = None,
     **options: Any,
 ) -> Sampler:
-    """Return the sampler that the user asks for; by default, the one with which a plan was made.
+    """Return the sampler that the user asks for; by default, the sampler in a plan's provenance.
 
     Parameters:
         recorded: The sampler in the provenance of the plan, written by ``str(sampler)``. Any other

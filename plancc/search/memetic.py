@@ -80,7 +80,7 @@ class Members:
 
 @dataclass
 class Choice:
-    """A choice among several alternatives that prefers those with more success.
+    """A choice among several alternatives that prefers alternatives with more success.
 
     The method is Thompson sampling (Thompson, 1933). All counts shrink at every step, so that
     recent successes matter most.

@@ -84,8 +84,8 @@ class BatchShare:
         fixed: What the first layer reads instead of the features, as in `View`; None if it reads
             the features.
         graphs: Graph of every layer.
-        words_drawn, words_fetched: Words that this rank sent to draw the batch, and words that it
-            sent to fetch features.
+        words_drawn, words_fetched: Words that this rank sent to draw the mini-batch, and words that
+            it sent to fetch features.
     """
 
     local: LocalBatch
