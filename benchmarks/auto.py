@@ -1,8 +1,8 @@
 """Model auto beside the best of all layouts, each of which is compiled and predicted.
 
-Beside the forms that auto knows of (`Model.forms`) these are all process grids and all replications
-with random blocks, and row plans in hops. Effort fast, objective time, one thread. Every line is
-printed as soon as it is known.
+Besides the forms that auto knows of (`Model.forms`) these are all process grids and all
+replications with random blocks, and row plans in hops. Effort fast, objective time, one thread.
+Every line is printed as soon as it is known.
 """
 
 from __future__ import annotations

@@ -82,7 +82,10 @@ class Compilation:
                 _thread.interrupt_main()
 
     def _unraisable(self, unraisable: Any) -> None:
-        """Keep a Ctrl-C that Python raised inside the compiler, which cannot pass it on."""
+        """Record a Ctrl-C that was raised inside the compiler. `on_end` raises it again.
+
+        The compiler itself cannot pass the exception on.
+        """
         interrupt = isinstance(unraisable.exc_value, KeyboardInterrupt)
         self._swallowed |= interrupt
         if not interrupt or self._outer_hook is not sys.__unraisablehook__:
@@ -159,7 +162,7 @@ class Clock:
 
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
-        """Count the time of the ``with`` block as `phase`, except for phases within the block."""
+        """Count the time of the ``with`` block as `phase`, less the time of phases inside it."""
         if get_ident() != self._thread:
             yield
             return

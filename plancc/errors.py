@@ -81,7 +81,7 @@ class PlanccWarning(UserWarning):
 def warn(sentence: str) -> None:
     """Warn the user with this sentence.
 
-    The warning names the line from which the function that calls `warn` was called.
+    Let f be the function that calls `warn`. The warning names the line that called f.
     """
     warnings.warn(sentence, PlanccWarning, stacklevel=3)
 

@@ -64,9 +64,9 @@ def option(default: Any = MISSING, help: str = "", **metadata: Any) -> Any:
 
 
 def like(declared: Any, name: str, **changes: Any) -> Any:
-    """Return a copy of the option `name` of another dataclass.
+    """Return a copy of the option `name` of the dataclass `declared`, for use in another one.
 
-    `changes` replaces parameters that `option` received for the other dataclass.
+    `changes` replaces some of the arguments with which `option` was called in `declared`.
     """
     known = next(each for each in fields(declared) if each.name == name)
     return option(**{"default": known.default, **known.metadata, **changes})

@@ -24,7 +24,7 @@ architecture (such as x86-64-v3) is used: it gives the same bits, at nearly the 
 warm-up --portable` compiles such kernels, and wheels have them in the folder `SHIPPED`.
 
 If several processes miss the same kernel at the same time, such as the ranks of a node, only one
-compiles it: it holds a lock on a file beside the kernel, and the others wait and then load. The
+compiles it: it holds a lock on a file beside the kernel; the others wait, then load the kernel. The
 wait counts as compilation (`plancc.clock`). The system releases the lock if its holder dies, and a
 process that has waited for `PATIENCE` compiles by itself. A process holds at most one lock, so that
 processes cannot wait for each other in a circle. If files cannot be locked, all processes compile.
@@ -228,7 +228,10 @@ Processor = tuple[str, str, str]
 
 
 def processor() -> Processor:
-    """Return this process's processor, or that of ``NUMBA_CPU_NAME`` and ``NUMBA_CPU_FEATURES``."""
+    """Return this process's processor.
+
+    If ``NUMBA_CPU_NAME`` and ``NUMBA_CPU_FEATURES`` are set, return the processor that they name.
+    """
     said: Processor = cpu_target.target_context.codegen().magic_tuple()
     return said
 
@@ -262,8 +265,9 @@ class KernelCache:
 
     Parameters:
         function (function): The Python function of the kernel.
-        is_portable: Whether a kernel for a level of the architecture is allowed. False if the
-            compiler may reorder sums, because results then depend on the width of vectors.
+        is_portable: Whether a kernel that was compiled for a level in `LEVELS`, and not for this
+            processor, is allowed. False if the compiler may reorder sums, because results then
+            depend on the width of vectors.
     """
 
     def __init__(self, function: Any, is_portable: bool = True) -> None:
@@ -286,10 +290,11 @@ class KernelCache:
         return found and CompileResult._rebuild(target_context, *found)
 
     def _find(self, sig: Any, target_context: Any) -> Any:
-        """Return the version for this processor, else the one for its best level, else None.
+        """Return the saved kernel for this processor, else the one for its level, else None.
 
-        All folders for kernels are searched. Lower levels are not used, because they would round
-        differently: below x86-64-v3 there is no fused multiply-add.
+        The level is the highest that the processor reaches, such as x86-64-v3. Lower levels are not
+        used, because they would round differently: below x86-64-v3 there is no fused multiply-add.
+        All folders for kernels are searched.
         """
         own = target_context.codegen().magic_tuple()
         takes_level = self._is_portable and os.environ.get(PORTABLE) != "0"
@@ -330,7 +335,7 @@ class KernelCache:
             old.unlink(missing_ok=True)
 
     def _named(self, sig: Any, processor: Processor) -> tuple[str, bytes]:
-        """Return the file name of a version, and all that the version depends on, as bytes."""
+        """Return a compiled version's file name, and all that the version depends on, as bytes."""
         settings = {name: getattr(numba.config, name) for name in SETTINGS}
         python = sys.implementation.cache_tag + sys.abiflags
         told = [self.name, python, numba.__version__, settings, processor, _described(sig)]
@@ -340,7 +345,7 @@ class KernelCache:
 
 
 class _CompiledVersion(CompileResult):
-    """A compiled version that refers only to those called functions that have constants.
+    """A compiled version that refers only to called functions with constants.
 
     By default, numba keeps a reference to every function that the kernel calls. To load a
     reference, it imports the function's module, which a function without constants does not need.

@@ -283,8 +283,8 @@ class SearchOptions(PartitionOptions):
     def of_parts(self, num_parts: int) -> Self:
         """Return a copy with one capacity per part.
 
-        The capacities are those given, else the machine's speeds. If neither exists, the options
-        are returned unchanged.
+        The capacities are the given capacities, else the speeds of the machine. If there are
+        neither, the options are returned unchanged.
 
         Raises:
             InputError: If the number of capacities, or of speeds, does not fit `num_parts`.

@@ -241,7 +241,7 @@ def _ids(
     """Return the distinct ids of the source, and for each graph a key for every vertex.
 
     Vertices of two graphs are the same if they have the same key. Without types the keys are the
-    ids. With types, the key is ``type * number of distinct ids + place of the id among these``.
+    ids. With types, the key is ``type * number of distinct ids + position among the distinct ids``.
 
     Parameters:
         of: For each graph, its number of vertices, its ids and its types.

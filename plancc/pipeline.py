@@ -62,12 +62,12 @@ def compile(
             in which the stage runs.
         report: Function that is called with a `plancc.search.Trial` after every step of the search.
         **options
-        **model_options: The fields of the model's class (`Model.option_fields`), such as ``part``
-            for model file.
+        **model_options: All further keywords: fields of the model's class (`Model.option_fields`),
+            such as ``part`` for model file.
 
     Raises:
-        InputError, BackendUnavailable, BackendError: InputError also if memory is too small; this
-            is found before the search.
+        InputError, BackendUnavailable, BackendError: InputError also if memory is too small, which
+            is checked before the search.
 
     Warns:
         PlanccWarning: If a fallback was used, if the balance is missed, if another run may give
@@ -133,8 +133,8 @@ class PreparedGraph:
         matrix: The matrix for searches: the graph, with one nonzero in place of parallel edges of
             several relations.
         memory: Bytes that the compilation is predicted to need.
-        remarks: Remarks on graph and vertex data that are probably a mistake.
-        notes: Facts that the user should know before the search, also for the provenance.
+        remarks: Remarks on properties of the graph or its vertex data that are probably mistakes.
+        notes: Facts that the user should know before the search; the provenance records them too.
     """
 
     request: Request

@@ -81,7 +81,7 @@ def _prctl(option: int, value: int) -> bool:
 
 
 def descendants(ancestor: int) -> list[int]:
-    """Return the numbers of all descendants of a process, without zombies."""
+    """Return the process ids of all descendants of a process, without zombies."""
     import psutil
 
     found = []

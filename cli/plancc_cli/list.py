@@ -63,7 +63,7 @@ def _of_class(
 def _each(registry: Registry, describe: Callable[[Any], dict[str, Any]]) -> Entries:
     """Return facts about every entry, by name.
 
-    For an entry that cannot be loaded, "what" is the reason.
+    For an entry that cannot be loaded, the only fact is "what", which gives the reason.
     """
     found = {}
     for name in registry:

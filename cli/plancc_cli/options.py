@@ -111,7 +111,7 @@ def _numbers(
         needed = "give whole numbers, such as 10,5"
         raise InputError(f"`{field.name}` '{text}': {needed}") from None
     if max(numbers) > MOST:
-        raise InputError(f"`{field.name}` '{text}': give numbers of at most {MOST}")
+        raise InputError(f"`{field.name}` '{text}': give numbers up to {MOST}")
     return numbers
 
 
@@ -503,7 +503,7 @@ def sampling(default: str) -> Decorator:
 
 
 def named_options(given: dict[str, Any]) -> dict[str, Any]:
-    """Remove the values of ``--sampler-option`` from `given`, and return them by name, converted.
+    """Remove the values of ``--sampler-option`` from `given`; return them by name, parsed.
 
     Raises:
         InputError: If a name belongs to another option of the command.
@@ -525,7 +525,7 @@ OF_BATCHES = ("batches", "seed", *SAMPLING)
 def of_batches(batches: int | None, given: dict[str, Any]) -> dict[str, Any]:
     """Return the given options of `fresh_batches`, except "batches", by name.
 
-    These options say how the mini-batches are drawn. A value of None is not given.
+    These options say how the mini-batches are drawn. An option is given if it is not None.
 
     Parameters:
         batches: Number of mini-batches; None if --batches is not given.
@@ -537,7 +537,7 @@ def of_batches(batches: int | None, given: dict[str, Any]) -> dict[str, Any]:
     chosen = {name: value for name, value in given.items() if value is not None}
     if batches is None and chosen:
         raise InputError(
-            f"`{next(iter(chosen))}` is only for mini-batches; give `batches`, their number, too"
+            f"`{next(iter(chosen))}` is only for mini-batches; give `batches` (their number) too"
         )
     return chosen | named_options(chosen)
 
@@ -547,7 +547,7 @@ def refuse_given(names: Iterable[str], why: str) -> None:
 
     Parameters:
         names: Names of the parameters.
-        why: The part of the message that follows the name of the option.
+        why: The rest of the message, which follows the name of the option.
     """
     source = click.get_current_context().get_parameter_source
     for name in names:
@@ -659,9 +659,9 @@ FIELDS = {each.name: each for one in (SearchOptions, PlanOptions) for each in op
 
 
 def field_option(field: Field[Any], **settings: Any) -> click.Option:
-    """Return the option of a field, with the default of the field.
+    """Return the command-line option for a field of a dataclass, with the field's default.
 
-    Settings in `READERS` replace those that the field gives, and `settings` replace both.
+    Settings in `READERS` replace the field's own settings, and `settings` replace all others.
     """
     known: dict[str, Any] = {"default": field.default, **READERS.get(field.name, {}), **settings}
     return option_of(field, **known)

@@ -1,4 +1,4 @@
-"""Running a command on several ranks: all ranks end with one message and one exit code."""
+"""Running a command on several ranks: one error message, and the same exit code on all ranks."""
 
 from __future__ import annotations
 

@@ -243,7 +243,7 @@ def _matrix(header: Header) -> str:
 def how_read(header: Header, provenance: Mapping[str, Any]) -> str:
     """Return a sentence about the plan's matrix, its edge weights and its direction.
 
-    The sentence also names options with which the matrix stays as it is in the file.
+    If `compile` changed the matrix of the file, the sentence also names options that prevent this.
     """
     from plancc.graph.formats import reading_of, split_names
 
@@ -303,7 +303,7 @@ def print_refinement(given: Plan, better: Plan, output: str, digest: str, second
 
 
 def print_patch(given: Plan, patched: Plan, output: str, digest: str, seconds: float) -> None:
-    """Print the numbers of changed rows, and a table of figures before and after `patch`."""
+    """Print how many rows have changed, and a table of figures before and after `patch`."""
     found, header = patched.provenance, patched.header
     say(f"{output}: {sizes_of(header)}, patched, {seconds:.1f} s")
     rows = f"{found['rows_moved']:,} of {given.num_vertices:,} rows have another owner"

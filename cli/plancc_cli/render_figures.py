@@ -71,7 +71,7 @@ def report_tables(report: Report, per_part: bool, every: bool = True) -> Iterato
 
     Parameters:
         per_part: Whether to yield a table with a line for every part.
-        every: Whether to yield all tables, not only those that options of the command ask for.
+        every: Whether to yield all tables, not only the tables that options of the command ask for.
     """
     header = report.header
     tried = report.provenance.get("tried")
@@ -165,9 +165,10 @@ def _training(training: TrainingCost, random: TrainingCost) -> Table:
 
 
 def _passes(costs: Sequence[PassCost], layout: str, in_hops: bool) -> Table:
-    """Return a table of words and messages of an epoch, with one pass more in every row.
+    """Return a table of words and messages of an epoch, for more and more passes.
 
-    The first row has no pass, the last row has all passes.
+    The first row is for an epoch without passes. Every row adds one pass to the passes of the row
+    above.
     """
     caption = "exact, per epoch, without dropout of the features; plancc-run has all passes on"
     caption += "; dead-rows needs a row plan" * (layout != "row")

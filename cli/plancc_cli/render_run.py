@@ -127,7 +127,7 @@ def _cell(metric: Metric, epoch: Epoch, split: str) -> str:
 
 
 def step_line(result: TrainResult) -> str:
-    """Return a line with the seconds of each phase of a step of a mini-batch.
+    """Return a line with the seconds of each phase of a step on a mini-batch.
 
     The seconds are means over the steps and ranks of one epoch: the epoch with the median step
     time. Return "" if the run has no epoch on mini-batches.
@@ -145,10 +145,10 @@ def step_line(result: TrainResult) -> str:
 
 
 def chosen_epochs(outline: RunOutline) -> set[int]:
-    """Return the numbers of the epochs that the table shows: all, or about `MOST_ROWS`.
+    """Return the indices of the epochs that the table shows: all, or about `MOST_ROWS`.
 
-    These are the last epoch, and epochs that are evenly spaced among the evaluated epochs. If no
-    epoch is evaluated, they are evenly spaced among all epochs.
+    If not all epochs are shown, the table has the last epoch, and others that are evenly spaced
+    among the evaluated epochs. If no epoch is evaluated, they are evenly spaced among all epochs.
     """
     epochs = range(outline.first_epoch, outline.options.epochs)
     every = outline.options.eval_every

@@ -159,13 +159,13 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _printed(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
-    """Print an error that nothing caught, unless an interruption caused it."""
+    """Print an uncaught error; print nothing if an interruption caused the error."""
     if not stopped.is_set():
         sys.__excepthook__(kind, value, trace)
 
 
 def _unraisable(unraisable: Any) -> None:
-    """Print an error of Python code that native code called, unless a signal caused the error."""
+    """Print an error of Python code that native code called, if no signal caused the error."""
     if not stopped.is_set():
         sys.__unraisablehook__(unraisable)
 

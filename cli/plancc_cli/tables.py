@@ -123,10 +123,11 @@ def screen_width() -> int:
 
 
 def line_width() -> int | None:
-    """Return the characters after which a line is broken: COLUMNS, else the width of the terminal.
+    """Return the largest number of characters in a line of output; None if there is no limit.
 
-    Return None if the output has no width: a pipe, a file, or the pseudo-terminal to which Open MPI
-    connects its ranks.
+    It is the variable COLUMNS, if set, else the width of the terminal. There is no limit if the
+    output has no width: a pipe, a file, or the pseudo-terminal to which Open MPI connects its
+    ranks.
     """
     if os.environ.get("COLUMNS", "").isdecimal():
         return screen_width()
@@ -134,7 +135,10 @@ def line_width() -> int | None:
 
 
 def console(file: IO[str] | None = None, width: int | None = None) -> Console:
-    """Return a console that writes to `file` (default: stdout), in lines of `screen_width()`."""
+    """Return a console that writes to `file` (default: stdout).
+
+    Lines have up to `width` characters (default: `screen_width()`).
+    """
     return Console(
         file=file, highlight=False, markup=False, emoji=False, width=width or screen_width()
     )

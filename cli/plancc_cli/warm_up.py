@@ -75,8 +75,8 @@ def command(portable: str | None, level: str | None, first: bool) -> None:
     common commands on a small graph. Kernels that only rare options need are compiled at their
     first use.
 
-    Portable kernels, such as those in wheels, are used if there are no kernels for this processor.
-    Put portable kernels into the folder of kernels that `plancc doctor` shows.
+    Portable kernels, such as the kernels in wheels, are used if there are no kernels for this
+    processor. Put portable kernels into the folder of kernels that `plancc doctor` shows.
     """
     from plancc import jit
 

@@ -38,10 +38,10 @@ class Contender:
 
     Attributes:
         label: Name in tables.
-        model: Name of the model; for a partitioner, of the model that it solves.
+        model: Name of the model; for a partitioner, name of the model whose problem it solves.
         options: Options of the model.
-        search: Options of the search, among `OF_SEARCH`, that the contender sets for itself. They
-            replace the options that a study sets for all contenders.
+        search: Options of the search, among `OF_SEARCH`, that the contender sets for itself. These
+            options replace the options that a study sets for all contenders.
     """
 
     label: str
@@ -95,8 +95,9 @@ class Contender:
     def settings(self, common: Mapping[str, Any]) -> dict[str, Any]:
         """Return the keywords with which `compile` is called for this contender.
 
-        They are the contender's own options, and those options in `common` that its model accepts.
-        Row plans of all contenders get the same balance, also those of a partitioner alone.
+        The keywords are the contender's own options, and the options in `common` that its model
+        accepts. All row plans get the same default balance, even if a partitioner makes them
+        without a search.
 
         Parameters:
             common: Options that the study or sweep sets for all contenders.

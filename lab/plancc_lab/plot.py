@@ -147,8 +147,8 @@ def _draw_study(axes: Any, study: Study, graph: str, name: str) -> None:
 def _scale(axes: Any, study: Study) -> None:
     """Set the scale of the y axis, and of all axes that share it.
 
-    The scale is logarithmic for lines whose largest value is more than `WIDE` times the smallest
-    one, unless they are ratios that stay below `WIDE`.
+    The scale is logarithmic if the largest value of the lines is more than `WIDE` times their
+    smallest value. But for ratios that stay below `WIDE`, the scale is linear.
     """
     from matplotlib.ticker import LogLocator, MaxNLocator
 

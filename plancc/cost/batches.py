@@ -34,17 +34,17 @@ Float64Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class BatchFigures:
-    """Figures of several batches, for given owners of the vertices.
+    """Figures of several mini-batches, for given owners of the vertices.
 
     Attributes:
-        vertices (int64[batches]): Number of distinct vertices of the batch, of all parts together.
+        vertices (int64[batches]): Number of distinct vertices of the mini-batch, over all parts.
         nonzeros (int64[batches]): Number of nonzeros that all blocks together keep.
         volume (int64[batches]): Number of rows that are sent if every block is exchanged once.
         max_volume (int64[batches]): Largest number of rows that a part sends or receives, summed
             over the blocks.
         messages (int64[batches]): Number of messages, summed over the blocks.
         work_imbalance (float64[batches]): max / mean - 1 of the kept nonzeros per part; 0 if the
-            batch keeps none.
+            mini-batch keeps none.
     """
 
     vertices: Int64Array
@@ -75,7 +75,7 @@ def batch_figures(
     Parameters:
         population: The graph to draw from, with its pattern.
         owners (sequence of (int32[n], int)): Owner vectors, each with its number of parts.
-        numbers: Numbers of the batches, such as ``range(1000)``.
+        numbers: Indices of the batches to draw, such as ``range(1000)``.
         seed, stream: See `Sampler.batch`.
         threads: Number of threads, 1..1024. The result does not depend on `threads`. Every thread
             holds 8 n bytes and one batch.
@@ -166,7 +166,7 @@ def _exchange(rows, ptr, columns, owner, stamp, talked, ticket, load):  # type: 
 def expected_volume(
     inclusion: Inclusion, indptr: Int64Array, indices: Int32Array, owner: Int32Array, num_parts: int
 ) -> float:
-    """Return the expected number of rows that a batch sends in one exchange.
+    """Return the expected number of rows that are sent in one exchange of a mini-batch.
 
     The value is exact: ``share`` times the sum of ``reach[c_jq]`` over all columns j and all parts
     q != owner[j]. Here c_jq is the number of rows i != j of part q that have a nonzero in column j.
@@ -227,8 +227,8 @@ class Estimate:
         """Return the mean with its confidence interval, by Student's t distribution.
 
         Parameters:
-            deviations (float[batches]): Value of the figure for each batch. The same constant may
-                be subtracted from all values.
+            deviations (float[batches]): For each batch, its figure, less a constant that is the
+                same for all batches (0, for example, or a value near the mean).
         """
         batches = len(deviations)
         if batches < 2:
@@ -239,9 +239,9 @@ class Estimate:
 
 
 def estimate(values: npt.NDArray[Any]) -> Estimate:
-    """Return the mean of a figure over batches, with a 95% confidence interval.
+    """Return the mean of a figure over mini-batches, with a 95% confidence interval.
 
-    `values` has one number for each batch, and at least one.
+    `values` has the figure of each mini-batch; there must be at least one.
     """
     return Estimate.around(float(np.mean(values)), values)
 
@@ -254,9 +254,9 @@ def difference(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Estimate:
 def ratio(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Estimate | None:
     """Return the mean of a divided by the mean of b, with a 95% confidence interval.
 
-    Both arrays are for the same batches. None is returned if the mean of b is 0. The interval comes
-    from the delta method: the variance of the ratio r is about the variance of ``a - r b``, divided
-    by the squared mean of b (Cochran, Sampling Techniques, 1977, section 2.11).
+    Entry k of each array is for mini-batch k. None is returned if the mean of b is 0. The interval
+    comes from the delta method: the variance of the ratio r is about the variance of ``a - r b``,
+    divided by the squared mean of b (Cochran, Sampling Techniques, 1977, section 2.11).
     """
     base = float(np.mean(b))
     if base == 0:

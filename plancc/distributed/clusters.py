@@ -1,10 +1,10 @@
 """Find clusters in a graph whose links are divided among ranks.
 
 The links of a vertex lead to the vertices that it needs, and to the vertices that need it. The
-result is the graph between the clusters, on rank 0. The method is that of `plancc.passes.clusters`,
-except that vertices choose their labels in turns. First, all vertices of a turn choose, each on its
-own rank, by the labels as they were before the turn. Then these vertices change their labels one by
-one, in the same order on every rank.
+result is the graph between the clusters, on rank 0. The method is the one in
+`plancc.passes.clusters`, except that vertices choose their labels in turns. First, every rank
+chooses labels for its vertices of the turn, by the labels as they were before the turn. Then the
+vertices of the turn change their labels one by one, in the same order on every rank.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from plancc.search.presets import ON_RANKS
 
 @dataclass(frozen=True, eq=False)
 class ClusterLevel:
-    """A graph whose links are divided among ranks, as one rank sees it.
+    """A graph whose links (to neighbours) are divided among ranks, as one rank sees it.
 
     Attributes:
-        links: Links of this rank's vertices; these vertices have consecutive numbers.
-        first: Number of the first of these vertices.
+        links: Links of this rank's vertices; these vertices have consecutive indices.
+        first: Index of this rank's first vertex.
         weight (int64[n, c]): Weights of all vertices of the graph.
         total: Number of links of the whole graph.
     """
@@ -67,9 +67,9 @@ def find_clusters(ranks: Ranks, level: ClusterLevel, limits: Limits, seed: int) 
         limits: Limits of the parts.
 
     Returns:
-        The clusters. Rank 0 has the graph between them, other ranks have an empty graph. If the
-        graph has few links, every vertex is a cluster. None is returned if the graph has many
-        links, and clusters would not reduce the number of links by much.
+        The clusters. Rank 0 has the graph between the clusters, other ranks have an empty graph. If
+        the graph `level` has few links, every vertex is a cluster. None is returned if this graph
+        has many links, and clusters would not reduce the number of links by much.
     """
     share = limits.total * limits.relative.min() / limits.num_parts
     heaviest = np.maximum(1, share // PROPAGATION.per_part).astype(np.int64)
@@ -126,7 +126,7 @@ def _propagated(
 
 
 class _Between:
-    """The graph between clusters. The method `made` builds it from the links of all ranks."""
+    """The graph whose vertices are the clusters. Its method `made` builds it on all ranks."""
 
     def __init__(self, ranks: Ranks, level: ClusterLevel, label: Int32Array, num: int) -> None:
         self.ranks, self.level, self.label, self.num = ranks, level, label, num

@@ -61,13 +61,13 @@ TAKEN = {
     *("normalize", "self_loops", "value_dtype", "data", "split", "keys", "format", "allow_large"),
     *("links", "link_split", "disjoint_train_ratio"),
 }
-"""Options that several ranks support; all other options must have their defaults."""
+"""Options that can be used on several ranks; all other options must have their defaults."""
 
 
 def _unsupported_option(options: Any) -> str:
-    """Return the name of an option that several ranks do not support; "" if there is none.
+    """Return the name of an option that cannot be used on several ranks; "" if there is none.
 
-    Options that have their default values are always supported.
+    Options that have their default values can always be used.
     """
     for one in options_of(options):
         value = getattr(options, one.name)
@@ -208,7 +208,8 @@ class PreparedFolder:
 
     Attributes:
         request: The request. Its task and balance are completed with facts of the graph.
-        graph: The graph. Its sizes are in memory on all ranks; its nonzeros stay in the files.
+        graph: The graph. The number of nonzeros of every row is in memory on all ranks; the
+            nonzeros stay in the files.
         memory: Bytes that a rank is predicted to need.
         remarks: Remarks on vertex data that are probably a mistake.
     """

@@ -67,7 +67,7 @@ def metrics_of(ranks: Ranks, parts: Plan) -> Metrics:
 
 
 def _tables(ranks: Ranks, parts: Plan, num_parts: int) -> Tables:
-    """Return the tables of the whole plan. Only rank 0 gets the messages in them. Collective."""
+    """Return the tables of the whole plan; only rank 0 gets tables with messages. Collective."""
     own, first = tables_of(parts), ranks.before(parts.num_parts)
     pairs = own.expand.source + np.int32(first), own.expand.target, own.expand.rows
     source, target, rows = map(ranks.at_root, pairs)

@@ -1,8 +1,8 @@
 """Build, on rank 0, a smaller hypergraph, whose partition one process can improve.
 
-Vertices with the same label are merged into one vertex. Labels are either clusters, or each part
-has one label for all its vertices, except those near the boundary. These vertices are the
-*corridor*; each has a label of its own.
+Vertices with the same label are merged into one vertex. Either labels are clusters, or each part
+has one label for all its vertices that are not near the boundary. The vertices near the boundary
+are the *corridor*; each has a label of its own.
 
     part 0  . . . o o | o o . . . . part 1        o  in the corridor: a separate vertex
             . . . o o | o o . . . .               .  merged into one vertex for each part

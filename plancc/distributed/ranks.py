@@ -45,7 +45,7 @@ class Ranks:
     """All ranks of a job. Every method is collective.
 
     Attributes:
-        rank, size (int): Number of this rank, and number of all ranks.
+        rank, size (int): This rank, counted from 0, and the number of ranks.
         here (int): Number of ranks on this computer.
     """
 
@@ -75,7 +75,7 @@ class Ranks:
         return self._transport.gather(value if self.rank == 0 else None)[0]
 
     def gathered(self, value: Any) -> list[Any]:
-        """Return the values of all ranks, in a list by rank.
+        """Return a list with the values of all ranks, in the order of the ranks.
 
         The values are small plain Python objects.
         """

@@ -48,16 +48,16 @@ class Share(WithColumns):
 
     @property
     def first(self) -> int:
-        """Number of the share's first vertex."""
+        """Index of the share's first vertex."""
         return int(self.bounds[self.rank])
 
     @property
     def last(self) -> int:
-        """Number of the share's last vertex, plus 1."""
+        """Index of the share's last vertex, plus 1."""
         return int(self.bounds[self.rank + 1])
 
     def sizes(self, graph: Graph) -> Graph:
-        """Return a graph whose rows have the sizes of the matrix rows. All its columns are 0."""
+        """Return a graph with as many nonzeros in each row as the matrix, all in column 0."""
         indptr = offsets(self.degree)
         nobody = np.broadcast_to(np.int32(0), int(indptr[-1]))  # takes no memory
         return Graph(indptr, nobody, source=graph.source, types=graph.types)
@@ -66,8 +66,8 @@ class Share(WithColumns):
     def links(self) -> ClusterLinks:
         """Links of this rank's vertices.
 
-        They are the columns of each row and, in a directed graph, also the rows that need the
-        vertex.
+        The links of a vertex lead to the vertices that its row needs and, in a directed graph, also
+        to the vertices whose rows need it.
         """
         none = np.empty(0, np.int64)
         other = np.empty(0, np.int32)
@@ -98,8 +98,8 @@ def read_share(
     Returns:
         The share with distinct columns in each row, for searches; the share with the nonzeros of
         all relations; and three counts, summed over all ranks, int64[3]. The first count is the
-        number of self loops whose value has grown because the identity was added. The others are
-        the two numbers of `lost_values`.
+        number of self loops whose value has grown because the identity was added. The other two
+        counts are the result of `lost_values`.
 
     Raises:
         InputError: On all ranks: if `MappedGraph.rows` finds an error, if values cannot be
@@ -173,7 +173,8 @@ def _normalised_by_relation(
 ) -> Graph:
     """Normalise this rank's rows of a graph with types. Collective.
 
-    The ranks add to the sums of rows and columns one after another, as one process would.
+    The ranks take turns to add to the sums of rows and columns, rank 0 first. So the numbers are
+    added in the order in which one process would add them.
     """
     with ranks.agreement():
         given = RowsOfTypes(rows, first, normalization)
@@ -204,7 +205,7 @@ def _nets(
 
 
 def joined(counts: list[Int32Array], ends: Int32Array, cost: npt.NDArray[Any], columns: int) -> Any:
-    """Join lists from several ranks to one sparse matrix, with ascending columns in each row.
+    """Join lists from several ranks into one sparse matrix, with ascending columns in each row.
 
     Parameters:
         counts (list of int32[rows]): For each rank, the number of entries that it has for each row.

@@ -1,4 +1,4 @@
-"""Functions that extract the data for targets from a plan: edges, halo rows and vertex data."""
+"""Functions that extract from a plan what exports write: edges, halo rows and vertex data."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Rules for all sources:
 
 - Entry (i, j) is ``A[i, j]``: row i needs row j.
-- Repeated entries are summed if the source has values; otherwise they are one nonzero.
+- Repeated entries are summed if the source has values; otherwise they count as one nonzero.
 - Zeros are dropped, whether the source has them or a sum is zero: ``A[i, j] = 0`` means that i does
   not need j.
 - Self loops are kept as given.
@@ -219,7 +219,9 @@ def all_finite(values: npt.NDArray[np.number]) -> bool:
 
 
 def to_scipy(graph: Graph, dtype: Any = None) -> Any:
-    """Return the matrix as ``scipy.sparse.csr_array``; if the graph has no values, all are 1."""
+    """Return the matrix as ``scipy.sparse.csr_array``; if the graph has no values, all values
+    are 1.
+    """
     from scipy.sparse import csr_array
 
     data = graph.values

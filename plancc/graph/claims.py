@@ -146,9 +146,9 @@ def first_line(
 
 
 def _are_both_ways(below: Sequence[IntArray]) -> bool:
-    """Whether every edge is listed in both directions.
+    """Whether every edge is listed in both directions; True if this is unknown.
 
-    True if `below` is one array of distinct ids, which does not show the edges.
+    It is unknown if `below` is one array of distinct ids, from which no edges can be read.
     """
     if len(below) != 2:
         return True
@@ -298,4 +298,4 @@ def warn_of_two_sides(where: str, names: Sequence[str], u: IntArray, v: IntArray
         first, second = (f"'{shown(name, 40)}'" for name in names)
         told = f"share one id space: {both:,} ids occur in both, and each is one vertex"
         cure = "a folder with a types.toml keeps them apart (docs/use/types.md)"
-        warn(f"{where}: columns {first} and {second} {told}; for two types, {cure}")
+        warn(f"{where}: columns {first} and {second} {told}; if they are two types, {cure}")

@@ -3,10 +3,10 @@
 ``indptr.npy`` and ``indices.npy`` hold the rows: row i needs the rows
 ``indices[indptr[i]:indptr[i + 1]]``. The folder may also hold ``values.npy``, ``original_ids.npy``,
 and vertex data: ``features.npy``, ``labels.npy``, ``train_mask.npy`` and so on. ``graph.json`` says
-whether the graph is directed, names its source, and lists the vertex types and relations, if any.
-If the graph has types, its rows are the rows of the union (`plancc.graph.types`), ``relation.npy``
-exists if relations are parallel, and vertex data of type k are ``k.features.npy`` and so on.
-`plancc convert` writes such a folder.
+whether the graph is directed and where the graph came from, and lists the vertex types and
+relations, if any. If the graph has types, its rows are the rows of the union
+(`plancc.graph.types`), and vertex data of type k are ``k.features.npy`` and so on. ``relation.npy``
+exists if two relations join the same two types. `plancc convert` writes such a folder.
 
 If rows are canonical, the graph's arrays are memory maps of the files: the operating system reads a
 page when it is used, and drops it when memory is short.
@@ -77,8 +77,8 @@ def read_csr(
 
     Raises:
         InputError: For a file that is missing, cut short or of another type, arrays that disagree
-            in length, offsets that do not ascend, an index out of range, a nonzero that belongs to
-            no relation; the message names the file.
+            in length, offsets that do not ascend, an index out of range, or a nonzero that belongs
+            to no relation. The message names the file.
     """
     files = MappedGraph.open(path, pattern=pattern)
     n = len(files.indptr) - 1
@@ -105,7 +105,7 @@ def read_csr(
 
 @dataclass(frozen=True, eq=False)
 class MappedGraph:
-    """The mapped arrays of a folder.
+    """The arrays of a graph folder, mapped into memory.
 
     Attributes:
         indptr (int64[n + 1]): Offsets, checked against the number of indices.
@@ -116,7 +116,8 @@ class MappedGraph:
         source: Source of the graph. The name and the range of its weights are those that
             ``graph.json`` gives.
         types: Vertex types and relations, or None.
-        relation: int[entries] if relations are parallel, else None.
+        relation (int[entries] or None): Index of every entry's relation; None if no two relations
+            join the same two types.
     """
 
     folder: str
@@ -161,12 +162,12 @@ class MappedGraph:
         if types is not None and types.are_parallel:
             relation = _others(folder, "relation.npy", len(indices))
             if relation is None:
-                raise InputError(f"{folder}: relations are parallel, but relation.npy is missing")
+                raise InputError(f"{folder}: relation.npy is missing: relations share both types")
         found = (indptr, indices, values, ids, head.get("directed"), source, types, relation)
         return cls(folder, *found)
 
     def graph(self, source: Source) -> Graph:
-        """Return the unchecked arrays as a graph. Use only the graph's sizes and ids."""
+        """Return the arrays, which are not checked, as a graph. Do not read its nonzeros."""
         columns, directed = self.indices.astype(np.int32, copy=False), self.directed is not False
         own: Any = {"original_ids": self.original_ids, "source": source, "types": self.types}
         return Graph(self.indptr, columns, directed=directed, **own)
@@ -278,7 +279,8 @@ def _head(folder: str) -> dict[str, Any]:
 def _weights(head: Mapping[str, Any]) -> dict[str, str]:
     """Return the attributes `weights` and `weight_range` for `Source`, as ``graph.json`` has them.
 
-    If ``graph.json`` does not have both, the weights get the name of their file.
+    If one of these attributes is missing in ``graph.json``, return only `weights`, with the name of
+    the file of values.
     """
     told = {name: head["made_of"].get(name) for name in ("weights", "weight_range")}
     if all(isinstance(each, str) and each for each in told.values()):

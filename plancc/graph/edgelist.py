@@ -186,8 +186,8 @@ def _without_sizes(
     """Remove a first line of sizes from the edges, if there is such a line.
 
     Returns:
-        data, claims, entries: The text, in which the line is now a comment; the claims of the text,
-        with the sizes; and the edges.
+        data, claims, entries: The text, in which the line is now a comment; what the text claims
+        about the graph, now with the sizes; and the edges.
 
     Warns:
         PlanccWarning: If the first line holds sizes, or may hold sizes or column numbers.
@@ -507,8 +507,8 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
 def _check_width(path: StrPath, line: _Line, names: Sequence[str], wanted: Sequence[str]) -> None:
     """Raise InputError if the first line of edges has a wrong number of columns.
 
-    If columns have names, the line must have a column for every name. Otherwise it must have 2 or
-    3 columns, unless the user chose columns (`wanted`).
+    If columns have names, the line must have a column for every name. If there are no names, the
+    line must have 2 or 3 columns; but if the user chose columns (`wanted`), any number is allowed.
     """
     width = len(line.words)
     if names and len(names) != width:
@@ -684,7 +684,7 @@ def check_ends(path: StrPath, data: bytes, ends: Sequence[End], what: str) -> No
 
 
 def _line_of(path: StrPath, data: bytes, edge: int) -> int:
-    """Return the number of an edge's line, from 1; `edge` is the number of the edge, from 0."""
+    """Return the line number, counted from 1, of the edge with index `edge`."""
     return next(islice(data_lines(path, io.BytesIO(data), comments=COMMENT), edge, None))[0]
 
 

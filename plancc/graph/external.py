@@ -138,7 +138,7 @@ def _check_room(folder: Path, most: int, weighted: bool) -> None:
 
 
 def _mirrored(folder: Path) -> Iterator[Entries]:
-    """Yield the entries of the rows in `folder`, then the transposes of those off the diagonal."""
+    """Yield the entries of the rows in `folder`, then the transposes of off-diagonal entries."""
     indptr = np.load(folder / "indptr.npy")
     indices = np.load(folder / "indices.npy", mmap_mode="r")
     held = folder / "values.npy"

@@ -61,7 +61,7 @@ of_file = partial(option, section="Reading the graph")
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Options of reading a graph from its file."""
+    """Options for reading a graph from its file."""
 
     format: str | None = of_file(
         None, f"graph format, in place of the extension's: {', '.join(FORMATS)}", metavar="NAME"
@@ -114,7 +114,8 @@ class Held(NamedTuple):
         graph: ``graph() -> Graph`` makes the graph.
         data: Vertex data by name, perhaps together with arrays of edges. Empty if the object has no
             data.
-        edges: ``edges()`` returns edge features; see `Format.read_edges`. None for no features.
+        edges: ``edges()`` returns edge features; see `Format.read_edges`. None if the object has no
+            edge features.
     """
 
     name: str
@@ -279,7 +280,7 @@ def read_graph(path: StrPath, format: str | None = None, **options: Any) -> Grap
 
     ``A[i, j] != 0`` means that row i needs row j. A MatrixMarket entry (i, j) and an edge-list
     line ``i j`` both are ``A[i, j]``. Repeated entries are summed if the file has values; otherwise
-    they are one nonzero. Zeros are dropped, and self loops are kept.
+    they count as one nonzero. Zeros are dropped, and self loops are kept.
 
     Parameters:
         path: The file or folder. The extension of a file (``plancc list formats``), or the names of
@@ -347,7 +348,7 @@ def source_of(
         format: Name of its format.
         reading: Reading options, by name.
         made: The source that the reader returned, with weights, columns and counts.
-        digest: Function that returns the hash of the files. None to read the files for it.
+        digest: Function that returns the hash of the files. None: the files are read and hashed.
 
     Raises:
         InputError: If a file cannot be read.

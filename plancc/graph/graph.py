@@ -170,8 +170,8 @@ def first_outside(numbers: IntArray, bound: int) -> int | None:
 def check_num_vertices(num_vertices: int, where: str) -> None:
     """Raise InputError for 0 vertices, and for too many vertices.
 
-    The bounds are `MAX_VERTICES`, and the number that the size of the source allows
-    (`plancc.graph.bounds`). `where` names the source.
+    There are two limits: `MAX_VERTICES`, and a limit that grows with the size of the source in
+    bytes (`plancc.graph.bounds`). `where` names the source.
     """
     if num_vertices < 1:
         raise InputError(f"{where}: the graph has no vertices")

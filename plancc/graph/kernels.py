@@ -340,7 +340,7 @@ def mirror_sum(base: int, indptr: Any, indices: Any) -> Any:
 
     Every entry has a hash of 64 bits (splitmix64), and the transposed entry has the same hash. The
     result is the sum of hashes over entries above the diagonal, minus the sum over entries below.
-    `base` is the number of the first row. If several ranks each have some rows of a pattern, add
+    `base` is the index of the first row. If several ranks each have some rows of a pattern, add
     the results of all ranks. The total is 0 if the pattern is symmetric, and else almost never.
     """
     total = np.uint64(0)

@@ -4,9 +4,9 @@ A link goes from a source to a target, as an edge of ``edge_index``. A negative 
 vertices that is not a link. New negatives for training are drawn in every epoch; negatives for
 validation and test are fixed.
 
-If edges have times, the latest edges are test links, and the edges before are validation links. An
-edge that is listed several times, or in both directions in an undirected graph, has its earliest
-time.
+If edges have times, the latest edges are test links, and the edges before these are validation
+links. An edge that is listed several times, or in both directions in an undirected graph, counts
+with its earliest time.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class SplitLinks:
         """Return the links of all kinds, one kind after the other.
 
         Returns:
-            ends (int32[2, links]); number of the kind (uint8[links]); index of the link among the
+            ends (int32[2, links]); index of the kind (uint8[links]); index of the link among the
             links of its kind (int64[links])
         """
         sizes = [self.pairs[kind].shape[1] for kind in KINDS]
@@ -122,8 +122,9 @@ def read_links(source: Any, graph: Graph) -> SplitLinks:
 
             - A mapping, or the path of an .npz file, with arrays integer[2, m] named ``train``,
               ``val``, ``test``, ``val_negative`` and ``test_negative``. The links of a split share
-              its negatives. In place of the last two, ``val_target_negative`` and
-              ``test_target_negative``, integer[m, k], hold k targets for every link.
+              its negatives. Instead of ``val_negative`` and ``test_negative``, there may be
+              ``val_target_negative`` and ``test_target_negative``, integer[m, k], with k targets
+              for every link.
             - The path of a folder of the Open Graph Benchmark that holds a split for link
               prediction.
             - The three data objects of PyTorch Geometric's RandomLinkSplit, with
@@ -192,7 +193,7 @@ def _read(path: StrPath) -> Mapping[str, Any]:
 def _labelled(
     objects: Sequence[Any], graph: Graph, known: Int64Array, where: str
 ) -> dict[str, Any]:
-    """Return the links of RandomLinkSplit by their names in `NAMES`.
+    """Return the links that RandomLinkSplit made, by their names in `NAMES`.
 
     Negatives for training are left out.
     """
@@ -280,8 +281,8 @@ def _doubtful(
         labelled: Whether RandomLinkSplit made the links, which removes their edges from the graph.
 
     Raises:
-        InputError: For an array whose rows, and not its columns, are the links: the rows are edges
-            of the graph, and the columns are not.
+        InputError: If an array has the links in its rows instead of its columns. This is so if its
+            rows are edges of the graph, and its columns are not.
     """
     keys = {split: np.sort(link_keys(links.pairs[split], graph)) for split in SPLITS}
     train, val, test = keys.values()
@@ -408,7 +409,7 @@ def cut_by_time(times: FloatArray, shares: Sequence[float], where: str) -> tuple
             for split, size, cut in zip(("validation", "test"), sizes, cuts, strict=True)
             if size
         ]
-        warn(f"{where}: links of one time stay together: {'; '.join(told)}")
+        warn(f"{where}: links with the same time stay together: {'; '.join(told)}")
     return cuts[0], cuts[1]
 
 

@@ -1,4 +1,7 @@
-"""Edges in the order of their source, and edge features (a column of `plancc.graph.columns`)."""
+"""Edges in the order in which a source lists them, and edge features.
+
+Edge features are a column of `plancc.graph.columns`.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,13 @@ from plancc.graph.graph import MAX_VERTICES, Graph, first_true
 
 
 class ListedEdges(NamedTuple):
-    """The edges of a source, in the order of the source; edge k is ``A[row[k], column[k]]``.
+    """The edges of a source, in the order of the source: edge k is ``A[row[k], column[k]]``.
 
     If the graph is read with `transpose`, A is the transposed matrix.
 
     Attributes:
         row, column: int[edges].
-        relation (int[edges] or None): Relation number of every edge; None without vertex types.
+        relation (int[edges] or None): Index of every edge's relation; None without vertex types.
         values (number[edges] or None): Values of the source.
     """
 
@@ -176,7 +179,7 @@ def with_columns_of(made: Graph, graph: Graph) -> Graph:
 
 
 def _placed(graph: Graph, number: Int64Array, column: Array) -> Array:
-    """Return an array with an entry for every nonzero from an array with an entry for every edge.
+    """Convert an array with an entry for every edge to an array with an entry for every nonzero.
 
     Edge k is nonzero ``number[k]``, or is left out if ``number[k]`` is -1. A nonzero without an
     edge gets zeros.

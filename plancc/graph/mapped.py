@@ -39,7 +39,8 @@ class MappedRows:
 
     Parameters:
         source (number[m, width]): A mapped matrix.
-        order (int[num_rows], optional): Numbers of the rows of `source`; None for all rows.
+        order (int[num_rows], optional): Which row of `source` each row of this object is; None if
+            the rows are all rows of `source`.
     """
 
     ndim = 2

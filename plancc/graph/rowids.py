@@ -48,12 +48,12 @@ def rows_by_id(ids: npt.NDArray[Any], graph: Graph, what: str) -> npt.NDArray[np
         what: Phrase that names `ids` in messages.
 
     Raises:
-        InputError: For an array that is not a list of ids, a repeated id, and a vertex without a
+        InputError: For an array that is not a list of ids, a repeated id, or a vertex without a
             row.
 
     Warns:
-        PlanccWarning: If the ids of some rows are not in the graph, and if all ids are larger by 1,
-            or smaller by 1, than the ids of the graph.
+        PlanccWarning: If some rows are left out, because their ids are not in the graph. Also if
+            all ids are larger by 1, or smaller by 1, than the ids of the graph.
     """
     vertices, ids = ids_of(graph), one_column(ids)
     kinds, called = ("S", "names") if are_names(vertices) else ("iu", "integers")
@@ -186,7 +186,7 @@ def ids_beside(held: Mapping[str, Any], count: int) -> tuple[str, npt.NDArray[An
 def vertex_ids(held: Any, count: int) -> npt.NDArray[Any] | None:
     """Return the ids that `ids_beside` finds.
 
-    Return None if there are no ids, if an id is repeated or negative, and if the ids are 0..n-1.
+    Return None if there are no ids, if an id is repeated or negative, or if the ids are 0..n-1.
     """
     _, ids = (isinstance(held, Mapping) and ids_beside(held, count)) or ("", None)
     if ids is None or len(ascending := np.unique(ids)) < count:
@@ -259,7 +259,7 @@ def warn_of_parts(folder: str, names: Sequence[str], what: str) -> None:
     for plain, name in zip(names, sorted(names, key=natural_order), strict=True):
         if plain != name and os.path.isdir(folder):
             order = f"by the numbers in their names, {show(name)} before {show(plain)}"
-            warn(f"{folder}: {len(names)} parts are read {order}: {what}")
+            warn(f"{folder}: its {len(names)} files are read {order}: {what}")
             return
 
 
@@ -283,7 +283,7 @@ def warn_of_order(graph: Graph, where: str) -> None:
 
 
 def warn_of_lines(graph: Graph, path: Any) -> None:
-    """Warn that lines without ids are taken in the order of the vertices, if ids are names."""
+    """If the ids are names, warn that lines without ids are taken in the order of the vertices."""
     ids: Any = graph.original_ids
     if isinstance(path, str | os.PathLike) and are_names(ids):
         warn(f"{os.fspath(path)}: lines are read in the graph's order of vertices ({_first(ids)})")

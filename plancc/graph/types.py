@@ -93,7 +93,7 @@ class Types:
         return np.array([0, *accumulate(self.counts.values())], np.int64)
 
     def vertices(self, name: str) -> slice:
-        """Return the numbers of a type's vertices in the union, as a slice.
+        """Return the range of the numbers that the vertices of a type have in the union.
 
         Raises:
             InputError: For an unknown type.
@@ -148,10 +148,10 @@ class Types:
         return np.stack([each[at] for each in counts])
 
     def relation_of(self, rows: IntArray, columns: IntArray) -> Int64Array:
-        """Return the relation number of every nonzero, int64[m], from the types of its ends.
+        """Return the index of every nonzero's relation, int64[m], from the types of its two ends.
 
-        The number is -1 if no relation has these types. If parallel relations have these types, the
-        number of one of these relations is returned.
+        The index is -1 if no relation joins these types. If several relations join these types,
+        the index of one of these relations is returned.
 
         Parameters:
             rows, columns (int[m]): Vertices of the union.
@@ -204,10 +204,10 @@ def ids_or_numbers(size: int, ids: Array | None, types: Types | None) -> Array:
 
 
 def first_of_columns(row_ptr: Int64Array, column: IntArray) -> Mask:
-    """Return whether each nonzero is the first nonzero of its row in its column, bool[nonzeros].
+    """Return, for each nonzero, whether it is the first with its row and column: bool[nonzeros].
 
-    Several nonzeros of a row have the same column only if relations are parallel; they are
-    adjacent.
+    Several nonzeros have the same row and column only if several relations join the same two vertex
+    types. These nonzeros are adjacent.
     """
     first = np.ones(len(column), np.bool_)
     first[1:] = np.diff(column) != 0
@@ -217,7 +217,7 @@ def first_of_columns(row_ptr: Int64Array, column: IntArray) -> Mask:
 
 
 def distinct_columns(row_ptr: Int64Array, column: IntArray) -> tuple[Mask, Int64Array]:
-    """Return which nonzeros to keep so that columns are distinct, and the offsets of the new rows.
+    """Return which nonzeros to keep so that no row has a column twice, and the new row offsets.
 
     The first of several nonzeros with the same row and column is kept (`first_of_columns`).
 

@@ -100,8 +100,9 @@ def with_ids(graph: Graph, of_types: Sequence[npt.NDArray[Any] | None]) -> Graph
     """Return the graph with ids of its vertices.
 
     Parameters:
-        of_types: Ids of every type, int64 or bytes[count], distinct within the type; None for
-            0, 1, 2, ... If one type has names, the ids of all types become names.
+        of_types: For every type, the ids of its vertices, int64 or bytes[count], which are
+            distinct; None for the ids 0, 1, 2, ... If the ids of one type are names, the ids of
+            all types become names.
     """
     assert graph.types is not None
     counts = graph.types.counts.values()
@@ -161,7 +162,7 @@ def _parallel(
     values: npt.NDArray[Any] | None,
     source: Source,
 ) -> Graph:
-    """Return the graph of parallel relations.
+    """Return the graph of relations, some of which are parallel (they join the same two types).
 
     Entries that have the same row, column and relation are merged, as in `build_graph`. Nonzeros
     are sorted by row, column and relation.
@@ -210,7 +211,7 @@ def rectangular(
     """Return the graph of a rectangular matrix: two types, "rows" and "columns", and one relation.
 
     Raises:
-        InputError: If there are no rows or no columns, and for `symmetrize`.
+        InputError: If there are no rows or no columns, or if `symmetrize` is true.
     """
     row, column, values = entries
     if transpose:

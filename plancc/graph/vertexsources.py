@@ -100,7 +100,7 @@ def read_vertex_data(
             counted.
         format: Name of a format in `plancc.graph.formats.FORMATS`; if None, the extension decides.
         split: Name of the split, if the source has several splits. If masks have a column for every
-            split, the number of the column.
+            split, the index of the column.
         keys: Names of arrays in the source, by key in `SOURCE_KEYS`, such as ``{"features":
             "X_pca", "labels": "leiden"}``. If there are several sources, one of them must have the
             name. ``{"id": NAME}`` is the name of the column of row ids; ``{"id": ""}`` says that
@@ -226,8 +226,8 @@ def vertex_data_of(
 
     Parameters:
         held (mapping of str to array): Arrays by the names in `SOURCE_KEYS`, `ALIASES` and
-            `INDEX_LISTS`; others are ignored. For a graph of several vertex types, it may map every
-            type to such a mapping.
+            `INDEX_LISTS`; arrays with other names are ignored. For a graph of several vertex types,
+            `held` may map every type to such a mapping.
         num_vertices, split, keys, required: See `read_vertex_data`.
         where: Beginning of all error messages.
         elsewhere: Whether the names in `keys` may be in another source.
@@ -346,7 +346,8 @@ def _data_of_types(
 ) -> VertexData:
     """Return the vertex data of a mapping of types to arrays; see `vertex_data_of`.
 
-    If `held` also has relations, rows are in the order of the vertices.
+    If `held` also has relations as keys, rows of arrays are in the order of the vertices, even if
+    `held` has ids.
     """
     found, missing = {}, data_keys(keys)
     choice: Any = {"split": split, "keys": keys, "required": False, "elsewhere": True}

@@ -51,8 +51,8 @@ _NUMBERED = {
 def read_table(name: str, graph: Graph, keys: Keys) -> tuple[Columns, str]:
     """Read the arrays of a table; for the result see `arrays_of_columns`.
 
-    In a table without names, one column is the labels, and several columns are the features. The
-    first column may be a column of ids.
+    In a table without column names, the first column may hold ids. Of the remaining columns, a
+    single column is the labels; several columns are the features.
     """
     check_readable(name)
     check_kind(name, "table")
@@ -229,8 +229,8 @@ class TableReading:
     """The choice of columns to read from a table.
 
     Attributes:
-        columns: Numbers of the columns, in the order of the result; empty for all.
-        booleans: Numbers of the columns that may hold True and False.
+        columns: Indices of the columns, in the order of the result; empty for all columns.
+        booleans: Indices of the columns that may hold True and False.
         names: Names of all columns, for messages.
     """
 
@@ -288,7 +288,7 @@ def has_names(path: StrPath) -> bool:
 
 
 def line_of(path: StrPath, row: int, skipped: int) -> int:
-    """Return the number, from 1, of the line that `read_numbers` reads as row `row`, from 0."""
+    """Return the line number, counted from 1, of the row with index `row` in `read_numbers`."""
     with open_input(path) as stream:
         rows = (n for n, line in enumerate(stream, 1) if n > skipped and line.strip())
         return next(islice(rows, row, None), row + 1 + skipped)

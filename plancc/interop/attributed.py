@@ -58,7 +58,7 @@ class _Found:
     Attributes:
         path: The file.
         directed: Whether an edge is directed if the edge itself does not say so.
-        vertices: For the name of every vertex, as edges use it, its number from 0.
+        vertices: Dict from the name by which edges refer to a vertex to the vertex's index, from 0.
         names: Dict from the name of an attribute to a list of its values, one for every vertex in
             order. Any of these lists may become the ids.
         rows: Number of rows of a two-mode network, whose first vertices are its rows; 0 for other
@@ -66,7 +66,7 @@ class _Found:
         ends: For every edge, the names of its source and its target.
         lines: For every edge, the number of its line in the file.
         mutual: For every edge, whether it is undirected.
-        words: For every attribute of edges, a dict from the number of an edge to its value, a
+        words: For every attribute of edges, a dict from the index of an edge to the value, a
             string.
         defaults: Default values of attributes of edges, as strings.
         others: Names of ignored contents, for a warning.
@@ -114,9 +114,10 @@ class _Found:
             fail(self.path, self.lines[k], f"{show(end)} is the end of an edge, but not a vertex")
 
     def ids(self, of: slice = slice(None)) -> Any:
-        """Return the ids of the vertices in slice `of`; None if no list in `names` can be the ids.
+        """Return the ids of the vertices in the range `of`; None if there are no ids.
 
-        The names in a list must be distinct, and not running numbers such as n0, n1, ....
+        The ids are the first list in `names` that has a name for every vertex. The names must be
+        distinct, and not running numbers such as n0, n1, ....
         """
         found: Any = None
         n = len(self.vertices)

@@ -86,7 +86,7 @@ def read_partition(path: StrPath) -> npt.NDArray[np.int32]:
 
 
 def _ranges(held: Any, where: str) -> Int64Array:
-    """Return the vertices of every part in DGL's numbers: int64[parts, 2].
+    """Return, for every part, the range of its vertices in DGL's numbering: int64[parts, 2].
 
     Part m has the vertices from entry [m, 0] up to, but not including, entry [m, 1]. Together the
     parts have the vertices 0..n-1.
@@ -197,7 +197,7 @@ class DistNumbers:
         """Return the graph of a part's own rows and halo rows.
 
         Parameters:
-            index: Number of the part.
+            index: Index of the part.
             halo: Halo rows of the part, as row numbers in plan order.
 
         Returns:

@@ -267,7 +267,7 @@ def _splits(folder: str) -> tuple[str, list[str]]:
 
 
 def _chosen(folder: str, names: list[str], split: str | None) -> str:
-    """Return `split` if it is in `names`; if `split` is None, the only name.
+    """Return `split` if it is in `names`; if `split` is None, return the only name.
 
     Raises:
         InputError: If `split` is not in `names`, or if it is None and there are several names.
@@ -306,7 +306,7 @@ def _split_files(root: str, name: str) -> dict[str, str]:
 
 
 def read_ogb_links(path: StrPath) -> dict[str, Any]:
-    """Read positive and negative links for link prediction, from the only split.
+    """Read positive and negative links for link prediction, from the data set's only split.
 
     The links are in ``train.pt``, ``valid.pt`` and ``test.pt``. Instead of these files there may be
     folders ``train``, ``valid`` and ``test``, with tables ``edge.csv.gz`` and ``edge_neg.csv.gz``.

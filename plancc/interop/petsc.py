@@ -25,7 +25,7 @@ MOST = 2**31 - 1
 
 
 def write(plan: Plan, folder: Path) -> None:
-    """Write the matrix, the number of rows and the halo rows of every rank, and vertex data.
+    """Write the matrix, the vertex data and, for every rank, its number of rows and its halo rows.
 
     The file "ordering.is" has the vertex of every row, in plan order.
     """

@@ -85,7 +85,7 @@ def _is_graph(obj: Any) -> bool:
 
 
 def hold(obj: Any) -> Held | None:
-    """Return an object that `is_data` accepts as a `Held`; None for other objects."""
+    """Return `obj` as a `Held` if `is_data` accepts it, else None."""
     if not is_data(obj):
         return None
     name = f"PyG {type(obj).__name__}"
@@ -95,8 +95,8 @@ def hold(obj: Any) -> Held | None:
 def read_record(path: StrPath) -> Record:
     """Read the graph in a file as a record.
 
-    The file holds a Data or HeteroData, the ``to_dict()`` of one, or a dict of tensors; or it is
-    the ``processed/data.pt`` of an InMemoryDataset with one graph.
+    The file holds a Data or HeteroData, the dict that its ``to_dict()`` returns, or another dict of
+    tensors; or it is the ``processed/data.pt`` of an InMemoryDataset with one graph.
 
     Raises:
         InputError: If the file holds several graphs, no graph, or objects other than tensors.

@@ -19,7 +19,7 @@ from plancc.plan.plan import Plan
 
 
 def write_cluster(plan: Plan, folder: Path) -> None:
-    """Write ``data.pt`` with edges and vertex data, and ``part_P/metis.pt``."""
+    """Write ``data.pt`` with edges and vertex data, and ``part_P/metis.pt`` for P parts."""
     import torch
     from torch_geometric.loader.cluster import Partition
 
@@ -61,7 +61,7 @@ CLUSTER = Export(
 def write_partition(plan: Plan, folder: Path) -> None:
     """Write META.json, the maps of nodes and edges, and a folder per part.
 
-    Nodes have the numbers of the graph's source. Edges are numbered by source, then target. An edge
+    Nodes are numbered as in the graph's source. Edges are numbered by source, then target. An edge
     belongs to the owner of its target. The edges of a part are sorted by target, then source.
     """
     import torch

@@ -186,7 +186,7 @@ def _member(kind: Any, name: Any) -> StoredObject:
     Files that Python 3.11.0 to 3.11.3 wrote call getattr to get a member of an enum.
 
     Raises:
-        ValueError: If the file gets an attribute of any other class.
+        ValueError: If the file calls getattr on anything else.
     """
     if kind is not StoredObject or not isinstance(name, str):
         raise ValueError("Unsupported class getattr")  # torch's own words for a refused class

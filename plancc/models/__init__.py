@@ -91,8 +91,8 @@ def build_problem(
 
     Raises:
         InputError: If the model cannot use the matrix or the parameters.
-        BackendError: If the problem is of none of these types. The message names the model, and
-            the package, file and line that define it.
+        BackendError: If the problem has none of the types in `takes`. The message names the model,
+            and the package, file and line that define the model.
     """
     problem = model.build(matrix, num_parts, balance=balance, seed=seed)
     if not isinstance(problem, takes):

@@ -47,8 +47,8 @@ class FileModel(Model):
 
         Raises:
             InputError: If there is no part vector; if it has the wrong length, or numbers that are
-                not whole; or if a part number is not in 0..num_parts-1. The message then names the
-                first vertex with such a number.
+                not whole; or if a part number is not in 0..num_parts-1. In the last case, the
+                message names the first vertex with such a number.
         """
         return Assignment(part_vector(self.part, matrix.num_vertices, num_parts))
 
@@ -78,7 +78,7 @@ def part_vector(
         where = "part vector"
         given = np.asarray(part)
     if given.shape != (n,):
-        raise InputError(f"{where}: {given.size} part numbers for {n} vertices; each needs one")
+        raise InputError(f"{where}: {given.size} part numbers for {n} vertices; give 1 per vertex")
     if given.dtype.kind not in "iu":
         raise InputError(f"{where}: part numbers must be integers, not {given.dtype}")
     if (vertex := first_true((given < least) | (given >= num_parts))) is not None:

@@ -64,8 +64,8 @@ class FineGrainModel(EdgeModel):
         """Build the problem; `seed` is not used.
 
         Vertex k is nonzero k of the CSR matrix. The vertices for zero entries of the diagonal
-        come last. Nets of columns come before nets of rows. Nets of one pin are left out. The
-        source of the net of column i, and of the net of row i, is the vertex of the entry (i, i).
+        come last. Nets of columns come before nets of rows. Nets of one pin are left out. In
+        `net_sources`, the nets of column i and of row i have the vertex of the entry (i, i).
 
         Raises:
             InputError: If `num_parts` is not in 1..num_vertices, if `balance` is not "nnz", or if

@@ -41,9 +41,9 @@ class LibraModel(EdgeModel):
       Libra has no such bound, and can put nearly all edges into one part if it gets them in an
       unlucky order, such as row by row.
     - Vertices are processed one after another, in ascending order of their number of nonzeros. Each
-      vertex assigns those of its edges that have no owner yet. Md et al. 2021 process the edges in
-      random order; on graphs with skewed degrees, their order needs 15 to 25% more copies of
-      vertices at the same balance.
+      vertex assigns its edges that have no owner yet. Md et al. 2021 process the edges in random
+      order; on graphs with skewed degrees, their order needs 15 to 25% more copies of vertices at
+      the same balance.
 
     The owner of a row is one of the parts that hold its vertex. Vertices held by fewer parts choose
     their owner first. Each vertex chooses the part that has the smallest sum of nonzeros and own
@@ -55,8 +55,8 @@ class LibraModel(EdgeModel):
     ) -> Assignment:
         """Assign all nonzeros and rows. `seed` orders vertices that have equally many nonzeros.
 
-        This takes ``num_parts / 8`` bytes of memory for every vertex: a bit for each part says
-        whether the part holds the vertex.
+        The assignment takes ``num_parts / 8`` bytes of memory for every vertex: a bit for each part
+        says whether the part holds the vertex.
 
         Returns:
             The owners, with the two figures of table 4 of Md et al. 2021 in `Assignment.notes`.

@@ -1,6 +1,7 @@
 """Kernels of the greedy vertex cut of model ``libra``.
 
-Here the *rank* of a vertex is its position in the order by number of nonzeros; rank 0 is first.
+Here the *rank* of a vertex is its position, from 0, if vertices are sorted by their number of
+nonzeros (ascending).
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ def degrees(indptr: Any, indices: Any) -> Any:
 class Ahead(NamedTuple):
     """For every column j, its nonzeros (i, j) in which vertex i has a higher rank than vertex j.
 
+    The rank of a vertex is its position in the order by number of nonzeros (`assign_edges`).
+
     Attributes:
         start, end (int64[n]): The nonzeros of column j are ``pairs[start[j]:end[j]]``.
         pairs (int32[nnz, 2], or int64 if nnz is 2**31 or more): For every nonzero: its row i, and
@@ -64,7 +67,7 @@ def ahead(indptr: Any, indices: Any, in_column: Any, rank: Any) -> Ahead:
     Parameters:
         indptr (int64[n + 1]), indices (int32[nnz]): CSR pattern.
         in_column (int64[n]): Returned by `degrees`.
-        rank (int32[n]): Rank of every vertex.
+        rank (int32[n]): Rank of every vertex, as the module defines it.
     """
     start = np.cumsum(in_column) - in_column
     end = start.copy()
@@ -76,7 +79,7 @@ def ahead(indptr: Any, indices: Any, in_column: Any, rank: Any) -> Ahead:
 
 @njit(cache=True, nogil=True)
 def _fill(indptr: Any, indices: Any, rank: Any, end: Any, pairs: Any) -> None:
-    """Write the nonzeros of every column to `pairs`, and the end of every column to `end`.
+    """Write the nonzeros that `Ahead` holds to `pairs`, and the end of every column to `end`.
 
     At the start, ``end[j]`` is the place in `pairs` of the first nonzero of column j.
     """
@@ -107,12 +110,12 @@ def assign_edges(
 
     Parameters:
         by_rank (int32[n]): The vertices, sorted by their number of nonzeros.
-        rank (int32[n]): Rank of every vertex, the inverse of `by_rank`.
+        rank (int32[n]): *Rank* of every vertex: its position in `by_rank`, counted from 0.
         indptr (int64[n + 1]), indices (int32[nnz]): CSR pattern, columns ascending in a row.
         ahead (Ahead): The result of `ahead`. The rows in its `pairs` are replaced by owners.
         diagonal (bool[n]): Whether the diagonal entry is stored.
-        held (uint64[n, ceil(num_parts / 64)]): For every vertex, in order of ranks, a bit for each
-            part: whether the part holds the vertex. All 0 at the start; set here.
+        held (uint64[n, ceil(num_parts / 64)]): For every vertex, in the order of `by_rank`, a bit
+            for each part: whether the part holds the vertex. All 0 at the start; set here.
         room: Largest number of nonzeros that a part may have.
         nonzero_owner (int32[nnz]): Owners of the nonzeros (i, j) in which vertex i has a lower rank
             than vertex j. Other entries are not set here.
@@ -204,7 +207,7 @@ def assign_rest(
 
 @njit(cache=True, nogil=True)
 def num_held(held: Any) -> Any:
-    """Return how many parts hold each vertex, int32[n], in order of the vertices' ranks."""
+    """Return how many parts hold each vertex: int32[n], sorted by the rank of the vertex."""
     count = np.zeros(len(held), dtype=np.int32)
     for r in range(len(held)):
         for w in range(held.shape[1]):
@@ -225,7 +228,7 @@ def choose_owners(order: Any, held: Any, load: Any) -> Any:
         load (int64[num_parts]): Number of nonzeros of every part, its load at the start.
 
     Returns:
-        int32[n]: Owners, in order of the vertices' ranks.
+        int32[n]: Owners, sorted by the rank of the vertex.
     """
     key = load * _LOAD + np.arange(len(load))
     owner = np.empty(len(order), dtype=np.int32)
@@ -261,8 +264,8 @@ def _least(key: Any, low: int, place: int) -> Any:
 def _least_of(held: Any, r: int, s: int, key: Any) -> Any:
     """Return the least key of the parts that hold both vertices; `_NONE` if there is no such part.
 
-    The two vertices are those with the ranks r and s. `key`, int64[num_parts], is the key of every
-    part, which contains the part's load (`_LOAD`).
+    r and s are the positions of the two vertices in the order by number of nonzeros. `key`,
+    int64[num_parts], is the key of every part, which contains the part's load (`_LOAD`).
     """
     best = np.int64(_NONE)
     for w in range(held.shape[1]):

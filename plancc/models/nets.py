@@ -1,4 +1,4 @@
-"""Kernels that build column nets from a pattern or from batches, and merge equal nets."""
+"""Kernels that build column nets from a pattern or from mini-batches, and merge equal nets."""
 
 from __future__ import annotations
 
@@ -190,8 +190,8 @@ class NetUnion:
     def add(self, block: BatchLayer) -> None:
         """Add the nets of a block.
 
-        Merge all nets when the number of pins has doubled since the last merge, or when
-        `MAX_WAITING` blocks wait to be merged.
+        Equal nets of all blocks are merged when the number of pins has doubled since the last
+        merge, or when more than `MAX_WAITING` blocks wait to be merged.
         """
         found = _block_nets(
             block.rows,

@@ -76,7 +76,7 @@ class WeightedGraph:
 
 @dataclass(frozen=True, eq=False)
 class Assignment(Owners):
-    """Owners of rows that a model assigns itself; in models of edge plans, also owners of nonzeros.
+    """Owners that a model finds without a search: of rows and, for edge plans, also of nonzeros.
 
     Attributes:
         notes: Figures that the model adds to the plan's provenance (for example RCM's bandwidths).

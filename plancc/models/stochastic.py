@@ -71,7 +71,7 @@ class StochasticModel(Model):
         sampler: A name in `plancc.sampling.SAMPLERS`.
         theta, delta: The error allowed for the expected connectivity, and the allowed probability
             of a larger error (equation 12).
-        batches ("auto" or int): Number of batches to sample. "auto": no batches if the sampler's
+        batches ("auto" or int): Number of mini-batches to sample. "auto": 0 if the sampler's
             probabilities are known, else the number from equation 14.
         sampler_options: Options of the sampler; missing options keep their defaults.
         vertex_data: Training mask and clusters, for samplers that need them.
@@ -124,7 +124,7 @@ class StochasticModel(Model):
         return cls(sampler_options=of_sampler, **given)
 
     def check_layers(self, num_layers: int) -> None:
-        """Raise InputError unless batches have one block for all layers, or one block for each
+        """Raise InputError unless a batch has one block for all layers, or one block for each
         layer.
         """
         make_sampler(self.sampler, 1, **self.sampler_options).check_layers(num_layers)
@@ -136,8 +136,8 @@ class StochasticModel(Model):
     def unfit(self, matrix: Graph, num_parts: int) -> str:
         """Say why the matrix does not suit the model; "" if it suits.
 
-        The matrix does not suit if more than half of the rows need the same rows, and if there are
-        so many parts that a search takes long (`MAX_HUB_GAINS`).
+        The matrix does not suit if some rows are each needed by more than half of all rows, and if
+        there are so many parts that a search takes long (`MAX_HUB_GAINS`).
         """
         needed = np.bincount(matrix.indices, minlength=matrix.num_vertices)
         vertex = int(needed.argmax())
@@ -175,8 +175,8 @@ class StochasticModel(Model):
         """Build the hypergraph for a partitioner.
 
         If `batches` is "auto" and the sampler's probabilities are known, `fitted` computes the nets
-        from the probabilities. Otherwise the nets come from sampled batches; their number is
-        `batches`, or follows from equation 14.
+        from the probabilities. Otherwise the nets come from sampled mini-batches; the number of
+        mini-batches is `batches`, or follows from equation 14 if `batches` is "auto".
         """
         check_num_parts(matrix.num_vertices, num_parts)
         source = self.source(matrix)
@@ -217,16 +217,16 @@ def hoeffding_nets(num_parts: int, theta: float, delta: float) -> int:
 
 
 def batches_of(nets: int, nets_per_batch: float) -> int:
-    """Return how many batches have `nets` nets in total, if the mean is `nets_per_batch`.
+    """Return how many mini-batches together have `nets` nets; each has `nets_per_batch` on average.
 
-    The result is at least 1. It is 1 if batches have no nets.
+    The result is at least 1. It is 1 if mini-batches have no nets.
     """
     return max(1, math.ceil(nets / nets_per_batch)) if nets_per_batch > 0 else 1
 
 
 @dataclass(frozen=True, eq=False)
 class NetSample:
-    """The nets of a sample of batches; equal nets are merged.
+    """The nets of a sample of mini-batches; equal nets are merged.
 
     Attributes:
         hypergraph: The nets, with `Hypergraph.net_sources`. The cost of a net is the number of
@@ -234,9 +234,9 @@ class NetSample:
         num_batches: Number of batches. It is smaller than requested if the sample is full, or if
             the time was up.
         num_nets: Number of nets of all batches before merging, including nets of one pin.
-        vertices_seen: Number of vertices in some batch, divided by the number of vertices that the
-            sampler draws from.
-        nonzeros_seen: Share of the nonzeros off the diagonal that occur in some batch.
+        vertices_seen: Number of vertices that occur in at least one batch, divided by the number of
+            vertices from which the sampler draws.
+        nonzeros_seen: Share of the off-diagonal nonzeros that occur in at least one batch.
         full: Whether the number of pins, after merging, is close to its bound (`FULL`).
     """
 
@@ -263,7 +263,9 @@ class BatchSource:
     remark: str = ""
 
     def nets_per_batch(self, seed: int) -> float:
-        """Return the mean number of nets, including nets of one pin, in the first four batches."""
+        """Return the mean number of nets in the first four mini-batches.
+
+        Nets of one pin count too."""
         return float(np.mean([self._num_columns(seed, k) for k in range(4)]))
 
     def _num_columns(self, seed: int, number: int) -> int:
@@ -301,7 +303,7 @@ class BatchSource:
         return np.stack([indices[off], rows[off]], axis=1)
 
     def expected_nonzeros(self, seed: int, num_batches: int = 64) -> npt.NDArray[np.float64]:
-        """Return the expected number of nonzeros of every row in a batch: float64[n].
+        """Return the expected number of nonzeros of every row in a mini-batch: float64[n].
 
         It is computed from the sampler's probabilities if they are known. Otherwise it is the mean
         over `num_batches` batches.
@@ -326,11 +328,12 @@ class BatchSource:
 
 
 class GrowingSample:
-    """A sample of batches that can be enlarged; equal nets are merged.
+    """A sample of mini-batches that can be enlarged; equal nets are merged.
 
     Parameters:
-        source: Source of the batches.
-        seed, stream: Seed, and random stream, of the batches (`plancc.sampling.Sampler.batch`).
+        source: Source of the mini-batches.
+        seed, stream: Random seed and random stream from which mini-batches are drawn
+            (`plancc.sampling.Sampler.batch`).
     """
 
     def __init__(self, source: BatchSource, seed: int, stream: int = FITTED) -> None:
@@ -424,8 +427,8 @@ def fitted_cut(
 ) -> WeightedGraph:
     """Approximate an expected volume by the weight of the cut edges of a graph.
 
-    Let a net have m pins besides its source. They are assumed to be spread evenly over the parts,
-    with c = m / num_parts pins in each part, but at least 1. The part needs the row of the net with
+    Let a net have m pins besides its source. The pins are assumed to be spread evenly over parts,
+    with c = m / num_parts pins in each part, but at least 1. A part needs the row of the net with
     probability reach[c]. So each pin contributes ``reach[c] / c``, and the edges of a hub weigh
     less than other edges. The weight of an edge is the mean over the nets of its two ends.
 

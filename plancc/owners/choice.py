@@ -107,7 +107,7 @@ class Contest:
     late: list[str] = field(default_factory=list)
 
     def try_form(self, form: Form) -> None:
-        """Find owners by a form, and add an entry to the table.
+        """Find owners by a form (a candidate model with its options); add an entry to the table.
 
         The entry has the figures of the owners, or the reason why no owners were found.
         """
@@ -197,7 +197,8 @@ class Contest:
     def winner(self, unfits: Mapping[str, str]) -> Ownership:
         """Return the best owners, with the table of candidates and notes for the user.
 
-        `unfits` has the name of every candidate, and the reason why it does not suit the graph.
+        `unfits` maps the name of a candidate to the reason why it does not suit the graph; the
+        reason is "" for a candidate that suits the graph.
         """
         task, options, goal = self.asked.task, self.asked.task.options, self.goal
         memory = options.predictor.machine.node.memory if goal == "time" else None

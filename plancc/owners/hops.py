@@ -23,8 +23,8 @@ unless the predicted epoch becomes longer by more than this factor."""
 def with_hops(plan: Plan, task: Task, options: PlanOptions) -> tuple[Plan, list[str], str]:
     """Return the plan with node-aware exchange or relays, if requested or predicted to be faster.
 
-    If option `exchange` is "auto", relays are tried only for many parts, and only if the objective
-    is about the busiest part.
+    Otherwise return the plan unchanged. If option `exchange` is "auto", relays are tried only for
+    many parts, and only if the objective is about the busiest part.
 
     Returns:
         plan, notes, how: The plan; notes for the user; and a string for the provenance that says

@@ -120,7 +120,7 @@ class _Share:
     Attributes:
         matrix, options, limits: Arguments of the search.
         rows, nonzeros (int64[num_rows], int64[num_nonzeros]): Rows and nonzeros that the search
-            divides, by their numbers in the whole matrix.
+            divides, by their indices in the whole matrix.
         own (bool[matrix.num_vertices]): For every vertex of `matrix`, whether the search divides
             it. Other vertices belong to other nodes.
     """

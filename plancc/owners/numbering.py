@@ -33,8 +33,8 @@ def numbered(
 ) -> Ownership:
     """Renumber the parts if this makes the predicted epoch shorter.
 
-    If the objective is "time", the other owners that are as balanced (`Ownership.others`) are also
-    tried, each with its parts renumbered.
+    If the objective is "time", the other owners that are at least as balanced (`Ownership.others`)
+    are also tried, each with its parts renumbered.
 
     Parts keep their numbers if the model needs no search, or if rows are fixed. If the objective is
     not "time", they also keep their numbers if the user names a partitioner or a topology.
@@ -79,10 +79,10 @@ def numbered(
 
 
 def _ways(asked: Unowned, found: Ownership) -> Iterator[Ownership]:
-    """Yield the owners, then the same owners with renumbered parts.
+    """Yield the owners `found.owners`, then the same owners with renumbered parts.
 
-    For objective "time", do the same for the owners in `found.others`. They are left out if there
-    are few parts, all on one node.
+    For objective "time", do the same for the owners in `found.others`. These other owners are left
+    out if there are few parts, all on one node.
     """
     matrix, task = asked.matrix, asked.task
     options, num_parts = task.options, task.num_parts
@@ -133,5 +133,5 @@ def mapped(
 
 
 def _exchanges(tables: Tables) -> list[sp.csr_array]:
-    """Return a matrix for each step of a product: how many rows part q sends to part m."""
+    """Return a matrix for each step of a product: entry (q, m) counts the rows from part q to m."""
     return [matrix_of_pairs(each) for each in tables.exchanges]

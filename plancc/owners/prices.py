@@ -48,7 +48,7 @@ class Form:
 
     @classmethod
     def of(cls, name: str, num_ranks: int, options: Mapping[str, Any]) -> Form:
-        """Make the form with these options; InputError if they do not suit the number of ranks."""
+        """Make the form; raise InputError if the options do not suit the number of ranks."""
         words = (key if value is True else f"{key}={value}" for key, value in options.items())
         return cls(name, Assigner.of(name, num_ranks, options), ":".join([name, *words]))
 
@@ -139,8 +139,8 @@ class PricedForms:
     def _owners(self, form: Form) -> Owners:
         """Return the owners of rows (and nonzeros) from which the price of a form is computed.
 
-        They are the owners that the model assigns, or for a searched model those that one
-        partitioner finds."""
+        They are the owners that the model assigns. If the model needs a search, they are the owners
+        that one partitioner finds."""
         matrix, assigner, balance = self.matrix, form.assigner, self.balance_of(form)
         model = make_model(assigner.model, assigner.options)
         key = str(balance) if form.searched else assigner.model, assigner.num_parts
@@ -156,7 +156,9 @@ class PricedForms:
     def _rows(self, form: Form, model: Model, balance: Balance) -> Owner:
         """Return the owners of rows that the model assigns.
 
-        For a searched model, return those of a partitioner that minimises the edge cut."""
+        If the model needs a search, return instead the owners that a partitioner finds by
+        minimising the edge cut.
+        """
         matrix, options, num_parts = self.matrix, self.task.options, form.assigner.num_parts
         common: Any = {"balance": balance, "seed": options.seed}
         if not form.searched:

@@ -1,4 +1,4 @@
-"""The request of a compile: its options, checked before the graph is read.
+"""The request for a compilation: its options, checked before the graph is read.
 
 If the request is for a process grid, another model (option `blocks`) assigns the rows to blocks, as
 it would assign them to the parts of a row plan.
@@ -63,7 +63,7 @@ class Assigner:
         return cls(model, grid, chosen.blocks, grid.num_parts, chosen.block_options)
 
     def check_widths(self, dims: Sequence[int] | None) -> None:
-        """Raise InputError unless the grid suits the widths of the layers."""
+        """Raise InputError if the grid does not suit the widths of the layers."""
         if self.grid is not None:
             for width in dims or ():
                 self.grid.check_width(width)
@@ -142,7 +142,8 @@ class Request:
             model: Name of the model.
             num_ranks: Number of parts; for a process grid, number of its ranks.
             options: Options of the model, the search and the plan.
-            refused: Combinations of options that are refused, besides those that `Task` refuses.
+            refused: Combinations of options that are refused, besides the combinations that `Task`
+                refuses.
 
         Raises:
             InputError: For unknown options, wrong values and refused combinations.

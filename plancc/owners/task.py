@@ -113,8 +113,8 @@ class Task:
     def objective(self) -> str | None:
         """Objective of the search, or of the refinement of a partitioner's owners.
 
-        None if there is neither. If the default objective is one that only this model has, a search
-        minimises the volume instead.
+        None if there is neither a search nor a refinement. If the user names no objective, and if
+        no other model has this model's default objective, a search minimises the volume.
         """
         model, asked = self.model, self.options.objective
         if model.of_batches:
@@ -195,8 +195,8 @@ class Ownership:
         about_run, about_owners: Notes for the user about the run, and about the owners.
         balance: Balance of the parts; None if it is the balance that was asked for.
         limits: Limits of the parts; None if they are not known.
-        others: Other owners that are as balanced. They may be quicker than `owners` after a
-            renumbering of the parts, or with node-aware exchange.
+        others: Other owners that are at least as balanced. They may be quicker than `owners` after
+            a renumbering of the parts, or with node-aware exchange.
         grid, topology: The process grid, or the topology for node-aware exchange, that model auto
             chose; None if it chose none.
     """

@@ -27,23 +27,23 @@ class Start:
     """A way to begin a search: one run of a partitioner, whose owners the search then refines.
 
     Attributes:
-        rank: Kind of graph (`plancc.search.starts.KINDS`) -> priority. Among the starts whose
-            partitioner is installed, the one with the highest number comes first. A start is not
-            used for kinds of graph that are missing here.
+        rank: Priority of the start for each kind of graph (`plancc.search.starts.KINDS`). Among the
+            starts whose partitioner is installed, the start with the highest number comes first.
+            The start is not used for kinds of graph that are missing here.
         preset: Preset of the partitioner.
         objective: "cut" or "volume" to partition the graph for this objective; "" to partition the
             column-net hypergraph.
-        efforts: Efforts of a search that use the start. Effort "best" uses all starts, except those
-            that are only for "fast".
+        efforts: Efforts of a search that use the start. Effort "best" uses all starts, except
+            starts that are only for "fast".
         slowness: Run time, roughly, divided by the run time of METIS. Effort "best" uses the start
             only if there is time for it.
-        most_rows: Largest number of rows in an average part for which the start is used.
+        most_rows: Largest mean number of rows per part for which the start is used.
         most_parts: Largest number of parts for which the start is used.
         least_nonzeros, most_nonzeros: Smallest and largest number of nonzeros of the matrix for
             which the start is used.
         clustered: Whether to partition the graph of clusters (`plancc.passes.clusters`).
         mild: Whether the start is only for graphs with mild hubs (`plancc.search.starts.is_mild`),
-            such as graphs of authors.
+            such as graphs of co-authors.
     """
 
     rank: Mapping[str, int]
@@ -86,12 +86,12 @@ class Adapter:
         max_total: Largest sum of weights or costs that the library's integers can hold. Larger
             weights are scaled down.
         auto_rank: Type of problem -> priority. For `partitioner` "auto", and for the first start of
-            a search, the installed partitioner with the highest number is chosen. If a type of
+            a search, the installed partitioner with the highest priority is chosen. If a type of
             problem is missing here, the partitioner is used for such problems only if the user
-            names it. The partitioners of plancc have the numbers 0 (builtin), 20 and 30.
+            names it. The partitioners of plancc have the priorities 0 (builtin), 20 and 30.
         strong_rank: Type of problem -> priority among the strong partitioners, which are slow.
             Effort "best", and searches for the expected volume of mini-batches, have one more
-            start, with the first of these.
+            start, with the strong partitioner of the highest priority.
         highest: Preset that gives the best partitions; effort "best" has a start with this preset
             for every graph. "" if there is no such preset.
         slowness: Run time, roughly, divided by the run time of METIS. A start with a strong
@@ -99,12 +99,13 @@ class Adapter:
         several: Whether `run` accepts ``seeds``, a list, in place of ``seed``, and returns
             int[len(seeds), n]. One process then reads the problem only once.
         starts: Ways in which a search can begin with this partitioner. A partitioner without such
-            ways can still begin a search, with its first preset, if it is the first by `auto_rank`.
+            ways can still begin a search, with its first preset, if it has the highest priority in
+            `auto_rank`.
         prepare: Function ``prepare(problem, num_parts, options, folder) -> dict``, which runs in
             plancc's own process before `run`. It returns the keyword arguments of `run`, which then
             replace problem, num_parts and options. `run` starts in `folder`. Only adapters with a
-            `library` may have it. With it, `run` can do without NumPy and other slow imports. Such
-            a `run` begins a tenth of a second earlier.
+            `library` may have this function. If an adapter has one, its `run` can do without NumPy
+            and other slow imports, and then begins a tenth of a second earlier.
         improver: Adapter of the same library that improves a given partition; None if there is
             none. Its `run` has one more option ``owner``, int32[n].
     """
@@ -132,7 +133,10 @@ class Adapter:
 
     @property
     def model(self) -> str:
-        """Name of a model whose problem the partitioner accepts: "hp" if hypergraphs, else "gp"."""
+        """Name of a model whose problem the partitioner accepts.
+
+        It is "hp" if the partitioner accepts hypergraphs, else "gp".
+        """
         return "hp" if Hypergraph in self.accepts else "gp"
 
     def available(self) -> bool:

@@ -230,8 +230,8 @@ def _limits(
 ) -> Limits:
     """Return the limits of the parts for these weights.
 
-    Allowed imbalances and names are those of `given` if it has as many constraints as the weights.
-    Otherwise `options.epsilon` applies to every constraint.
+    If `given` has as many constraints as the weights, allowed imbalances and names are taken from
+    `given`. Otherwise `options.epsilon` applies to every constraint.
     """
     limits = Limits(weights, num_parts, options.epsilon, options.capacities)
     if given is None or len(given.names) != len(limits.names):
@@ -282,9 +282,10 @@ def ranked(kind: type) -> list[str]:
 
 
 def strongest(problem: Hypergraph | WeightedGraph) -> Adapter | None:
-    """Return the best installed one of the strong partitioners that accept `problem`.
+    """Return the best installed partitioner among the strong partitioners that accept `problem`.
 
-    If none of them is installed, return the best; None if no strong partitioner accepts `problem`.
+    If none is installed, return the best of them, so that a message can name it. Return None if no
+    strong partitioner accepts `problem`.
     """
     return _best_of(by_rank(problem, lambda adapter: adapter.strong_rank))
 
@@ -301,8 +302,8 @@ def _candidates(
 ) -> list[Adapter]:
     """Return the adapters to try, in this order.
 
-    If `partitioner` is "auto", these are the best installed one, and then builtin. Notes about
-    better ones that are not installed are added to `warnings`.
+    If `partitioner` is "auto", the result has the best installed partitioner, and then builtin. A
+    note about better partitioners that are not installed is added to `warnings`.
     """
     if partitioner != AUTO:
         adapter: Adapter = PARTITIONERS[partitioner]
@@ -351,7 +352,8 @@ def _trivial_owner(
 ) -> npt.NDArray[np.int32] | None:
     """Return owners if no partitioner is needed, else None.
 
-    This is so if there is one part, if every part has one vertex, or if there are no nets or edges.
+    No partitioner is needed if there is one part, if every part has one vertex, or if there are no
+    nets or edges.
     """
     n, num_parts = problem.num_vertices, limits.num_parts
     if num_parts == 1:

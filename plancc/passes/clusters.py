@@ -1,10 +1,11 @@
 """Replace a graph that is too large for a partitioner by a smaller graph of clusters.
 
 The clusters are found by size-constrained label propagation (Meyerhenke, Sanders and Schulz, 2014):
-a vertex joins the cluster to which most of its links lead, if the cluster has room. Label
-propagation is much faster than a partitioner. Besides the matrix, it needs only memory proportional
-to the number of vertices. As long as the graph of clusters is too large, clusters are joined to
-form larger clusters. A partition of the graph of clusters is also a partition of the vertices.
+a vertex joins the cluster to which most of its links (to neighbours) lead, if the cluster has room.
+Label propagation is much faster than a partitioner. Besides the matrix, it needs only memory
+proportional to the number of vertices. As long as the graph of clusters is too large, clusters are
+joined to form larger clusters. A partition of the graph of clusters is also a partition of the
+vertices.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ class Clusters:
     Attributes:
         label (int32[n]): Cluster of every vertex.
         graph: Graph with one vertex for every cluster. The cost of an edge is the number of links
-            between the two clusters. The weight of a cluster is the total weight of its vertices.
+            (`ClusterLinks`) between the two clusters. The weight of a cluster is the total weight
+            of its vertices.
     """
 
     label: npt.NDArray[np.int32]

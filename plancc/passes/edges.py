@@ -56,8 +56,8 @@ class RefineEdges:
         is also its speed: a part of twice the capacity computes twice as fast.
 
         Returns:
-            The best owners found. Their overload is never higher than that of the given owners; if
-            the overload is equal, the value of the objective is never higher.
+            The best owners found. Compared with the given owners, their overload is never higher;
+            if the overload is equal, the value of the objective is never higher.
 
         Raises:
             InputError: See `find_objective` and `Owners.check`.
@@ -167,7 +167,7 @@ class _Search:
             self._sweep(price, np.inf, strength, restoring=True)
 
     def _sweep(self, price: float, cap: Any, strength: float, *, restoring: bool = False) -> None:
-        """Run a sweep that moves owners of rows, then one that moves nonzeros.
+        """Run a sweep that moves owners of rows, then a sweep that moves nonzeros.
 
         Parameters:
             price: Price of overweight.

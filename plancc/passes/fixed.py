@@ -114,7 +114,7 @@ class Around:
         return len(np.unique(owner[len(owner) - number :])) == number
 
     def within(self, context: Context) -> Context:
-        """Convert a context of the given problem to a context of the smaller problem."""
+        """Return the context for the smaller problem, given the context for the whole problem."""
         time = context.time
         if time is not None:
             seconds = time.seconds

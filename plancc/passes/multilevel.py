@@ -309,7 +309,7 @@ class Sweeps:
             limit (float64[num_parts, num_constraints]): Largest weights of the parts.
 
         Returns:
-            The number of rows saved, and whether all searches ended before the deadline.
+            By how much the volume fell, and whether all searches ended before the deadline.
         """
         how, scale = self.numbers.local_search, 1 / self.limits.relative
         effort = width, how.patience, how.max_pins, how.work, most, limit.astype(np.float64), scale
@@ -322,7 +322,7 @@ class Sweeps:
     def anneal_and_cut(
         self, nets: Nets, state: State, prices: tuple[float, ...] | None = None, cuts: Cuts = CUTS
     ) -> None:
-        """Call `anneal` with these prices, or `improve` if `prices` is empty; then call `cut`."""
+        """Call `improve` if `prices` is (), else `anneal` with the prices; then call `cut`."""
         if prices is not None and len(prices) == 0:
             self.improve(nets, state)
         else:
@@ -330,14 +330,15 @@ class Sweeps:
         self.cut(nets, state, (cuts,))
 
     def restore_balance(self, nets: Nets, state: State) -> None:
-        """Move vertices out of parts above the limit, at the cost of the fewest rows.
+        """Move vertices out of parts above the limit, so that the volume grows least.
 
         First, sweeps run at higher prices of overweight than in `anneal`. In these sweeps, a full
         part may take a vertex and then give another one. Next, single vertices move to any part
-        with room (`relieve`); those that cost the fewest rows move first. Last, pairs of parts
-        exchange vertices (`trade`). If there are several constraints and the overload is small,
-        exchanges come before sweeps, since they then cost fewer rows. A part that consists of few
-        heavy vertices may stay above the limit. After the deadline, only single vertices move.
+        with room (`relieve`), beginning with the vertices whose moves add the fewest rows to the
+        volume. Last, pairs of parts exchange vertices (`trade`). If there are several constraints
+        and the overload is small, exchanges come before sweeps, since exchanges then add fewer
+        rows. A part that consists of few heavy vertices may stay above the limit. After the
+        deadline, only single vertices move.
         """
         how = self.numbers.restoring
         for price in how.prices:
@@ -458,8 +459,8 @@ def coarsen(
     Parameters:
         nets: The hypergraph of the finest level.
         owner (int32[num_vertices]): Part of every vertex.
-        together (int[num_vertices]): Two vertices may only be in one cluster if they have the same
-            number. Vertices with the same number must have the same owner.
+        together (int[num_vertices]): A label of every vertex. A cluster may only have vertices with
+            equal labels. Vertices with equal labels must have the same owner.
         num_parts: Number of parts.
         rng: Random numbers that shuffle the vertices.
         overlap: See `cluster`.

@@ -50,8 +50,8 @@ class Coarsening:
 class Trading:
     """Tuned numbers of exchanges of vertices between parts above their limit and parts with room.
 
-    Without exchanges, the volume has a loss of 1.010 with 64 parts. If a part has two tight limits,
-    it often stays above one of them without exchanges.
+    Without exchanges, the volume with 64 parts is 1.010 times as high, and a part with two tight
+    limits often stays above one of these limits.
     """
 
     # For every round: least share of a part's overload that an exchange must remove, and parts with
@@ -87,8 +87,8 @@ class Restoring:
 class Cuts:
     """Tuned numbers of minimum cuts between neighbouring parts.
 
-    Without the cuts at the end of a refinement, the volume has a loss of 1.057 on a mesh with 8
-    parts.
+    Without the cuts at the end of a refinement, the volume has a loss (see the module) of 1.057 on
+    a mesh with 8 parts.
     """
 
     # Most weight next to the boundary that a minimum cut may move, as a share of the part's weight.
@@ -141,8 +141,9 @@ class LocalSearch:
 class Ejection:
     """Tuned numbers of ejection chains, which move vertices into full parts.
 
-    Without chains, the volume has a loss of 1.013 with 64 parts, and of 1.042 with 512 parts. With
-    512 parts, a search without chains takes a fifth of the CPU time of a search with chains.
+    Without chains, the volume has a loss (see the module) of 1.013 with 64 parts, and of 1.042 with
+    512 parts. With 512 parts, a search without chains takes a fifth of the CPU time of a search
+    with chains.
     """
 
     chain: int = 8  # most moves of a chain
@@ -215,9 +216,9 @@ class TrafficRounds:
     To *hold* a value of the objective means to lower the volume while the objective must not exceed
     the value. To *shave* a value means to hold a slightly lower value.
 
-    Without rounds, the rows of the busiest part have a loss of 1.057, and the messages a loss of
-    1.083, with 8 parts. Without holding, the rows of the busiest part have a loss of 1.021 with 64
-    parts. Without shaving, the volume has a loss of 1.006 with 8 parts.
+    With 8 parts, the busiest part moves 1.057 times as many rows if there are no rounds, and there
+    are 1.083 times as many messages. With 64 parts, the busiest part moves 1.021 times as many rows
+    without holding. With 8 parts, the volume is 1.006 times as high without shaving.
     """
 
     # Prices of traffic from sweep to sweep beyond the limit, over the strength of the round.
@@ -252,7 +253,7 @@ TIME_ROUNDS = TrafficRounds(stronger=1.6, of_busiest=True)
 class EdgeRounds:
     """Tuned numbers of the rounds of `RefineEdges`: sweeps over nonzeros and owners of rows.
 
-    Without rounds, the volume has a loss of 1.007 with 64 parts.
+    Without rounds, the volume with 64 parts is 1.007 times as high.
     """
 
     prices: tuple[float, ...] = PRICES

@@ -11,7 +11,7 @@ from plancc.passes.multilevel import Sweeps
 
 
 def rebalance(owner: Owner, problem: Hypergraph, context: Context) -> Owner:
-    """Lower the overload of a partition, at the cost of the fewest rows.
+    """Lower the overload of a partition, so that as few additional rows as possible are sent.
 
     Some partitioners balance only one of several weights, or none. The function repairs the
     partitions that they find. If vertices are too heavy for a balanced partition, some parts stay

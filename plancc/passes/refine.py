@@ -99,7 +99,7 @@ class _Run:
         self.state = state_of(self.nets, self.owner, self.context.num_parts)
 
     def merit(self, value: float) -> Merit:
-        """Return the merit of the current state; `value` is its value of the objective."""
+        """Return the merit of the current state; `value`: the objective in this state."""
         overload = self.sweeps.limits.overload(self.state.sums)
         return Merit(overload, value, volume(self.nets, self.state))
 
@@ -143,8 +143,8 @@ class RefineVolume:
                 Objectives other than the volume need `problem.net_sources`.
             context: Parameters of the pass.
             other (int32[num_vertices], optional): A second partition, which the first V-cycle
-                combines with the given one (`Sweeps.v_cycle`). Only the passes for the volume and
-                the expected volume use it.
+                combines with `owner` (`Sweeps.v_cycle`). Only the passes for the volume and the
+                expected volume use it.
 
         Raises:
             InputError: If the number of owners is wrong; if an owner is outside 0..num_parts-1; or
@@ -211,8 +211,8 @@ class RefineExpected(RefineVolume):
     Attributes:
         reach (float64[m + 1]): Entry c is the probability that a part with c pins of a net needs
             the net's row (`plancc.sampling.batch.Inclusion`). m is at least the largest number of
-            pins in a net. If ``reach[1]`` is 0, as for batches of one vertex, the pass lowers the
-            edge cut.
+            pins in a net. If ``reach[1]`` is 0, as for mini-batches of one vertex, the pass lowers
+            the edge cut.
     """
 
     objective: ClassVar[str] = "expected volume"

@@ -23,8 +23,9 @@ def resplit(owner: npt.NDArray[np.int32], matrix: Graph, context: Context) -> np
     Hopcroft and Karp and the theorem of Koenig. If there are several minimum covers, the function
     takes one that gives fewer nonzeros to the heavier part.
 
-    A nonzero whose row and column have the same owner is assigned to the one with fewer nonzeros,
-    as in `MediumGrainModel`. A nonzero on the diagonal is never assigned to its column.
+    If the row and the column of a nonzero have the same owner, the nonzero is assigned to its row
+    or its column, whichever has fewer nonzeros, as in `MediumGrainModel`. A nonzero on the diagonal
+    is never assigned to its column.
 
     Parameters:
         owner (int32[n]): Owner of every row.

@@ -137,11 +137,12 @@ def _grow(weight, ranks):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _swap(weight, start, kind, nodes, sweeps):  # type: ignore[no-untyped-def]
-    """Sweep over the parts; swap each with the part of another node for which this saves most rows.
+    """Sweep over the parts, and swap each part with the best part on another node, if this helps.
 
-    A swap of part i on node a with part j on node b saves these rows: those between i and node b,
-    plus those between j and node a, minus those between i and node a, minus those between j and
-    node b, minus twice those between i and j, which stay between nodes.
+    The best part is the part whose swap saves the most rows between nodes. Let r(x, y) be the
+    number of rows that x and y exchange. A swap of part i on node a with part j on node b saves
+    r(i, b) + r(j, a) - r(i, a) - r(j, b) - 2 r(i, j) rows: before and after the swap, the r(i, j)
+    rows are sent between nodes.
 
     Parameters:
         weight (int64[p, p]): Rows that two parts exchange, symmetric.

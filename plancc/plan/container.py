@@ -166,8 +166,8 @@ def has_checksums(path: str) -> bool:
 def _open(path: str) -> h5py.File:
     """Open a file for reading without a lock.
 
-    If this process already has the file open with a lock, HDF5 refuses to open it without one. Then
-    the file is opened with a lock.
+    If this process already has the file open with a lock, HDF5 refuses to open it without a lock.
+    Then the file is opened with a lock.
     """
     try:
         return h5py.File(path, "r", locking=False)
@@ -220,8 +220,8 @@ def _other_kind(path: str, error: OSError) -> str:
 def _reason(error: BaseException) -> str:
     """Return a short reason why reading has failed.
 
-    A message of HDF5 itself is replaced by plain words, unless it reports an error of the operating
-    system.
+    If HDF5 reports an error of the operating system, its message is kept. Its other messages are
+    replaced by plain words.
     """
     text = " ".join(str(error).split()) or type(error).__name__
     if "checksum" in text or "filter returned failure" in text:

@@ -151,9 +151,10 @@ class ConvOptions:
         return found
 
     def _transposed(self, forward: Steps) -> Steps:
-        """Return the forward steps, in the order that the backward pass reverses.
+        """Return the steps whose adjoint is the backward pass.
 
-        The base class returns the order of the forward pass. A subclass may return another order.
+        The returned steps compute the same as the steps `forward`; a subclass may change their
+        order. The base class returns `forward` itself.
         """
         return forward
 

@@ -1,9 +1,9 @@
 """Digests of a plan: one leaf for each dataset and part, and one root, the content hash.
 
 A leaf is the BLAKE3 digest of one part's entries in one dataset. So a rank that reads only one part
-can check its entries without reading those of other parts. The file stores the leaves of every
-dataset in ``/digests``. The root is computed from all leaves (docs/reference/plan-format.md,
-"Digests" and "Content hash").
+can check the entries of this part without reading the entries of other parts. The file stores the
+leaves of every dataset in ``/digests``. The root is computed from all leaves
+(docs/reference/plan-format.md, "Digests" and "Content hash").
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ def digests_of(
     Parameters:
         array: array[entries, ...].
         points (int64[k + 1]): Slice i has the entries ``points[i]:points[i + 1]``.
-        shared: Whether each slice has one entry more, which is also the first of the next slice.
+        shared: Whether each slice has one entry more, which is also the first entry of the next
+            slice.
 
     Returns:
         uint8[k, 32]
@@ -140,8 +141,8 @@ def root_of(
     """Return the content hash of a plan.
 
     The hash is SHA-256 of a text. The text has one line ``name=value`` for each header attribute,
-    then one line ``name dtype shape digest`` for each dataset, both sorted by name. ``digest`` is
-    the BLAKE3 digest of the dataset's leaves.
+    then one line ``name dtype shape digest`` for each dataset. Attributes and datasets are sorted
+    by name. ``digest`` is the BLAKE3 digest of the dataset's leaves.
 
     Parameters:
         attributes: The header attributes.

@@ -209,7 +209,8 @@ def dataset_of(name: str) -> FileDataset:
 
     Raise KeyError for an unknown name.
 
-    For vertices of type number k, the name of vertex data ends in "_of_k".
+    If vertices have types, the names of datasets of vertex data end in "_of_k", where k is the
+    index of the type.
     """
     name, _, number = name.partition("_of_")
     found = DATASETS[name]
@@ -220,7 +221,7 @@ def dataset_of(name: str) -> FileDataset:
 
 
 def datasets_of(header: Header) -> dict[str, FileDataset]:
-    """Return the datasets of a plan with this header, including those that are optional."""
+    """Return the datasets of a plan with this header, including optional datasets."""
     numbers = range(0 if header.types is None else len(header.types.counts))
     names = [*DATASETS, *(f"vertex_data/{key}_of_{k}" for key in KEYS for k in numbers)]
     found = {name: dataset_of(name) for name in names}
@@ -252,7 +253,7 @@ def header_attributes(header: Header) -> dict[str, str | int | bool]:
 
 
 def header_of(attributes: Mapping[str, Any]) -> Header:
-    """Return the header that these attributes store, the inverse of `header_attributes`.
+    """Return the header that these attributes store; the inverse of `header_attributes`.
 
     Attributes that do not belong to the header are ignored.
 
@@ -316,7 +317,10 @@ def _types_of(attributes: Mapping[str, Any]) -> Types | None:
 
 
 def exchange_arrays(step: str, exchange: Exchange) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of an exchange (of a step, a hop or links), by their names in the file."""
+    """Return the arrays of an exchange, by their names in the file.
+
+    `step` is the name of what the exchange serves: a step, a hop, or link prediction.
+    """
     return {
         f"{step}/{prefix}_{name}": getattr(side, name)
         for prefix, side in (("send", exchange.send), ("recv", exchange.receive))
@@ -325,7 +329,7 @@ def exchange_arrays(step: str, exchange: Exchange) -> dict[str, npt.NDArray[Any]
 
 
 def exchange_of(step: str, arrays: Arrays) -> Exchange:
-    """Return the exchange of a step, a hop or links, the inverse of `exchange_arrays`.
+    """Return the exchange of a step, of a hop or of links; the inverse of `exchange_arrays`.
 
     `arrays` holds the arrays of the exchange, by their names in the file.
     """

@@ -98,7 +98,7 @@ class Linear(LayerStep):
         rows: Which rows x has. "inputs": the rows of the layer's input. "columns": one row for each
             local column of A. "outputs": the rows of the layer's output. "": the function `placed`
             has not filled this attribute yet.
-        of_weights: Whether the adjoint computes only the gradient of W, and not that of x.
+        of_weights: Whether the adjoint computes only the gradient of W, not the gradient of x.
     """
 
     inner: int

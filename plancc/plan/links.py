@@ -122,7 +122,7 @@ def places_of(
     Parameters:
         links: Links of consecutive parts.
         part_ptr (int64[num_parts + 1]): First row of every part of the plan.
-        first: Number of the first of these parts.
+        first: Index of the first of these parts.
         received: The messages with the rows that these parts receive for links.
     """
     part = links.part()

@@ -181,8 +181,9 @@ def lowered_parts(
     """Number the columns of parts first..last-1 locally, and list the messages to these parts.
 
     Returns:
-        Received rows, with the local numbers that they have at their sender; and the length,
-        receiver and sender of every message, sorted by receiver.
+        Four arrays. The first lists the received rows, by the local numbers that these rows have at
+        their sender. The others give the length, receiver and sender of every message, sorted by
+        receiver.
     """
     scratch = np.empty(part_ptr[-1], dtype=np.int32)
     # room for an upper bound of the received rows; untouched pages cost nothing
@@ -396,8 +397,9 @@ def _fill(  # type: ignore[no-untyped-def]
 def _exchange(chunks: _Chunks, num_parts: int) -> Exchange:
     """Return the exchange from the owners of rows to the parts that need these rows.
 
-    A fold is the reverse of such an exchange. Every chunk has four arrays: the local numbers of the
-    rows at their owner; and the length, the part and the owner of each message, sorted by part.
+    A fold is the reverse of such an exchange. Every chunk has four arrays. The first has the sent
+    rows, as local row numbers of their owner. The other three have, for each message, its number of
+    rows, the part that receives it and the owner that sends it. Messages are sorted by receiver.
     """
     columns = zip(*chunks, strict=True)
     halo_row, lengths, receiver, sender = (np.concatenate(column) for column in columns)

@@ -79,7 +79,7 @@ def part_invariants(parts: PartRange, header: Header) -> Iterator[tuple[str, str
 
 
 def check(invariants: Iterable[tuple[str, str]], path: str = "") -> list[str]:
-    """Return the names of all invariants.
+    """Check invariants, given as (name, fault or ""), and return the names of all invariants.
 
     Raises:
         PlanError: For the first invariant that does not hold. The message begins with `path`.

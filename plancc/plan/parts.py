@@ -31,9 +31,10 @@ class Claims:
 
     Attributes:
         sent, expected (int64[steps, num_ranks]): ``sent[s, r]`` is the digest of the messages that
-            this rank sends to rank r in step s. ``expected[s, r]`` is the digest of those that it
-            expects from rank r. The steps are the expand, the fold of an edge plan, and the hops of
-            a node-aware exchange. Messages between parts of the same rank count too.
+            this rank sends to rank r in step s. ``expected[s, r]`` is the digest of the messages
+            that this rank expects from rank r. The steps are the expand, the fold of an edge plan,
+            and the hops of a node-aware exchange. Messages between parts of the same rank count
+            too.
         vertices: Sum of the hash `mix` over this rank's vertices, minus the sum of `mix` over this
             rank's share of the numbers 0..n-1, modulo 2^64. Added up over all ranks, this is 0 if
             every vertex occurs once.
@@ -176,7 +177,7 @@ class PartRange(WithColumns):
             the plan.
         global_id, num_interior, row_ptr, column, value, columns: As in `plancc.plan.plan.Plan`, but
             only for these parts.
-        exchanges: Messages of these parts. In the offsets of each side, part `first` is number 0.
+        exchanges: Messages of these parts. In the offsets of each side, part `first` has index 0.
         links: Links of these parts; None if the plan has no links.
     """
 

@@ -250,7 +250,7 @@ class Plan(WithColumns):
         return place
 
     def traffic(self) -> Traffic:
-        """Return load and communication of every part, counted from the tables."""
+        """Return load and communication of every part, counted from the plan's arrays."""
         rows, nonzeros = np.diff(self.part_ptr), np.diff(self.row_ptr[self.all_parts.local_ptr])
         expand = StepTraffic.of(self.exchanges.expand)
         if self.fold is None:

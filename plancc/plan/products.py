@@ -128,7 +128,7 @@ class AllToAll(Step):
     all ranks of the group, but only some columns.
 
     Attributes:
-        to_rows: Whether the step does the inverse.
+        to_rows: Whether the step does the reverse: exchanges columns for rows.
     """
 
     to_rows: bool = False
@@ -252,10 +252,10 @@ pipeline is on, every step handles one batch of rows after another. """
 
 
 def clone_program(late: bool, returns: bool = True) -> Program:
-    """Return the program of edge plans without a fold, or with a fold that is `late`.
+    """Return the program for edge plans whose partial sums are folded late, or not at all.
 
-    These are the methods "0c" and "cd-r" of Md et al. 2021. Space "y" has own rows, then "leaves",
-    which are rows of vertices that other ranks own.
+    In Md et al. 2021, the method without a fold is "0c", and the method with a late fold is "cd-r".
+    Space "y" has own rows, then "leaves", which are rows of vertices that other ranks own.
 
     Parameters:
         late: Whether there is a fold, whose rows arrive some epochs later.

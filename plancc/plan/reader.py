@@ -220,7 +220,7 @@ class PlanFile:
         return [f"{key} of {types[int(k)]}" if k else key for key, _, k in found]
 
     def _vertex_data(self) -> list[str]:
-        """Return the names of those datasets of the file that hold vertex data."""
+        """Return the names of the file's datasets that hold vertex data."""
         return [name for name in self.datasets if name.startswith("vertex_data/")]
 
     def width(self, name: str) -> int | None:
@@ -264,8 +264,8 @@ class PlanFile:
 
         Parameters:
             name: Name of the dataset, or of the group of attributes.
-            found: Digests of consecutive parts, computed from the data.
-            first: Number of the first of these parts.
+            found: Digests of consecutive parts' data; one digest if parts do not cut the data.
+            first: The first of these parts.
         """
         expected = self._digests[name][first : first + len(found)]
         wrong = np.flatnonzero((found != expected).any(axis=1)) if len(found) else found
@@ -410,7 +410,7 @@ class PlanFile:
         return node
 
     def _size(self, dimension: str) -> int | None:
-        """Return the size of the dimension of this name; None if the file may have any size."""
+        """Return the size of the dimension of this name; None if the size is not fixed."""
         size = self._sizes.get(dimension.removesuffix("+1"))
         return None if size is None else size + dimension.endswith("+1")
 
@@ -444,7 +444,7 @@ class PlanFile:
         return replace(plan, provenance=provenance, baseline=baseline)
 
     def check_figures(self, of_tables: Callable[[], Metrics]) -> None:
-        """Raise PlanError if the figures that the file stores differ from those of its tables.
+        """Raise PlanError if the figures that the file stores contradict its tables.
 
         `of_tables` is a function that computes the figures from the tables.
         """
@@ -459,9 +459,9 @@ class PlanFile:
                 raise self._error(f"/metrics says {name} = {said}, the tables say {value}")
 
     def check_content(self) -> None:
-        """Compare datasets and attributes with their digests, except those unknown to this version.
+        """Compare datasets and attributes with their digests.
 
-        This takes about 0.3 s per gigabyte.
+        Datasets that this version does not know are left out. This takes about 0.3 s per gigabyte.
 
         Raises:
             PlanError: If a dataset, or the attributes of a group, do not match their digest.
@@ -521,8 +521,8 @@ class PlanFile:
         return leaves
 
     def _digest_names(self) -> set[str]:
-        """Return the names of all datasets with digests, including those unknown to this
-        version.
+        """Return the names of all datasets with digests, including datasets that this version does
+        not know.
         """
         digests = self._container.file[DIGESTS]
         groups = [name for name in digests if digests.get(name, getclass=True) is h5py.Group]

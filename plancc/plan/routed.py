@@ -27,7 +27,7 @@ class PartRoute:
 
     Attributes:
         own (int32[k]): Local numbers of the own rows that this rank sends in a hop after the first.
-            These rows come first in the stage.
+            The stage (the rank's buffer of rows) begins with these rows.
         hops: The exchanges collect, cross and spread. Collect sends own rows; cross and spread send
             rows of the stage. The rows that arrive in each hop are added to the stage.
         at (int32[needed rows]): For every row that this rank needs, its index in the stage. The
@@ -44,7 +44,9 @@ class PartRoute:
         return replace(self, own=new[self.own], hops=(collect.renumbered(new), *others))
 
     def stage_ptr(self) -> Int64Array:
-        """Return the offsets of the four sections of the stage, int64[5]."""
+        """Return where the four ranges of rows in the stage begin, and the stage's end: int64[5].
+
+        The ranges hold own rows, then the rows that have arrived in each of the three hops."""
         return offsets(np.array([len(self.own), *(hop.receive.volume for hop in self.hops)]))
 
 
@@ -102,8 +104,8 @@ def exchange_of_rank(
         step: "expand" or "fold".
         exchange: The rank's exchange without hops.
         parts: Messages of this rank's parts.
-        needed (int[needed rows]): Places in plan order of the rows that the rank needs, sorted by
-            the rank's local numbers of these rows.
+        needed (int[needed rows]): The rows that the rank needs, as places in plan order. They are
+            sorted by the local row numbers that the rank gives them.
         rows: The rows of the rank.
     """
     held, header = rows.held, rows.held.header

@@ -41,7 +41,7 @@ def hops_of(
         send: The messages, sorted by the owner of the rows: `Plan.send`, or ``Plan.fold.receive``
             for a fold.
         part_ptr (int64[num_parts + 1]): First row of every part in plan order.
-        topology: The nodes or groups. Its ranks are the parts.
+        topology: The nodes or groups of parts; rank k of the topology is part k.
         most: Largest number of hops of a row, 3 or 2. If it is 2, the hop collect is empty.
 
     Raises:

@@ -25,7 +25,7 @@ MOST_STAGES = 20
 
 @dataclass(frozen=True)
 class Batches:
-    """The rows of every batch of a part, and each rank's share of these rows.
+    """The rows of every batch of a part's rows, and each rank's share of these rows.
 
     Attributes:
         num_rows: Number of rows of the part.
@@ -38,13 +38,13 @@ class Batches:
     stages: int = 1
 
     def bounds(self, stage: int) -> tuple[int, int]:
-        """Return the range ``first:last`` of the rows of a batch."""
+        """Return the range ``first:last`` of the rows in batch `stage`."""
         return self.num_rows * stage // self.stages, self.num_rows * (stage + 1) // self.stages
 
     def share(self, stage: int, column: int) -> tuple[int, int]:
-        """Return the range ``first:last`` of those rows of a batch that belong to rank `column`.
+        """Return the range ``first:last`` of one rank's share of the rows of batch `stage`.
 
-        Ranks are counted within the part.
+        The rank has the number `column` among the ranks of the part.
         """
         first, last = self.bounds(stage)
         size = last - first

@@ -164,7 +164,8 @@ class Route:
         only one part.
 
         Parameters:
-            ranks (int64[num_ranks + 1]): Number of the first part of every rank.
+            ranks (int64[num_ranks + 1]): Index of the first part of every rank, then the number of
+                parts.
         """
         topology = self.topology
         first = np.arange(ranks[-1]) if topology is None else topology.first_ranks()

@@ -66,7 +66,7 @@ class Transfer(ABC):
 
     @abstractmethod
     def counts(self, num_ranks: int) -> Counts:
-        """Return the counts of the ranks 0..num_ranks - 1."""
+        """Return the words, messages and reductions of each of the ranks 0..num_ranks - 1."""
 
 
 def transfers(

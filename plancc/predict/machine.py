@@ -218,7 +218,8 @@ def _place(points: Sequence[float], values: npt.ArrayLike) -> tuple[npt.NDArray[
     """Return for every value the index of the last point that is not above the value.
 
     Also return where the value's logarithm lies between the logarithms of this point (0) and of the
-    next point (1). A value below the first point or above the last is replaced by that point.
+    next point (1). A value below the first point is replaced by the first point, a value above the
+    last point by the last point.
     """
     axis = np.log(np.array(points, np.float64))
     at = np.clip(np.log(np.maximum(np.asarray(values, np.float64), 1e-300)), axis[0], axis[-1])
@@ -232,9 +233,8 @@ class Overlap:
     """How much of the time of messages is hidden, because products are computed meanwhile.
 
     Attributes:
-        communication: The hidden time, divided by the time that could be hidden at best: 0..1. At
-            best, the time of the messages is hidden, or the time of the product of own rows if that
-            is shorter.
+        communication: The hidden time, divided by the most time that can be hidden: 0..1. The most
+            is the time of the messages, or the time of the product of own rows if that is shorter.
     """
 
     communication: float = 0.0
@@ -401,7 +401,7 @@ class Machine:
 
     @property
     def drawn(self) -> list[float]:
-        """Seconds for each block, row and nonzero when a mini-batch is drawn: three numbers."""
+        """Seconds that drawing a mini-batch takes per block, per row, and per nonzero."""
         return [getattr(self.compute, name) or usual for name, usual in DRAWN.items()]
 
     def sparse_multiply_adds(

@@ -1,4 +1,4 @@
-"""Functions that read machines from TOML files: from those of plancc, and from those of a user."""
+"""Functions that read machines from TOML files: from plancc's own files, or from a user's file."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def read_machine(path: str | PathLike[str]) -> Machine:
             second) and ``multiply_adds`` (per second). It may have ``name``, ``source`` and
             ``speed`` (a list), and tables ``node``, ``compute``, ``spmm``, ``overlap`` and
             ``collective`` with the attributes of `Node`, `Compute`, `SparseRates`, `Overlap` and
-            `CollectiveShapes`. Missing keys have defaults; the default name is that of the file.
+            `CollectiveShapes`. Missing keys have defaults; the default of ``name`` is the name of
+            the file.
 
     Raises:
         InputError: If the file cannot be read or is not TOML, lacks a needed key, has an unknown

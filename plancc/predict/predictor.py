@@ -55,7 +55,7 @@ class Predictor:
             epochs can be predicted only from tables that have `Tables.live`.
         approximation: The approximation that epochs make, such as boundary sampling; None for exact
             epochs.
-        convolution: The graph convolution of the network; by default that of a GCN.
+        convolution: The graph convolution of the network; by default a GCN's convolution.
         pipeline: Pipeline for feature plans with one group; None if products are not pipelined.
     """
 
@@ -88,14 +88,14 @@ class Predictor:
         Parameters:
             matrix: The normalised matrix.
             owners: Owners of rows; without a grid also of nonzeros.
-            num_parts: Number of parts; with a grid, the number of its parts.
+            num_parts: Number of parts of the plan; with a grid, of the grid.
             grid: Process grid, if the plan has one. If the grid is not square, the prediction may
-                differ a little from that for the built plan: see `tables_of_owners`.
+                differ a little from the prediction for the built plan: see `tables_of_owners`.
         """
         return self.epoch(tables_of_owners(matrix, owners, num_parts, grid))
 
     def of_random(self, matrix: Graph, num_parts: int) -> Prediction:
-        """Return the prediction for a random row partition, always the same one.
+        """Return the prediction for a random row partition, which is always the same partition.
 
         Parts have equal numbers of rows, or numbers in proportion to the speeds of the ranks.
         """
@@ -121,9 +121,9 @@ class Predictor:
         return replace(self, approximation=None, pipeline=None).epoch(even, word_bytes).seconds
 
     def bound_of(self, tables: Tables, word_bytes: int = WORD_BYTES) -> float:
-        """Return the same lower bound as `bound`, for the numbers of rows and nonzeros in `tables`.
+        """Return the same lower bound as `bound`, for as many rows and nonzeros as `tables` count.
 
-        If the tables leave out dead rows, every layer has the numbers of its own live rows.
+        If the tables leave out dead rows, only the live rows of each layer count in the layer.
         """
 
         def even(of: Tables) -> Tables:
@@ -148,8 +148,8 @@ class Predictor:
         estimates moves.
 
         Parameters:
-            matrix, num_parts, grid: See `of_owners`. If there is a grid, the rates are those of a
-                row plan on the same number of ranks.
+            matrix, num_parts, grid: See `of_owners`. If there is a grid, the rates are the rates of
+                a row plan on the same number of ranks.
         """
         num_ranks = num_parts if grid is None else grid.num_ranks
         return EpochTime(
@@ -161,8 +161,8 @@ class Predictor:
         """Return what a message and a row cost in an epoch, inside a node and between nodes.
 
         From these costs, plancc decides how to number the parts. The number of a part decides on
-        which node it runs. The costs are those of `plancc.predict.simulation`, summed over all
-        exchanges of an epoch.
+        which node it runs. The costs are computed as in `plancc.predict.simulation`, and summed
+        over all exchanges of an epoch.
         """
         machine = self.machine
         widths = np.array(moved_widths(self.dims, self.passes))

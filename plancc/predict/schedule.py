@@ -63,8 +63,8 @@ class Pairs:
     def by_step(self, name: str) -> dict[str, Pairs]:
         """Return the exchanges by which the rows travel; keys are the names of their steps.
 
-        The exchanges are the hops. If there are no hops, the only exchange is this one, and its
-        key is `name`.
+        The exchanges are the hops. If there are no hops, the only exchange is this object itself,
+        and its key is `name`.
         """
         return dict(zip(HOPS, self.hops, strict=True)) if self.hops else {name: self}
 
@@ -185,7 +185,7 @@ class BatchDraw:
         blocks: Number of blocks in which a rank draws nonzeros of own rows. Each block takes a
             fixed time besides the time for rows and nonzeros.
         rows (int64[num_ranks]): Number of own rows, of rows sent, of rows received, and of nonzeros
-            that the rank draws for others, all added up and summed over the blocks.
+            that the rank draws for other ranks, all added up and summed over the blocks.
         nonzeros (int64[num_ranks]): Number of nonzeros in own rows, summed over the blocks.
         alone: Whether a rank draws without messages, so that a second core can draw the next batch
             during a step.

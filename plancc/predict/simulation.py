@@ -143,8 +143,8 @@ class Prediction:
     def of_step(self, step: str) -> tuple[float, float]:
         """Return the seconds of all steps of this name, summed over the layers.
 
-        The first number is for the slowest rank of every step, the second for the mean of all
-        ranks.
+        The first number adds up the seconds of the slowest rank of every step, the second the mean
+        seconds of all ranks.
         """
         chosen = [each for each in self.steps if each.step == step]
         return sum(each.slowest for each in chosen), sum(each.mean for each in chosen)
@@ -411,7 +411,7 @@ class WorkTimes:
     def seconds(self, work: Work) -> Float64Array:
         """Return the seconds of every rank for this work: float64[num_ranks].
 
-        Time in which a rank waits for others is not counted.
+        Time in which a rank waits for other ranks is not counted.
         """
         return self._timers[type(work)](work)
 

@@ -63,10 +63,10 @@ class DataWidths:
 
     @classmethod
     def _over_types(cls, found: Sequence[DataWidths]) -> DataWidths:
-        """Return the widths for several vertex types, given those of each type.
+        """Return the widths for several vertex types, given the widths of each type.
 
-        `features` is the largest number of columns; `classes` is that of the only type with labels,
-        or None if several types have labels.
+        `features` is the largest number of columns. `classes` is the number of classes of the type
+        that has labels; None if no type or several types have labels.
         """
         labelled = [each for each in found if each.classes is not None]
         one = labelled[0] if len(labelled) == 1 else cls()

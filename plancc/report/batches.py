@@ -33,7 +33,7 @@ MOST_BATCHES = 2**31 - 1
 
 @dataclass(frozen=True, eq=False)
 class BatchReport:
-    """Figures of a plan on batches that were not used to compile it.
+    """Figures of a plan on mini-batches that were not used to compile it.
 
     Attributes:
         path: Path of the plan file.
@@ -60,7 +60,7 @@ class BatchReport:
 
     @property
     def number(self) -> int:
-        """Number of batches."""
+        """Number of mini-batches."""
         return len(self.figures.volume)
 
     @property
@@ -147,7 +147,7 @@ def batch_reports(
         if first is None:
             first = file.path, population
         elif not all(np.array_equal(population.pattern[k], first[1].pattern[k]) for k in (0, 1)):
-            raise InputError(f"{file.path}: its matrix is not that of {first[0]}; leave it out")
+            raise InputError(f"{file.path}: has a different matrix than {first[0]}; leave it out")
         owners.append((rank_of_parts(plan.num_parts, ranks)[plan.owner()], ranks))
         names.append(file.path)
     assert first is not None

@@ -45,8 +45,8 @@ class TrainingCost:
             total (`plancc.predict.memory`).
         recomputed_memory: Total bytes of the part that needs the most memory if activations are
             recomputed in the backward pass.
-        passes: Costs with no pass on, then with the first pass on, with the first two, and so on
-            (`plancc.report.passes`). Edge plans have no costs for the pass "dead-rows".
+        passes: Costs with no pass on, then with the first pass on, with the first two passes on,
+            and so on (`plancc.report.passes`). Edge plans have no costs for the pass "dead-rows".
     """
 
     dims: list[int]

@@ -257,8 +257,8 @@ def other_graph(first: Report, other: Report, first_file: str, other_file: str) 
 
     Parameters:
         first, other: Reports of the two plans.
-        first_file, other_file: Paths from which the plan files are read. They may differ from the
-            paths in the reports, which the result names.
+        first_file, other_file: Paths from which the plan files are read. The result names the
+            paths in the reports, which may be other paths.
     """
     for kind in ("vertices", "nonzeros"):
         one, two = (getattr(each.header, f"num_{kind}") for each in (first, other))
@@ -279,7 +279,7 @@ def other_graph(first: Report, other: Report, first_file: str, other_file: str) 
 class _Source:
     """An open plan file, from which data are read when a figure needs them.
 
-    If there are fewer ranks than parts, several parts are merged to one rank.
+    If there are fewer ranks than parts, the figures are those of ranks that run several parts.
     """
 
     def __init__(self, file: PlanFile, num_ranks: int) -> None:

@@ -46,10 +46,10 @@ def recorded_dims(provenance: Mapping[str, Any]) -> list[int] | None:
 
 
 def decoded(provenance: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a plan's provenance, with the values that are JSON decoded.
+    """Return a plan's provenance. Values that are strings of JSON are parsed.
 
     ``tried`` and ``candidates`` become lists; ``machine`` becomes a dict, as `Machine.as_dict`
-    returns it. Unreadable values stay strings.
+    returns it. Values that cannot be parsed stay strings.
     """
     machine = recorded_machine(provenance)
     values = {

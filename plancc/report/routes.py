@@ -167,7 +167,7 @@ class RelayCost:
 
 
 def chosen_topology(file: PlanFile, num_ranks: int, given: Topology | None) -> Topology | None:
-    """Return the topology `given`, or else that in the plan's provenance; None if there is neither.
+    """Return the topology `given`, or else the topology in the plan's provenance, or else None.
 
     Raises:
         InputError: If `given` has another number of ranks, or if the ranks of the plan's process

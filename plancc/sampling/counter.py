@@ -1,6 +1,6 @@
 """Random numbers and random orders that are functions of a key and a position, compiled by numba.
 
-A random number does not depend on earlier ones, so each can be computed without the others.
+Each random number can be computed without computing any other random number first.
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ from plancc.sampling.sampler import SHOWN, Sampler
 
 @dataclass(frozen=True)
 class EdgeSampler(Sampler):
-    """A batch keeps nonzeros off the diagonal with probability `keep` (DropEdge, Rong et al. 2020).
+    """Mini-batches keep off-diagonal nonzeros with probability `keep` (DropEdge, Rong et al. 2020).
 
-    Nonzeros are kept independently of each other; this includes (i, j) and (j, i). A kept nonzero
+    Nonzeros are kept independently of each other, also (i, j) and (j, i). A kept nonzero
     is divided by `keep`, so that the expected product equals the product with the whole matrix.
     Nonzeros on the diagonal are always kept, and are not divided.
 

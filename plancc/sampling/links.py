@@ -46,9 +46,9 @@ class LinkSampler(NeighbourSampler):
         raise InputError(f"sampler '{self.name}' for links: no rank can draw a whole batch")
 
     def numbers(self, seed: int, number: int) -> tuple[Int64Array, Int64Array, int]:
-        """Return which links and which negatives are in batch `number`, and its epoch.
+        """Return the links and the negatives of mini-batch `number`, and the mini-batch's epoch.
 
-        Links and negatives are given by their numbers, int64[...] each.
+        Links and negatives are given by their indices, int64[...] each.
         """
         epoch, place = divmod(number, -(-self.num_links // self.batch_size))
         first = place * self.batch_size

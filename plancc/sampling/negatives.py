@@ -51,8 +51,8 @@ def ends_of_negatives(
 ) -> tuple[Int64Array, Int64Array]:
     """Return two arrays, int64[m] each: the source and the target vertex of some negatives.
 
-    `numbers`, int64[m], are the numbers of the negatives. For the other parameters, see
-    `drawn_negatives`.
+    `numbers`, int64[m]: indices of these negatives among the `total` negatives. For the other
+    parameters, see `drawn_negatives`.
     """
     key, n = key_of(*epoch, NEGATIVES_KEY), np.uint64(num_vertices)
     first = _below(key, np.array([total], np.int64), n)[0]

@@ -94,9 +94,10 @@ class NeighbourSampler(SizedSampler):
     def block_of_owner(
         self, owned: OwnedRows, rows: Int64s, hop: int, key: np.uint64
     ) -> OwnedBlock:
-        """Draw nonzeros for rows of the owner, which must be ascending.
+        """Draw nonzeros for some rows of the owner.
 
         Parameters:
+            rows: The rows; ascending.
             hop: 0 for the last layer, whose rows are the seed vertices, 1 for the layer before it,
                 and so on.
             key: Random key of the batch.
@@ -243,9 +244,10 @@ def draw_subset(kept: Any, nonzeros: Any, itself: Any, fanout: Any, key: Any) ->
 
 @njit(cache=True, nogil=True)
 def _insert_subset(found: Any, nonzeros: Any, itself: Any, key: Any) -> None:
-    """Write the position of the diagonal, if there is one, and other random positions to `found`.
+    """Write random positions to `found`, ascending.
 
-    The positions are ascending. The time grows with the square of the fan-out.
+    If the row has a diagonal nonzero, its position is always among them. The time grows with the
+    square of the fan-out.
     """
     size = 0
     if itself < nonzeros:

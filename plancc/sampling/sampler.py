@@ -69,7 +69,7 @@ class Sampler(ABC):
         return 1
 
     def check(self, population: Population) -> None:
-        """Raise InputError if no batch can be drawn from the population."""
+        """Raise InputError if no mini-batch can be drawn from the population."""
         for need in self.needs:
             if getattr(population, "indptr" if need == "pattern" else need) is None:
                 raise InputError(f"sampler '{self.name}' needs {need}, which {_MISSING[need]}")
@@ -86,7 +86,7 @@ class Sampler(ABC):
         return self, ""
 
     def check_layers(self, num_layers: int) -> None:
-        """Raise InputError unless batches have one block, or one block for each layer."""
+        """Raise InputError unless a batch has one block for all layers, or one for each layer."""
         if self.num_blocks not in (1, num_layers):
             raise InputError(
                 f"sampler '{self.name}' has {self.num_blocks} blocks, but the model has "
@@ -99,7 +99,7 @@ class Sampler(ABC):
 
         Parameters:
             seed: Seed, at least 0.
-            number: Number of the batch, at least 0.
+            number: Index of the batch, at least 0.
             stream: What the batch is for: `SHOWN`, `FITTED` or `HELD_OUT`. Batches of different
                 streams are independent, even with the same seed and number.
         """
@@ -112,7 +112,7 @@ class Sampler(ABC):
         return None
 
     def num_targets(self, population: Population, training: int) -> int | None:
-        """Return the number of targets of a batch; None if the number varies between batches.
+        """Return how many targets every mini-batch has; None if their number varies.
 
         `training` is the number of vertices of the population that have labels to train on."""
         return None
@@ -137,7 +137,7 @@ class Sampler(ABC):
 
 @dataclass(frozen=True)
 class SizedSampler(Sampler):
-    """A sampler of batches of about the same size.
+    """A sampler of mini-batches of about the same size.
 
     Attributes:
         batch_size: Number of vertices that are drawn, from 1 to the number that may be drawn.
@@ -182,7 +182,7 @@ class SizedSampler(Sampler):
 def draw(
     sampler: Sampler, population: Population, seed: int, number: int, stream: int = SHOWN
 ) -> Batch:
-    """Draw a batch by `Sampler.batch`, which explains the parameters, and check the batch.
+    """Draw a mini-batch by `Sampler.batch`, which explains the parameters, and check the result.
 
     Raises:
         InputError: If the sampler raises it, or if it does not return a `Batch` with
@@ -216,8 +216,9 @@ def make_sampler(
 ) -> Sampler:
     """Make a sampler with these options; an option that is missing or None gets its default.
 
-    The default of ``batch_size`` is the share `DEFAULT_SHARE` of the vertices. If there is a
-    training mask and the sampler draws from it, it is this share of the training vertices.
+    The default of ``batch_size`` is `DEFAULT_SHARE` times the number of vertices. But for a sampler
+    that draws training vertices, if there is a training mask, the default is `DEFAULT_SHARE` times
+    the number of training vertices.
 
     Parameters:
         name: Name of the sampler.
@@ -234,7 +235,7 @@ def make_sampler(
     unknown = unknown_option(given, cls)
     if unknown is not None:
         names = ", ".join(f"`{key}`" for key in known) or "no options"
-        raise InputError(f"sampler '{name}' has no `{unknown}`: it has {names}")
+        raise InputError(f"sampler '{name}' has no option `{unknown}`: it has {names}")
     values = {key: checked(known[key], value) for key, value in given.items()}
     if "batch_size" in known and "batch_size" not in values:
         if cls.of_training and num_training is not None:
@@ -263,8 +264,8 @@ def chosen_sampler(
         num_training: Number of training vertices; None if there is no training mask.
         name: Name of the sampler; None for the sampler of the plan, or for "uniform" if the plan
             has none.
-        **options: See `make_sampler`. If the sampler of the plan is chosen, missing options are
-            those of the plan.
+        **options: See `make_sampler`. If the sampler of the plan is chosen, options that are not
+            given have the values in `recorded`.
 
     Raises:
         InputError: See `make_sampler`.

@@ -13,7 +13,7 @@ from plancc.sampling.uniform import UniformSampler
 
 @dataclass(frozen=True)
 class TrainSampler(UniformSampler):
-    """A batch has `batch_size` random training vertices; all sets of them are equally likely."""
+    """A batch has `batch_size` random training vertices; all such sets are equally likely."""
 
     name: ClassVar[str] = "train"
     needs: ClassVar[tuple[str, ...]] = ("train_mask",)

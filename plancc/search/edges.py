@@ -133,7 +133,7 @@ class EdgeJob(RefiningJob):
 
     @property
     def combines(self) -> bool:
-        """Whether the search combines members of its population: only if no row is fixed."""
+        """Whether the search combines members of its population; true only if no row is fixed."""
         return self.held is None
 
     @cached_property
@@ -179,7 +179,7 @@ class EdgeJob(RefiningJob):
         return found
 
     def _rows_first(self) -> Iterator[Member]:
-        """Yield refined owners, one for every start, without end.
+        """Yield refined owners, one result for every start, without end.
 
         The first start is a search for owners of rows. The second is made by the best partitioner
         of hypergraphs, if one is installed. All others are searches for owners of rows with new
@@ -196,8 +196,8 @@ class EdgeJob(RefiningJob):
             yield self.split(self.from_rows(seed), seed)
 
     def _partitioned_first(self) -> Iterator[Member]:
-        """Yield refined owners from a partition of the fine-grain hypergraph, then those of
-        `_rows_first`.
+        """Yield refined owners from a partition of the fine-grain hypergraph, and then the owners
+        that `_rows_first` yields.
         """
         start = self.partitioned(self.model, self.options.seed)
         assert start is not None
@@ -209,8 +209,8 @@ class EdgeJob(RefiningJob):
     def assigned(self) -> Member:
         """Return owners for a matrix that the model does not suit.
 
-        They come from model libra. If rows are fixed, or if the user gives capacities, they come
-        from a search for owners of rows.
+        If rows are fixed, or if the user gives capacities, the owners come from a search for owners
+        of rows. Otherwise they come from model libra.
         """
         if not self.combines or self.options.capacities is not None:
             return self.from_rows(self.options.seed)
@@ -234,7 +234,8 @@ class EdgeJob(RefiningJob):
     ) -> Member | None:
         """Let a partitioner partition the model's problem, and return the owners.
 
-        Return None if the partitioner failed, provided that an earlier step found owners.
+        If the partitioner fails, return None if an earlier step found owners; otherwise raise the
+        error.
 
         `adapter`: The partitioner, run with its highest preset; None: the first installed one.
         """
@@ -268,7 +269,7 @@ class EdgeJob(RefiningJob):
         return self.note(step, begin, self.filled(problem.owners(result.owner)))
 
     def filled(self, owners: Owners) -> Owners:
-        """Return the owners, changed so that every part owns a row."""
+        """Return the owners, changed so that every part owns at least one row."""
         matrix, owner = self.matrix, owners.rows
         better = fill_empty_parts(owner, np.ones(len(owner), dtype=np.int64), self.num_parts)
         if better is owner:
@@ -279,8 +280,8 @@ class EdgeJob(RefiningJob):
 
     @property
     def efforts_below(self) -> Sequence[str]:
-        """Efforts below the search's effort. Their steps are run too, so that more effort is never
-        worse.
+        """Efforts below the search's effort. The steps of these efforts are run too, so that more
+        effort is never worse.
         """
         return EFFORTS[: EFFORTS.index(self.effort)]
 
@@ -297,8 +298,8 @@ class EdgeJob(RefiningJob):
     def split(self, start: Member, seed: int, first: bool = False) -> Member:
         """Alternate splits and V-cycles, starting from owners of rows; then move single nonzeros.
 
-        `first`: Whether this is the first start, which lower efforts make too. If so, their last
-        steps are run when their number of splits is reached.
+        `first`: Whether this is the first start, which lower efforts make too. If so, the last
+        steps of each lower effort are run after as many splits as the lower effort makes.
         """
         matrix = self.matrix
         deadline = self.deadline.earlier((1 - self.how.split_share) * self.deadline.seconds_left())
@@ -329,7 +330,8 @@ class EdgeJob(RefiningJob):
     ) -> Member:
         """Move single nonzeros and rows to other parts to lower the objective; return the result.
 
-        `rounds`: number of rounds; by default, the number of the search's effort.
+        `rounds`: number of rounds. By default, the search's effort sets this number for the volume,
+        and `RefineEdges.rounds` for other objectives.
         """
         begin = wall_seconds()
         if rounds is None:
@@ -342,11 +344,12 @@ class EdgeJob(RefiningJob):
         return self.refine(owners, self.objective, seed)
 
     def _combine_until_end(self, population: list[Member], timed: bool) -> None:
-        """Combine random pairs of members until the time is up.
+        """Combine random pairs of members into new partitions.
 
         A new partition that is better than the worse member of its pair replaces this member.
 
-        `timed`: whether there is a deadline; otherwise the number of combinations is fixed.
+        `timed`: whether to combine until the deadline; otherwise the method makes at most a fixed
+        number of combinations.
         """
         rng = np.random.default_rng(self.options.seed)
         made = 0

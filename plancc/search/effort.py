@@ -151,7 +151,7 @@ def _refine(job: RowJob, owners: list[Owners]) -> None:
 def _best_first(job: RowJob, owners: list[Owners]) -> list[Owners]:
     """Return the owners with the best objective of the search so far, then the other `owners`.
 
-    The best owners need not be those of the smallest volume.
+    The owners with the best objective need not have the smallest volume.
     """
     best = job.record.found().owners
     return [best, *(each for each in owners if each.rows is not best.rows)]
@@ -198,7 +198,7 @@ def _value_key(member: Member) -> tuple[float, float]:
 def rows_inside(job: Job, effort: str, seed: int, budget: float | None) -> Owner:
     """Run an inner search for owners of rows within the search `job`; return owners, int32[n].
 
-    The warnings of the inner search are added to those of `job`. Warnings about balance are
+    The warnings of the inner search are added to the warnings of `job`. Warnings about balance are
     dropped, since `job` itself warns if its result misses the balance.
 
     `effort`, `seed`, `budget`: options of the inner search; other options are those of `job`.
@@ -255,10 +255,11 @@ def _start_from_cut(job: RowJob, expectation: Expectation) -> Owner | None:
 def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
     """Run the steps of effort balanced; return the partitions that they made, as members.
 
-    The first member is the result. The others are the partitions that it was combined with.
+    The first member is the result. The other members are the partitions that the result was
+    combined with.
 
     `decide`: only for an expected volume. If True, and if the owners from `_start_from_cut` are far
-    better than those of the first start, only they are returned.
+    better than the owners of the first start, only the better owners are returned.
     """
     ahead = _seeds_of_first(job, "balanced") if job.few else 0
     first = job.first("balanced", ahead)
@@ -368,7 +369,7 @@ def _combined(job: RowJob) -> Combined:
 def _turns(job: RowJob) -> tuple[list[tuple[Beginning, int]], int]:
     """Return the starts that effort balanced may make, in order, each with its seed.
 
-    Also return the largest number of these starts that it may make besides the first.
+    Also return how many of these starts the effort may make at most, besides the first one.
     """
     every, how = job.beginnings("balanced"), job.kind_numbers
     most = how.others
@@ -397,9 +398,9 @@ def _seeds_of_first(job: RowJob, effort: str) -> int:
 
 
 def _onward(job: RowJob, found: Sequence[Member]) -> list[Member]:
-    """Improve the best members by V-cycles, and return all members; for few parts only.
+    """Improve the best members by V-cycles, and return all members. Used only for few parts.
 
-    The presets say how many members are improved. The others are returned unchanged.
+    The presets say how many members are improved. The other members are returned unchanged.
     """
     members = sorted(found)
     seed, cycles, kept = job.options.seed, job.kind_numbers.scout_cycles, _combined(job).kept
@@ -408,9 +409,10 @@ def _onward(job: RowJob, found: Sequence[Member]) -> list[Member]:
 
 
 def _strong(job: RowJob) -> list[Member]:
-    """Run every installed partitioner with its highest preset, then V-cycles; return the members.
+    """Run every installed partitioner with its preset of best quality, and V-cycles on each result.
 
-    Leave out starts that the search has already made, that fail, or for which no time is left.
+    Return the results as members. Leave out starts that the search has already made, that fail, or
+    for which no time is left.
     """
     seed = job.options.seed
 

@@ -112,8 +112,8 @@ def metis(rows: int, links: int, uneven: bool) -> int:
 def clustering(sizes: ProblemSizes) -> int:
     """Return the bytes of a start that partitions clusters of vertices.
 
-    The bytes are those of the cluster of every vertex, the weights of clusters, the graph between
-    clusters, and METIS on this graph.
+    They hold the cluster of every vertex, the weights of clusters, and the graph between clusters.
+    The memory that METIS needs for this graph is included.
     """
     labels = (32 + 8 * sizes.constraints) * sizes.rows
     most = 8 * PROPAGATION.many_links  # if there are more links, clusters are joined
@@ -123,8 +123,8 @@ def clustering(sizes: ProblemSizes) -> int:
 def starting(sizes: ProblemSizes) -> int:
     """Return the bytes of a start that runs METIS on all rows.
 
-    The bytes are those of METIS, which runs in a child process, and of the undirected graph in
-    this process.
+    They are the bytes that METIS takes in a child process, plus the bytes that the undirected graph
+    takes in this process.
     """
     return 4 * sizes.links + 8 * sizes.rows + metis(sizes.rows, sizes.links, sizes.uneven)
 

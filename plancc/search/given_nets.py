@@ -56,7 +56,7 @@ def fixed_around(fixed: Owner, hypergraph: Hypergraph, limits: Limits) -> Around
     around = Around.of(fixed, hypergraph, limits)
     if around.problem.num_vertices < limits.num_parts:
         raise InputError(
-            f"fixed vertices leave too few others to fill {limits.num_parts} parts; fix fewer"
+            f"too few vertices are free to fill {limits.num_parts} parts; fix fewer vertices"
         )
     return around
 
@@ -70,7 +70,7 @@ class HypergraphJob(RowJob):
             computed from the nets.
         around: The smaller problem in which fixed vertices are merged. The search assigns owners to
             the vertices of this problem. None if no vertex is fixed.
-        given (int32[vertices], optional): Owners to start from. With these, no partitioner is run.
+        given (int32[vertices], optional): Owners to start from; if given, no partitioner is run.
     """
 
     around: Around | None = None

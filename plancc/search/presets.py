@@ -70,7 +70,7 @@ KIND_NUMBERS = {"hubs": HUBS, "wide": WIDE, "even": EVEN, "dense": EVEN, "thin":
 
 @dataclass(frozen=True)
 class Starts:
-    """Tuned numbers of the starts of a search for owners of rows, and of the sweeps that follow."""
+    """Tuned numbers for a search for owners of rows: for its starts and the sweeps after them."""
 
     # A start that balances only the tightest constraint is tried if the constraint's limit leaves
     # room for this many average vertices: with less room, METIS often cuts several times as much
@@ -189,7 +189,7 @@ EXPECTED = Expected()
 
 @dataclass(frozen=True)
 class Evolution:
-    """Tuned numbers of the population that effort best evolves (`plancc.search.memetic`)."""
+    """Tuned numbers for the population that the effort `best` evolves (`plancc.search.memetic`)."""
 
     size: int = 10  # most members of a population
     # Without a budget: members added after the founders and the first two starts, or one member for
@@ -225,8 +225,8 @@ EVOLUTION = Evolution()
 class EdgeEffort:
     """Tuned numbers of a search for owners of rows and of nonzeros (`plancc.search.edges`).
 
-    With one split only, the volume is 1.022 times as large; without V-cycles after splits, 1.113
-    times.
+    If these numbers allow only one split, the volume is 1.022 times as large; if V-cycles after
+    splits are left out, 1.113 times.
     """
 
     splits: int  # number of splits one after the other, the model's own split included

@@ -54,7 +54,7 @@ class SearchResult:
         tried: The steps of the search, in the order in which they ended.
         warnings: Warnings for the user.
         seconds: Wall-clock time of the whole search.
-        others: The best owners that each lower effort found, if they are as balanced as `owners`.
+        others: The best owners that each lower effort found, if at least as balanced as `owners`.
             With node-aware exchanges on a given machine, an epoch may be faster with one of these.
         how: Other entries for the plan's provenance.
     """
@@ -116,7 +116,7 @@ class Judge:
         matrix: The normalised matrix.
         objective: A name in `plancc.cost.objectives.OBJECTIVES`.
         time: Computes the time of an epoch, for the objective "time"; None for other objectives.
-        limits: Limits of the parts' rows, or of their nonzeros if nonzeros have owners.
+        limits: Limits of the rows of each part, or of its nonzeros if nonzeros have owners.
         expectation: The expected volume that replaces the objective; None: `objective` is used.
     """
 

@@ -62,10 +62,10 @@ class RowJob(RefiningJob):
         starter: Name of the partitioner that partitions the problem `base`.
         kind: Kind of the graph (`plancc.search.starts`); "" before the first start.
         cut_made: For an expected volume: whether the strongest partitioner has made its start.
-        decided: Whether that start was so good that no other start is made.
+        decided: Whether the start that `cut_made` means was so good that no other start is made.
         begun: Name and seed of every start that was made, as one tuple.
         ready: Results of partitioners that no start has used yet, by the partitioner, its preset,
-            its objective and the seed. A process that makes one result can make several.
+            its objective and the seed. One process may make several at once.
         first_seconds: Seconds that the first start took.
         founders: The members that effort balanced made.
         strong: The members that partitioners with their highest presets made, if they ran before
@@ -99,7 +99,7 @@ class RowJob(RefiningJob):
     def graph(self) -> WeightedGraph:
         """The undirected graph, which is built at first use.
 
-        It takes up to 8 bytes for each nonzero of a matrix whose pattern is not symmetric.
+        If the pattern of the matrix is not symmetric, the graph takes up to 8 bytes per nonzero.
         """
         graph: WeightedGraph = self._problem_of(GraphModel())
         return graph
@@ -108,7 +108,8 @@ class RowJob(RefiningJob):
     def base(self) -> Hypergraph | WeightedGraph:
         """The problem that a partitioner gets if no kind of start is chosen.
 
-        It is the undirected graph if the model starts from the cut, else the model's problem.
+        It is the undirected graph if the model's `starts_from_cut` is true, else the model's
+        problem.
         """
         problem: Hypergraph | WeightedGraph
         problem = self.graph if self.starts_by_kind else self._problem_of(self.model)
@@ -224,8 +225,8 @@ class RowJob(RefiningJob):
     def _start_by_tightest(self, how: Beginning, seed: int) -> Owner | None:
         """Make a start that balances only the constraint with the smallest allowed imbalance.
 
-        Add it to the record, and return its owners. Return None if no such start is worth making
-        (`plancc.search.starts.tightest`), or if the owners exceed the limits of the other
+        Add the start to the record, and return its owners. Return None if no such start is worth
+        making (`plancc.search.starts.tightest`), or if the owners exceed the limits of the other
         constraints by more than V-cycles can correct.
         """
         one = tightest(self.degrees, self.limits)
@@ -265,9 +266,9 @@ class RowJob(RefiningJob):
     ) -> Owner | None:
         """Make a start, and add it to the record; for the result and for `share` see `start`.
 
-        `more`: number of later starts that repeat this one with the next seeds. If this saves time,
-        the partitioner runs with these seeds too, in the same process, and the results are kept for
-        the later starts.
+        `more`: number of later starts that differ from this start only in the seed. If it saves
+        time, the partitioner runs with the seeds of these later starts too, in the same process,
+        and the results are kept for them.
         """
         self.begun.add((*how.name, seed))
         if not how.how.clustered:
@@ -458,7 +459,7 @@ class RowJob(RefiningJob):
     def polish(self, owner: Owner, rng: np.random.Generator) -> Member:
         """Improve owners by wide minimum cuts and local searches; add the result to the record.
 
-        This is worth its time if every part exchanges rows with few other parts.
+        The improvement is worth the time if every part exchanges rows with few other parts.
         """
         return self.refined("polished", owner, self.sweeps(rng), Sweeps.polish)
 
@@ -517,7 +518,7 @@ class RowJob(RefiningJob):
     def tighten(self, owner: Owner, rng: np.random.Generator) -> Member:
         """Run one V-cycle in which no part may exceed its limit; add the result to the record.
 
-        The result is never worse if the parts are within their limits.
+        If all parts are within their limits at the start, the result is never worse than `owner`.
         """
         begin, sweeps = wall_seconds(), self.sweeps(rng)
         state = sweeps.v_cycle(self.nets, owner, sweeps.improve)
@@ -528,17 +529,18 @@ class RowJob(RefiningJob):
     ) -> Member:
         """Improve a start by sweeps, then by up to `cycles` V-cycles; return the best result.
 
-        There are two kinds of sweeps: those in which parts may exceed their limits for a while, and
-        those within the limits. Thin graphs get only the second kind, since the first makes their
-        starts worse. On other graphs the second kind is tried too if the first makes the start
-        worse. The V-cycles end when a V-cycle finds nothing better.
+        There are two kinds of sweeps. In sweeps of the first kind, parts may exceed their limits
+        for a while; sweeps of the second kind stay within the limits. Thin graphs get only the
+        second kind, since the first kind makes their starts worse. On other graphs the second kind
+        is tried too if the first kind makes the start worse. The V-cycles end when a V-cycle finds
+        nothing better.
 
-        In a thin graph with several constraints, a start may exceed one of the limits. A V-cycle
-        then corrects this first. It moves clusters of vertices from part to neighbouring part;
-        sweeps would move single vertices to distant parts.
+        If a thin graph has several constraints, a start may exceed one of the limits. Then a
+        V-cycle, before any sweep, brings the start within the limits. A V-cycle moves clusters of
+        vertices from part to neighbouring part; sweeps would move single vertices to distant parts.
 
-        `cuts`: see `cycle`. `quick`: whether to use the presets of effort fast. These are quick
-        sweeps, and smaller minimum cuts. Even graphs are then treated as thin graphs are.
+        `cuts`: see `cycle`. `quick`: whether to use the presets of effort fast. With these presets,
+        sweeps are quick, minimum cuts are smaller, and even graphs are treated like thin graphs.
         """
         rng, best = np.random.default_rng(seed), self.member(owner)
         thin, even = self.kind == "thin", quick and self.kind == "even"

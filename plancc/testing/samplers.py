@@ -64,7 +64,7 @@ def kept_by(batch: Batch, k: int) -> set[tuple[int, int]]:
 
 
 def members_of(batch: Batch, n: int) -> npt.NDArray[np.int32]:
-    """Return the vertices of a batch, ascending; `n` is the number of all vertices of the graph."""
+    """Return the vertices of a mini-batch, ascending; the graph has `n` vertices."""
     found = batch.vertices()
     return np.arange(n, dtype=np.int32) if found is None else found
 
@@ -95,7 +95,7 @@ class SamplerTests:
         name: Name of the sampler in `plancc.sampling.SAMPLERS`.
         options: Options that suit a graph of `VERTICES` vertices, `TRAINING` of which are training
             vertices.
-        varies: Whether 27 batches that are drawn with these options all differ.
+        varies: Whether 27 mini-batches that are drawn with these options all differ.
     """
 
     name: ClassVar[str]

@@ -191,7 +191,7 @@ class Checkpoints:
             self._lock.release()
 
     def save(self, learner: Learner, epoch: int, best: Validation) -> None:
-        """Write a checkpoint after `epoch` epochs, unless this epoch's checkpoint exists already.
+        """Write the checkpoint after `epoch` epochs; do nothing if this checkpoint exists already.
 
         Raises:
             OutputError: On all ranks, if the checkpoint cannot be written. The previous checkpoint
@@ -392,7 +392,7 @@ def _attempted(what: str) -> Iterator[None]:
 def _plain(options: TrainOptions) -> dict[str, Any]:
     """Return the options by name, with values as JSON keeps them: a path as str, a tuple as list.
 
-    The full batch has the `batch_size` None, whether the option is `FULL` or not given.
+    For full-batch training, `batch_size` becomes None, even if the user gave `FULL`.
     """
     plain: dict[str, Any] = json.loads(json.dumps(asdict(options), default=os.fspath))
     if plain["batch_size"] == FULL:  # trains like None

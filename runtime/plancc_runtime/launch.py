@@ -1,7 +1,7 @@
 """Find out how this process was started: alone, or by a launcher as one of several ranks.
 
-Every launcher sets environment variables for its ranks. They are read even if mpi4py is missing:
-otherwise `mpirun -n 4 plancc-run` would become four separate runs on the same plan.
+Every launcher sets environment variables for its ranks. These variables are read even if mpi4py is
+missing: otherwise `mpirun -n 4 plancc-run` would become four separate runs on the same plan.
 """
 
 from __future__ import annotations

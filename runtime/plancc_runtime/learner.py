@@ -80,7 +80,7 @@ class Learner:
         """Run the network forward and backward in training mode, before `update`. Collective.
 
         Parameters:
-            step: Number of the update, from 0; dropout depends on this number.
+            step: Index of the update, from 0; dropout depends on this index.
             where: Name of the epoch or step, for error messages.
 
         Returns:

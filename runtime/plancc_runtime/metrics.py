@@ -1,4 +1,4 @@
-"""Metrics by name. Runs print metrics; early stopping, schedules and best weights use one."""
+"""Metrics by name. Runs print metrics; early stopping, schedules and best weights each use one."""
 
 from __future__ import annotations
 

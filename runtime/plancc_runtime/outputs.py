@@ -60,7 +60,8 @@ class Outputs:
                 `predict.predict` puts them; `ids` and `known` must have entries for them alone.
 
         Returns:
-            For every class, the number of vertices predicted in it; an empty list for real numbers.
+            For every class, the number of vertices predicted in it; an empty list if the
+            network predicts real numbers.
         """
         kept = {} if embeddings is None else {embeddings: torch.empty(0)}
         view = self._execution.whole() if wanted is None else self._execution.view(0)

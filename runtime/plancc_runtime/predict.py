@@ -44,10 +44,12 @@ class Predicted(NamedTuple):
 
     Attributes:
         header: The plan's header.
-        counts: Number of vertices predicted for every class; empty for real numbers and links.
+        counts: Number of vertices predicted for every class; empty if the network predicts real
+            numbers or links.
         num_vertices: Number of rows in the file, one for each vertex or each pair of vertices.
-        words: Words that all ranks sent for the listed vertices; 0 without `ids`.
-        words_of_all: Words that all ranks would have sent for all vertices; 0 without `ids`.
+        words: Words that all ranks sent for the listed vertices; 0 if no vertices were listed.
+        words_of_all: Words that all ranks would have sent for all vertices; 0 if no vertices were
+            listed.
     """
 
     header: Header
@@ -334,7 +336,7 @@ def _vertices_of(
         places: For every id, its name in error messages.
     """
     if not transport.all_equal(ids.tobytes()):
-        transport.agree(InputError("the ranks have different ids; give every rank the same"))
+        transport.agree(InputError("the ids differ between ranks; give every rank the same ids"))
     n, vertices = of.stop - of.start, np.full(len(ids), -1, np.int64)
     if share is None:
         there = (ids >= 0) & (ids < n)
@@ -375,7 +377,7 @@ def _joined(opened: Opened, description: Description, task: LearningTask, weight
             return part
     raise InputError(
         f"{opened.name}: the plan has other types, relations or widths of features than the "
-        f"network of {weights}; compile a graph with those of the network"
+        f"network of {weights}; compile a graph that fits the network"
     )
 
 

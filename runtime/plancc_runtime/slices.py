@@ -60,8 +60,8 @@ class Opened:
         """Return the whole slice, with the vertex data of `rows`. Collective; closes the file.
 
         Raises:
-            InputError, PlanError: On all ranks: errors of `plancc.plan.slices.read_part`, or if the
-                slices do not fit together.
+            InputError, PlanError: On all ranks: the errors that `plancc.plan.slices.read_part`
+                raises, and an error if the slices do not fit together.
         """
         with transport.agreement():
             part = self._read(transport)
@@ -298,8 +298,8 @@ def _check_counts(
 
     Parameters:
         rows: Noun for the error message: what the exchange sends, such as "partial rows".
-        ranks (int[peers]): For every number that the exchange uses for a peer, the peer's rank;
-            None if these numbers are ranks.
+        ranks (int[peers]): ``ranks[k]`` is the rank of the peer that the exchange calls k. None if
+            the exchange calls peers by their ranks.
     """
     sends, expects = np.zeros((2, transport.size), np.int64)
     ranks = np.arange(transport.size) if ranks is None else ranks

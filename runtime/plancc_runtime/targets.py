@@ -98,7 +98,7 @@ class Target(ABC):
 
     @staticmethod
     def known_column(labels: Tensor) -> dict[str, npt.NDArray[Any]]:
-        """Return a column with the targets, by name; empty if the kind has no such column."""
+        """Return the targets as {column name: column}; {} if this kind has no column of targets."""
         return {}
 
     @staticmethod
@@ -110,7 +110,7 @@ class Target(ABC):
     def num_found(cls, outputs: Tensor, labels: Tensor) -> int:
         """Return the number of vertices whose class or set of classes is predicted correctly.
 
-        The result is 0 for real numbers.
+        The result is 0 if the targets are real numbers.
         """
         return 0
 
@@ -119,7 +119,7 @@ class Target(ABC):
     def constant(class_shares: list[float]) -> float:
         """Return the best score of a network that gives every vertex the same answer.
 
-        The score is the one that `compared` names. `class_shares`: share of vertices in each class.
+        `compared` names the score. `class_shares`: share of vertices in each class.
         """
 
 
@@ -155,9 +155,10 @@ class ClassTarget(Target):
         return right if right.ndim == 1 else right.all(dim=1)
 
     def count(self, outputs: Tensor, labels: Tensor, total: float) -> Float64Array:
-        """Return the loss, the number of correct vertices, and three numbers for every class.
+        """Return the loss, the number of correct predictions, and three numbers for every class.
 
-        The three are the numbers of correct, of predicted and of actual vertices of the class.
+        The three numbers count vertices: those that the network correctly puts into the class, all
+        that it puts into the class, and all that are in the class.
         """
         classes, predicted = outputs.shape[1], self._predicted(outputs)
         found = self._found(predicted, labels)

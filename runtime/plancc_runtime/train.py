@@ -2,7 +2,7 @@
 
     plan.h5 -> this rank's slice -> graphs + transport -> layers -> loss -> adjoint -> optimiser
 
-With mini-batches, the graphs of each batch have only the rows of the batch; all else is the same.
+With mini-batches, the graphs have only the rows of one mini-batch; all else is the same.
 All functions are collective: all ranks call them with the same options.
 """
 
@@ -36,8 +36,8 @@ def train(
     """Train a network from a plan. Collective.
 
     Parameters:
-        plan: A plan file (every rank reads its own slice), or this rank's slice. Samplers that
-            read more of the graph than its number of vertices need the file.
+        plan: A plan file (every rank reads its own slice), or this rank's slice. It must be the
+            file if the sampler needs anything of the graph besides the number of vertices.
         report: Function that is called with an epoch's measure, on every rank after every epoch.
 
     Raises:
@@ -95,7 +95,7 @@ def trained(
 def check_model(
     plan: str | PathLike[str], options: TrainOptions, transport: Transport
 ) -> Agreement:
-    """Return how much the outputs of a user's class on all ranks differ from those on one rank.
+    """Compare the outputs of a user's class on all ranks with its outputs on one rank.
 
     The network is compared before training, with the features of `train`, in float64. Nothing is
     trained or written. Collective.

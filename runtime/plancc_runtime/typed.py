@@ -161,7 +161,7 @@ class TypedGraph:
     def edge_features(self, relation: str | Relation) -> Tensor | None:
         """Return features of this rank's nonzeros of a relation: Tensor[nonzeros, width].
 
-        The order is that of `edges`. The features are zeros if only other relations have features.
+        The rows are in the order of `edges`. They are zeros if only other relations have features.
         Return None if no relation has features. Collective at the first call for the relation.
         """
         return self.relation(relation).edge_features
@@ -229,14 +229,14 @@ class TypedGraph:
     def halo_of(
         self, name: str, read: frozenset[int], here: frozenset[int] = frozenset()
     ) -> tuple[LocalGraph, Tensor | None]:
-        """Return the halo rows of a type that relations `read` need, and relations `here` do not.
+        """Return the halo rows of a type that `read` relations need and `here` relations do not.
 
         Collective at the first call.
 
         Parameters:
-            read: Numbers of relations. Each returned row is a source in at least one of these
+            read: Indices of relations. Each returned row is a source in at least one of these
                 relations.
-            here: Numbers of relations. No returned row is a source in any of these relations.
+            here: Indices of relations. No returned row is a source in any of these relations.
 
         Returns:
             LocalGraph: A graph that fetches these halo rows.

@@ -37,7 +37,7 @@ class View:
     x: Tensor | None = None
 
     def rows_of(self, features: Tensor) -> Tensor:
-        """Return the rows of `features` that the first graph reads, or the view's own copy."""
+        """Return the features that the first graph reads: `x`, or else rows of `features`."""
         if self.x is not None:
             return self.x
         return features if self.inputs is None else features.index_select(0, self.inputs)

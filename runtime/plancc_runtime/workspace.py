@@ -59,7 +59,7 @@ class Workspace:
 
 
 class _Kept:
-    """A piece of memory, with the number of the last request for which it was used."""
+    """A piece of memory, with the index of the last request for which it was used."""
 
     def __init__(self, num_bytes: int) -> None:
         self.num_bytes, self.last = num_bytes, 0

@@ -45,7 +45,7 @@ TOGETHER = [
     (f"{A_CSV} --embeddings 1", A_CSV, 2,
      OTHERS + "--embeddings is 1 on rank 0, not given on rank 1"),
     (f"{PREDICT} --ids 3,4,5", f"{PREDICT} --ids 3,4", 2,
-     "the ranks have different ids; give every rank the same"),
+     "the ids differ between ranks; give every rank the same ids"),
     (A_CSV, A_CSV.replace("w.npz", "sage.npz"), 2,
      "w.npz: the weights of rank 0 differ from those of rank 1"),
     (A_CSV, A_CSV.replace("w.npz", "gone.npz"), 2, "rank 1: gone.npz: "),

@@ -59,7 +59,7 @@ TABLE = {
         "--per-rank": "--per-rank cannot be combined with --sweep",
         "--dtype float64": "--dtype cannot be combined with --sweep",
         "--ranks 3": "--ranks cannot be combined with --sweep",
-        "--passes dead-rows": "dead-rows cannot be combined with --sweep",
+        "--passes dead-rows": "dead-rows, which cannot be combined with --sweep",
         "--boundary-sampling 0": "--boundary-sampling cannot be combined with --sweep",
         "--model gat": "--model cannot be combined with --sweep",
         "--model-option x=1": "--model-option cannot be combined with --sweep",

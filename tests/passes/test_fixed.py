@@ -116,7 +116,7 @@ def test_what_is_refused(tmp_path):
         ("hp", {"fixed": np.full(N - 1, -1)}, f"{N - 1} part numbers for {N} vertices"),
         ("hp", {"fixed": np.full(N, P)}, "vertex 0 is in part 5"),
         ("hp", {"fixed": np.arange(N) // 100}, "of part 0 weigh .* .'nnz'., but the limit"),
-        ("hp", {"fixed": np.zeros(N, int), "epsilon": 5.0}, "too few others to fill 5 parts"),
+        ("hp", {"fixed": np.zeros(N, int), "epsilon": 5.0}, "vertices are free to fill 5 parts"),
         ("hp", {"capacities": (1, 1, 1, 1, 2)}, "needs parts of one size"),
         ("hp", {"partitioner": "metis"}, "drop `partitioner` metis"),
         ("rcm", {}, "not for model 'rcm'"),

@@ -122,7 +122,7 @@ class Accelerator:
         _check(self, ("memory_energy",))
         for name in ("utilisation", "efficiency"):
             if getattr(self, name) > 1:
-                raise InputError(f"'{name}' is {getattr(self, name)!r}, a share above 1")
+                raise InputError(f"'{name}' is {getattr(self, name)!r}; a share is at most 1")
 
 
 def accelerator(name: str | os.PathLike[str]) -> Accelerator:
@@ -147,8 +147,8 @@ def read_accelerator(path: str | os.PathLike[str]) -> Accelerator:
 
     Parameters:
         path: Name of the file. Its top level has all attributes of `Accelerator`. A table
-            ``[tiles]`` has all attributes of `OutputTiles`, or a table ``[cache]`` those of
-            `Cache`. Units are bytes, Hz, bytes per second, watts and joules per bit.
+            ``[tiles]`` has all attributes of `OutputTiles`, or a table ``[cache]`` has all
+            attributes of `Cache`. Units are bytes, Hz, bytes per second, watts and joules per bit.
 
     Raises:
         InputError: If the file cannot be read or is not TOML; if a key is missing or unknown, or a

@@ -50,7 +50,9 @@ class PublishedDataset:
         return (self.features, HIDDEN, HIDDEN, self.classes)
 
     def aggregations(self) -> Aggregations:
-        """Return the aggregations of an epoch of the paper's GCN; masks keep half the outputs."""
+        """Return the aggregations of an epoch of the paper's GCN.
+
+        It is assumed that the masks (of dropout and of the ReLU) keep half of the numbers."""
         return gcn_aggregations(self.vertices, self.nonzeros, self.dims)
 
 

@@ -310,7 +310,8 @@ def check_memory(plan: str, prediction: Prediction) -> None:
     """Check that this computer has enough free memory for all ranks of a rehearsal.
 
     Raises:
-        PlanccError: If it has less than predicted. No error if the free memory is unknown.
+        PlanccError: If the computer has less free memory than the ranks are predicted to need. If
+            the free memory is unknown, there is no error.
     """
     from plancc.memory import available_memory
     from plancc_cli.tables import size

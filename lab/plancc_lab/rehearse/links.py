@@ -57,7 +57,8 @@ class Links:
 
     Attributes:
         ranks_per_node: Number of ranks of a node; rank r is on node ``r // ranks_per_node``.
-        inside, between: Links between ranks of one node, and of different nodes.
+        inside, between: Links between ranks of one node, and links between ranks of different
+            nodes.
         injection: Bytes per second that a whole node sends to other nodes while it receives at the
             same rate.
         overlap: Speed of a rank's messages while the rank computes, as a share of the speed while

@@ -111,11 +111,11 @@ class RecordingTransport(LocalTransport):
 
     @contextmanager
     def recorded(self, moves: bool) -> Iterator[list[Step]]:
-        """Context manager that records the steps of its statements, with a barrier at their end.
+        """Context manager that records the steps of its block, with a barrier at the block's end.
 
         Parameters:
-            moves: Whether messages are really sent. If they are, all ranks must enter the context,
-                and they compute one after the other. If not, the context must be inside `alone`.
+            moves: Whether messages are really sent. If true, all ranks must enter the context, and
+                they compute one after the other. If false, the context must be inside `alone`.
         """
         with self._threads.processor if moves else nullcontext():
             self._again = iter(self.kept)
@@ -216,7 +216,7 @@ class RecordingTransport(LocalTransport):
     def _of_collective(self) -> Iterator[None]:
         """Context manager: messages that its statements send belong to one collective.
 
-        What arrives in them is not kept.
+        The contents of these messages are not recorded.
         """
         before, self._keeps = self._keeps, False
         try:
@@ -227,7 +227,8 @@ class RecordingTransport(LocalTransport):
     def keep(self, filled: Sequence[Buffer], moves: bool) -> None:
         """Record the integers that have arrived in the buffers `filled`.
 
-        If no messages are sent, fill the integer buffers with what was recorded before.
+        `moves` says whether messages are sent. If no messages are sent, fill the integer buffers
+        with the integers that were recorded before.
         """
         if not self._keeps:
             return

@@ -45,7 +45,9 @@ Step = tuple[float, tuple[Any, ...]]
 
 
 class Moment(NamedTuple):
-    """A time, in seconds, at which a rank began a message or a collective; `what` names which."""
+    """A time, in seconds, at which a rank began an operation.
+
+    `what` names the operation: a message, or the kind of a collective."""
 
     rank: int
     time: float
@@ -156,7 +158,7 @@ class Replay:
         """Begin a round of messages.
 
         Parameters:
-            number: Number of the round.
+            number: Number that identifies the round.
             receives: For every receive, the number of its pieces.
             pieces: For every piece, its sender, its tag, and its position in `receives`.
         """
@@ -210,7 +212,7 @@ class Replay:
 
         Parameters:
             cause: The moment that led to the end of the piece.
-            receive: Number of the receive to which the piece belongs; None for a sent piece.
+            receive: Index of the receive to which the piece belongs; None for a sent piece.
         """
         rank, mine.open = mine.rank, mine.open - 1
         if receive is not None:
@@ -335,10 +337,11 @@ class _Node:
 
 @dataclass(eq=False)
 class _Rank:
-    """The steps of a rank, and how far it is.
+    """The steps of a rank, and how far the rank has come.
 
-    `pace` is the speed of both ports of the rank. While the rank waits, `goes_on` is a function
-    that returns whether the wait is over; while the rank works, it is None.
+    `pace` is the speed of the rank's two ports, for sending and for receiving. While the rank
+    waits, `goes_on` is a function that returns whether the wait is over; while the rank works, it
+    is None.
     """
 
     number: int
@@ -367,9 +370,10 @@ class _Round:
 
 
 class _ReplayEnd(NamedTuple):
-    """One end of a message; `what` is the number of bytes at the sender's end.
+    """One end of a message.
 
-    At the receiver's end, `what` is the number of the receive.
+    At the sender's end, `what` is the message's number of bytes. At the receiver's end, it is the
+    index of the receive.
     """
 
     round: _Round

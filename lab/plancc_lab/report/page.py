@@ -48,10 +48,11 @@ class Planned:
         report: Figures of the plan.
         volume: Rows that parts send to each other, as a picture of at most `PIXELS_OF_PARTS` pixels
             in height and width.
-        heaviest: Sender, receiver and rows, for the pairs of parts that exchange the most rows.
+        heaviest: For each of the pairs of parts that exchange the most rows: sender, receiver, and
+            number of rows.
         matrix: Pictures of the nonzeros, each of at most `PIXELS_OF_ROWS` pixels in height and
             width.
-        log, timeline: Epochs and timeline of a run; None if they are not given.
+        log, timeline: Epochs and timeline of a run of this plan; None if no run is given.
     """
 
     report: Report
@@ -175,7 +176,7 @@ def _tables(report: Report, several: bool) -> Iterable[Table | str]:
 
 
 def _facts(reports: Sequence[Report]) -> list[tuple[str, list[str]]]:
-    """Return facts about how plans were made: a value for every plan, or one if all are equal."""
+    """Return facts about how plans were made: a value per plan, or one value if all are equal."""
     of_plans = [dict(facts_table(report).rows) for report in reports]
     rows = []
     for name in dict.fromkeys(name for facts in of_plans for name in facts):
@@ -198,7 +199,7 @@ def _tiles(report: Report) -> list[tuple[str, str, str]]:
 
 
 def _beside_first(reports: Sequence[Report]) -> list[tuple[str, list[tuple[str, str, float]]]]:
-    """Return key figures of several plans: a name, and three entries for every plan.
+    """Return key figures of several plans: for each figure, a name and three entries per plan.
 
     The entries are the value, its ratio to the value of the first plan ("" for the first plan), and
     its percentage of the greatest value.

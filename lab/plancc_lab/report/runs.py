@@ -47,7 +47,7 @@ class RunLog:
     """The epochs of a run.
 
     Attributes:
-        epoch (int64[epochs]): Numbers of the epochs, ascending.
+        epoch (int64[epochs]): Indices of the epochs, ascending.
         loss (dict of str to float64[epochs]): Loss of split "train" and, if any epoch was
             evaluated, of "val"; NaN if an epoch has no such loss.
         scores (dict of str to dict of str to float64[epochs]): The scores among `SCORES` that the

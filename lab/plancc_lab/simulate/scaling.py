@@ -63,7 +63,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Sweep:
-    """The table of predictions: all models on all numbers of ranks.
+    """The table of predictions: every model with every number of ranks.
 
     Attributes:
         name: Name of the graph.

@@ -166,10 +166,11 @@ class Study:
         return {(row.graph, row.parts, row.seed): row for row in rows}
 
     def pays(self, row: Row) -> dict[str, Payoff]:
-        """Return, for each name in `PAYS`, after how many epochs the search of the row pays off.
+        """Return, for each name in `PAYS`, after how many epochs a search has paid off.
 
-        A search pays off once it has saved the time that it took. "pays_random" compares with a
-        random partition, "pays_baseline" with the baseline.
+        This is the search whose figures `row` holds. It has paid off once it has saved the time
+        that it took: "pays_random" compares with a random partition, "pays_baseline" with the
+        baseline.
         """
         random = Spending(0.0, row.figures.get("random_epoch_seconds"))
         base = self._baselines.get((row.graph, row.parts, row.seed), row)
@@ -191,7 +192,7 @@ class Study:
     def over_seeds(self, of: Callable[[list[float]], float] = fmean) -> Study:
         """Return the study with one row in place of the rows that differ only in the seed.
 
-        If one seed lacks a figure, the new row lacks the figure.
+        If a figure is missing for one of the seeds, it is missing in the new row.
 
         Parameters:
             of: Function that combines the figures of all seeds into one figure.
@@ -236,7 +237,7 @@ def study(
     """Compile every graph with every contender for every number of parts.
 
     Parameters:
-        baseline: Label of the contender to which all others are compared by ratios.
+        baseline: Label of the contender to which all other contenders are compared by ratios.
         settings: Keywords of `plancc.read_graph` and `plancc.compile`, for all contenders that
             accept these keywords.
         results: File of JSON lines that keeps the rows; kept rows are not computed again. Rows of

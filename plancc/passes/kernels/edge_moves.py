@@ -9,8 +9,9 @@ The cost is the volume, plus prices of overweight and traffic. Sweeps minimise::
     side   = row * rows + message * messages + scale * (nonzero * nonzeros + own_row * own rows)
     excess = max(0, side - ceiling)
 
-A side is what one part sends or receives. Nets are the rows and columns of the matrix, as defined
-in ``edges.py``. There are three kinds of moves:
+A side is what one part sends or receives. The factors and bounds in the formulas are fields of
+`Prices`. Nets are the rows and columns of the matrix, as defined in ``edges.py``. There are three
+kinds of moves:
 
 - One nonzero moves.
 - All nonzeros that a net has in one part move, so that the net leaves this part.
@@ -133,7 +134,7 @@ def _move_owner(v: int, there: int, pattern: Any, state: Any, prices: Any, toll:
 
 @njit(cache=True, nogil=True)
 def _touched(e: int, state: Any, parts: Any) -> Any:
-    """Write the parts that net e touches into `parts`, ascending; return the filled slice.
+    """Write the parts that net e touches into `parts`, ascending; return the entries written.
 
     The time grows with the square of the number of these parts, so the kernels call the function
     for short nets only.
@@ -613,6 +614,9 @@ def _best_owner(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _strain(load: float, more: float, prices: Any) -> float:
-    """Return how much the penalty of a side rises if `more` is added to its load."""
+    """Return how much the penalty of a load rises if `more` is added to the load.
+
+    The load is what a part sends, or what it receives.
+    """
     cost = penalty(load + more, prices.ceiling, prices.pressure)
     return cost - penalty(load, prices.ceiling, prices.pressure)

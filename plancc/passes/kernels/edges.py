@@ -29,7 +29,8 @@ class MatrixPattern(NamedTuple):
     """The pattern of a matrix by rows and by columns; it never changes.
 
     Attributes:
-        net_ptr (int64[2n + 1]): The nonzeros of net e are ``pins[net_ptr[e]:net_ptr[e + 1]]``.
+        net_ptr (int64[2n + 1]): Every row is a net of its nonzeros, and so is every column. The
+            nonzeros of net e are ``pins[net_ptr[e]:net_ptr[e + 1]]``.
         pins (int64[2 * nnz]): Index in the CSR of every nonzero, sorted by net. Each nonzero occurs
             twice, in its row and in its column.
         row, column (int32[nnz]): Row and column of every nonzero.
@@ -207,8 +208,8 @@ def delete(e: int, q: int, state: Any) -> bool:
 def send(e: int, m: int, rows: int, state: Any) -> None:
     """Add `rows` rows to the traffic between part m and the part that owns the vertex of net e.
 
-    If `rows` is negative, rows are removed. For a column, the owner sends rows to m (expand); for a
-    row, m sends partial sums to the owner (fold).
+    If `rows` is negative, rows are removed. If net e belongs to a column, the owner sends rows to m
+    (expand); if it belongs to a row, m sends partial sums to the owner (fold).
     """
     n = len(state.owner)
     q = state.owner[e % n]
@@ -220,7 +221,7 @@ def send(e: int, m: int, rows: int, state: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def send_all(e: int, rows: int, state: Any) -> None:
-    """Call `send` for every part that net e touches, except the part that owns its vertex."""
+    """Call `send` for every part that net e touches, except the owner of the net's vertex."""
     q = state.owner[e % len(state.owner)]
     for s in range(state.slot_ptr[e], last_slot(e, state)):
         if state.count[s] > 0 and state.part[s] != q:
@@ -246,7 +247,7 @@ def move(k: int, there: int, pattern: Any, state: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def move_owner(v: int, there: int, pattern: Any, state: Any) -> None:
-    """Move the owner of vertex v and its diagonal nonzero to part `there`, which is not its own."""
+    """Give vertex v and its diagonal nonzero to part `there`, which must not own v already."""
     n = len(state.owner)
     here, k = state.owner[v], pattern.diagonal[v]
     for e in (v, n + v):

@@ -2,11 +2,12 @@
 
 For a pair of parts, only nets with pins in both parts matter. If such a net no longer touches one
 of the two parts, its cost is saved, even if it touches other parts. The hypergraph is turned into a
-flow network (Lawler, 1973). Every net becomes two nodes, *in* and *out*, and an arc from *in* to
-*out* whose capacity is the net's cost. Arcs of unbounded capacity lead from every pin to *in*, and
-from *out* to every pin. Vertices far from the boundary stay in their part; those of one part are
-merged into one terminal, the source of the flow, and those of the other part into the target. Then
-a minimum cut of the network is the division of the vertices that has the least volume.
+flow network (Lawler, 1973). Every net becomes two nodes of this network, *in* and *out*, and an arc
+from *in* to *out* whose capacity is the net's cost. Arcs of unbounded capacity lead from every pin
+to *in*, and from *out* to every pin. Vertices far from the boundary stay in their part. In one
+part, these vertices are merged into one terminal, the source of the flow; in the other part, into
+another terminal, the target. Then a minimum cut of the network is the division of the vertices that
+has the least volume.
 
 FlowCutter balances the cuts (Hamann and Strasser, 2018; on hypergraphs Gottesbueren, Hamann and
 Wagner, 2019). A maximum flow gives two minimum cuts, one close to the source and one close to the
@@ -140,7 +141,7 @@ def adjacent_parts(max_spread: int, most: int, nets: Any, state: Any) -> Any:
     """List the pairs of parts that share nets, with the total cost of the shared nets.
 
     Nets that touch more than `max_spread` parts are left out. If there are more than `most` pairs,
-    the list is incomplete, but longer than `most`.
+    the list has only some of them, but more than `most`.
 
     Returns:
         one, two, cost (int64[num_pairs]): Pairs with ``one < two``, ascending.
@@ -663,7 +664,7 @@ def _list(side: int, x: int, net: Any, flow: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _reach_again(side: int, net: Any, flow: Any) -> None:
-    """Repeat the search of a side from its fixed vertices, after the flow has changed."""
+    """Search again from the fixed vertices on one side of the cut, after the flow has changed."""
     number = flow.number[side]
     flow.reached[side, :] = False
     flow.listed[side, :] = False
@@ -858,9 +859,9 @@ def split_pair(
     Parameters:
         pair, cut_nets, region, place: See `network_of`.
         most (float64[2, num_constraints]): Largest weights of the two parts.
-        history: Two values. First, int32[num_vertices]: for every vertex, the number of the batch
-            of pairs that last moved the vertex. Second, an int: the number of the batch in which a
-            cut of this pair was last searched.
+        history: Two values. First, int32[num_vertices]: for every vertex, the index of the batch of
+            pairs that last moved the vertex. Second, an int: the index of the batch of pairs in
+            which a cut of this pair was last searched.
     """
     net, now = network_of(pair, cut_nets, region, place, nets, state)
     moved_at, since = history
@@ -877,7 +878,9 @@ def split_pair(
 
 @njit(cache=True, nogil=True)
 def exchange_between(vertices: Any, one: int, two: int, nets: Any, state: Any) -> Any:
-    """Move each vertex from its part, `one` or `two`, to the other part; return the rows saved."""
+    """Move each vertex from its part, `one` or `two`, to the other part; return by how much the
+    volume falls.
+    """
     saved: Any = np.int64(0)
     for v in vertices:
         there = one if state.owner[v] == two else two

@@ -1,4 +1,4 @@
-"""A kernel that assigns vertices without a part to parts, at the cost of the fewest rows."""
+"""A kernel that gives a part to each vertex without a part; few additional rows are sent."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Cut(NamedTuple):
     Attributes:
         at (int64[num_edges]): For every edge, the index of its nonzero in the CSR. Edges are sorted
             by their left vertices.
-        left_ptr (int64[num_left + 1]): The edges of left vertex x are those with the numbers
+        left_ptr (int64[num_left + 1]): The edges of left vertex x have the indices
             left_ptr[x] to left_ptr[x + 1] - 1.
         left, right (int32[num_edges]): Left and right vertex of every edge.
         right_ptr, right_edges (int64[num_right + 1], int64[num_edges]): The edges of right vertex y
@@ -252,9 +252,10 @@ def complete(cut, left, right, component, mate, own, scale):  # type: ignore[no-
 
 @njit(cache=True, nogil=True)
 def place(cut: Any, left: Any, right: Any, load: Any, scale: Any) -> Any:
-    """Assign every nonzero between two parts to one of them, as the vertex cover demands.
+    """Assign every nonzero between two parts to one of the two, as the vertex cover demands.
 
-    If both vertices of its edge are in the cover, the nonzero goes to the lighter part.
+    A nonzero is an edge of `cut`. If both ends of the edge are in the cover, the nonzero goes to
+    the lighter part.
 
     Parameters:
         cut (Cut): The bipartite graph.

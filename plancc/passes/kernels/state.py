@@ -43,7 +43,7 @@ class State(NamedTuple):
 def state_of(nets: Nets, owner: Any, num_parts: int) -> State:
     """Copy the owners of a partition, and count the pins of every net in every part.
 
-    The counts take 8 bytes per slot.
+    Every slot (see `State`) takes 8 bytes.
 
     Raises:
         InputError: If the number of owners is wrong, or an owner is outside 0..num_parts-1.

@@ -74,7 +74,7 @@ def no_traffic(num_parts: int, steps: int, with_pairs: bool) -> PairTraffic:
 def flow_of(nets: Any, state: Any, with_pairs: bool) -> PairTraffic:
     """Count the traffic of a partition; `Nets.source` must be known.
 
-    `pair` is empty unless `with_pairs`.
+    If `with_pairs` is false, the attribute `pair` of the result is empty.
     """
     flow = no_traffic(len(state.sums), 1, with_pairs)
     _fill(nets, state, flow)

@@ -1,12 +1,12 @@
-"""Kernels that lower the volume, with a price of overweight.
+"""Kernels that lower the volume; weight above a part's target has a price.
 
 A sweep minimises ``volume + sum over parts and constraints of
 price / 2 * max(0, weight - target)^2``. The second term is the penalty of the parts. At low prices,
 parts grow while vertices move to better parts. High prices restore the balance at the lowest cost
 in volume.
 
-`State.count` must hold numbers of pins. If pins have sizes, it holds sums of sizes, so these
-kernels give wrong results on coarse levels.
+`State.count` must count pins. If pins have sizes, `State.count` holds sums of sizes instead, so
+these kernels give wrong results on coarse levels.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def _score(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _first_of(tied: Any, v: int, nets: Any, state: Any, score: Any) -> int:
-    """Return the one of the parts `tied` that `rate` would list first.
+    """Return the part that `rate` would list first among the parts in `tied`.
 
     The scores of these parts are set to -1.
     """
@@ -300,7 +300,9 @@ def _choose(  # type: ignore[no-untyped-def]
 
 
 def sweep(order: Any, nets: Any, state: Any, bounds: Any, threads: int = 1) -> Any:
-    """Move every vertex in `order` to the part where volume plus penalty falls most, if it falls.
+    """Move every vertex in `order` to the part that lowers volume plus penalty most.
+
+    A vertex stays in its part if no move lowers this sum.
 
     No move takes the last weight out of a part. If there are many pins, the vertices are divided
     into blocks. First, all vertices of a block choose their parts, in parallel on all threads. Then
@@ -567,7 +569,7 @@ def relief_costs(nets: Any, state: Any, limit: Any) -> Any:
 def relieve(order: Any, nets: Any, state: Any, limit: Any) -> int:
     """Move vertices in `order` out of parts above `limit`; return how many moved.
 
-    A vertex stays if its part is within its limit when its turn comes.
+    A vertex stays if, when its turn comes, its part is within the limit.
     """
     num_parts = len(state.sums)
     score = np.zeros(num_parts, dtype=np.int64)

@@ -66,7 +66,7 @@ class Approximation:
             raise InputError(f"`fold` {self.fold} needs an edge plan; {tables.name} has {has}")
 
     def passes(self, passes: Sequence[str]) -> list[str]:
-        """Return those names in `passes` that the approximation allows.
+        """Return the names in `passes` that the approximation allows.
 
         With late partial sums, the pass "order" is not possible, since late sums are sums of a
         layer's inputs.

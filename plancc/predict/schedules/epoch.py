@@ -85,7 +85,7 @@ class Scheduler(ABC):
 
     @abstractmethod
     def memory(self, dims: Sequence[int]) -> Memory:
-        """Return the largest memory that every rank needs at any time, in bytes, for float32."""
+        """Return, for every rank, the largest memory needed at any time, in bytes, for float32."""
 
     def outputs(self, layer: int) -> Int64Array:
         """Return how many rows of a layer's output every rank has: int64[num_ranks]."""
@@ -108,14 +108,14 @@ class Scheduler(ABC):
     def gathered(self, width: int) -> Sequence[Work]:
         """Return the work that collects whole rows of this width before they are multiplied by W.
 
-        It is empty unless ranks hold slices of the columns.
+        The result is empty if every rank holds all columns of its rows.
         """
         return ()
 
     def whole_rows(self, width: int) -> Sequence[Work]:
         """Return the work that collects whole rows of the network's outputs.
 
-        It is empty unless ranks hold slices of the columns.
+        The result is empty if every rank holds all columns of its rows.
         """
         return ()
 
@@ -162,7 +162,7 @@ class Scheduler(ABC):
     def product(self, layer: int, step: Aggregate) -> Iterator[tuple[str, Work]]:
         """Yield (step, work) for A x in the forward pass, or for A^T g in the backward pass.
 
-        All local products of the program are yielded together, at the place of the first.
+        All local products of the program are yielded together, when its first product is reached.
         """
         program = adjoint(self.program(layer)) if step.back else self.program(layer)
         works = self.works(layer, step)
@@ -203,9 +203,9 @@ class Scheduler(ABC):
 
 
 def moving(step: Step, works: Works) -> Iterator[tuple[str, Work]]:
-    """Yield (step, work) for a step of a program, if it sends rows.
+    """Yield (step, work) for one step of a program; nothing if this step sends no rows.
 
-    The work of copying these rows, or of adding them on arrival, is yielded too.
+    The work of copying the sent rows, or of adding them on arrival, is yielded too.
 
     `works`: work by the names of the program's steps.
     """
@@ -281,7 +281,8 @@ def _copied(messages: PointToPoint) -> Elementwise:
     """Return the work of copying rows to be sent, and of adding partial sums that arrive.
 
     Owners copy the rows that they send. In the reverse direction, owners add the sums that they
-    receive. For late messages, the ranks that exchange rows with the owners have the other work.
+    receive. The work at the other end of the messages (adding, or copying in the reverse
+    direction) is counted only if the messages are late.
     """
     rows, (owners, others) = messages.pairs.step, (PACK_WORDS, ADD_WORDS)
     if messages.reverse:

@@ -1,9 +1,10 @@
 """Feature slices (Wan et al. 2025, Algorithm 2), in one group or several groups (Section 5.2).
 
 Between products, a rank has some rows of its part, with all columns. Before a product, an
-all-to-all within the group gives the rank all rows of the part, with a slice of the columns; after
-the product, another all-to-all does the reverse. Groups exchange the rows that they need, slice by
-slice. The backward pass does the same in reverse.
+all-to-all within the group gives the rank all rows of the part, but only some of the columns (its
+feature slice). After the product, another all-to-all does the reverse. If there are several groups,
+the ranks with the same feature slice exchange the halo rows of their parts. The backward pass does
+the same in reverse.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class FeatureScheduler(GridScheduler):
 
     Parameters:
         tables: Tables of a feature plan.
-        stages: Number of batches into which a pipeline divides every product; 1 without a pipeline.
+        stages: Number of batches of rows into which a pipeline divides every product; 1 without a
+            pipeline.
     """
 
     def __init__(self, tables: Tables, stages: int = 1) -> None:

@@ -74,8 +74,8 @@ class LinkTables:
         int64[num_ranks].
 
         The rows of both ends of all links and negatives are kept. The decoder "mlp" also keeps the
-        outputs of its two layers. When the most memory is needed, there are also the gradients of
-        the rows, either for links or for negatives.
+        outputs of its two layers. At the moment when the most memory is needed, it also holds the
+        gradients of these rows, either for links or for negatives.
         """
         kept = (4 if self.decoder == "mlp" else 2) * self.scored
         back = 2 * np.maximum(self.negatives, self.scored - self.negatives)

@@ -33,10 +33,11 @@ def tables_of_owners(
     Parameters:
         matrix: The normalised matrix.
         owners: Owners of rows; without a grid also of nonzeros.
-        num_parts: Number of parts; with a grid, the number of its parts.
+        num_parts: Number of parts; with a grid, the number of the grid's parts.
         grid: Process grid, if the plan has one. If the grid is not square, the blocks of rows are
-            divided into pieces, and `Tables.blocks` is approximate. It is counted as if the rows of
-            a block were in the order of their vertex numbers; but a plan puts interior rows first.
+            divided into pieces, and `Tables.blocks` is only approximate: it is counted as if the
+            rows of a block were in the order of their vertex numbers, but a plan puts interior rows
+            first.
         name: Name of the plan in messages and tables.
     """
     expand, fold, own_nonzeros = sp.csr_array((num_parts, num_parts), dtype=np.int64), None, None
@@ -80,8 +81,8 @@ def live_tables(
         owner: Owner of every row, int32[n].
         num_parts, num_layers: Number of parts, and of layers.
         wanted (bool[n], or None): Whether the output of each vertex is in the loss; None: all are.
-        needed: Function that says by which messages halo rows travel. It takes two arrays,
-            int32[k]: parts, and for each the vertex of a row that the part needs. None: owners send
+        needed: Function that says by which messages halo rows travel. Its arguments are two arrays,
+            int32[k]: parts, and for each part the vertex of a row that it needs. None: owners send
             the rows directly.
     """
     (_, inputs), *layers = _live_matrices(matrix, num_layers + 1, wanted)
@@ -128,10 +129,10 @@ def _live_matrices(
 ) -> list[tuple[Graph, npt.NDArray[np.bool_]]]:
     """Return for every layer a matrix of the nonzeros that it uses, and its live output rows.
 
-    Live rows are those on which a wanted output depends. In the last layer they are the wanted rows
-    (all rows if `wanted` is None). Every earlier layer computes all live rows of the next layer,
-    and all rows that these need. The list begins with the first layer. Layers with the same live
-    rows share one matrix.
+    A row of a layer is live if a wanted output depends on it. In the last layer, the live rows are
+    the wanted rows (all rows if `wanted` is None). Every earlier layer computes the live rows of
+    the next layer, and all rows that these live rows need. The list begins with the first layer.
+    Layers with the same live rows share one matrix.
     """
     live = np.ones(len(matrix.indptr) - 1, dtype=np.bool_) if wanted is None else wanted
     layers: list[tuple[Graph, npt.NDArray[np.bool_]]] = []
@@ -186,7 +187,7 @@ def _copies(vertex: npt.NDArray[np.integer], owners: Owners, num_parts: int) -> 
 
 
 def _column_blocks(matrix: Graph, owner: Int32Array, grid: Grid) -> Int64Array:
-    """Return `Tables.blocks`, the number of nonzeros by part and by piece of their columns.
+    """Return `Tables.blocks`: the number of nonzeros of every part in every piece of the columns.
 
     `owner`, int32[n], is the part of every row.
     """

@@ -94,8 +94,8 @@ def training_vertices(
 ) -> npt.NDArray[np.bool_] | None:
     """Return which vertices are labelled and in the training mask, bool[num_vertices].
 
-    Return None if all vertices are training vertices. They are if the plan has neither a training
-    mask nor labels (a run then draws labels at random).
+    Return None if all vertices are training vertices, for example if the plan has neither a
+    training mask nor labels (a run then draws labels at random).
 
     Parameters:
         plan: The plan.
@@ -205,7 +205,10 @@ def _needed(rank: Int64Array, vertex: IntArray, holder: IntArray, num_ranks: int
 
 
 def rank_of_parts(num_parts: int, num_ranks: int) -> Int32Array:
-    """Return the rank that runs each part if ranks run several parts: int32[num_parts]."""
+    """Return, for every part, the rank that runs it: int32[num_parts].
+
+    If there are fewer ranks than parts, a rank runs several parts.
+    """
     blocks = block_of_parts(num_parts, num_ranks)
     return np.searchsorted(blocks, np.arange(num_parts), side="right").astype(np.int32) - 1
 
@@ -265,7 +268,7 @@ def _hops(source: _Source, step: str) -> tuple[Pairs, ...]:
 
 
 def _check(source: _Source, node: str, numbers: npt.NDArray[Any], bound: int) -> None:
-    """Raise PlanError unless these numbers of a dataset are at least 0 and below `bound`."""
+    """Raise PlanError if a number of a dataset is negative, or is not below `bound`."""
     if not within(numbers, bound):
         raise PlanError(f"{source.path}: /{node} is damaged: a number is out of range")
 
@@ -318,9 +321,9 @@ def _halo_nonzeros(source: _Source, tables: Tables) -> Int64Array | None:
 def _leaves(source: _Source, tables: Tables) -> Pairs:
     """Return `Tables.leaves` of an edge plan.
 
-    It has a message from part k to part m if vertices that k owns occur in nonzeros of m. Its
-    number of rows is the number of these vertices. They are halo rows of m, or rows for which m has
-    partial sums, and count once if they are both.
+    There is a message from part k to part m if vertices that k owns occur in nonzeros of m. The
+    message has a row for each of these vertices. The vertex is a halo row of m, or a row for which
+    m has a partial sum, or both; in all three cases it counts once.
     """
     keys = []
     for table in ("expand/recv", "fold/send"):

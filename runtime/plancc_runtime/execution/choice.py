@@ -153,7 +153,7 @@ def _check_feature(grid: Grid, options: TrainOptions) -> None:
     if MODELS[options.model].whole_rows:
         raise InputError(
             f"`model` {options.model}: attention weighs whole rows, but a rank of a feature plan "
-            "has only a slice of their columns; use a row plan"
+            "has only some of their columns; use a row plan"
         )
     if options.aggregator == "max":
         raise InputError("`aggregator` max does not work on a feature plan; use mean, sum or gcn")
@@ -164,7 +164,7 @@ def _check_feature(grid: Grid, options: TrainOptions) -> None:
         )
     if options.pipeline != "off" and grid.rows > 1:
         raise InputError(
-            f"`pipeline` {options.pipeline} needs a plan with one group, "
+            f"`pipeline` {options.pipeline} needs a plan with one group of ranks, "
             f"but grid '{grid}' has {grid.rows} groups"
         )
 

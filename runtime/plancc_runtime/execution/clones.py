@@ -21,9 +21,10 @@ from plancc_runtime.views import View
 
 
 class LateFolds(FullBatch):
-    """Epochs with clones. See `choice.execution_of` for the parameters.
+    """Full-batch epochs with clones: copies of other ranks' vertices (see `layouts.clones`).
 
-    With the pass `constant`, the delayed partial sums of the features are sent only once.
+    With the pass `constant`, the delayed partial sums of the features are sent only once. For the
+    parameters see `choice.execution_of`.
     """
 
     _delay: Delay | None = None
@@ -75,10 +76,10 @@ class LateFolds(FullBatch):
 
     @property
     def _settled(self) -> int:
-        """Number of the last epoch in which partial sums or totals of the features arrive.
+        """Index of the last epoch in which partial sums or totals of the features arrive.
 
-        The features are the same in all epochs. The first turn of a bin is in epoch r - 1 at the
-        latest. The leaves of the bin have received their totals 2 r epochs later.
+        The features are the same in all epochs. With r bins, the first turn of a bin is in epoch
+        r - 1 at the latest. The leaves of the bin have received their totals 2 r epochs later.
         """
         assert self._delay is not None
         return 3 * self._delay.epochs - 1
@@ -90,7 +91,7 @@ class LateFolds(FullBatch):
     def figures(self, network: Network) -> Figures:
         """Return the mean number of words that are sent per epoch.
 
-        The mean is over the epochs of one cycle, in which every bin of vertices has one turn. If
+        The mean is over the epochs of one cycle, in which every bin of vertices is sent once. If
         the pass `constant` is on, partial sums of the features are not counted, since they are sent
         in the first epochs only. The other passes do not change the number of words, since ranks
         send no gradients of rows.
@@ -99,7 +100,7 @@ class LateFolds(FullBatch):
         return figures_of(network, on, self._training, self._training, self._transport)
 
     def _fix(self, settled: bool) -> None:
-        """Compute what the first layer reads instead of the features: its `fixed` (`nn.conv`).
+        """Compute what the first layer reads instead of the features: the result of `Conv.fixed`.
 
         Parameters:
             settled: Whether this is the last call. If true, buffers and unused features are freed.

@@ -75,10 +75,10 @@ class BatchShare:
     """A rank's share of a mini-batch, as the network needs it.
 
     Attributes:
-        local: The rows, nonzeros and messages of the slice that are in the batch.
-        x: Features of the inputs, as in `View`; None before they are fetched. If there is a
-            cache, the features of halo rows follow after those of own rows, unless all rows of the
-            slice are inputs.
+        local: The rows, nonzeros and messages of the slice that are in the mini-batch.
+        x: Features of the inputs, as in `View`; None before they are fetched. Usually, x has the
+            features of own rows only. If the run has a feature cache, and not all rows of the slice
+            are inputs, x has the features of own rows and after them the features of halo rows.
         fixed: What the first layer reads instead of the features, as in `View`; None if it reads
             the features.
         graphs: Graph of every layer.
@@ -95,10 +95,10 @@ class BatchShare:
 
 
 class UnderWay:
-    """A rank's share of a batch that is being made in rounds of messages, while a step computes.
+    """A rank's share of the next mini-batch, made in rounds of messages while a step computes.
 
     Parameters:
-        number: Number of the batch in the run, from 0.
+        number: Index of the mini-batch in the run, from 0.
         rounds: Rounds that make the share. The first round starts at once.
         traffic: Traffic of this rank.
         timed: Function that returns a context, which measures the time of a round.
@@ -320,7 +320,7 @@ class MiniBatches(FullBatch):
         return halo.take(buffers).to(self._type)
 
     def _with_features(self, share: BatchShare, features: Tensor) -> Rounds[BatchShare]:
-        """Return the share with its features `x`, and with its `fixed`. Collective.
+        """Return the share with its features `x` and its `fixed` (see `BatchShare`). Collective.
 
         Parameters:
             features (Tensor[num_inputs, width]): Features of all own rows of the slice.
@@ -341,10 +341,11 @@ class MiniBatches(FullBatch):
     def _features_of(
         self, share: BatchShare, features: Tensor
     ) -> Rounds[tuple[Tensor, Tensor | None]]:
-        """Return the features x of a batch (`View.x`), and features of its halo rows. Collective.
+        """Return the features x (`View.x`) and the features of halo rows. Collective.
 
-        Features of halo rows are copied from the cache. Those that the cache lacks are fetched. The
-        second result is None if x includes the halo rows, or if there is no cache.
+        Both are of one mini-batch. Features of halo rows are copied from the cache, and features
+        that the cache lacks are fetched. The second result is None if x includes the halo rows, or
+        if there is no cache.
         """
         cache = self._cache
         own = features if self._in_place else rows_of(features, share.local.inputs).to(self._type)
@@ -379,7 +380,7 @@ class MiniBatches(FullBatch):
         return share
 
     def _entered(self, entered: Callable[[str], object], stage: str) -> None:
-        """Run the next round of messages of every batch that is being made. Collective.
+        """Run the next round of messages for every mini-batch that is being made. Collective.
 
         Parameters:
             entered: Function that is called first, with the name of the stage.
@@ -392,7 +393,7 @@ class MiniBatches(FullBatch):
             self._drawing.go_on()
 
     def _fetch(self, number: int, features: Tensor) -> UnderWay:
-        """Draw a batch if this is not yet done, start to fetch its features, and return the batch.
+        """Draw a batch unless this is done, and start to fetch its features; return the batch.
 
         Collective.
         """
@@ -406,9 +407,9 @@ class MiniBatches(FullBatch):
         return fetching
 
     def _draw(self, number: int, features: Tensor) -> UnderWay:
-        """Start to draw a batch if this is not yet done, and return the batch.
+        """Start to draw a mini-batch unless its drawing has begun; return the drawing.
 
-        Collective if owners draw.
+        Collective if every rank draws only for its own rows (`OwnerDraws`).
         """
         drawing = self._drawing
         if drawing is None or drawing.number != number:
@@ -423,7 +424,7 @@ class MiniBatches(FullBatch):
     def _made(self, number: int, features: Tensor) -> Rounds[BatchShare]:
         """Draw a batch, and make its graphs. If there is one rank, also copy the batch's features.
 
-        Collective if owners draw.
+        Collective if every rank draws only for its own rows (`OwnerDraws`).
         """
         which: RowsOfBlocks = "live" if "dead-rows" in self._passes else "all"
         local = yield from self._draws.share(number, "in place" if self._in_place else which)
@@ -480,12 +481,12 @@ class MiniBatches(FullBatch):
         return EpochResult(mean, rate, Scores(accuracy=accuracy), steps)
 
     def batch(self, number: int, data: LocalData) -> tuple[View, LocalData, BatchShare]:
-        """Return what a step trains on: its view, its data, and this rank's share of its batch.
+        """Return what a step trains on: a view, its data, and this rank's share of the mini-batch.
 
         Collective.
 
         Parameters:
-            number: Number of the step in the run, from 0.
+            number: Index of the step in the run, from 0.
             data: Training data of this rank's rows.
         """
         self._clock.enter("batch")
@@ -504,7 +505,8 @@ class MiniBatches(FullBatch):
     ) -> tuple[BatchStep, tuple[int, ...]]:
         """Execute one step. Return its result, and numbers that this rank counted. Collective.
 
-        These are the numbers that `fields` in `epoch` names, then the number of correct targets.
+        The counted numbers are the fields in the list `fields` (method `epoch`), then the number of
+        correct targets.
         """
         view, batch, share = self.batch(number, data)
         blocks = share.local.blocks
@@ -538,7 +540,7 @@ def rows_of(x: Tensor, rows: Int64Array) -> Tensor:
     """Return some rows of x: Tensor[m, width].
 
     Parameters:
-        rows (int64[m]): Numbers of the rows.
+        rows (int64[m]): Indices of these rows in x.
     """
     out = empty(len(rows), x.shape[1], x)
     torch.index_select(x, 0, torch.from_numpy(rows).to(x.device), out=out)

@@ -92,7 +92,7 @@ class Execution(ABC):
 
     @abstractmethod
     def prepare(self, network: Network) -> LocalData:
-        """Prepare all epochs; called once, before the first. Collective.
+        """Prepare all epochs; called once, before the first epoch. Collective.
 
         Returns:
             The data to train with. If no layer reads the features after this call, the data have
@@ -134,9 +134,9 @@ class Execution(ABC):
     def epochs(self) -> Iterator[None]:
         """Return the context in which all epochs are executed. Collective.
 
-        At its end, the context receives all messages in flight. It also does so after an error that
-        all ranks raise, since the buffer of a message must not be freed while the message is in
-        flight.
+        At its end, the context receives all messages in flight. It also receives them after an
+        error that all ranks raise, since the buffer of a message must not be freed while the
+        message is in flight.
         """
         try:
             yield
@@ -160,7 +160,7 @@ class Execution(ABC):
     def _fix_input(self, view: View, network: Network, data: LocalData) -> LocalData:
         """Compute what the first layer reads instead of the features, and store it in a view.
 
-        This is the `fixed` of the layer (`nn.conv`) and of the view. Collective.
+        What is computed is the `fixed` of the layer (`nn.conv`) and of the view. Collective.
 
         Returns:
             The data to train with. If no layer reads the features after this call, the data have

@@ -61,9 +61,10 @@ class Attended:
     """Operands and results of `attention` that `attention_adjoint` reads.
 
     Attributes:
-        column (Tensor[n, 3, h]): For every column, its source, and its factors in the two branches.
-        row (Tensor[m, 4, h]): For every row, its target, its factors in the two branches (which
-            `attention` divides by Z), and memory for <g, out>.
+        column (Tensor[n, 3, h]): For every column, its source score, and its factors in the two
+            branches.
+        row (Tensor[m, 4, h]): For every row, its target score, its factors in the two branches
+            (which `attention` divides by Z), and memory for <g, out>.
         x (Tensor[n, h d]): For every column, the row that is summed.
         parts (Tensor[m, 2 h d]): `positive`, and the result before the bias is added.
         totals (Tensor[m, 2, h]): P and Z.
@@ -96,7 +97,7 @@ def factors(
     """Return `Attended.column` and `Attended.row`, or None if this kernel cannot be used.
 
     The kernel needs a pattern on the CPU that has nonzeros and 32-bit indices, a slope of at most
-    1, finite sources and targets, and sources of a head that differ by at most `LARGEST_SPREAD`.
+    1, and finite scores. The scores `source` of one head may differ by at most `LARGEST_SPREAD`.
 
     Parameters:
         source (Tensor[n, h]): Score of every column.
@@ -165,7 +166,8 @@ def attention_adjoint(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of the operands of `attention`.
 
-    The sources, and perhaps the targets, must be products of rows of x with `vectors`.
+    The source scores, and perhaps the target scores, must be products of rows of x with `vectors`.
+    Below, "source" and "target" are short for these scores.
 
     Parameters:
         g (Tensor[m, h d], or Tensor[m, d] if `mean`): Gradient of the result; contiguous.

@@ -1,10 +1,10 @@
 """Dense operations of layers.
 
-These operations compute the same as those of torch, with two differences. Their results are in
+These operations compute the same as torch's operations, with two differences. Their results are in
 memory that the workspace reuses (`plancc_runtime.workspace`). Operands are stored in another layout
 if this makes a product quicker. For example, with 80,000 rows and a result x^T g of shape
 128 x 8, computing x^T g takes six times as long as computing (g^T x)^T. With a weight w of shape
-128 x 8, x w takes nearly twice as long if w is stored by rows as if w is stored by columns.
+128 x 8, x w takes nearly twice as long with w stored by rows as with w stored by columns.
 """
 
 from __future__ import annotations
@@ -57,8 +57,9 @@ def linear(
 def fork(x: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Return x for one operation, and x or some rows of x for another operation.
 
-    The backward pass adds one gradient to the other in place, so no other code may keep these
-    gradients. Without this function, autograd would add them in new memory.
+    The backward pass adds the gradient of one operation to the gradient of the other operation in
+    place, so no other code may keep these gradients. Without this function, autograd would add the
+    two gradients in new memory.
 
     Parameters:
         rows (int64[k], optional): Distinct rows of x for the second operation; by default all.

@@ -55,8 +55,8 @@ class PatternSide:
         ptr (int64[groups + 1]): Group i has the nonzeros at the positions ``ptr[i]:ptr[i + 1]``.
         index (int32|int64[nnz]): For the nonzero at every position, its column (if grouped by rows)
             or its row (if grouped by columns).
-        edge (int32|int64[nnz] or None): Number, in CSR order, of the nonzero at every position;
-            None if number and position are equal.
+        edge (int32|int64[nnz] or None): Index, in CSR order, of the nonzero at every position;
+            None if index and position are equal.
         native: Whether numba kernels run; else torch operations run.
     """
 
@@ -167,7 +167,9 @@ def neighbour_sum(side: PatternSide, x: Tensor) -> Tensor:
 
 
 def edge_sum(side: PatternSide, value: Tensor) -> Tensor:
-    """Return out[i] = sum of value[e] over the nonzeros of group i: Tensor[groups, d].
+    """Return out[i] = sum of value[e] over the nonzeros e of group i: Tensor[groups, d].
+
+    A group is a row or a column of the pattern; see `PatternSide`.
 
     Parameters:
         value (Tensor[nnz, d]): Values of the nonzeros in CSR order.
@@ -218,17 +220,17 @@ def edge_dot(pattern: Pattern, g: Tensor, x: Tensor) -> Tensor:
 
 
 def first_maximum(pattern: Pattern, x: Tensor) -> Tensor:
-    """Return the nonzero of each row at which x[j] is largest, for each column of x.
+    """Return, for each row and each column of x, the row's nonzero whose x[j] is largest.
 
-    If several nonzeros have the largest value, the first in CSR order is returned. NaN counts as
-    largest.
+    Here j is the column of the nonzero. If several nonzeros have the largest value, the first in
+    CSR order is returned. NaN counts as largest.
 
     Parameters:
         x: Tensor[n, d].
 
     Returns:
-        int32|int64[m, d]: Numbers of nonzeros in CSR order, with the type of ``rows.index``; -1 in
-            rows without nonzeros.
+        int32|int64[m, d]: Positions of these nonzeros in CSR order, with the type of
+            ``rows.index``; -1 in rows without nonzeros.
     """
     side, d = pattern.rows, x.shape[1]
     out = side.index.new_full((len(side), d), -1)

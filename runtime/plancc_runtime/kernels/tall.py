@@ -79,7 +79,7 @@ def backward(
     Parameters:
         x, weight: Operands, as in `forward`.
         g (Tensor[m, d_out]): Gradient of the result.
-        out (Tensor[m, d_out], optional): The result, if it was rectified.
+        out (Tensor[m, d_out], optional): The result if it was rectified, else None.
         of_x (Tensor[m, d_in], optional): Memory for the gradient of x.
         masked (Tensor[m, d_out], optional): Memory for the masked gradient: g where `out` is
             positive, else 0.
@@ -112,7 +112,7 @@ def _run(name: str, x: Tensor, right: Tensor, share: int, *others: int) -> None:
         name: "forward" or "backward".
         right: The weight or, in the backward pass, its transpose.
         share: Number of rows in one partial sum of the backward pass.
-        others: Entries of the call from number `OUT` on: addresses, sizes and flags.
+        others: Entries of the call from index `OUT` on: addresses, sizes and flags.
     """
     d_in, d_out = sizes = x.shape[1], right.numel() // x.shape[1]
     of_in, of_out = (tiles(width, x.element_size(), WIDEST) for width in sizes)

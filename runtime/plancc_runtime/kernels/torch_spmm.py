@@ -16,7 +16,8 @@ from plancc_runtime.kernels.base import SparseMatrix
 class TorchMatrix(SparseMatrix):
     """A CSR tensor that ``torch.addmm`` multiplies. Indices have 32 bits if the sizes allow this.
 
-    If `add` or `rows` is given, the product is first computed into a temporary tensor of m rows.
+    If `multiply` adds to its result, or writes only some rows, the product is first computed into a
+    temporary tensor of m rows.
     """
 
     name = "torch"

@@ -31,10 +31,10 @@ NONZEROS = ("plan", "edges", "closed")
 
 @dataclass(frozen=True, eq=False)
 class Nonzeros:
-    """For every row of some messages, the numbers of the nonzeros in the row's column.
+    """For every row of some messages, the numbers (ids) of nonzeros in the row's column.
 
-    The nonzeros are those of the rank that receives the row. For row r, their numbers are
-    ``number[ptr[r]:ptr[r + 1]]``, ascending.
+    These are the nonzeros that the receiver of the row has in this column; `Numbering` says how
+    they are numbered. For row r, the numbers are ``number[ptr[r]:ptr[r + 1]]``, ascending.
 
     Attributes:
         ptr (int64[rows + 1]): Bounds, in `number`, of the range of every row.
@@ -221,8 +221,8 @@ class Block(WithColumns):
 
         Parameters:
             name: "plan": all nonzeros of the plan. "edges": all nonzeros except a diagonal that
-                normalising added. "closed": the edges, and a diagonal nonzero in every own row
-                (with value 1 unless it is an edge).
+                normalising added. "closed": the edges, and a diagonal nonzero in every own row. If
+                the row has no edge to itself, this nonzero has the value 1.
         """
         if name == "plan":
             return self
@@ -288,8 +288,8 @@ def _edges(row_ptr: Any, column: Any, diagonal: Any) -> Any:
     """Select the nonzeros that are not on the diagonal.
 
     Parameters:
-        diagonal (int64[own rows]): For every own row, the column of its diagonal. The other rows
-            have no diagonal.
+        diagonal (int64[own rows]): For every own row, the column of its diagonal. Rows after the
+            own rows have no diagonal.
 
     Returns:
         int64[rows + 1], bool[nonzeros]: New row pointers, and whether each nonzero is kept.

@@ -231,7 +231,7 @@ def _places(ptr: Int64Array) -> Int32Array:
 
 
 def _halo_columns(block: Block) -> Int32Array:
-    """Return, for every nonzero in a halo column, the number of the halo row, from 0: int32[m]."""
+    """Return, for every nonzero in a halo column, the index of the halo row, from 0: int32[m]."""
     return block.column[block.column >= block.num_inputs] - np.int32(block.num_inputs)
 
 
@@ -280,7 +280,7 @@ def _any_kept(keys: Any, ptr: Any, number: Any, rate: float) -> Any:
 
     Parameters:
         keys: A random key for every row, from `_row_keys`.
-        ptr, number: Numbers of the nonzeros in the columns of the rows, as in `block.Nonzeros`.
+        ptr, number: Which nonzeros are in the columns of the rows, as in `block.Nonzeros`.
         rate: Probability of keeping a nonzero.
     """
     kept = np.zeros(len(keys), dtype=np.bool_)
@@ -316,10 +316,10 @@ def _kept(
     Parameters:
         row_ptr, column, value, inputs, self_loops: Attributes of the block.
         places: For every output, its position among the inputs.
-        number: For every halo row, its column in the sample; -1 if it is not kept.
+        number: For every halo row, its column in the sample; -1 if the halo row is not kept.
         nonzero_rate, edge_rate: Probabilities of keeping a nonzero in a halo column, and an edge.
         pin_key: A random key for every halo row.
-        pin_ptr, pin: Numbers of the nonzeros in halo columns, as in `block.Nonzeros`.
+        pin_ptr, pin: Which nonzeros are in each halo column, as in `block.Nonzeros`.
         edge_key: Random key of the edges.
         halo: Vertex of every halo row; empty if `edge_rate` is 1.
         scale, halo_scale: Factors of edges in own columns, and in halo columns.

@@ -197,7 +197,7 @@ def _trees_of(block: Block, transport: Transport) -> tuple[Exchange, Int32Array,
         trees (Exchange): Exchange that sends roots and receives leaves.
         vertices (int32[leaves]): Vertex of every leaf. Leaves are sorted by owner, then by vertex.
         leaf (int64[halo rows + folded rows]): For every halo row, then for every folded row, the
-            number of its leaf, from 0.
+            index of its leaf.
     """
     fold = block.fold
     assert fold is not None
@@ -258,8 +258,9 @@ class CloneGraph(LocalGraph):
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
         """Return z = P x + s x or, if `back`, P^T x + s x, without autograd.
 
-        Without `back`, delayed partial sums are added to the rows of the roots, and totals replace
-        the rows of the leaves. Collective if `sums` was given.
+        For P, s, roots and leaves see the module's docstring. If `back` is False, delayed partial
+        sums are added to the rows of the roots, and totals replace the rows of the leaves.
+        Collective if the constructor was given `sums`.
         """
         both, itself = self._partial_of(coefficients)
         x, num_own = x.contiguous(), self._clones.num_own
@@ -414,15 +415,15 @@ class _Turns:
 
 
 class DelayedSums:
-    """Exchanges partial sums and totals for one layer, which uses them r epochs later.
+    """Exchanges partial sums and totals for one layer; it uses them r (the delay) epochs later.
 
     This is Algorithm 4 of Md et al. 2021; the module's docstring explains partial sums and totals.
 
     Parameters:
         returns: Whether roots send totals back to the leaves. The last layer needs no totals,
             since no later layer reads the rows of the leaves.
-        constant: Whether the partial sums are the same in every epoch, so that every bin sends them
-            only once.
+        constant: Whether the partial sums are the same in every epoch. If so, the partial sums of
+            every bin are sent only once.
     """
 
     def __init__(self, delay: Delay, *, returns: bool, constant: bool = False) -> None:
@@ -433,16 +434,16 @@ class DelayedSums:
 
     @property
     def cycle(self) -> int:
-        """Number of epochs in which every bin has one turn."""
+        """Number of epochs from one turn of a bin to its next turn."""
         return self._delay.epochs
 
     def exchange(self, partial: Tensor) -> None:
-        """Receive rows for the bin that has its turn, and send partial sums of the bin's leaves.
+        """Receive rows for the bin whose turn it is, and send partial sums of this bin's leaves.
 
-        Collective.
+        Collective. The module's docstring explains bins, leaves and P h.
 
         Parameters:
-            partial (Tensor[leaves, width]): Rows of P h of all leaves.
+            partial (Tensor[leaves, width]): For every leaf of this rank, its row of P h.
         """
         delay, number = self._delay, self._delay.epoch % self._delay.epochs
         if not self._turns:

@@ -7,7 +7,7 @@ the owners of these halo rows that it needs the rows:
 
     hop    this rank draws the nonzeros of its rows in the hop
            this rank tells the owners of halo rows which rows it needs (`row_numbers.RowBits`)
-           rows of the next hop: own columns of these nonzeros, and own rows that others need
+           rows of the next hop: own columns of these nonzeros, and own rows that other ranks need
 
 In the training step, each owner sends the rows that other ranks need.
 
@@ -71,19 +71,22 @@ PER_WORD = 2e-9
 
 
 class Draws(ABC, Generic[S]):
-    """Draws this rank's share of every batch of a sampler.
+    """Draws this rank's share of every mini-batch of a sampler.
+
+    There are two ways: every rank draws the whole mini-batch, or *owners draw*: each rank draws
+    only from its own rows.
 
     Parameters:
         part: The slice of a row plan. Part k must be on rank k.
-        population: Vertices to draw from. Its pattern of nonzeros may be missing if owners draw.
-        seed: Seed of the draws.
+        population: Vertices to draw from. If owners draw, its pattern of nonzeros may be missing.
+        seed: Random seed of the draws.
         clock: Clock that counts the time of the draws under the name "draw".
-        seeds: Object with which the task draws the seeds (only if owners draw); None if the sampler
-            draws the seeds.
+        seeds: Object with which the task draws the seed vertices (only if owners draw); None if the
+            sampler draws the seed vertices.
 
     Attributes:
         halo (int32[num_halo]): Vertices of the halo rows of the slice.
-        alone: Whether `share` is not collective.
+        alone: Whether a rank may call `share` alone, since `share` is not collective.
     """
 
     halo: Int32Array
@@ -120,7 +123,7 @@ class Draws(ABC, Generic[S]):
 
 
 class WholeDraws(Draws[Sampler]):
-    """Draws of whole batches on every rank."""
+    """Draws in which every rank draws whole mini-batches."""
 
     alone = True
 
@@ -138,7 +141,7 @@ class WholeDraws(Draws[Sampler]):
 class OwnerDraws(Draws[S]):
     """Draws in which every rank draws for its own rows.
 
-    Beside the slice, a rank holds its `OwnedRows` and 8 bytes per halo row. The time of a step is
+    Besides the slice, a rank holds its `OwnedRows` and 8 bytes per halo row. The time of a step is
     proportional to this rank's share of the batch.
     """
 
@@ -225,9 +228,9 @@ class NeighbourDraws(OwnerDraws[NeighbourSampler]):
 class WalkDraws(OwnerDraws[WalkSampler]):
     """Draws in which owners continue the walks that are on their rows.
 
-    A rank needs 12 bytes of memory per own row, and 4 bytes per halo row and per sent row. In a
-    batch, two words are sent each time a walk moves to a row of another rank. After the walks, a
-    rank sends one bit per sent row, then one bit per halo row.
+    A rank needs 12 bytes of memory per own row, and 4 bytes per halo row and per sent row. Two
+    words are sent each time a walk moves to a row of another rank. After the walks of a mini-batch,
+    a rank sends one bit per sent row, then one bit per halo row.
     """
 
     def _begin(self, population: Population, transport: Transport) -> None:
@@ -326,9 +329,9 @@ def draws_of(
     clock: Clock,
     seeds: SeedDraws | None = None,
 ) -> Draws[Any]:
-    """Return the object that draws this rank's share of every batch of `sampler`. Collective.
+    """Return the object that draws this rank's share of every mini-batch. Collective.
 
-    All parameters except `by_owners` are those of `Draws`.
+    For all parameters except `by_owners`, see `Draws`.
 
     Parameters:
         by_owners: Whether owners draw. The caller must have called `check_draw`.
@@ -362,9 +365,9 @@ def owners_draw(
     """Decide whether owners draw. Collective.
 
     If the user's choice is "auto", the way with the shorter predicted time is chosen. If owners
-    draw, a rank saves the time to draw the other ranks' shares of a batch, but exchanges messages
-    with all its peers in every round. Owners also draw if the machine has too little free memory
-    to hold the pattern of the whole graph once for each of its ranks.
+    draw, a rank saves the time to draw the other ranks' shares of a mini-batch, but exchanges
+    messages with all its peers in every round. With "auto", owners also draw if the machine has too
+    little free memory to hold the pattern of the whole graph once for each of its ranks.
 
     Parameters:
         choice: Value of the user's option `draw`: "auto", "everywhere" or "owners".

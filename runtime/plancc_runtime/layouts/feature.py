@@ -2,8 +2,8 @@
 2).
 
 The ranks of a group share one part. Between products, a rank has whole rows: some of the rows of
-the part. During a product, it has all rows of the part, but only a slice of their columns. It
-multiplies this slice by the whole matrix of the part:
+the part. During a product, it has all rows of the part, but only some of their columns: its *slice*
+of columns. It multiplies this slice by the whole matrix of the part:
 
       own rows              slice of all rows         slice of A H            own rows
     +-----------+            +----+                    +----+                +-----------+
@@ -72,16 +72,16 @@ class FeatureGraph(LayerGraph):
 
     Parameters:
         part: Part of a feature plan, from `layouts.order.order_rows` with the same pipeline.
-        resources: Resources of the rank. `wire` is the type in which halo rows are sent between
+        resources: Resources of the rank. `wire` is the dtype in which halo rows are sent between
             groups.
         pipeline: Value of the option `pipeline`, as in `layouts.pipeline.pipelining`.
-        aggregate_on: "device" or "cpu". With "cpu", slices are sent to host memory, and the CPU
-            computes the products while the device updates rows (MixGCN-CPU; Wan et al. 2025,
-            Section 4.1).
+        aggregate_on: "device" or "cpu". With "cpu", the columns that the rank multiplies are sent
+            to host memory, and the CPU computes the products while the device updates rows
+            (MixGCN-CPU; Wan et al. 2025, Section 4.1).
 
     Attributes:
-        pipelining (Pipelining or None): Size, bandwidth and number of batches of the pipeline; None
-            if there is no pipeline.
+        pipelining (Pipelining or None): Size and bandwidth of the matrix, and number of batches of
+            rows; None if there is no pipeline.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class FeatureGraph(LayerGraph):
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
         """Return A x or, if `back`, A^T x, without autograd. Collective.
 
-        If x has fewer columns than the group has ranks, the slices of some ranks are empty.
+        If x has fewer columns than the group has ranks, some ranks get no columns.
         """
         if self.alone:
             return self.multiply(0, x.contiguous(), coefficients, back)
@@ -148,7 +148,8 @@ class FeatureGraph(LayerGraph):
     ) -> Tensor:
         """Return (A x) weight + bias, as in `LayerGraph`. Collective.
 
-        With a pipeline, each batch of A x is multiplied by the weight as soon as it arrives.
+        With a pipeline, each batch of rows of A x is multiplied by the weight as soon as it
+        arrives.
         """
         if self._batches.stages == 1:
             return super().product_linear(x, weight, coefficients, bias, rectified)
@@ -165,7 +166,7 @@ class FeatureGraph(LayerGraph):
     ) -> Tensor:
         """Return A (x weight) + bias, as in `LayerGraph`. Collective.
 
-        With a pipeline, each batch of x weight is sent as soon as it is computed.
+        With a pipeline, each batch of rows of x weight is sent as soon as it is computed.
         """
         if self._batches.stages == 1:
             return super().linear_product(x, weight, coefficients, bias, rectified)
@@ -242,25 +243,28 @@ class FeatureGraph(LayerGraph):
                     after(at)
 
     def _needs(self, coefficients: str, back: bool) -> list[int]:
-        """Return, for every batch of the product, the number of the last input batch it reads."""
+        """Return, for every batch of output rows, the index of the last input batch it reads."""
         return [0] if self._batches.stages == 1 else self._stages_of(coefficients, back).needs
 
     @property
     def alone(self) -> bool:
-        """Whether no slices are sent: the group has one rank, and there is no pipeline.
+        """Whether products send nothing: the group has one rank, and there is no pipeline.
 
-        False if slices are in host memory while own rows are on a device.
+        False if this rank's columns are in host memory, but its own rows are on a device.
         """
         return self._grid.columns == self._batches.stages == 1 and not self._slicing.crosses
 
     def multiply(self, stage: int, x: Tensor, coefficients: str, back: bool) -> Tensor:
-        """Return one batch of the product of a slice: Tensor[rows of the batch, columns].
+        """Multiply a slice of columns; return one batch of the result's rows.
 
-        Collective among the ranks that have the same number in their groups.
+        Collective among the ranks that have the same position in their groups.
 
         Parameters:
-            stage: Number of the batch.
-            x (Tensor[rows of the part, columns]): The slice.
+            stage: Index of the batch, from 0.
+            x (Tensor[rows of the part, columns]): The slice of columns.
+
+        Returns:
+            Tensor[rows of the batch, columns]
         """
         if self._batches.stages == 1:
             return self._slices.multiplied(x, coefficients, back)
@@ -293,7 +297,7 @@ class _Stages:
     """A matrix cut into batches of rows.
 
     Attributes:
-        needs: For every batch, the number of the last input batch that its product reads
+        needs: For every batch of rows, the index of the last input batch that its product reads
             (`Batches.needs`).
         matrices: For every batch, its rows of the matrix, laid out for products.
     """

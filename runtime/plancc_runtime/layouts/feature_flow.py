@@ -1,8 +1,9 @@
 """The messages of a feature-parallel product.
 
-Before the product, own rows are sent to the ranks that have slices of their columns. After the
-product, slices are sent back to the owners of the rows. Each batch of rows has one all-to-all per
-direction. A rank receives rows directly into its slice, so it need not unpack them.
+A rank multiplies only some columns, but of all rows of its group. So before the product, every rank
+sends each other rank the columns of its own rows that the other rank multiplies. After the product,
+results are sent back to the owners of the rows. Each batch of rows has one all-to-all per
+direction. A rank receives rows directly into the input of its product, so it need not unpack them.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Slicing:
 
     @property
     def column(self) -> int:
-        """Number of this rank's process column."""
+        """Index of this rank's process column."""
         return self.members.rank
 
     @property
@@ -59,13 +60,13 @@ class Slicing:
 
     @property
     def place(self) -> torch.device:
-        """Device on which slices are."""
+        """Device that holds a rank's columns of all rows of the group (see `Flow.held`)."""
         return CPU if self.crosses else self.device
 
 
 @dataclass(frozen=True)
 class _Moving:
-    """An all-to-all in flight, and the buffers that it receives (`rows`) and sends (`others`)."""
+    """An all-to-all in flight: it receives into the buffers `rows`, and sends `others`."""
 
     pending: Pending
     rows: Sequence[Tensor]
@@ -79,11 +80,11 @@ class Flow:
 
     Parameters:
         source, out (Tensor[own rows, width]): Input and output of the product; contiguous.
-        before: Function that is called before each batch is sent. Its argument is the range of the
-            batch's rows; it fills these rows of `source`.
+        before: Function that is called before each batch of rows is sent. Its argument is the range
+            of the batch's rows; the function fills these rows of `source`.
 
     Attributes:
-        held (Tensor[rows of the group, own columns]): This rank's slice of the input. A row is
+        held (Tensor[rows of the group, own columns]): This rank's columns of the input. A row is
             valid after `receive_input` has received it.
     """
 
@@ -106,7 +107,7 @@ class Flow:
         self._packed = deque(self._pack(stage) for stage in range(ahead))
 
     def send_input(self, last: int) -> None:
-        """Start to send all batches of the input up to number `last` that are not yet sent."""
+        """Start to send the batches of input rows with indices up to `last`, if not yet sent."""
         slicing = self._slicing
         while self._sent <= last:
             stage, self._sent = self._sent, self._sent + 1
@@ -120,7 +121,7 @@ class Flow:
             self._inputs.append(self._start(pieces, rows))
 
     def receive_input(self, last: int) -> None:
-        """Wait until all batches of the input up to number `last` are received."""
+        """Wait until the batches of input rows with indices up to `last` are received."""
         while self._received <= last:
             self._received += 1
             with self._slicing.clock("wait"):
@@ -146,7 +147,7 @@ class Flow:
         self._outputs.append(self._start(rows, [*pieces, buffer]))
 
     def receive_output(self, stage: int) -> slice:
-        """Wait for the own rows in a batch of the product, and copy them into `out`.
+        """Wait for the own rows in one batch of the product's rows, and copy them into `out`.
 
         Return the range of these rows in `out`.
         """
@@ -164,9 +165,9 @@ class Flow:
         return at
 
     def _pack(self, stage: int) -> tuple[list[Tensor], Any]:
-        """Return the own rows in a batch of the input, cut into slices, and a CUDA event or None.
+        """Return the own rows in a batch of the input, cut by columns, and a CUDA event or None.
 
-        If the second result is an event, the slices are complete only when the event is done.
+        If the second result is an event, the pieces are complete only when the event is done.
         """
         slicing, at = self._slicing, self._local[stage]
         if self._before is not None:
@@ -204,10 +205,10 @@ class Flow:
         return _Moving(pending, receives, sends)
 
     def _shares(self, stage: int, rows: Tensor, first: int) -> list[Tensor]:
-        """Return a view of `rows` for every rank of the group: the rank's rows in a batch.
+        """Return, for every rank of the group, a view of the rank's rows in one batch of `rows`.
 
         Parameters:
-            stage: Number of the batch.
+            stage: Index of the batch.
             rows: Rows of the part from row `first` on.
         """
         batches = self._slicing.batches
@@ -215,9 +216,9 @@ class Flow:
         return [rows[a - first : b - first] for a, b in shares]
 
     def _pieces(self, flat: Tensor, num_rows: int) -> list[Tensor]:
-        """Divide a flat buffer into the slices of `num_rows` rows, and return a view of each.
+        """Divide a flat buffer into one piece per process column, and return a view of each piece.
 
-        Slice k is Tensor[num_rows, columns of process column k].
+        Piece k is Tensor[num_rows, columns of process column k].
         """
         return [
             flat[num_rows * c.start : num_rows * c.stop].view(num_rows, c.stop - c.start)
@@ -225,9 +226,9 @@ class Flow:
         ]
 
     def _buffer(self, num_rows: int) -> Tensor:
-        """Return a flat buffer for `num_rows` whole rows, on the device of slices.
+        """Return a flat buffer for `num_rows` whole rows, on the device that holds `self.held`.
 
-        Host memory is pinned if a device copies to or from it.
+        If the buffer is in host memory, and a device copies to or from it, it is pinned.
         """
         width, slicing = self._source.shape[1], self._slicing
         if slicing.crosses and slicing.device.type == "cuda":

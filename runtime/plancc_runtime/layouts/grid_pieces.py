@@ -1,9 +1,9 @@
 """Pieces of A and of H in a process grid: own pieces, and pieces that are broadcast.
 
 A piece of A is broadcast as CSR arrays: values and columns (one word each per nonzero), and row
-pointers (one word per row of the process row, and one more). The adjoint product broadcasts the
-same arrays, and the receiver transposes the piece. A rank lays out its own pieces for both
-products.
+pointers (one word per row of the piece, and one more). The adjoint product broadcasts the same
+arrays, and the receiver transposes the piece. A rank lays out its own pieces for the product and
+for the adjoint product.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ class _Travelling:
 
     Attributes:
         of: The pieces of the process row, to which this piece belongs.
-        number: Number of this piece among them.
+        number: Index of this piece among them.
         transposed: Whether the product needs the transpose of this piece.
     """
 
@@ -256,7 +256,7 @@ class Rounds(RowMover[RoundBuffers]):
 
     Parameters:
         pieces: Pieces of the process row in this layer of the grid.
-        first_row: Number of this rank's first row in plan order.
+        first_row: Place of this rank's first row in plan order.
         column: Ranks of the process column.
         resources: Resources of the rank. If `overlap` is set, the next piece is sent while a piece
             is multiplied.

@@ -34,9 +34,9 @@ GROUP_ROWS = 2048  # packing or adding 2048 rows takes about as long as one call
 
 
 class MessageRun(Protocol):
-    """Protocol of objects that belong to consecutive messages of one exchange.
+    """Protocol of objects, each of which belongs to several consecutive messages of an exchange.
 
-    `messages` has the numbers of these messages.
+    `messages` is the range of these messages' indices.
     """
 
     @property
@@ -65,9 +65,9 @@ class OuterBlock:
     """Own rows that are sent in a group of messages.
 
     Attributes:
-        messages: Numbers of the messages, in the order of the send sets.
+        messages: Indices of the messages, in the order of the send sets.
         at: Range of the rows in `MessageBuffers.outer`.
-        rows (int64[m]): Local numbers of the rows. A row that several peers need occurs once for
+        rows (int64[m]): Local indices of the rows. A row that several peers need occurs once for
             each peer.
     """
 
@@ -168,13 +168,13 @@ class RowMover(ABC, Generic[M]):
 class HaloExchange(RowMover[B]):
     """The exchange of one block's halo rows, in forward and backward rounds.
 
-    In a forward round, callers call `send_rows`, then `arriving` or `take`. In a backward round,
-    callers call `leaving` or `send_all_back`, then `add_arrived`.
+    For a forward round, call `send_rows`, then `arriving` or `take`. For a backward round, call
+    `leaving` or `send_all_back`, then `add_arrived`.
 
     Attributes:
         num_inputs, num_halo: Number of own rows, and number of halo rows.
         steps: This rank's traffic in every step of a forward round. A node-aware exchange has three
-            steps, a direct exchange has one.
+            steps, a direct exchange has one step.
     """
 
     steps: tuple[StepTraffic, ...]
@@ -380,7 +380,7 @@ def complete(arrivals: Iterator[int], parts: Sequence[G], clock: Clock) -> Itera
     """Yield the groups `parts` in their order. Before a group, wait for all of its messages.
 
     Parameters:
-        arrivals: Numbers of the messages, in the order in which they arrive.
+        arrivals: Indices of the messages, counted over all groups, in the order of arrival.
         clock: Clock that counts the time of waiting under the name "wait".
     """
     group_of = [g for g, group in enumerate(parts) for _ in group.messages]

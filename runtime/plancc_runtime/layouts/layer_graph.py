@@ -1,8 +1,8 @@
 """The interface of the graph that layers use, in every layout.
 
 A layout divides the rows of x among the ranks. In most layouts a rank holds whole rows of a layer's
-input and output. In layouts that split columns too (2D and 3D process grids), a rank holds a slice
-``first_column : first_column + m`` of the columns of its rows; these layouts override methods of
+input and output. In layouts that split columns too (2D and 3D process grids), a rank holds only the
+columns ``first_column : first_column + m`` of its rows; these layouts override methods of
 `LayerGraph`.
 """
 
@@ -54,7 +54,7 @@ class LayerGraph(ABC):
 
     @property
     def row_type(self) -> Tensor | int:
-        """Number of the type of every input row, int64[num_inputs]; 0 if there is one type."""
+        """For every input row, the index of its type, int64[num_inputs]; 0 if there is one type."""
         return 0
 
     def product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
@@ -91,7 +91,7 @@ class LayerGraph(ABC):
         """Return the number of nonzeros of every row of the output: int64[num_outputs].
 
         Parameters:
-            nonzeros: Name in `layouts.block.NONZEROS`.
+            nonzeros: Which nonzeros are counted: a name in `layouts.block.NONZEROS`.
         """
 
     @property
@@ -114,7 +114,7 @@ class LayerGraph(ABC):
     def fork(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return x and ``targets(x)``, for two operations that both read x.
 
-        In the backward pass, the gradient of one is added to the gradient of the other in place
+        In the backward pass, the gradients of the two operations are added in place
         (`kernels.dense.fork`).
         """
         x, own = fork(x, self.places)
@@ -131,7 +131,7 @@ class LayerGraph(ABC):
         """Return x weight + bias, divided among the ranks in the same way as x. Collective.
 
         Parameters:
-            weight, bias: The whole weight and bias, even if ranks hold slices of columns.
+            weight, bias: The whole weight and bias, even if ranks hold only some columns of x.
             rectified: Whether max(result, 0) is returned instead.
             onto: Tensor to which x weight is added in place. No earlier operation may have saved
                 this tensor for its backward pass.
@@ -158,7 +158,7 @@ class LayerGraph(ABC):
     ) -> Tensor:
         """Return (A x) weight + bias, divided among the ranks in the same way as x. Collective.
 
-        The parameters are those of `product` and `linear`.
+        For the parameters, see `product` and `linear`.
         """
         return self.linear(self.product(x, coefficients), weight, bias, rectified)
 
@@ -208,17 +208,18 @@ class LayerGraph(ABC):
 
     @abstractmethod
     def moved(self, step: LayerStep) -> Mapping[str, Sequence[Transfer]]:
-        """Return all transfers of each step of `program` in one cycle, by the name of the step.
+        """Return all transfers of each step of `program`, by the name of the step.
 
-        Transfers are described in the forward direction, and ranks are numbered as in `transport`.
-        Messages between other ranks may be missing.
+        The result covers `cycle` epochs and describes the forward direction. Ranks are numbered as
+        in `transport`. Messages between other ranks than this one may be missing.
 
         Parameters:
-            step: Step of a layer. Its `columns` counts all columns, even if ranks hold slices.
+            step: Step of a layer. Its `columns` counts all columns, even if each rank holds only
+                some of them.
         """
 
     def counts(self, step: LayerStep) -> Counts:
-        """Return this rank's traffic for a step of a layer, in the epochs of one cycle.
+        """Return this rank's traffic for a step of a layer, summed over `cycle` epochs.
 
         The counts are arrays int64[1]. A product with the step's coefficients must have been
         computed before.

@@ -40,9 +40,10 @@ def live_blocks(
         layers: Number of layers.
 
     Returns:
-        blocks (list of Block): One block per layer, first layer first. If this rank drops nothing,
-            and boundary edges are not sampled, the entry is the object `block` itself. (If boundary
-            edges are sampled, peers may have dropped nonzeros, which changes `uses_sent`.)
+        blocks (list of Block): One block per layer, first layer first. If a layer drops nothing on
+            this rank, and boundary edges are not sampled, the layer's entry is the object `block`
+            itself. (If boundary edges are sampled, peers may have dropped nonzeros, which changes
+            `uses_sent`.)
         rows (list of int64[...]): Lists of local rows, ascending. The first has the inputs of the
             first layer; one list for every layer follows, with the outputs of the layer.
     """
@@ -59,7 +60,7 @@ def live_halo(block: Block, rows: Int64Array) -> Int64Array:
     """Return the halo columns in which some local rows have nonzeros, ascending: int64[m].
 
     Parameters:
-        rows: Numbers of the local rows.
+        rows: Indices of the local rows.
     """
     return block.num_inputs + np.flatnonzero(_marked(block, rows)[block.num_inputs :])
 
@@ -131,11 +132,11 @@ def _live_block(
 
 
 def _uses_left(block: Block, uses: Nonzeros, outputs: Int64Array, live: Any) -> Nonzeros:
-    """Return the numbers of the nonzeros that stay: in a live halo column and in an output row.
+    """Return only those of `uses` that are in a live halo column and in an output row.
 
     Parameters:
-        uses: Numbers of the nonzeros in all halo columns of `block`.
-        outputs: Local numbers of the output rows.
+        uses: The nonzeros in all halo columns of `block`.
+        outputs: The output rows, as local rows.
         live (bool[halo rows]): Whether each halo row is live.
     """
     left = np.zeros(block.num_local_rows, np.bool_)
@@ -148,12 +149,12 @@ def _uses_left(block: Block, uses: Nonzeros, outputs: Int64Array, live: Any) -> 
 
 
 def _marked(block: Block, rows: Int64Array) -> Any:
-    """Return whether each column is needed by some local rows: bool[num_columns].
+    """Return, for each column, whether at least one of the given rows needs it: bool[num_columns].
 
     A row needs its own column and the columns of its nonzeros.
 
     Parameters:
-        rows: Numbers of the local rows.
+        rows: The given local rows, as row numbers of the block.
     """
     marked = np.zeros(block.num_columns, np.bool_)
     marked[rows] = True

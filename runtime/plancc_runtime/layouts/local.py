@@ -199,8 +199,8 @@ class LocalGraph(ProgramGraph):
     def local_rows(self, x: Tensor) -> Tensor:
         """Return own rows of x, and after them folded rows: Tensor[num_local_rows, ...].
 
-        The folded rows are received from their owners. In the backward pass, the owners add the
-        gradients of folded rows. Collective.
+        Folded rows are rows of other ranks in which this rank has nonzeros. They are received from
+        their owners. In the backward pass, the owners add the gradients of folded rows. Collective.
         """
         if self._copies is None:
             return x
@@ -273,7 +273,7 @@ class LocalGraph(ProgramGraph):
         """Return the pattern of all local rows. In an edge plan, folded rows follow own rows.
 
         Parameters:
-            nonzeros: Name in `layouts.block.NONZEROS`.
+            nonzeros: Which nonzeros the pattern has: a name in `layouts.block.NONZEROS`.
         """
         from plancc_runtime.kernels.edges import Pattern
 
@@ -306,7 +306,7 @@ class LocalGraph(ProgramGraph):
 
     @cached_property
     def edge_factors(self) -> Tensor | None:
-        """For every edge, the factor by which sums over neighbours multiply it: Tensor[edges].
+        """For every edge, the factor of its value in sums over neighbours: Tensor[edges].
 
         The sampler of mini-batches sets these factors. Edges are in the order of
         ``local_pattern("edges")``. None if all factors are 1.

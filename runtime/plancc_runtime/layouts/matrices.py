@@ -46,7 +46,7 @@ class BlockPiece(NamedTuple):
     rows: Tensor | None = None
 
     def start(self) -> Callable[[], BlockPiece]:
-        """Return a function that returns this piece. It waits for nothing: the piece is local."""
+        """Return a function that returns this piece without waiting: the piece is local."""
         return lambda: self
 
     def multiply(self, x: Tensor, out: Tensor, add: bool) -> None:

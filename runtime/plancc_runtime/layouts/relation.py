@@ -36,9 +36,9 @@ class TypedBlock:
     Attributes:
         block: Block with the rows and nonzeros of all types and relations.
         types: Types and relations of the plan.
-        row_type (int64[num_local_rows]): Number of the type of every row.
-        column_type (int64[num_columns]): Number of the type of every column.
-        relation (int64[nonzeros]): Number of the relation of every nonzero; -1 if it belongs to no
+        row_type (int64[num_local_rows]): Index of the type of every row.
+        column_type (int64[num_columns]): Index of the type of every column.
+        relation (int64[nonzeros]): Index of the relation of every nonzero; -1 if it belongs to no
             relation.
     """
 
@@ -141,7 +141,7 @@ class TypedBlock:
         """Return whether each halo row is used by a nonzero of these relations: bool[num_halo].
 
         Parameters:
-            relations: Numbers of the relations.
+            relations: Indices of the relations.
         """
         used = np.zeros(self.block.num_columns, np.bool_)
         used[self.block.column[np.isin(self.relation, [*relations])]] = True

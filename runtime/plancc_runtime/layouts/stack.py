@@ -70,7 +70,7 @@ class StackGraph(LocalGraph):
 
     @property
     def row_type(self) -> Tensor:
-        """Number of the type of every input: int64[num_inputs]."""
+        """For every input row, the position of its type among all types: int64[num_inputs]."""
         sizes = torch.tensor([each.stop - each.start for each in self.inputs_of.values()])
         number = torch.arange(len(sizes)).repeat_interleave(sizes)
         return number.to(self.resources.device)
@@ -185,7 +185,7 @@ class StackGraph(LocalGraph):
 
 
 class StackWithHalo(GraphWithHalo, StackGraph):
-    """A stack for inputs whose halo rows are already on this rank, so that no rows are sent."""
+    """A stack of relations whose inputs include the halo rows, so that no rows are sent."""
 
 
 class RelationGraph(LocalGraph):

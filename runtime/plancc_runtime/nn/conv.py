@@ -163,9 +163,9 @@ class Conv(nn.Module, ABC):
 
     @property
     def own_map(self) -> Tensor | None:
-        """The weight by which a vertex's own row is multiplied: Tensor[width of the row, d_out].
+        """The weight matrix that multiplies a vertex's own row: Tensor[width of the row, d_out].
 
-        None if the layer has no such weight.
+        None if the layer has no such matrix.
         """
         return None
 

@@ -117,7 +117,7 @@ class GATConv(Conv):
         """Return the outputs of the heads side by side or, if `mean`, their mean.
 
         Parameters:
-            projected (Tensor[num_columns, heads width]): Rows W h of all columns.
+            projected (Tensor[num_columns, heads width]): W h for every column of the matrix.
             key: Key of the dropout mask.
         """
         vectors = torch.stack([self.score_source, self.score_target])
@@ -134,8 +134,8 @@ class GATConv(Conv):
         rate = self.options.attention_dropout
         if key is None:
             raise InputError(
-                f"attention_dropout {rate}: a training pass needs a `key`; give a different one in "
-                "every layer and update"
+                f"attention_dropout {rate}: a training pass needs a `key`; give a different key in "
+                "every layer and every update"
             )
         columns = graph.column_vertices()
         rows = columns if graph.places is None else columns.index_select(0, graph.places)

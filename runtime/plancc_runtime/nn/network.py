@@ -130,8 +130,8 @@ class Network(nn.Module):
 
         Parameters:
             x (Tensor[m, width]): Features of m vertices; some or all columns.
-            where: For a graph with types, the number of every row's type, int64[m]. For other
-                graphs, the number of the first column of x.
+            where: For a graph with types, the index of every row's type, int64[m]. For other
+                graphs, the index that the first column of x has among all features.
         """
         return x if self.standardization is None else self.standardization(x, where)
 
@@ -156,9 +156,9 @@ class Network(nn.Module):
             graphs: Graph of every layer: the outputs of a graph are the inputs of the next graph.
             x (Tensor[inputs of the first graph, d_0]): Features.
             fixed: Result of `fixed` for the first graph and x.
-            step: Number of the update; dropout depends on this number.
-            kept: Dictionary with numbers of layers, from 1, as keys. This method stores the outputs
-                of these layers in `kept`, after norm, activation and residual, with all columns.
+            step: Index of the update; dropout depends on it.
+            kept: Dictionary whose keys are layers, counted from 1. For every key, this method
+                stores the layer's outputs, after norm, activation and residual, with all columns.
 
         Returns:
             Tensor[outputs of the last graph, d_L] with all columns, in the type of the parameters.
@@ -197,7 +197,7 @@ class Network(nn.Module):
         Parameters:
             x: Output of the layer. The backward pass of the layer begins when the gradient of x is
                 known.
-            k: Number of the layer, counted from 0.
+            k: Index of the layer, counted from 0.
         """
         if self.entered is not None and x.requires_grad:
             x.register_hook(partial(self._enter_back, k))
@@ -212,8 +212,8 @@ class Network(nn.Module):
 
         Parameters:
             x (Tensor[m, width]): Input rows of the layer.
-            k: Number of the layer, counted from 0.
-            step: Number of the update.
+            k: Index of the layer, counted from 0.
+            step: Index of the update, counted from 0.
             vertices, first_column: See `nn.dropout.dropout`.
         """
         rate = self._rate(k)
@@ -245,10 +245,10 @@ class Network(nn.Module):
         )
 
     def both_ways(self, k: int, fixed: bool = False, plain: bool = False) -> BothWays:
-        """Return the forward and backward steps of a layer, with those of its residual.
+        """Return the forward and backward steps of a layer and of its residual connection.
 
         Parameters:
-            k: Number of the layer, counted from 0.
+            k: Index of the layer, from 0.
             fixed: Whether the result of the layer's method `fixed` is given.
             plain: Whether the pass "order" is off.
         """

@@ -268,7 +268,7 @@ class Distributed(nn.Module):
                 raise InputError(
                     f"rank {rank} has other values in the network's '{name}' than rank 0; set the "
                     "same torch seed on all ranks before making the network, or call "
-                    "`graph.sync_parameters(model)`; pass tensors of rows as arguments"
+                    "`graph.sync_parameters(model)`; if it holds rows, pass it as an argument"
                 )
 
     # Kinds of arguments
@@ -328,7 +328,7 @@ class Distributed(nn.Module):
             if what == "ends" and any("beyond" in each for each in fits):
                 raise InputError(
                     f"`{name}` has numbers that are not local rows; give "
-                    f"`graph.edge_index{'_dict' * bool(self._in_dicts)}`, or part of it"
+                    f"`graph.edge_index{'_dict' * bool(self._in_dicts)}`, or some columns of it"
                 )
         if not any(kind.what.endswith("rows") for kind in kinds):
             raise InputError(
@@ -537,7 +537,7 @@ def _cloned(state: State) -> State:
 
 
 def _put(state: State) -> None:
-    """Set buffers and numbers of modules to those in `state`.
+    """Set buffers and numbers of modules to the values in `state`.
 
     New tensors replace the old buffers; the memory of the old buffers does not change.
     """
@@ -547,7 +547,7 @@ def _put(state: State) -> None:
 
 
 def _constants_of(model: nn.Module) -> dict[str, Any]:
-    """Return all tensors, arrays and floats of modules by name, except parameters and buffers."""
+    """Return, by name, the tensors, arrays and floats of a model, less parameters and buffers."""
     return {
         ".".join(map(str, (*filter(None, [name]), each, *path))): x
         for name, layer in model.named_modules()
@@ -593,7 +593,7 @@ def _around(layer: nn.Module, enter: Enter) -> list[Any]:
 
 
 def _enter_unmarked(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
-    """Remove the marks of a layer's arguments; its output gets the first argument's mark.
+    """Remove the marks of a layer's arguments; the output gets the first argument's mark.
 
     Use this function as `enter` of `_around`. It serves layers that handle each row independently,
     although they call functions that mix rows.

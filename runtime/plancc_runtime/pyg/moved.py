@@ -52,7 +52,7 @@ class FetchedColumns:
 
         Parameters:
             tensors: Tensors with rows of the same `TypeRows`.
-            read: Numbers of these relations.
+            read: Indices of the relations whose edges read the rows.
         """
         new: dict[Any, dict[int, Spread]] = {}
         for x in tensors:
@@ -140,7 +140,7 @@ def _sendable(x: Tensor, graph: LocalGraph, sums: bool = False) -> Tensor:
             )
         return x.to(dtype)
     if x.is_complex():
-        raise InputError("complex numbers cannot be sent; convert them by `torch.view_as_real`")
+        raise InputError("complex numbers cannot be sent; convert them with `torch.view_as_real`")
     whole = x.long().abs()
     most = whole.sum() if sums else whole.max() if x.numel() else whole.new_zeros(())
     limit = 2**24 if dtype == torch.float32 else 2**53

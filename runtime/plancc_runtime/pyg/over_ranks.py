@@ -35,7 +35,7 @@ class OverRanks(TorchFunctionMode):
     Parameters:
         patterns: Sparsity patterns of edges, from this and earlier forward passes.
         mask (callable): Function that applies dropout and returns the result. Its arguments are a
-            tensor, the rate, the numbers of the entries (or None), and the number of the mask.
+            tensor, the rate, the indices of the entries (or None), and the index of the mask.
         num_vertices: Number of vertices of the graph.
     """
 
@@ -57,7 +57,7 @@ class OverRanks(TorchFunctionMode):
     def _reduce_by_index(self, call: Call, dim: int, index: Any, src: Any, reduce: str) -> Tensor:
         """Reduce entries that have the same index, over all ranks.
 
-        The indices are sources of edges, or numbers of groups such as the graphs of a batch.
+        The indices are sources of edges, or indices of groups, such as the graphs of a mini-batch.
         """
         transport, is_source = self.transport, is_end(index, True)
         whole, at = plain(call.args[0]), plain(index)
@@ -180,7 +180,7 @@ class OverRanks(TorchFunctionMode):
         return of.total if of is not None else int(summed(torch.tensor(size), self.transport))
 
     def _count(self, x: Spread, axes: Iterable[int]) -> int:
-        """Return the number of entries along `axes` on all ranks; one of these axes is spread."""
+        """Return the number of entries along `axes` on all ranks, which share one of these axes."""
         size = self._total(x.shape[x.axis], x.of if is_rows(x) else None)
         return size * prod(x.shape[k] for k in axes if k != x.axis)
 
@@ -228,7 +228,7 @@ class OverRanks(TorchFunctionMode):
 
 
 class Bins(NamedTuple):
-    """A division of the entries of all ranks into bins: functions that map entries to bins or back.
+    """A division of entries into bins, which may have entries on several ranks.
 
     Attributes:
         total (callable): Maps entries to the sum of every bin, with gradient.
@@ -287,5 +287,5 @@ def least(x: Tensor) -> float:
 
 
 def with_gradient(value: Tensor, like: Tensor) -> Tensor:
-    """Return `value` with the gradient of `like`."""
+    """Return the numbers of `value`; in the backward pass, the gradient goes to `like`."""
     return torch.where(value == like, like, like + (value - like).detach())

@@ -49,7 +49,9 @@ from plancc_runtime.pyg.trees import all_in, changed
 
 
 class TorchRules(OverRanks):
-    """Context manager: in the context, the rules apply. See `OverRanks` for the parameters."""
+    """Context manager in which torch functions on marked tensors follow the rules of this module.
+
+    See `OverRanks` for the parameters."""
 
     def __torch_function__(
         self, func: Any, _: Any, args: Sequence[Any] = (), kwargs: Any = None
@@ -133,13 +135,13 @@ class TorchRules(OverRanks):
         return bool(summed(found.any().long(), self.transport) > 0)
 
     def _sizes(self, call: Call, x: Any) -> Any:
-        """Return the shape of a marked tensor, the size of one axis, or the number of entries."""
+        """Return what a call asks of a marked tensor: shape, size of an axis, number of entries."""
         here, of = x.shape[x.axis], x.of if is_rows(x) else None
         others = prod(size for k, size in enumerate(x.shape) if k != x.axis)
         if call.name == "numel":
             return counted(here * others, None, lambda: self._total(here, of) * others)
         if call.name == "__len__" and x.axis == 0:
-            refuse(call, "counts this rank's rows or edges (to divide by them, use `size(0)`)")
+            refuse(call, "counts only the rows or edges of this rank; `size(0)` counts all of them")
         size = counted(here, of, lambda: self._total(here, of))
         sizes = [*x.shape[: x.axis], size, *x.shape[x.axis + 1 :]]
         dim = {"size": call.get(1, "dim"), "__len__": 0}.get(call.name)
@@ -200,7 +202,7 @@ class TorchRules(OverRanks):
     # Ends of edges
 
     def _call_on_ends(self, call: Call, found: Sequence[Mark]) -> Any:
-        """Run a function that reads ends of edges, but not as an index."""
+        """Run a function that reads ends of edges, but does not index a tensor by them."""
         name, x = call.name, next(each for each in found if isinstance(each, EdgeEnds))
         ends = [*x.ends]
         if name in ("eq", "ne") and all(map(is_end, call.args)):
@@ -288,7 +290,7 @@ class TorchRules(OverRanks):
         return refuse(call, "selects entries by several indices")
 
     def _masked(self, call: Call, x: Tensor, mask: Spread) -> Tensor:
-        """Return the entries of x at which `mask` is true; one axis of the mask is spread."""
+        """Return the entries of x at which `mask` is true; ranks share one axis of the mask."""
         if (
             not isinstance(x, Spread)
             or (x.axis, x.of, x.each) != (mask.axis, mask.of, mask.each)
@@ -306,7 +308,7 @@ class TorchRules(OverRanks):
         if is_end(index, True):
             if not is_rows(x, dim) or x.of != index.of:
                 shape = [*x.shape]
-                refuse(call, f"selects rows of sources from a tensor {shape} that lacks them")
+                refuse(call, f"selects rows of sources, which the tensor {shape} lacks")
             x = self.columns.of(x, index.relations)
         elif along != is_end(index, False) or (along and not (is_rows(x) and x.of == index.of)):
             refuse(call, "selects entries by index")
@@ -368,7 +370,7 @@ class TorchRules(OverRanks):
     def _set(self, call: Call) -> None:
         """Run ``x[key] = value``.
 
-        The key may be a mask, numbers of own rows, or a key that `_sliced` accepts.
+        The key may be a mask, indices of own rows, or a key that `_sliced` accepts.
         """
         x, key, value = call.args
         keys = key if isinstance(key, tuple) else (key,)
@@ -389,9 +391,10 @@ class TorchRules(OverRanks):
         call.func(x, tuple(map(plain, keys)), totals(plain(value)))
 
     def _scattered(self, call: Call) -> Any:
-        """Run a function that reduces entries with the same index, to a sum, mean or extreme.
+        """Run a function that reduces all entries with the same index to one number.
 
-        The indices are ends of edges, or numbers of groups.
+        The number is their sum, mean or extreme. An index is the end of an edge, or the id of a
+        group.
         """
         out, dim, index = call.args[0], call.get(1, "dim"), call.get(2, "index")
         base, in_place = call.name.rstrip("_"), call.name.endswith("_")
@@ -426,7 +429,7 @@ class TorchRules(OverRanks):
     # Rows and entries of edges
 
     def _call_on_spread(self, call: Call, found: list[Spread]) -> Any:
-        """Run a function of spread tensors."""
+        """Run a function whose arguments `found` are spread over the ranks."""
         name, x = call.name, found[0]
         if name in calls.SPECIAL:
             return getattr(self, f"_{name}")(call, x)

@@ -56,7 +56,7 @@ def all_in(value: Any, kind: type[T] | tuple[type[T], ...]) -> list[T]:
 def changed(value: Any, kind: type[T], change: Callable[[T], Any]) -> Any:
     """Return a copy of the value in which every object of class `kind` is replaced.
 
-    If it contains no such object, return the value itself.
+    If the value contains no such object, return the value itself.
 
     Parameters:
         change: Function that maps each object to its replacement.

@@ -1,7 +1,7 @@
 """Links of mini-batches for link prediction.
 
 The owner of a link's source holds the link, and gets the row of the target from the target's
-owner. The seeds of a batch are the ends of its links and negatives.
+owner. The seed vertices of a mini-batch are the ends of its links and of its negatives.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class LinkBatches:
         The arrays have the row of the source, the rank of the target, and the target's row there.
 
         Parameters:
-            negatives (int64[m]): The batch's negatives, as numbers among the negatives of the
+            negatives (int64[m]): The batch's negatives, as indices among the negatives of the
                 epoch.
             total: Number of negatives in an epoch.
         """

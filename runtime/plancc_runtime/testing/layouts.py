@@ -63,8 +63,8 @@ class _Answer(NamedTuple):
 
     Attributes:
         rows: Vertices of the rank's rows.
-        columns: Two arrays with numbers of columns: those that the rank has of the operand, and
-            those that it has of the product with a weight.
+        columns: Two arrays of column indices: which columns of the operand the rank has, and which
+            columns of the product with a weight.
         product, adjoint: The rank's rows of the product, and of the operand's gradient.
         weight: The rank's share of the weight's gradient; zeros if the product has no weight.
         counted: Counters of the transport, forward and backward.
@@ -168,9 +168,9 @@ def _answers(
     dtype: torch.dtype = torch.float64,
     overlap: bool = True,
 ) -> list[_Answer]:
-    """Compute a product twice on all ranks; return every rank's results of the second time.
+    """Compute a product twice on all ranks; return every rank's results of the second product.
 
-    The second product reuses the exchanges of the first.
+    The second product reuses the exchanges of the first product.
     """
     asked = (name, how, dtype, overlap)
     if asked in layout._known:

@@ -159,7 +159,7 @@ class GroupTransport(Transport):
     """A transport whose ranks are the members of a group.
 
     With such a transport, a layout can run on a group. Ranks and peers are positions among the
-    members. Traffic, timeout and the longest message are those of the group's transport. The method
+    members. Traffic, timeout and the longest message come from the group's transport. The method
     `cores_per_rank` is collective over all ranks of the group's transport; all other collective
     methods are collective over the group only.
     """

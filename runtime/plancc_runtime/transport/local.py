@@ -42,8 +42,8 @@ def run_ranks(
 ) -> list[T]:
     """Call ``work(transport)`` for every rank, each in a separate thread.
 
-    torch keeps some settings for each thread, such as those of `torch.set_num_threads` and
-    `torch.no_grad`. Make such settings inside `work`.
+    torch keeps some settings for each thread, for example what `torch.set_num_threads` and
+    `torch.no_grad` set. Make such settings inside `work`.
 
     Parameters:
         work: Function that every rank calls. It may call collective methods of the transport.
@@ -328,7 +328,7 @@ class LocalChannel(Channel):
             )
 
     def _meet(self, mine: _End, place: _Place) -> _End | None:
-        """Return the other end of a message if it came first; else register this end for it.
+        """If the other end of a message came first, return it; otherwise register this end.
 
         Parameters:
             mine: This end of the message.

@@ -34,7 +34,7 @@ class Traffic:
     words_between: int = 0
 
     def as_array(self) -> np.ndarray:
-        """Return the counters without `..._between`, in the order of the fields: int64[8]."""
+        """Return all counters except `..._between`, in the order of the fields: int64[8]."""
         names = [f.name for f in fields(self) if not f.name.endswith("_between")]
         return np.array([getattr(self, name) for name in names], np.int64)
 
@@ -78,7 +78,7 @@ class MessagePiece(NamedTuple):
     Attributes:
         number: Position of the buffer in the list of sends or receives.
         peer: The rank at the message's other end.
-        tag: Number of the piece among all pieces between the two ranks in this direction; the same
+        tag: Index of the piece among all pieces between the two ranks in this direction; the same
             at both ends.
         data (Buffer[words]): The words of the piece.
     """

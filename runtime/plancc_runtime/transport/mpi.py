@@ -186,9 +186,9 @@ def _wait(request: Any, requests: list[Any], late: set[int]) -> None:
 
 
 def _unfinished(late: set[int], sources: list[int], targets: list[int]) -> str:
-    """Return a phrase that says what the requests with the numbers `late` wait for.
+    """Return a phrase that says what the requests with the indices `late` wait for.
 
-    The numbers count the receives from `sources` first, then the sends to `targets`.
+    The indices count the receives from `sources`, and after these the sends to `targets`.
     """
     late, num = late.copy(), len(sources)  # the watchdog calls this during the wait
     return unfinished(

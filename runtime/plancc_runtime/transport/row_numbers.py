@@ -179,18 +179,17 @@ class RowBits:
         )
 
     def tell(self, rows: Int64Array) -> Rounds[Int64Array]:
-        """Tell the receivers a subset of the rows to send. Return the subset of the rows to
-        receive.
+        """Tell receivers which rows this rank will send; return which rows it will receive.
 
-        Collective.
+        Collective. These rows are some of the rows that the exchange sends and receives.
 
         Parameters:
-            rows (int64[m]): The subset of the rows that this rank sends in the exchange: positions
-                among these rows, ascending.
+            rows (int64[m]): Positions, ascending, of the rows that will be sent among all rows that
+                this rank sends in the exchange.
 
         Returns:
-            int64[k]: The subset of the rows that this rank receives in the exchange: positions
-                among these rows, ascending.
+            int64[k]: Positions, ascending, of the rows that will arrive among all rows that this
+                rank receives in the exchange.
         """
         if self._transport.size == 1:
             return rows

@@ -199,7 +199,7 @@ class TorchTransport(Transport):
             dist.all_reduce(torch.zeros(1), group=self.group)
 
     def abort(self, code: int) -> NoReturn:
-        """End this rank; the launcher ends the others."""
+        """End this rank; the launcher ends all other ranks."""
         sys.stdout.flush()
         os._exit(code)
 

@@ -253,7 +253,7 @@ def test_check_model(name, kind, code, plans):
     assert done.code == code, done.err
     assert "  gradient of first." in done.out
     assert ("equal to 1e-9" in done.out) == (not code)
-    assert (f"{name}: results on 3 ranks and on one differ, first in" in done.err) == bool(code)
+    assert (f"{name}: results on 3 ranks and 1 rank differ, first in" in done.err) == bool(code)
 
 
 REFUSED = {
