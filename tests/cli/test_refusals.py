@@ -141,7 +141,7 @@ TABLE = {
         "--batches x": "--batches",
         "--batches 9223372036854775808": "--batches",
         "--batches 5 --batch-size 0": "--batch-size 0: must be at least 1",
-        "--batches 5 --sampler-option keep=0.5": "'uniform' has no --sampler-option keep",
+        "--batches 5 --sampler-option keep=0.5": "'uniform' has no option --sampler-option keep: it has",
         "--batches 5 --sampler-option seed=5": "--sampler-option seed: no sampler has",
         "--batches 5 --fanouts 3,x": "--fanouts '3,x'",
         "--batches 5 --sampler neighbour": "'neighbour' needs --fanouts",
