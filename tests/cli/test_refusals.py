@@ -185,7 +185,7 @@ TABLE = {
         "p.h5 --baseline x": "unknown baseline 'x'",
         "p.h5 cut.h5": "cut.h5",
         "p.h5 p.h5 --json --batches 0": "--batches 0: choose from 1",
-        "p.h5 p.h5 --json --batches 5 --sampler-option keep=1": "'uniform' has no option --sampler-op",
+        "p.h5 p.h5 --json --batches 5 --sampler-option keep=1": "'uniform' has no option --sampler",
         "p.h5 p.h5 --json --batches 5 --fanouts 3,x": "--fanouts '3,x'",
         "p.h5 p.h5 --json --seed 5": "--seed is only for mini-batches; give --batches",
     },
