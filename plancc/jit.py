@@ -144,7 +144,7 @@ def candidates() -> list[Path]:
 def folder() -> Path:
     """Return an existing folder for compiled kernels: the first of `candidates` that is writable.
 
-    If none is writable, return a temporary folder; warn if this is new.
+    If none is writable, return a temporary folder, with a warning if it is new.
     """
     lasting = candidates()
     for place in lasting:

@@ -35,7 +35,7 @@ class DataWidths:
 
     @classmethod
     def of(cls, data: VertexData) -> DataWidths:
-        """Return the widths that vertex data in memory needs.
+        """Return the widths (number of features, number of classes) for vertex data in memory.
 
         If there are several vertex types, see `_over_types`.
         """

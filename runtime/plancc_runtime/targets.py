@@ -221,9 +221,9 @@ class OneClass(ClassTarget):
 
     @staticmethod
     def predictions(outputs: Tensor) -> dict[str, Tensor]:
-        """Return the predicted class of every row, int32[n], and its probability of every class.
+        """Return the predicted class of every row, and the probabilities of all classes.
 
-        The names in the result are "class" and "probability" (Tensor[n, classes]).
+        They are "class", int32[n], and "probability", Tensor[n, classes].
         """
         return {"class": outputs.argmax(dim=1).int(), "probability": torch.softmax(outputs, dim=1)}
 

@@ -369,7 +369,7 @@ def even_bounds(length: int, step: int) -> np.ndarray:
 
 
 def run_groups(kernel: Any, side: PatternSide, work: int, *args: Any) -> None:
-    """Call kernel(begin, end, *args) for ranges of groups that have about as many nonzeros each.
+    """Call kernel(begin, end, *args) for ranges of groups; all ranges have about as many nonzeros.
 
     Parameters:
         side: The groups: all rows, or all columns, of a pattern.
