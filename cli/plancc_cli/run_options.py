@@ -117,7 +117,8 @@ SECTIONS["Checkpoints and results"] += RESULTS
 def run_option(name: str, **settings: Any) -> click.Option:
     """Return the command-line option `name`.
 
-    `settings` replace the settings of its field in `TrainOptions`.
+    `settings` are arguments of `click.Option`. They replace the arguments that follow from the
+    option's field in `TrainOptions`.
     """
     if name in OF_RUN:
         return OF_RUN[name]

@@ -84,7 +84,8 @@ class PricedForms:
     def balance_of(self, form: Form) -> Balance:
         """Return the balance of the parts in this form's plan.
 
-        It is the given balance. But the parts of an edge plan do not share rows, only nonzeros.
+        This is the balance that the user gives. But an edge plan cannot balance rows: if the given
+        balance has rows, an edge plan balances only nonzeros.
         """
         if form.by_rows or "rows" not in self.balance.names:
             return self.balance

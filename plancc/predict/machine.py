@@ -308,8 +308,8 @@ class Machine:
     def on_nodes(self, ranks: int | None) -> Machine:
         """Return the machine with `ranks` ranks per node.
 
-        The machine is returned unchanged if `ranks` is None, or if its `speed` has an entry for
-        every rank of a node.
+        The machine is returned unchanged if `ranks` is None, or if `speed` lists the speeds of the
+        ranks of one node.
         """
         if ranks is None or len(self.speed) == self.node.ranks:
             return self

@@ -97,12 +97,12 @@ def batch_reports(
     seed: int = 1,
     **options: Any,
 ) -> list[BatchReport]:
-    """Return figures of several plans of the same matrix, all on the batches 0..number - 1.
+    """Return figures of several plans of the same matrix, all on the mini-batches 0..number - 1.
 
     Parameters:
-        paths: Plan files. Batches are drawn from the first plan's population, using its training
-            mask and clusters.
-        number: Number of batches, at least 1.
+        paths: Plan files. Mini-batches are drawn from the first plan's population, using its
+            training mask and clusters.
+        number: Number of mini-batches, at least 1.
         num_ranks: Number of ranks. If it is smaller than a plan's number of parts, several parts
             are merged on a rank before anything is counted. None: one rank per part.
         sampler: Name of a sampler. By default it is the sampler in the provenance of the first plan
@@ -113,11 +113,11 @@ def batch_reports(
     Raises:
         InputError: If a file is missing or holds an edge plan, if the matrices of the plans have
             different patterns, if `num_ranks` is not in 1..num_parts, or if the sampler cannot draw
-            batches from the first plan with these options.
+            mini-batches from the first plan with these options.
         PlanError: If a file is damaged.
 
     Warns:
-        PlanccWarning: If batches are smaller than `batch_size`.
+        PlanccWarning: If mini-batches are smaller than the option `batch_size`.
     """
     if not 1 <= number <= MOST_BATCHES:
         raise InputError(f"`batches` {number}: choose from 1 to {MOST_BATCHES}")

@@ -255,13 +255,13 @@ class FeatureGraph(LayerGraph):
         return self._grid.columns == self._batches.stages == 1 and not self._slicing.crosses
 
     def multiply(self, stage: int, x: Tensor, coefficients: str, back: bool) -> Tensor:
-        """Multiply a slice of columns; return one batch of the result's rows.
+        """Multiply some columns by A or, if `back`, by A^T; return one batch of the result's rows.
 
         Collective among the ranks that have the same position in their groups.
 
         Parameters:
             stage: Index of the batch, from 0.
-            x (Tensor[rows of the part, columns]): The slice of columns.
+            x (Tensor[rows of the part, columns]): The columns that this rank multiplies.
 
         Returns:
             Tensor[rows of the batch, columns]
@@ -360,8 +360,8 @@ class _ProductLinear(torch.autograd.Function):
 class _LinearProduct(torch.autograd.Function):
     """The product A (x W) of a graph with a pipeline, with its gradients.
 
-    In the backward pass, each batch of A^T g is multiplied by W^T when it arrives; g is the
-    gradient of the result.
+    In the backward pass, g is the gradient of the result. The rows of A^T g arrive in batches, and
+    each batch is multiplied by W^T as soon as it has arrived.
     """
 
     @staticmethod

@@ -128,11 +128,11 @@ class Flow:
                 self._inputs.popleft().pending.wait()
 
     def send_output(self, stage: int, found: Tensor) -> None:
-        """Start to send a batch of the product to the owners of its rows.
+        """Start to send one batch of the product's rows to the owners of these rows.
 
         Parameters:
-            stage: Number of the batch.
-            found (Tensor[rows of the batch, own columns]): The batch of the product.
+            stage: Index of the batch, from 0.
+            found (Tensor[rows of the batch, own columns]): This rank's columns of these rows.
         """
         slicing = self._slicing
         rows = self._shares(stage, found, slicing.batches.bounds(stage)[0])
