@@ -178,7 +178,7 @@ class Prediction:
     def memory_of_rank(self) -> Int64Array:
         """Bytes that every rank needs at most at any time: int64[num_ranks].
 
-        With numbers of 8 bytes, column numbers are counted with 8 bytes too.
+        If training uses numbers of 8 bytes, column numbers are counted as 8 bytes too.
         """
         return self.schedule.memory.total * (self.word_bytes // WORD_BYTES)
 

@@ -214,8 +214,8 @@ class LayerGraph(ABC):
         in `transport`. Messages that this rank neither sends nor receives may be missing.
 
         Parameters:
-            step: Step of a network layer. Its `columns` counts all columns, even if each rank holds only
-                some of them.
+            step: Step of a network layer. Its `columns` counts all columns, even if each rank holds
+                only some of them.
         """
 
     def counts(self, step: LayerStep) -> Counts:
