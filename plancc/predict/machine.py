@@ -360,7 +360,10 @@ class Machine:
         )
 
     def check_ranks(self, num_ranks: int) -> None:
-        """Raise InputError unless `speed` has `num_ranks` entries, or one per rank of a node."""
+        """Raise InputError if `speed` has a wrong number of entries.
+
+        It may be empty, or have `num_ranks` entries, or one entry for each rank of a node.
+        """
         if self.speed and len(self.speed) not in (num_ranks, self.node.ranks):
             per_node = (
                 f", or {self.node.ranks} for the ranks of a node" if self.node.ranks > 1 else ""
