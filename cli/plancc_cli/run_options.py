@@ -117,8 +117,7 @@ SECTIONS["Checkpoints and results"] += RESULTS
 def run_option(name: str, **settings: Any) -> click.Option:
     """Return the command-line option `name`.
 
-    `settings` are arguments of `click.Option`. They replace the arguments that follow from the
-    option's field in `TrainOptions`.
+    `settings` replace the settings of the field `name` of `TrainOptions`.
     """
     if name in OF_RUN:
         return OF_RUN[name]

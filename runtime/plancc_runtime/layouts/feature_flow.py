@@ -128,11 +128,11 @@ class Flow:
                 self._inputs.popleft().pending.wait()
 
     def send_output(self, stage: int, found: Tensor) -> None:
-        """Start to send one batch of the product's rows to the owners of these rows.
+        """Start to send a batch of rows of the product to the owners of these rows.
 
         Parameters:
-            stage: Index of the batch, from 0.
-            found (Tensor[rows of the batch, own columns]): This rank's columns of these rows.
+            stage: Index of the batch.
+            found (Tensor[rows of the batch, own columns]): The batch of the product.
         """
         slicing = self._slicing
         rows = self._shares(stage, found, slicing.batches.bounds(stage)[0])
@@ -192,7 +192,11 @@ class Flow:
             return self._pieces(host, len(rows)), ready
 
     def _start(self, sends: list[Tensor], receives: list[Tensor]) -> _Moving:
-        """Start the all-to-all that sends and receives all slices except this rank's own slice."""
+        """Start the all-to-all that exchanges all tensors but those from this rank to itself.
+
+        Parameters:
+            sends, receives: For every rank of the group, the tensor to send or to receive.
+        """
         slicing = self._slicing
         others = [
             [self._nothing if k == slicing.column else side[k] for k in range(slicing.grid.columns)]
