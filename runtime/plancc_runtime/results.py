@@ -357,7 +357,7 @@ class Measure:
     def traffic(self) -> list[int]:
         """Return the counters of `Traffic` for the epoch, then the words sent by the evaluation.
 
-        The words are 0 if there was no separate evaluation.
+        The last entry is 0 if there was no separate evaluation.
         """
         words = 0 if self.evaluating is None else self.evaluating.traffic[WORDS_SENT]
         return [*self.spent.traffic.tolist(), int(words)]

@@ -344,7 +344,7 @@ class _Cases:
     ) -> Row:
         """Return the row from `kept`, if it is there; else make a new row.
 
-        The new row is kept if its plan did not fail.
+        If the plan did not fail, the new row is added to `kept` (if `kept` is not None).
         """
         key = self.key(source, contender, num_parts, seed)
         if kept is not None and key in kept:

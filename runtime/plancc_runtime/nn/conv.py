@@ -179,7 +179,7 @@ class Conv(nn.Module, ABC):
         return None
 
     def halves(self, graph: LocalGraph, fixed: bool, first: bool) -> Halves:
-        """Return the layer as three functions: before, across and after (`Halves`).
+        """Return the layer as three functions: `before`, `across` and `after` (`Halves`).
 
         `nn.recompute` calls these functions to compute rows again. Not collective.
 
