@@ -168,9 +168,10 @@ class _Between:
         return ClusterLevel(links, first, weight, self.ranks.total(len(ends)))
 
     def _gathered(self, chosen: list[Int64Array]) -> Any:
-        """Return all links of the clusters ``chosen[rank]``, where `rank` is this rank. Collective.
+        """Return the links from the clusters ``chosen[rank]`` to other clusters. Collective.
 
-        The result is a sparse matrix with a row for each of these clusters.
+        `rank` is this rank. The links come from all ranks. The result is a sparse matrix with a row
+        for each chosen cluster, and a column for every cluster.
         """
         found = [
             links_between(each, self.start, self.members, self.ptr, self.level.links, self.label)

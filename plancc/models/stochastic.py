@@ -8,9 +8,9 @@ The model minimises the expected volume of a mini-batch. It builds its nets in o
     sampled   from the column nets of many batches; equal nets are merged, and their costs added
               (Algorithm 3)
 
-A sample says little about batches outside the sample unless most nonzeros occur in the sample
-several times. The bound of equation 14 holds for one given partition, but not for a partition that
-a search has fitted to the sample.
+A sample says much about other batches only if most nonzeros occur in the sample several times. The
+bound of equation 14 holds for one given partition, but not for a partition that a search has fitted
+to the sample.
 """
 
 from __future__ import annotations

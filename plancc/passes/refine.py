@@ -258,9 +258,10 @@ class _RefineTraffic(RefineVolume, ABC):
         """Return the prices of traffic, which are proportional to `strength`."""
 
     def _held(self, value: float) -> Tariff | None:
-        """Return prices at which sweeps lower the volume, and the objective hardly exceeds `value`.
+        """Return prices at which sweeps lower the volume without raising the objective much.
 
-        None if the pass has no such prices. Then its sweeps may raise the objective.
+        `value` is the value that the objective should hardly exceed. None if the pass has no such
+        prices; its sweeps may then raise the objective.
         """
         return None
 

@@ -333,7 +333,7 @@ class Numbers(Target):
 
     @staticmethod
     def predictions(outputs: Tensor) -> dict[str, Tensor]:
-        """Return the numbers: [n, targets], or [n] for one target."""
+        """Return {"prediction": the numbers}: [n, targets], or [n] if there is one target."""
         return {"prediction": outputs[:, 0] if outputs.shape[1] == 1 else outputs}
 
     @staticmethod
@@ -372,7 +372,7 @@ class LinkTarget(Target):
 
     @staticmethod
     def predictions(outputs: Tensor) -> dict[str, Tensor]:
-        """Return the decoder's input for every vertex: Tensor[n, width]."""
+        """Return {"embedding": the decoder's input for every vertex}: Tensor[n, width]."""
         return {"embedding": outputs}
 
     @staticmethod

@@ -375,7 +375,7 @@ def _product(pattern: csr_matrix, columns: int, width: int) -> Callable[[], None
         pattern: The sparse matrix.
         columns: Number of rows of the dense matrix. Column j of `pattern` is multiplied by row
             ``j % columns``, so the dense matrix may have fewer rows than `pattern` has columns.
-        width: Columns of the dense matrix.
+        width: Number of columns of the dense matrix.
     """
     rows = pattern.shape[0]
     place = pattern.indices % columns  # the operand may be cut short

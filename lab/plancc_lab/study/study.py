@@ -342,7 +342,10 @@ class _Cases:
     def kept_row(
         self, kept: Kept | None, source: _GraphFile, contender: Contender, num_parts: int, seed: int
     ) -> Row:
-        """Return the kept row, or make a new row and keep it unless it failed."""
+        """Return the row from `kept`, if it is there; else make a new row.
+
+        If the plan did not fail, the new row is added to `kept` (if `kept` is not None).
+        """
         key = self.key(source, contender, num_parts, seed)
         if kept is not None and key in kept:
             known = Row.from_kept(kept[key], key)

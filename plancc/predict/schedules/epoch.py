@@ -174,9 +174,10 @@ class Scheduler(ABC):
                 yield from (("multiply", work) for work in products)
 
     def linear(self, layer: int, step: Linear) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) for x W in the forward pass.
+        """Yield (step, work) for x W, if `step` belongs to the forward pass.
 
-        In the backward pass, yield the work for the gradients of W and of x.
+        If it belongs to the backward pass, yield the work for the gradients of W and of x; if
+        `step.of_weights`, for the gradient of W only.
         """
         back = step.back
         for work in self.gathered(step.columns if back else step.inner):

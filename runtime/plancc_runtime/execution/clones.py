@@ -78,8 +78,9 @@ class LateFolds(FullBatch):
     def _settled(self) -> int:
         """Index of the last epoch in which partial sums or totals of the features arrive.
 
-        The features are the same in all epochs. With r bins, the first turn of a bin is in epoch
-        r - 1 at the latest. The leaves of the bin have received their totals 2 r epochs later.
+        The features are the same in all epochs. With r bins of vertices, every bin has sent its
+        partial sums for the first time in epoch r - 1 at the latest. The leaves of the bin have
+        received their totals 2 r epochs later (`layouts.clones` explains bins and leaves).
         """
         assert self._delay is not None
         return 3 * self._delay.epochs - 1

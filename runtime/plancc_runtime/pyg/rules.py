@@ -227,10 +227,10 @@ class TorchRules(OverRanks):
         return _with_ends(call, call.run(), ends, x.relations)
 
     def _joined_ends(self, call: Call, parts: Sequence[Any]) -> Tensor:
-        """Run `stack` or `cat` of ends of edges.
+        """Run `stack` or `cat` on tensors that hold ends of edges.
 
-        If one of the joined ends has sources, the result is marked as sources: the id of an own row
-        is valid as a source too.
+        If sources and targets are concatenated into one list, the list is marked as sources. This
+        is right, since targets are own rows, and the id of an own row is a valid source too.
         """
         if not all(isinstance(each, EdgeEnds) for each in parts):
             refuse(call, calls.ENDS)

@@ -98,7 +98,7 @@ class LinkBatches:
         self._row, self._target = np.concatenate([own, halo])[target].T.astype(np.int64)
 
     def drawn(self, sampler: Any, number: int) -> Rounds[LinkBatch]:
-        """Draw this rank's share of batch `number` of the run, from 0. Collective."""
+        """Draw this rank's share of the mini-batch with index `number` in the run. Collective."""
         rows = self._num_rows
         links, negatives, epoch = sampler.numbers(self._seed, number)
         _, own = _found(links, self._number)

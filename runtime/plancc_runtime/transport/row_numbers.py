@@ -23,7 +23,7 @@ Rounds = Generator[None, None, T]
 
 
 def finished(rounds: Rounds[T]) -> T:
-    """Run all remaining rounds without a pause. Return the generator's result. Collective."""
+    """Run the generator `rounds` to its end without a pause; return its result. Collective."""
     while True:
         try:
             next(rounds)
