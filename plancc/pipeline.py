@@ -205,7 +205,11 @@ def _remarks_on_weights(request: Request, graph: Graph) -> list[str]:
 
 
 def normalise(work: PreparedGraph, observer: Observer) -> PreparedGraph:
-    """Normalise the graph, and complete the task and the balance from the normalised graph."""
+    """Return `work` with the normalised graph.
+
+    The model and the balance are completed with data that are known only now: the vertex data and,
+    for mini-batches, the expected numbers of nonzeros.
+    """
     request, options, seed = work.request, work.request.plan_options, work.request.search.seed
     with observer("normalize"):
         how = {**options.normalizing, "dtype": options.value_dtype}

@@ -149,8 +149,8 @@ def compile_folder(
             ranks.
 
     Raises:
-        InputError: On all ranks, if several ranks do not support these options, or if a file of the
-            graph is wrong.
+        InputError: On all ranks, if an option cannot be used in a compile on several ranks, or if a
+            file of the graph is wrong.
         PlanccError: On all ranks, if one rank fails.
 
     Warns:

@@ -31,7 +31,7 @@ def nets_between(
 ) -> Hypergraph | None:
     """Return the hypergraph whose vertices are labels. Collective.
 
-    Its nets are those of all vertices of the graph, with each pin replaced by its label.
+    Its nets are the nets of all vertices of the graph, with each pin replaced by the pin's label.
 
     Parameters:
         label (int32[n]): Label of every vertex. All labels 0..m-1 occur.

@@ -324,7 +324,7 @@ EXPORT = Export(
 def write_chunks(plan: Plan, folder: Path) -> None:
     """Write edges, vertex data and owners in chunks, one for each part.
 
-    Vertices have the numbers of the source.
+    Vertices have the numbers that they have in the graph, not their places in plan order.
     """
     edges, place = edges_of(plan), plan.places()
     chunks = _chunk_ptr(len(edges.source), plan.num_parts)

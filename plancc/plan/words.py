@@ -132,7 +132,7 @@ class BroadcastWords(Collective, Transfer):
     """Broadcasts in rounds, one root after another. In reverse, each is a reduction to its root.
 
     Attributes:
-        words (int64[rounds, groups]): Number of words that the root sends to each other member.
+        words (int64[rounds, groups]): Number of words that the root sends to every other member.
         root (int64[rounds, groups]): Index of the root in its group.
         buffers (int64[rounds, groups] or int): Number of messages into which these words are split.
     """

@@ -151,12 +151,12 @@ class Prediction:
 
     @property
     def words(self) -> int:
-        """Words that all ranks send."""
+        """Number of words that all ranks together send."""
         return int(self.counts.words_sent.sum())
 
     @property
     def messages(self) -> int:
-        """Messages that all ranks send."""
+        """Number of messages that all ranks together send."""
         return int(self.counts.messages_sent.sum())
 
     @property

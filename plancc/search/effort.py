@@ -78,10 +78,10 @@ def search(
         options: Options of the search. When the budget ends, no new step begins. Effort best uses
             the whole budget, first for the volume and then for another objective. If there is no
             budget and one thread, the same seed gives the same owners.
-        model: The model, which decides what partitioners get. If its `starts_from_cut` is False,
-            they get its problem. Otherwise they get the undirected graph, and also the hypergraph
-            if that is the model's problem. None: `HypergraphModel`. The search computes the
-            objective exactly for every model.
+        model: The model, which decides what partitioners partition. If `model.starts_from_cut` is
+            False, they partition the model's problem. Otherwise they partition the undirected
+            graph, and also the hypergraph if the model's problem is a hypergraph. None:
+            `HypergraphModel`. The search computes the objective exactly for every model.
         limits: Limits of the parts. None: `epsilon` of the options limits the number of nonzeros in
             the rows of a part.
         expectation: The expected volume of mini-batches, which replaces the objective.

@@ -243,8 +243,9 @@ class RowJob(RefiningJob):
         return owner
 
     def beginnings(self, effort: str) -> list[Beginning]:
-        """Return starts for the kind of graph, the best first; [] if the model determines the
-        start.
+        """Return the starts that suit this kind of graph, the best start first.
+
+        Return [] if the model determines the start.
         """
         if not self.starts_by_kind:
             return []
@@ -254,7 +255,10 @@ class RowJob(RefiningJob):
         return [each for each in found if each.how.objective or self.model.problem is Hypergraph]
 
     def highest(self) -> list[Beginning]:
-        """Return a start, or several, of every installed partitioner with its highest preset."""
+        """Return starts of the search: one or more for every installed partitioner.
+
+        Each partitioner uses its preset of best quality.
+        """
         return highest(self.model.problem is Hypergraph, self.starts_by_kind)
 
     def has_begun(self, how: Beginning, seed: int) -> bool:

@@ -403,8 +403,8 @@ def between(ptr: Any, columns: Any, places: Any, number: Any) -> Any:
         number: For every row and column, its number in the batch; -1 if it is not in the batch.
 
     Returns:
-        int64[m], int32[m], int32[m]: For every nonzero, its position in `columns`, the number of
-            its row, and the number of its column.
+        int64[m], int32[m], int32[m]: For every nonzero, its position in `columns`, and the numbers
+            in the batch of its row and of its column.
     """
     most = 0
     for i in places:

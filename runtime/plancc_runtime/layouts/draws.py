@@ -117,7 +117,7 @@ class Draws(ABC, Generic[S]):
         A draw must end before the next draw starts. Collective unless `alone`.
 
         Parameters:
-            number: Number of the batch in the run, from 0.
+            number: Index of the mini-batch in the run, from 0.
             which: Which rows each block has; see `RowsOfBlocks`.
         """
 
