@@ -130,8 +130,8 @@ class PreparedGraph:
         request: The request, with task and balance completed from the graph.
         graph: The graph without edges that are held out for link prediction. In the result of
             `read` it is not normalised yet; in the result of `normalise` it is.
-        matrix: The matrix for searches: the graph, with one nonzero in place of parallel edges of
-            several relations.
+        matrix: The matrix for searches: the graph, but with one nonzero in place of all edges of
+            several relations that join the same two vertices.
         memory: Bytes that the compilation is predicted to need.
         remarks: Remarks on properties of the graph or its vertex data that are probably mistakes.
         notes: Facts that the user should know before the search; the provenance records them too.

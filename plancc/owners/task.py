@@ -137,10 +137,10 @@ class Task:
 
     @property
     def handed_on(self) -> dict[str, str]:
-        """The user's objective, if it must be an option of the model; otherwise an empty dict.
+        """The option `objective` of the model, if the model needs it; otherwise an empty dict.
 
-        This is so if the model has objectives of its own, and its partitioner minimises the
-        objective itself.
+        The model needs the user's objective if the model has objectives of its own, and its
+        partitioner minimises the objective itself.
         """
         asked = self.options.objective
         if asked is None or self.objective is not None or not self.model.own_objectives:

@@ -80,8 +80,8 @@ class Part(WithColumns):
     """One part's slice of a plan, or several parts merged on one rank (`plancc.plan.merge`).
 
     Attributes:
-        index, num_parts: Number of this part, and number of all parts. After a merge: number of
-            this rank, and number of all ranks.
+        index, num_parts: Index of this part, and number of all parts. After a merge: index of this
+            rank, and number of all ranks.
         first_row: Place of this part's first row in plan order.
         global_id (int32[rows]): Vertex of every own row.
         num_interior: Rows ``0..num_interior-1`` use only columns of own rows. Every other own row

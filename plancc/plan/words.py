@@ -24,7 +24,7 @@ from plancc.plan.products import Step
 class Counts:
     """Words, messages and reductions of every rank: arrays int64[num_ranks].
 
-    The names of the arrays are those that the runtime uses.
+    The runtime uses the same names for these figures.
     """
 
     words_sent: Int64Array
