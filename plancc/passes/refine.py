@@ -442,8 +442,8 @@ def message_size(traffic: Any, share: float) -> float:
 def message_fees(size: float, first: float) -> npt.NDArray[np.float64]:
     """Return the fees of the first m rows of a message, float64[m].
 
-    The fee of row k is ``first * exp(-k / size)``, except that the last of the m fees is 0. All
-    further rows of the message have this fee 0 too.
+    The fee of row k is ``first * exp(-k / size)`` if k < m - 1. The last fee is 0; row m - 1 and
+    all further rows of the message have this fee.
     """
     size = min(size, Fees.max_size)
     fees = first * np.exp(-np.arange(int(8 * size) + 2) / size)
