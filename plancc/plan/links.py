@@ -197,9 +197,9 @@ def link_problems(
 def numbers_problem(links: PartLinks, per_link: int) -> str:
     """Check the links of all parts. Return the first problem, or "".
 
-    The links and negatives of each kind must be numbered 0, 1, 2, ..., without gaps or repeats.
-    Every validation link and every test link must have `per_link` (`Header.links`) negatives;
-    `per_link` 0: any number of negatives.
+    The m links of each kind must have the numbers 0..m - 1, each number once. Every validation link
+    and every test link must have `per_link` (`Header.links`) negatives;
+    `per_link` 0: any number of negatives is allowed.
     """
     sizes = np.bincount(links.kind, minlength=NUM_KINDS)
     order = np.lexsort((links.number, links.kind))

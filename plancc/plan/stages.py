@@ -62,7 +62,7 @@ class Batches:
         return [slice(a, b) for a, b in pairwise(ends)]
 
     def needs(self, row_ptr: Int64Array, column: np.ndarray) -> list[int]:
-        """Return, for each stage, the last batch of input rows that must have arrived.
+        """Return, for each stage, the index of the last batch of input rows that must have arrived.
 
         This is the last batch that the stage, or an earlier stage, reads.
 
@@ -70,7 +70,7 @@ class Batches:
             row_ptr, column (int[num_rows + 1], int[nonzeros]): The matrix as CSR.
 
         Returns:
-            One number for each stage, ascending. The last number is that of the last batch.
+            One index for each stage, ascending. The last stage needs the last batch.
         """
         found = []
         for stage in range(self.stages):

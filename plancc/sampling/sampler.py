@@ -50,9 +50,10 @@ class Sampler(ABC):
     Attributes:
         name: Name in the registry (entry points ``plancc.samplers``).
         needs: What `batch` needs of a `Population`: "pattern", "train_mask", "clusters".
-        of_training: Whether batches are drawn from the training vertices if there is a mask.
+        of_training: Whether mini-batches are drawn from the training vertices, if there is a
+            training mask.
         owners_draw: What only the owners of rows can draw, as a phrase for messages; "" if every
-            rank can draw whole batches.
+            rank can draw whole mini-batches.
     """
 
     name: ClassVar[str]

@@ -142,7 +142,7 @@ class RowJob(RefiningJob):
 
     @property
     def kind_numbers(self) -> KindNumbers:
-        """Tuned numbers of the efforts for this kind of graph."""
+        """Tuned parameters of the efforts for this kind of graph."""
         return KIND_NUMBERS[self.kind_now]
 
     @property
@@ -218,7 +218,7 @@ class RowJob(RefiningJob):
                     yield partial(self.start, self.graph, adapter, seeds=[seed])
 
     def _measured(self, owner: Owner) -> str:
-        """Return the kind of the graph, by its degrees and its number of boundary rows."""
+        """Return the kind of the graph, which depends on degrees and number of boundary rows."""
         rows = len(boundary(self.nets, self.state(owner)))
         return kind_of(self.degrees, rows / len(owner))
 
@@ -243,9 +243,9 @@ class RowJob(RefiningJob):
         return owner
 
     def beginnings(self, effort: str) -> list[Beginning]:
-        """Return the starts that suit this kind of graph, the best start first.
+        """Return the starts that suit this kind of graph, the most promising start first.
 
-        Return [] if the model determines the start.
+        The list is empty if the model determines the start.
         """
         if not self.starts_by_kind:
             return []
@@ -455,7 +455,7 @@ class RowJob(RefiningJob):
     def minimum_cuts(self, owner: Owner, cuts: Cuts) -> Member:
         """Improve owners by minimum cuts, and add the result to the record.
 
-        The result is never worse if the parts are within their limits.
+        Neither the volume nor the overload of the parts rises.
         """
         sweeps = self.sweeps(np.random.default_rng(0))  # minimum cuts use no random numbers
         return self.refined("minimum cuts", owner, sweeps, partial(Sweeps.cut, cuts=(cuts,)))
