@@ -164,7 +164,7 @@ def folder() -> Path:
 
 
 def is_writable(place: Path) -> bool:
-    """Return whether this process can write to a folder, and not everybody can.
+    """Return whether this process can write to a folder, but not every user can.
 
     A missing folder is made.
     """

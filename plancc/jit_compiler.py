@@ -347,7 +347,7 @@ class _Library(JITCodeLibrary):
 
 
 class _InnerLibrary(_Library):
-    """The code of one inner function."""
+    """The code of one inner function: a function that other compiled functions call."""
 
     def finalize(self) -> None:
         """Finish without optimising or compiling the code."""

@@ -120,7 +120,10 @@ def _name(graph: str) -> str:
 
 
 def _draw_study(axes: Any, study: Study, graph: str, name: str) -> None:
-    """Draw one figure of one graph: lines over numbers of parts, or bars for a single number."""
+    """Draw the figure `name`, such as the volume, for one graph.
+
+    A model has a line over the numbers of parts, or a bar if there is only one number of parts.
+    """
     axes.set_prop_cycle(color=OF_MODELS)
     axes.set_axisbelow(True)
     of_baseline = study.baseline is not None
@@ -148,7 +151,8 @@ def _scale(axes: Any, study: Study) -> None:
     """Set the scale of the y axis, and of all axes that share it.
 
     The scale is logarithmic if the largest value of the lines is more than `WIDE` times their
-    smallest value. But for ratios that stay below `WIDE`, the scale is linear.
+    smallest positive value. But in a study with a baseline, where the values are ratios, the scale
+    is linear if all values are below `WIDE`.
     """
     from matplotlib.ticker import LogLocator, MaxNLocator
 

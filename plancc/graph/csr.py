@@ -61,7 +61,7 @@ BLOCK = 1 << 22
 
 
 def graph_files(folder: str) -> list[str]:
-    """Return the names of the graph's files; empty if `folder` does not hold compressed rows."""
+    """Return the names of the graph's files; empty if `folder` is not in this module's format."""
     there = [name for name in (*ROWS, *OTHERS, HEAD) if os.path.isfile(os.path.join(folder, name))]
     return there if there[:2] == [*ROWS] else []
 

@@ -2,7 +2,7 @@
 
     entries, in any order  ->  one file for each bucket of rows  ->  each bucket sorted and merged
 
-The rows equal those that `plancc.graph.canonical.build_graph` makes in memory.
+The result has the same rows as the graph that `plancc.graph.canonical.build_graph` makes in memory.
 """
 
 from __future__ import annotations

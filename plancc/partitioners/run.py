@@ -457,7 +457,7 @@ def checked_owner(
     """Check owners that a partitioner or model has found, and return them as int32[n].
 
     `who` is the name of the partitioner or model, for the message. `advice` is the end of the
-    message. BackendError if the shape or a part number is wrong."""
+    message. If the shape or the number of a part is wrong, BackendError is raised."""
     wrong = ""
     try:
         owner = np.asarray(raw)

@@ -272,7 +272,8 @@ class Sweeps:
     def polish(self, nets: Nets, state: State) -> int:
         """Alternate minimum cuts and local searches, if parts have few neighbours.
 
-        Neither volume nor overload rises. Returns the sum of the results of `cut`.
+        Neither volume nor overload rises. Returns the work of all cuts (see `cut`); 0 if no cut was
+        tried.
         """
         work = self.cut(nets, state, (WIDE_CUTS,))
         for _ in range(self.numbers.polishes if work > 0 else 0):

@@ -44,7 +44,7 @@ class Batches:
     def share(self, stage: int, column: int) -> tuple[int, int]:
         """Return the range ``first:last`` of one rank's share of the rows of batch `stage`.
 
-        The rank has the number `column` among the ranks of the part.
+        `column`: index of the rank among the ranks of the part.
         """
         first, last = self.bounds(stage)
         size = last - first

@@ -151,7 +151,7 @@ class Prediction:
 
     @property
     def words(self) -> int:
-        """Words that all ranks send."""
+        """Number of words that all ranks send."""
         return int(self.counts.words_sent.sum())
 
     @property

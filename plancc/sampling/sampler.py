@@ -66,7 +66,10 @@ class Sampler(ABC):
 
     @property
     def num_blocks(self) -> int:
-        """Number of blocks of a mini-batch: 1, or the number of layers of the model."""
+        """Number of blocks of a mini-batch.
+
+        It is 1 if all layers of the model use the same block, else the number of layers.
+        """
         return 1
 
     def check(self, population: Population) -> None:

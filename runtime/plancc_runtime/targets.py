@@ -214,7 +214,10 @@ class OneClass(ClassTarget):
 
     @staticmethod
     def ranking(outputs: Tensor, labels: Tensor) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
-        """Return scores of every class; if there are two classes, only of the second."""
+        """Return every class's score for each vertex, and whether the vertex is of the class.
+
+        Both arrays are [vertices, classes]. If there are two classes, they have only the second.
+        """
         classes = torch.arange(outputs.shape[1] == 2, outputs.shape[1], device=labels.device)
         scores = torch.softmax(outputs, dim=1)[:, classes]
         return scores.double().cpu().numpy(), (labels[:, None] == classes).cpu().numpy()

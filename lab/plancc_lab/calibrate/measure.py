@@ -419,9 +419,10 @@ def _epoch_times(watch: _Watch, threads: int, rows: int, width: int) -> Measured
 
 
 def _draw_times(watch: _Watch, seeds: int, fanout: int) -> MeasuredDraws:
-    """Return the times of mini-batches. Collective.
+    """Measure how long it takes to draw mini-batches. Collective.
 
-    Every rank draws its own mini-batches, and all ranks draw at the same time.
+    Every rank draws its own mini-batches, and all ranks draw at the same time. The result has means
+    per mini-batch.
     """
     transport, alone = watch.transport, SingleTransport()
     rows, random = DRAWN_ROWS, np.random.default_rng(transport.rank)

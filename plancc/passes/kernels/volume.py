@@ -302,12 +302,13 @@ def _choose(  # type: ignore[no-untyped-def]
 def sweep(order: Any, nets: Any, state: Any, bounds: Any, threads: int = 1) -> Any:
     """Move every vertex in `order` to the part that lowers volume plus penalty most.
 
-    A vertex stays in its part if no move lowers this sum.
+    A vertex stays in its part if no move lowers this sum, or if no other vertex of its part has
+    weight.
 
-    No move takes the last weight out of a part. If there are many pins, the vertices are divided
-    into blocks. First, all vertices of a block choose their parts, in parallel on all threads. Then
-    they move one after another. If earlier moves have made a chosen move useless, its vertex
-    chooses again. The moves are the same for any number of threads.
+    If there are many pins, the vertices are divided into blocks. First, all vertices of a block
+    choose their parts, in parallel on all threads. Then they move one after another. If earlier
+    moves have made a chosen move useless, its vertex chooses again. The moves are the same for any
+    number of threads.
 
     Parameters:
         order (int64[m]): Vertices, in the order in which they move.

@@ -66,7 +66,8 @@ class LateFolds(FullBatch):
         """Return the view for training in an epoch. Collective.
 
         Parameters:
-            epoch: Number of the epoch. The caller must ask for all epochs in ascending order.
+            epoch: Index of the epoch, from 0. The caller must call this method for every epoch, in
+                ascending order.
         """
         if self._delay is not None:
             self._delay.epoch = epoch

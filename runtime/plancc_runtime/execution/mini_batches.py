@@ -395,9 +395,9 @@ class MiniBatches(FullBatch):
             self._drawing.go_on()
 
     def _fetch(self, number: int, features: Tensor) -> UnderWay:
-        """Draw a batch unless this is done, and start to fetch its features; return the batch.
+        """Draw batch `number`, start to fetch its features, and return the batch.
 
-        Collective.
+        If the fetch has begun already, only return the batch. Collective.
         """
         fetching = self._fetching
         if fetching is None or fetching.number != number:

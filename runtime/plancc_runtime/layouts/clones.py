@@ -422,7 +422,7 @@ class _Turns:
 
 
 class DelayedSums:
-    """Exchanges partial sums and totals for one layer; it uses them r (the delay) epochs later.
+    """Exchanges partial sums and totals for one layer; they are used r (the delay) epochs later.
 
     This is Algorithm 4 of Md et al. 2021; the module's docstring explains partial sums and totals.
 

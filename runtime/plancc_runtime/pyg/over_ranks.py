@@ -183,7 +183,10 @@ class OverRanks(TorchFunctionMode):
         return of.total if of is not None else int(summed(torch.tensor(size), self.transport))
 
     def _count(self, x: Spread, axes: Iterable[int]) -> int:
-        """Return the number of entries along `axes` on all ranks, which share one of these axes."""
+        """Return the number of entries of x along `axes`, over all ranks.
+
+        One of these axes is ``x.axis``, along which each rank has some of the entries.
+        """
         size = self._total(x.shape[x.axis], x.of if is_rows(x) else None)
         return size * prod(x.shape[k] for k in axes if k != x.axis)
 

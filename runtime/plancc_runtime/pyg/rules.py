@@ -202,7 +202,14 @@ class TorchRules(OverRanks):
     # Ends of edges
 
     def _call_on_ends(self, call: Call, found: Sequence[Mark]) -> Any:
-        """Run a function that reads ends of edges, but does not index a tensor by them."""
+        """Return the result of a function, such as `cat` or `flip`, of the ends of edges.
+
+        It is not a function that indexes a tensor by the ends. InputError is raised if the result
+        would depend on the number of ranks.
+
+        Parameters:
+            found: All marks among the arguments, at least one of which is an `EdgeEnds`.
+        """
         name, x = call.name, next(each for each in found if isinstance(each, EdgeEnds))
         ends = [*x.ends]
         if name in ("eq", "ne") and all(map(is_end, call.args)):
