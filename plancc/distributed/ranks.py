@@ -58,8 +58,8 @@ class Ranks:
     def agreement(self) -> AbstractContextManager[None]:
         """Return a context manager for statements that may fail on some ranks only.
 
-        At the end of the block, all ranks raise the error of a rank that has failed. The statements
-        must not be collective.
+        At the end of these statements, if a rank has failed, all ranks raise its error. The
+        statements must not be collective.
         """
         return self._transport.agreement()
 
@@ -90,7 +90,10 @@ class Ranks:
         return int(self.concatenated(np.array([number], np.int64))[: self.rank].sum())
 
     def sums(self, array: Array) -> Array:
-        """Replace the array by its sum over all ranks, and return it. All shapes must be equal."""
+        """Replace the array by its sum over all ranks, and return the array.
+
+        The arrays of all ranks must have the same shape.
+        """
         self._group.allreduce_sum(array)
         return array
 

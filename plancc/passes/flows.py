@@ -45,7 +45,7 @@ class Flows:
         deadline: After the deadline, no cut is searched for any further pair of parts.
         threads: Number of pairs that are refined at once. If the deadline does not pass, the owners
             do not depend on `threads`.
-        numbers: Tuned numbers.
+        numbers: Tuned parameters of the pass.
         most: Largest number of vertices that may move in total; None: any number. If the cut of a
             pair would exceed this number, the pair stays as it is.
     """
@@ -59,7 +59,7 @@ class Flows:
     def refine(self, nets: Nets, state: State) -> int:
         """Lower the volume of `state`; return the work.
 
-        The work is roughly the number of nodes of flow networks that the searches visit.
+        The work is roughly how often the searches visit a node of a flow network.
 
         Neither the volume nor the overload ever rises. In two cases the state does not change, and
         0 is returned: if parts have too many neighbours (`Cuts.max_neighbours`), or if some nets

@@ -50,9 +50,10 @@ class Sampler(ABC):
     Attributes:
         name: Name in the registry (entry points ``plancc.samplers``).
         needs: What `batch` needs of a `Population`: "pattern", "train_mask", "clusters".
-        of_training: Whether batches are drawn from the training vertices if there is a mask.
+        of_training: Whether mini-batches are drawn from the training vertices, if there is a
+            training mask.
         owners_draw: What only the owners of rows can draw, as a phrase for messages; "" if every
-            rank can draw whole batches.
+            rank can draw whole mini-batches.
     """
 
     name: ClassVar[str]
@@ -65,7 +66,10 @@ class Sampler(ABC):
 
     @property
     def num_blocks(self) -> int:
-        """Number of blocks of a batch: 1, or the number of layers of the model."""
+        """Number of blocks of a mini-batch.
+
+        It is 1 if all layers of the model use the same block, else the number of layers.
+        """
         return 1
 
     def check(self, population: Population) -> None:
@@ -95,13 +99,13 @@ class Sampler(ABC):
 
     @abstractmethod
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
-        """Draw batch `number` from a population that `check` accepts.
+        """Draw mini-batch `number` from a population that `check` accepts.
 
         Parameters:
             seed: Seed, at least 0.
-            number: Index of the batch, at least 0.
-            stream: What the batch is for: `SHOWN`, `FITTED` or `HELD_OUT`. Batches of different
-                streams are independent, even with the same seed and number.
+            number: Index of the mini-batch, at least 0.
+            stream: What the mini-batch is for: `SHOWN`, `FITTED` or `HELD_OUT`. Mini-batches of
+                different streams are independent, even with the same seed and number.
         """
 
     def inclusion(self, population: Population, most_pins: int) -> Inclusion | None:
@@ -255,7 +259,7 @@ def chosen_sampler(
     name: str | None = None,
     **options: Any,
 ) -> Sampler:
-    """Return the sampler that the user asks for; by default, the one with which a plan was made.
+    """Return the sampler that the user asks for; by default, the sampler in a plan's provenance.
 
     Parameters:
         recorded: The sampler in the provenance of the plan, written by ``str(sampler)``. Any other

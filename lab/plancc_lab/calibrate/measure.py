@@ -2,8 +2,8 @@
 
 All ranks do the same work at once, because they share cores, caches and memory, so that the rate of
 a rank depends on the other ranks. Every operation is repeated with several sets of operands, one
-set after the other. So, as in an epoch, it does not find its operands in the cache. These are
-measured:
+set after the other. So, as in an epoch, the operands of an operation are not in the cache. These
+are measured:
 
     sparse products   rates for random matrices with skewed rows and columns, by number of rows,
                       nonzeros per row, and width
@@ -375,7 +375,7 @@ def _product(pattern: csr_matrix, columns: int, width: int) -> Callable[[], None
         pattern: The sparse matrix.
         columns: Number of rows of the dense matrix. Column j of `pattern` is multiplied by row
             ``j % columns``, so the dense matrix may have fewer rows than `pattern` has columns.
-        width: Columns of the dense matrix.
+        width: Number of columns of the dense matrix.
     """
     rows = pattern.shape[0]
     place = pattern.indices % columns  # the operand may be cut short
@@ -419,9 +419,10 @@ def _epoch_times(watch: _Watch, threads: int, rows: int, width: int) -> Measured
 
 
 def _draw_times(watch: _Watch, seeds: int, fanout: int) -> MeasuredDraws:
-    """Return the times of mini-batches. Collective.
+    """Measure how long it takes to draw mini-batches. Collective.
 
-    Every rank draws its own mini-batches, and all ranks draw at the same time.
+    Every rank draws its own mini-batches, and all ranks draw at the same time. The result has means
+    per mini-batch.
     """
     transport, alone = watch.transport, SingleTransport()
     rows, random = DRAWN_ROWS, np.random.default_rng(transport.rank)

@@ -243,7 +243,10 @@ def row_groups(grid: Grid) -> Int64Array:
 
 
 def column_groups(grid: Grid) -> Int64Array:
-    """Return the ranks of every process column of every layer: int64[layers * columns, rows]."""
+    """Return the ranks of every process column of every grid layer.
+
+    The result is int64[layers * columns, rows].
+    """
     ranks = np.arange(grid.num_ranks).reshape(grid.rows, -1)
     return np.ascontiguousarray(ranks.T)
 
@@ -283,9 +286,10 @@ def blocks_of(tables: Tables) -> Int64Array:
 
 
 def _fiber_rows(rows: Int64Array, grid: Grid) -> Int64Array:
-    """Return the number of rows that every rank of every fiber has: int64[rows * columns, layers].
+    """Return the number of rows that every rank of every fiber has: int64[fibers, layers].
 
     A fiber is the ranks of one process row and process column, one rank in each layer of the grid.
+    Fibers are ordered by process row, then by process column.
 
     `rows`: number of rows of every part, int64[num_parts].
     """

@@ -2,20 +2,22 @@
 
 With the pass `constant`, features of the slice's halo rows are fetched once, before the first step.
 If memory is short, only the features of the halo rows that are used most are fetched. The first
-layer of a batch reads these features; missing features are fetched in the step. No gradients of
-features are sent. If no dropout changes the features X, the product A X of a batch is computed
-before the step and needs no gradient. Own rows are then read without being copied.
+layer reads these features; features that were not fetched before are fetched in the step. No
+gradients of features are sent. If no dropout changes the features X, the product A X of a
+mini-batch is computed before the step and needs no gradient. Own rows are then read without being
+copied.
 
-With `overlap`, batches are made in two stages. While step k computes, the features of batch k + 1
-are fetched, and batch k + 2 is drawn. If every rank draws whole batches, a rank with several cores
-draws them in a separate thread. This thread does all work on a batch that needs no messages. torch
-leaves one core to this thread. While the thread is idle, compiled functions of the step use its
-core.
+With `overlap`, mini-batches are made in two stages. While step k computes, the features of
+mini-batch k + 1 are fetched, and mini-batch k + 2 is drawn. If every rank draws whole mini-batches,
+a rank with several cores draws them in a separate thread. This thread does all work on a mini-batch
+that needs no messages. torch leaves one core to this thread. While the thread is idle, compiled
+functions of the step use its core.
 
 If no rank has such a thread, a rank exchanges the messages of both stages between the layers of a
 step, at the same points on all ranks. This hides the time of messages, but the data of three
-batches compete for the caches. So there are two ways to make batches: beside steps, as just
-described, or between steps. The first steps try both ways, and later steps use the quicker way.
+mini-batches compete for the caches. So there are two ways to make mini-batches: during the steps,
+as just described, or between the steps. The first steps try both ways, and later steps use the
+quicker way.
 
 With `dead-rows`, a layer computes only the rows that the next layer reads. This needs a sampler
 that draws a separate block for every layer.
@@ -82,8 +84,8 @@ class BatchShare:
         fixed: What the first layer reads instead of the features, as in `View`; None if it reads
             the features.
         graphs: Graph of every layer.
-        words_drawn, words_fetched: Words that this rank sent to draw the batch, and words that it
-            sent to fetch features.
+        words_drawn, words_fetched: Words that this rank sent to draw the mini-batch, and words that
+            it sent to fetch features.
     """
 
     local: LocalBatch
@@ -193,7 +195,7 @@ class MiniBatches(FullBatch):
         self._reads_outputs = False  # whether layer 1 reads only own outputs and its fixed part
 
     def _start_thread(self) -> None:
-        """Start a thread that makes batches, if a rank has several cores. Collective."""
+        """Start a thread that makes mini-batches, if a rank has several cores. Collective."""
         cores = self._transport.cores_per_rank()
         if cores > 1:
             self._ahead, self._thread = True, ThreadPoolExecutor(1, "mini-batches")
@@ -396,9 +398,9 @@ class MiniBatches(FullBatch):
             self._drawing.go_on()
 
     def _fetch(self, number: int, features: Tensor) -> UnderWay:
-        """Draw a batch unless this is done, and start to fetch its features; return the batch.
+        """Draw batch `number`, start to fetch its features, and return the batch.
 
-        Collective.
+        If the fetch has begun already, only return the batch. Collective.
         """
         fetching = self._fetching
         if fetching is None or fetching.number != number:
@@ -528,7 +530,7 @@ class MiniBatches(FullBatch):
     def _words_of_step(self) -> int:
         """Return how many words this rank has sent in the run.
 
-        Words that were sent for batches that are still being made are not counted.
+        Words sent to draw or fetch mini-batches that are not ready yet are not counted.
         """
         under_way = [each.words for each in (self._drawing, self._fetching) if each is not None]
         return self._transport.traffic.words_sent - sum(under_way)

@@ -48,7 +48,7 @@ class KeptBlock:
 
     Attributes:
         nonzeros (int64[m]): Positions of these nonzeros in the arrays of the slice; ascending.
-        rows (int32[m]): For every nonzero, the index of its row in the batch.
+        rows (int32[m]): For every nonzero, the index of its row in the mini-batch.
         columns (int32[m]): For every nonzero, the index of its column in the slice.
         factors (float64[m] or None): For every nonzero, the factor by which its value is
             multiplied; None if all factors are 1.
@@ -73,17 +73,17 @@ class KeptBlock:
         scratch: tuple[Int32Array, Int32Array],
         in_place: bool,
     ) -> tuple[Block, Int64Array, Int64Array]:
-        """Return the block that has these nonzeros, and only the rows that the batch needs.
+        """Return the block with these nonzeros, and only the rows that the mini-batch needs.
 
         Parameters:
             whole: The slice.
-            rows (int64[m]): Rows of the slice that take part in the batch.
+            rows (int64[m]): Rows of the slice that take part in the mini-batch.
             live (bool[m]): On entry, whether each of `rows` is an output even if it has no
                 nonzeros. On return, whether each of `rows` is an output or an input of the
                 block: this method writes the array.
             scratch (int32[num_inputs or more], int32[num_halo]): Two arrays. The first has, for
-                each of `rows`, its number in the batch. This method writes to the second, for
-                every halo row of the block, its number in the block.
+                each of `rows`, its index in the mini-batch. This method writes to the second,
+                for every halo row of the block, its index in the block.
             in_place: Whether all rows of the slice are inputs, so that no row must be copied.
 
         Returns:
@@ -348,18 +348,18 @@ def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
     """Search a CSR matrix for the nonzeros of a sampled block.
 
     Parameters:
-        at: For every row of the block, the number of the row in the CSR matrix; -1 if the matrix
-            lacks the row.
+        at: For every row of the block, the index of the same row in the CSR matrix; -1 if the
+            matrix lacks the row.
         layer: Row pointers of the block, and for every nonzero the vertex of its column and its
             position in the row.
         csr: Row pointers and columns of the matrix, `BatchMask._by_vertex`, and the vertex of every
             column.
         num_own: Number of own rows, which are the first rows of the matrix.
-        number: For every row of the matrix, its index in the batch.
+        number: For every row of the matrix, its index in the mini-batch.
 
     Returns:
         int64[m]: For every nonzero, its position in the CSR matrix; -1 if the matrix lacks it.
-        int32[m]: For every nonzero, the index of its row in the batch.
+        int32[m]: For every nonzero, the index of its row in the mini-batch.
         bool: Whether no nonzero is missing and all positions ascend.
     """
     (layer_ptr, layer_columns, layer_places), (ptr, columns, by_vertex, vertices) = layer, csr
@@ -397,14 +397,17 @@ def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def between(ptr: Any, columns: Any, places: Any, number: Any) -> Any:
-    """Return the nonzeros of the rows `places` whose column is in the batch, in CSR order.
+    """Return the nonzeros in the rows `places` and in columns of the mini-batch, in CSR order.
 
     Parameters:
-        number: For every row and column, its number in the batch; -1 if it is not in the batch.
+        ptr, columns: CSR arrays of the matrix.
+        places: Indices of rows of the matrix; all these rows are in the mini-batch.
+        number: For every row and column of the matrix, its index in the mini-batch; -1 if it is not
+            in the mini-batch.
 
     Returns:
-        int64[m], int32[m], int32[m]: For every nonzero, its position in `columns`, the number of
-            its row, and the number of its column.
+        int64[m], int32[m], int32[m]: For every nonzero, its position in `columns`, and the indices
+            of its row and of its column in the mini-batch.
     """
     most = 0
     for i in places:
@@ -500,7 +503,7 @@ def _laid_out(parts: Any, num_rows: int, live: Any, scratch: Any, place: Any) ->
 
 
 def _boundary(part: Block, transport: Transport) -> tuple[Int32Array, Int64Array, Int32Array]:
-    """Exchange the vertices of halo rows and the boundary pins. Collective.
+    """Learn the vertices of halo rows and the boundary pins from the other ranks. Collective.
 
     Returns:
         halo (int32[halo rows]): Vertices of the halo rows.

@@ -78,7 +78,10 @@ def numbered(block: Block, sampling: Sampling) -> Block:
 
 
 def with_uses_sent(block: Block, transport: Transport) -> Block:
-    """Return the block with `Numbering.uses_sent` if it has `Numbering.uses`. Collective."""
+    """Fill `Numbering.uses_sent` from `Numbering.uses`, and return the new block. Collective.
+
+    If the block has no `Numbering.uses`, return it unchanged.
+    """
     numbering = block.numbering
     if numbering is None or numbering.uses is None:
         return block
@@ -91,8 +94,8 @@ def with_uses_sent(block: Block, transport: Transport) -> Block:
 class Sample:
     """The random sample of a block's messages, halo rows and nonzeros that one epoch uses.
 
-    All nonzeros in own columns are kept in their order, unless DropEdge drops some. Layers that
-    take maxima or compute attention do not multiply the kept rows by a factor.
+    All nonzeros in own columns are kept, except those that DropEdge drops. Their order stays the
+    same. Layers that take maxima or compute attention do not multiply the kept rows by a factor.
 
     Attributes:
         whole: The block that the sample is drawn from.

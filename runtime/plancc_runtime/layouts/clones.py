@@ -99,9 +99,10 @@ class Clones:
         return replace(self, block=replace(block, edges=edges, closed_edges=edges + ~in_p))
 
     def partial(self, coefficients: str, own_only: bool) -> Block:
-        """Return P with the values that a name in `plan.layers.COEFFICIENTS` selects.
+        """Return the matrix P (`block`) with other values.
 
         Parameters:
+            coefficients: Which values P gets: a name in `plan.layers.COEFFICIENTS`.
             own_only: Whether P has the own rows only; else it has one row per clone.
         """
         block = self.block
@@ -121,7 +122,10 @@ class Clones:
         return block
 
     def own_coefficients(self, coefficients: str) -> npt.NDArray[np.float64] | None:
-        """Return s, the factor of every clone's own h: float64[clones], or None if z = P h."""
+        """Return s, the factor of every clone's own row h: float64[clones].
+
+        None if z = P h, without such a term. For the names see the module's docstring.
+        """
         leaf = np.arange(len(self.diagonal)) >= self.num_own
         if coefficients == "plan":
             return np.where(leaf, self.diagonal, 0)
@@ -308,7 +312,10 @@ class CloneGraph(LocalGraph):
         self._product = None
 
     def _partial_of(self, coefficients: str) -> tuple[Sequence[SparseMatrix], Tensor | None]:
-        """Return P and its transpose, laid out for products, and s (Tensor[clones, 1] or None)."""
+        """Return P and its transpose, laid out for products, and s (Tensor[clones, 1] or None).
+
+        For P and s, see the module's docstring.
+        """
         if coefficients not in self._partial:
             block = self._clones.partial(coefficients, self._own_only)
             both = both_ways(matrix_of(block), self.resources)
@@ -407,7 +414,7 @@ class _Turns:
     falling: bool = False
 
     def take(self) -> None:
-        """Replace `sums` and `totals` by the rows that were received for this turn, if any."""
+        """Replace `sums` by `next_sums`, and `totals` by `next_totals`, unless these are None."""
         if self.next_sums is not None:
             self.sums, self.next_sums = self.next_sums, None
         if self.next_totals is not None:
@@ -415,7 +422,7 @@ class _Turns:
 
 
 class DelayedSums:
-    """Exchanges partial sums and totals for one layer; it uses them r (the delay) epochs later.
+    """Exchanges partial sums and totals for one layer; they are used r (the delay) epochs later.
 
     This is Algorithm 4 of Md et al. 2021; the module's docstring explains partial sums and totals.
 

@@ -1,9 +1,10 @@
 """The messages of a feature-parallel product.
 
 A rank multiplies only some columns, but of all rows of its group. So before the product, every rank
-sends each other rank the columns of its own rows that the other rank multiplies. After the product,
-results are sent back to the owners of the rows. Each batch of rows has one all-to-all per
-direction. A rank receives rows directly into the input of its product, so it need not unpack them.
+sends to every other rank of the group the columns of its own rows that the other rank multiplies.
+After the product, results are sent back to the owners of the rows. Each batch of rows has one
+all-to-all per direction. A rank receives rows directly into the input of its product, so it need
+not unpack them.
 """
 
 from __future__ import annotations
@@ -129,10 +130,10 @@ class Flow:
                 self._inputs.popleft().pending.wait()
 
     def send_output(self, stage: int, found: Tensor) -> None:
-        """Start to send a batch of the product to the owners of its rows.
+        """Start to send a batch of rows of the product to the owners of these rows.
 
         Parameters:
-            stage: Number of the batch.
+            stage: Index of the batch.
             found (Tensor[rows of the batch, own columns]): The batch of the product.
         """
         slicing = self._slicing
@@ -193,7 +194,11 @@ class Flow:
             return self._pieces(host, len(rows)), ready
 
     def _start(self, sends: list[Tensor], receives: list[Tensor]) -> _Moving:
-        """Start the all-to-all that sends and receives all slices except this rank's own slice."""
+        """Start the all-to-all that exchanges all tensors but those from this rank to itself.
+
+        Parameters:
+            sends, receives: For every rank of the group, the tensor to send or to receive.
+        """
         slicing = self._slicing
         others = [
             [self._nothing if k == slicing.column else side[k] for k in range(slicing.grid.columns)]
