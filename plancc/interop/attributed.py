@@ -134,7 +134,11 @@ class _Found:
         return found
 
     def weight(self, columns: Sequence[str] | None) -> str:
-        """Return the name of the attribute that holds the values of edges; "" if there is none."""
+        """Return the name of the attribute that holds the values of edges; "" if there is none.
+
+        This name is the third of `columns`. If `columns` is None, the attribute is "weight", in
+        upper or lower case.
+        """
         if columns is None:
             alike = [name for name in self.words if name.lower() == WEIGHT]
             return WEIGHT if WEIGHT in alike else alike[0] if len(alike) == 1 else ""

@@ -103,7 +103,11 @@ def search_on_nodes(find: Find, asked: Unowned, limits: Limits | None) -> Search
 
 
 def _together(one: SearchResult, two: SearchResult) -> SearchResult:
-    """Return the result `one`; add the owners of `two` to its `others` if they are as balanced."""
+    """Return the result `one`, with the steps and the seconds of both searches.
+
+    If the owners of `two` are at least as balanced as the owners of `one`, they are added to the
+    attribute `others` of the result.
+    """
     over = [min(each.overload for each in of.tried if each.best) for of in (one, two)]
     others = [*one.others, two.owners] if over[1] <= over[0] else one.others
     tried = [*one.tried, *(replace(each, best=False) for each in two.tried)]

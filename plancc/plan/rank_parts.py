@@ -1,4 +1,7 @@
-"""`RankParts`: the parts that a rank has, their rows, and which rank makes claims about a part."""
+"""`RankParts`: the parts that a rank has, and their rows.
+
+If several ranks have a part, `RankParts.speaker` says which of them describes it in checks.
+"""
 
 from __future__ import annotations
 

@@ -62,15 +62,16 @@ class Batches:
         return [slice(a, b) for a, b in pairwise(ends)]
 
     def needs(self, row_ptr: Int64Array, column: np.ndarray) -> list[int]:
-        """Return, for each stage, the last batch of input rows that must have arrived.
+        """Return, for each stage, the index of the last batch of input rows that must have arrived.
 
-        This is the last batch that the stage, or an earlier stage, reads.
+        Stage k computes batch k of the output rows. The index is the largest index of a batch that
+        this stage, or an earlier stage, reads.
 
         Parameters:
             row_ptr, column (int[num_rows + 1], int[nonzeros]): The matrix as CSR.
 
         Returns:
-            One number for each stage, ascending. The last number is that of the last batch.
+            One index for each stage, ascending. For the last stage, it is ``stages - 1``.
         """
         found = []
         for stage in range(self.stages):

@@ -123,7 +123,8 @@ class Basis:
     def shared(cls, several: Sequence[Basis]) -> Basis:
         """Return one basis for several plans.
 
-        Machine and widths are those of the plans if all plans have the same, else the defaults.
+        If all plans have the same machine, the basis has this machine, else the default machine.
+        The widths are chosen in the same way.
         """
         first, usual = several[0], default_predictor()
         dims, machine = first.predictor.dims, first.predictor.machine

@@ -242,7 +242,10 @@ def row_groups(grid: Grid) -> Int64Array:
 
 
 def column_groups(grid: Grid) -> Int64Array:
-    """Return the ranks of every process column of every layer: int64[layers * columns, rows]."""
+    """Return the ranks of each process column of each layer of the grid.
+
+    The result is int64[layers * columns, rows].
+    """
     ranks = np.arange(grid.num_ranks).reshape(grid.rows, -1)
     return np.ascontiguousarray(ranks.T)
 

@@ -158,7 +158,7 @@ class RowMover(ABC, Generic[M]):
 
     @abstractmethod
     def add_arrived(self, out: Tensor, buffers: M) -> None:
-        """Add the rows that peers sent to `out`, and end the backward round.
+        """Add to `out` the rows that have arrived from peers, and end the backward round.
 
         Parameters:
             out (Tensor[num_inputs, width]): Own rows, which are changed in place.
