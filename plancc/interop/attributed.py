@@ -152,7 +152,11 @@ class _Found:
         return "".join(wanted[2:])
 
     def values(self, name: str) -> Any:
-        """Return the values of all edges, read from the attribute `name`: float64[edges]."""
+        """Return the values of all edges, read from the attribute `name`: float64[edges].
+
+        An edge without this attribute gets the attribute's default value in the file, or 1 if the
+        file has no default; then there is a warning.
+        """
         words, made = self.words[name], np.full(len(self.ends), 1.0)
         if name in self.defaults:
             made[:] = read_number(self.path, 1, "default", self.defaults[name].encode(), float)

@@ -73,7 +73,7 @@ def block_of_parts(num_parts: int, num_ranks: int) -> Int64Array:
     """Divide consecutive parts evenly among ranks.
 
     Returns:
-        int64[num_ranks + 1]: number of the first part of every rank.
+        int64[num_ranks + 1]: The first part of every rank; at the end, the number of parts.
     """
     return np.arange(num_ranks + 1, dtype=np.int64) * num_parts // num_ranks
 

@@ -237,7 +237,8 @@ class EdgeJob(RefiningJob):
         If the partitioner fails, return None if an earlier step found owners; otherwise raise the
         error.
 
-        `adapter`: The partitioner, run with its highest preset; None: the first installed one.
+        `adapter`: The partitioner, run with the preset that gives its best partitions
+        (`Adapter.highest`). None: the first installed partitioner, with its default preset.
         """
         begin, limit = wall_seconds(), self.how.partitioner_share * self.deadline.seconds_left()
         if self.options.time_limit is not None:
@@ -368,8 +369,8 @@ class EdgeJob(RefiningJob):
 
         The V-cycle merges only vertices that are in the same part in both members.
 
-        `number`: number of the combination; with the search's seed, it determines the random
-        numbers of the V-cycle.
+        `number`: index of this combination in the search; with the search's seed, it determines
+        the random numbers of the V-cycle.
         """
         begin = wall_seconds()
         nets, rng = self.fine_nets, np.random.default_rng([self.options.seed, number])

@@ -1,4 +1,4 @@
-"""Seed vertices that a task draws for its mini-batches, in place of the sampler."""
+"""Seed vertices of mini-batches, if the task draws them instead of the sampler."""
 
 from __future__ import annotations
 

@@ -30,13 +30,13 @@ class BlockPiece(NamedTuple):
 
     Attributes:
         matrix: The nonzeros of the piece.
-        messages: Numbers of the messages with which the rows in `source` arrive. In a transposed
-            piece, numbers of the messages that send the rows in `target`. Empty if no rows are
+        messages: Indices of the messages with which the rows in `source` arrive. In a transposed
+            piece, indices of the messages that send the rows in `target`. Empty if no rows are
             sent.
         source: Range of the rows that the piece reads, in the product's input.
         target: Range of the rows that the piece computes, in the product's output.
         rows (Tensor int64[m] or None): If `matrix` stores only rows that have nonzeros: for every
-            row of `matrix`, its number in the range `target`. None if it stores all rows.
+            row of `matrix`, its index in the range `target`. None if it stores all rows.
     """
 
     matrix: SparseMatrix
