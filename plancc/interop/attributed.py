@@ -58,16 +58,15 @@ class _Found:
     Attributes:
         path: The file.
         directed: Whether an edge is directed if the edge itself does not say so.
-        vertices: Dict from the name by which edges refer to a vertex to the vertex's index, from 0.
-        names: Dict from the name of an attribute to a list of its values, one for every vertex in
-            order. Any of these lists may become the ids.
+        vertices: Dict: the name that edges use for a vertex -> the vertex's index, from 0.
+        names: Dict: name of an attribute of vertices -> list of its values, one for every vertex in
+            the order of the indices. Any of these lists may become the ids.
         rows: Number of rows of a two-mode network, whose first vertices are its rows; 0 for other
             networks.
         ends: For every edge, the names of its source and its target.
         lines: For every edge, the number of its line in the file.
         mutual: For every edge, whether it is undirected.
-        words: For every attribute of edges, a dict from the index of an edge to the value, a
-            string.
+        words: For every attribute of edges, a dict: index of an edge -> value, a string.
         defaults: Default values of attributes of edges, as strings.
         others: Names of ignored contents, for a warning.
     """

@@ -200,7 +200,7 @@ class HaloExchange(RowMover[B]):
 
     @abstractmethod
     def take(self, buffers: B) -> Tensor:
-        """End the round that `send_rows` started, and return `buffers.halo`."""
+        """End the round that `send_rows` started; return the received halo rows, `buffers.halo`."""
 
     @abstractmethod
     def send_all_back(self, buffers: B) -> None:
