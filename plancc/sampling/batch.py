@@ -129,7 +129,7 @@ class Batch(ABC):
 
     @abstractmethod
     def block(self, block: int) -> BatchLayer:
-        """Return all nonzeros of block number `block`; the population must have a pattern."""
+        """Return all nonzeros of the block with this index; the population must have a pattern."""
 
 
 class VertexBatch(Batch):
