@@ -89,7 +89,7 @@ def type_in_words(each: Field[Any]) -> str:
 
 
 def kind_of(each: Field[Any]) -> str:
-    """Return the name of an option's type without "| None", such as a key of `KINDS`."""
+    """Return the name of an option's type without "| None", for example a key of `KINDS`."""
     return type_in_words(each).removesuffix(" | None")
 
 

@@ -193,7 +193,7 @@ def _without_links(source: ReadGraph, request: Request) -> tuple[Graph, SplitLin
 def _remarks_on_weights(request: Request, graph: Graph) -> list[str]:
     """Return remarks on edge weights that are lost when the graph is normalised.
 
-    Return also a remark if the graph has vertex weights and parts do not balance them.
+    There is one more remark if the graph has vertex weights that the parts do not balance.
     """
     options, task = request.plan_options, request.task
     found = lost_value_remarks(*lost_values(graph.values, options.normalize, options.value_dtype))

@@ -339,7 +339,7 @@ def lowered_like(
     """Return the plan of a matrix, with the grid, hops and links of `plan`.
 
     Parameters:
-        matrix: Matrix that was normalised like the plan's.
+        matrix: Matrix that was normalised like the matrix of `plan`.
         ends (int32[2, links]): For every link of `plan`, its two end vertices in `matrix`. None:
             the same vertices as in `plan`.
     """

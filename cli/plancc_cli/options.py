@@ -162,9 +162,11 @@ class Sections(Interruptible):
     """A command whose help shows either the common options only, or all options in sections.
 
     Parameters:
-        sections: Names of parameters by the title of their section; all others are in "Other".
-        common: Parameters that ``--help`` shows; ``--help all`` shows all parameters. If `common`
-            is empty, ``--help`` shows all parameters but the reading options.
+        sections: Titles of sections -> names of the parameters in the section. Parameters that no
+            section names are in the section "Other".
+        common: Names of the parameters that ``--help`` shows; ``--help all`` shows all parameters.
+            If `common` is empty, ``--help`` shows all parameters except the options for reading
+            graphs (`plancc.graph.formats.ReadOptions`).
     """
 
     def __init__(
@@ -435,8 +437,8 @@ NAMED = pairs("NAME=VALUE", rename=lambda name: name.replace("-", "_")) | {"meta
 def convolution_of(model: str, choices: Mapping[str, Any], has_types: bool = False) -> Convolution:
     """Return the convolution of a model of `plancc-run`, with the options in `choices`.
 
-    Convolutions of other packages, and those for several vertex types, need torch, which is
-    imported only for them.
+    Two kinds of convolutions need torch: those of other packages, and those for several vertex
+    types. For all others, torch is not imported.
 
     Parameters:
         has_types: Whether the plan has several vertex types.

@@ -108,7 +108,7 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float, quiet: b
 
 
 def _of_names(header: Header, provenance: Mapping[str, Any]) -> str:
-    """Return a sentence that says how vertices are numbered, if their ids are names."""
+    """Return a sentence about a plan whose ids are names: how its vertices are numbered."""
     listed = provenance.get("source_format") in ("edgelist", "parquet")
     order = "the order of the names" if listed else "the source's order"
     return f"ids are names: {header.num_vertices:,} vertices, numbered in {order}"

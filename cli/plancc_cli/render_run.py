@@ -27,9 +27,9 @@ without an upper bound, and 13 for two F1 scores."""
 
 
 class EpochTable:
-    """A table with a row for about `MOST_ROWS` evenly spaced epochs.
+    """A table with about `MOST_ROWS` rows, each for one epoch; the epochs are evenly spaced.
 
-    It ends with the last epoch and with the evaluation of the final weights.
+    The table ends with the last epoch and with the evaluation of the final weights.
     """
 
     def __init__(self, outline: RunOutline) -> None:

@@ -212,10 +212,10 @@ def _reached(ptr, pins, column, owner, num_parts, reach, allowed):  # type: igno
 
 @dataclass(frozen=True)
 class Estimate:
-    """The mean of a figure over batches, with a confidence interval.
+    """The mean of a figure over mini-batches, with a confidence interval.
 
     Attributes:
-        low, high: Ends of the interval; None if there are fewer than two batches.
+        low, high: Ends of the interval; None if there are fewer than two mini-batches.
     """
 
     mean: float

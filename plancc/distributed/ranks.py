@@ -58,8 +58,8 @@ class Ranks:
     def agreement(self) -> AbstractContextManager[None]:
         """Return a context manager for statements that may fail on some ranks only.
 
-        At the end of the block, all ranks raise the error of a rank that has failed. The statements
-        must not be collective.
+        At the end of these statements, if a rank has failed, all ranks raise its error. The
+        statements must not be collective.
         """
         return self._transport.agreement()
 

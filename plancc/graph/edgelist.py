@@ -141,9 +141,10 @@ def read_edgelist(
     Parameters:
         path, pattern, symmetrize, transpose, num_vertices, keep_ids: See
             `plancc.graph.formats.read_graph`.
-        columns: Columns of u, v and perhaps the weights, by name, or by number from 1 if there is
-            no line of names. If empty, `plancc.graph.ids.edge_columns` finds the columns by their
-            names; if columns have no names, they are u, v and perhaps the weights, in this order.
+        columns: Columns of u, v and perhaps the weights: their names or, if there is no line of
+            names, their positions from 1. If it is empty, `plancc.graph.ids.edge_columns` finds the
+            columns by their names; without names, the columns are u, v and perhaps the weights, in
+            this order.
 
     Raises:
         InputError: For a line with more or fewer columns than the first line, an id that is not a

@@ -361,7 +361,7 @@ def source_of(
 
 
 def graph_keys(keys: Mapping[str, str] | None) -> dict[str, str] | None:
-    """Return the entry "graph" of `keys` alone, for `read_graph`; None if `keys` has none."""
+    """Return a dict with only the entry "graph" of `keys`; None if `keys` has no such entry."""
     return {"graph": keys["graph"]} if keys and "graph" in keys else None
 
 

@@ -130,7 +130,7 @@ def _vertex_lines(
 
     Returns:
         ptr (int64[n + 1]), line (int64[n]): Offsets of every vertex's numbers in `numbers.values`,
-        and the number of every vertex's line in the file.
+        and the line number of every vertex in the file.
 
     Raises:
         InputError: If there are more or fewer lines than vertices.

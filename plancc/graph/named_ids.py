@@ -155,7 +155,7 @@ def as_ids(given: Collection[Any]) -> npt.NDArray[Any] | None:
 
 
 def _no_text(table: npt.NDArray[np.uint8]) -> int | None:
-    """Return the number of the first row of `table`, uint8[rows, width], that is not UTF-8.
+    """Return the index of the first row of `table`, uint8[rows, width], that is not UTF-8.
 
     Return None if all rows are UTF-8.
     """

@@ -85,7 +85,7 @@ def of_one_type(graph: Graph, name: str) -> Graph:
 
 
 def data_by_type(found: Mapping[str, VertexData], types: Types) -> VertexData:
-    """Return the vertex data of a graph of several types, from the data of some types."""
+    """Return the vertex data of a graph with vertex types. `found`: data by type, of some types."""
     return VertexData(by_type=DataByType.of(found, types, np.arange(types.num_vertices)))
 
 
@@ -148,7 +148,7 @@ def finite(array: npt.NDArray[Any], what: str, first: int = 0) -> npt.NDArray[An
 
     Parameters:
         what: Beginning of all error messages.
-        first: Number of the first row, for messages.
+        first: Index of the first row, for messages.
 
     Warns:
         PlanccWarning: If large numbers lose digits.

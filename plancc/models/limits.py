@@ -1,4 +1,4 @@
-"""`Limits`: the weights that parts should share evenly, and the largest weight of every part."""
+"""`Limits`: the weights that parts should share evenly, and the most that a part may weigh."""
 
 from __future__ import annotations
 

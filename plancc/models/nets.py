@@ -22,8 +22,8 @@ def column_nets(indptr: Any, indices: Any) -> Any:
 
     Returns:
         net_ptr (int64[num_nets + 1]): Offsets of the nets' pins; nets are in the order of columns.
-        pins (int32[num_pins]): Numbers of rows.
-        column (int32[num_nets]): For every net, the number of its column.
+        pins (int32[num_pins]): The pins: indices of rows.
+        column (int32[num_nets]): For every net, the index of its column.
     """
     n = len(indptr) - 1
     size = np.zeros(n, dtype=np.int64)

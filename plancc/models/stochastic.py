@@ -250,12 +250,12 @@ class NetSample:
 
 @dataclass(frozen=True, eq=False)
 class BatchSource:
-    """A sampler, and the population of vertices from which it draws batches.
+    """A sampler, and the population of vertices from which it draws mini-batches.
 
     Attributes:
         sampler: The sampler. `Sampler.check` has accepted the population.
         population: The vertices, and the arrays that the sampler needs.
-        remark: A remark for the user on the batches; "" if there is none.
+        remark: A remark for the user about the mini-batches; "" if there is none.
     """
 
     sampler: Sampler

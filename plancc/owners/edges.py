@@ -87,7 +87,7 @@ def _searched(asked: Unowned) -> Ownership:
 
 
 def _assigned(matrix: Graph, problem: Assignment, task: Task) -> Ownership:
-    """Return the model's owners of nonzeros, with the owners of rows that save the most rows."""
+    """Return the model's owners of nonzeros, with owners of rows for which few rows are sent."""
     from plancc.passes.vector_owners import VectorOwners
 
     who, num_parts, options = f"model '{task.name}'", task.num_parts, task.options

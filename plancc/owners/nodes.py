@@ -3,8 +3,8 @@
 With node-aware exchange, a row that several ranks of a node need is sent to this node only once
 (`plancc.plan.routes`). So the number of rows sent between nodes is the volume of a partition into
 nodes. The first search finds this partition. Then one search for each node divides the node's rows
-among its ranks. That search sees only the nonzeros of the node. It ignores rows of other nodes,
-since they may arrive at any rank of the node, which passes them on inside the node.
+among its ranks. Such a search sees only the nonzeros of the node. It ignores rows of other nodes,
+since these rows may arrive at any rank of the node, which passes them on inside the node.
 
 If the user names no objective, the search has two levels. If the user names objective "time",
 searches in one level and in two levels are made, and `plancc.owners.numbering` chooses the best
@@ -262,7 +262,7 @@ def _inside(
 def _options(
     options: SearchOptions, effort: str | None, epsilon: float, capacities: Any, of_budget: float
 ) -> SearchOptions:
-    """Return the options of a search in one of the two levels; it minimises the volume.
+    """Return the options of a search in one of the two levels. The search minimises the volume.
 
     The search gets the share `of_budget` of the budget in `options`.
     """

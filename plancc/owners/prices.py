@@ -64,13 +64,15 @@ class Form:
 
 @dataclass
 class PricedForms:
-    """Prices of the forms of all candidates; a price is computed when it is first needed.
+    """Prices of the forms (`Form`) of all candidates.
+
+    A price is computed when it is first needed.
 
     Attributes:
         matrix, task, balance: The matrix, the task of model auto, and its balance.
         rows: Dict of the owners of rows from which prices are computed, int32[n] each. A key is a
-            tuple. Its first entry is the balance if the model is searched, else the name of the
-            model; its second entry is the number of parts.
+            pair. Its first entry is the balance if the model needs a search, else the name of the
+            model. Its second entry is the number of parts.
         seconds: Label of a form -> its price. A price is a pair: whether a rank has too little
             memory, and the predicted seconds of an epoch, infinite if the partitioner failed.
     """
@@ -84,7 +86,8 @@ class PricedForms:
     def balance_of(self, form: Form) -> Balance:
         """Return the balance of the parts in this form's plan.
 
-        It is the given balance. But the parts of an edge plan do not share rows, only nonzeros.
+        This is the given balance, except if the plan is an edge plan and the given balance includes
+        rows. An edge plan cannot balance rows, so the result then is nonzeros alone.
         """
         if form.by_rows or "rows" not in self.balance.names:
             return self.balance

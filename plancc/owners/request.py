@@ -118,8 +118,8 @@ class Request:
 
     Attributes:
         assigner: The model that assigns rows, and the process grid.
-        options: Options of the model that the user names.
-        search, plan_options: Options of the search, and of the plan, as the user gives them.
+        options: The user's options of the model.
+        search, plan_options: The user's options of the search, and of the plan.
         task: The task of the search. Its options have a capacity for every part.
         balance: Balance of the parts. If the user gives none, it is "weights" if there are
             `plan_options.weights`, else the `default_balance`.

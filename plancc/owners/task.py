@@ -127,7 +127,7 @@ class Task:
         return None
 
     def _minimised(self, objective: str) -> bool:
-        """Whether the partitioner minimises this objective itself; then no refinement follows."""
+        """Whether the partitioner minimises the objective itself. If so, no refinement follows."""
         if objective in self.model.own_objectives:
             return True
         partitioner = self.options.partitioner
@@ -137,10 +137,10 @@ class Task:
 
     @property
     def handed_on(self) -> dict[str, str]:
-        """The user's objective, if it must be an option of the model; otherwise an empty dict.
+        """A dict with the user's objective, if it must be an option of the model; otherwise empty.
 
-        This is so if the model has objectives of its own, and its partitioner minimises the
-        objective itself.
+        The objective must be an option of the model if the model has objectives of its own, and if
+        its partitioner minimises this objective itself.
         """
         asked = self.options.objective
         if asked is None or self.objective is not None or not self.model.own_objectives:
@@ -154,7 +154,10 @@ class Task:
 
     @property
     def search_options(self) -> SearchOptions:
-        """Options of the search; their objective is the one that the search minimises."""
+        """The user's options, with the objective that the search must minimise.
+
+        The objective is None for models of mini-batches, whose searches have their own objective.
+        """
         objective = None if self.model.of_batches else self.objective
         return replace(self.options, objective=objective)
 

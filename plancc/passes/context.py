@@ -14,7 +14,7 @@ from plancc.passes.deadline import Deadline
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """Parameters that every pass takes. `plancc.passes.presets` has the tuned numbers of each pass.
+    """Parameters that every pass takes. `plancc.passes.presets` has tuned parameters of each pass.
 
     Attributes:
         limits: Limits of the parts. In a row plan they limit weights of vertices; in an edge plan

@@ -41,7 +41,7 @@ class RefineEdges:
         rounds: Largest number of rounds. Before the first round, sweeps improve the given owners;
             in these sweeps, no move fills a part beyond the limit. If `rounds` is 0, but a part was
             above the limit from the beginning and still is, one round runs nevertheless.
-        numbers: Tuned numbers.
+        numbers: Tuned parameters of the pass.
     """
 
     objective: str = "volume"

@@ -45,7 +45,7 @@ class Flows:
         deadline: After the deadline, no cut is searched for any further pair of parts.
         threads: Number of pairs that are refined at once. If the deadline does not pass, the owners
             do not depend on `threads`.
-        numbers: Tuned numbers.
+        numbers: Tuned parameters of the pass.
         most: Largest number of vertices that may move in total; None: any number. If the cut of a
             pair would exceed this number, the pair stays as it is.
     """

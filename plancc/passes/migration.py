@@ -49,7 +49,7 @@ class Migrate:
 
     Attributes:
         most: Largest number of vertices that may get another owner; new vertices do not count.
-        numbers: Tuned numbers.
+        numbers: Tuned parameters of the pass.
     """
 
     most: int

@@ -95,7 +95,7 @@ class Sweeps:
         deadline: No sweep starts and no coarser level is built after the deadline.
         goal: Objective of the sweeps.
         threads: Number of threads of sweeps and cuts; the result does not depend on it.
-        numbers: Tuned numbers.
+        numbers: Tuned parameters of the sweeps.
         evaluations: Number of gains computed so far, each for a pair of vertex and part.
     """
 
@@ -164,7 +164,7 @@ class Sweeps:
 
         Parameters:
             owners: Partitions, int32[num_vertices] each; not changed.
-            cuts: Tuned numbers of the minimum cuts.
+            cuts: Tuned parameters of the minimum cuts.
             coarse: Whether the vertices of `nets` are clusters. If so, a V-cycle follows, and the
                 sweeps and cuts are repeated.
 
@@ -252,11 +252,12 @@ class Sweeps:
         Neither volume nor overload rises. If the goal is not the volume, nothing is done.
 
         Parameters:
-            cuts: Tuned numbers; the cuts are run once for each entry.
+            cuts: Tuned parameters. The minimum cuts run once with each entry.
             most: Largest number of vertices that one run may move; None: any number.
 
         Returns:
-            The work, about the number of nodes that the searches visited; 0 if no cut was tried.
+            The work: about the number of nodes of flow networks that the searches visited. 0 if no
+            cut was tried.
         """
         if self.goal.reach is not None:
             return 0
@@ -355,9 +356,12 @@ class Sweeps:
         self.trade(nets, state)
 
     def relieve(self, nets: Nets, state: State, most: int | None = None) -> None:
-        """Move vertices out of parts above the limit; those that cost the fewest rows move first.
+        """Move vertices out of parts above the limit.
 
-        At most `most` vertices move; None: any number.
+        The vertices that add the fewest rows to the volume move first.
+
+        Parameters:
+            most: Largest number of vertices that may move; None: any number.
         """
         limit = self.limits.limit
         costs = relief_costs(nets, state, limit)
@@ -464,7 +468,7 @@ def coarsen(
         num_parts: Number of parts.
         rng: Random numbers that shuffle the vertices.
         overlap: See `cluster`.
-        how: Tuned numbers.
+        how: Tuned parameters of the coarsening.
 
     Yields:
         For every coarser level: its hypergraph, the part of every cluster, and, for every vertex of

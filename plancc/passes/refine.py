@@ -121,7 +121,7 @@ class RefineVolume:
             the finest level, do not count.
         polishes: Whether the pass also runs minimum cuts before the first V-cycle, and ends with
             wide minimum cuts and local searches.
-        numbers: Tuned numbers.
+        numbers: Tuned parameters of the pass.
     """
 
     objective: ClassVar[str] = "volume"
@@ -349,7 +349,10 @@ class _Rounds:
                 return
 
     def recover(self) -> None:
-        """Lower the volume by sweeps that hold the best value so far (see `TrafficRounds`)."""
+        """Lower the volume by sweeps that do not raise the objective above its best value so far.
+
+        See `TrafficRounds`.
+        """
         run = self.run
         if self.options._held(run.best.value) is None:
             return

@@ -97,7 +97,8 @@ class FileDataset:
             ``nnz``. ``rows`` is the number of local rows of all parts: n own rows, and the folded
             rows. Other names have no given size, but equal names mean equal sizes.
         when: Which plans have the dataset. A name in `EXCHANGES`: plans with this exchange.
-            `TYPES`: plans with types. `PARALLEL`: plans with parallel relations. "": all plans.
+            `TYPES`: plans with types. `PARALLEL`: plans with parallel relations, which have the
+            same two types. "": all plans.
         optional: Whether the dataset may be missing from these plans.
         cut: Name of the offsets that cut the dataset into one piece for each part. Each piece has a
             digest. The offsets are another dataset (itself perhaps cut by a third), `LOCAL_ROWS`,

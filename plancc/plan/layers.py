@@ -148,7 +148,7 @@ class Activation(RowStep):
 
 @dataclass(frozen=True)
 class WholeRows(RowStep):
-    """Send all columns of every row to ranks that hold only a slice of the columns."""
+    """Send all columns of every row to ranks that hold only some of the columns."""
 
 
 Steps = Sequence[LayerStep]
@@ -198,8 +198,8 @@ class BothWays(NamedTuple):
 def adjoint(steps: Steps, first: bool) -> Steps:
     """Return the adjoints of the steps in reversed order.
 
-    The first layer needs no gradient of its input, so steps before its first weights have no
-    adjoint in the list.
+    The first layer needs no gradient of its input, so the result has no adjoints of the steps
+    before the first weights of this layer.
     """
     found: list[LayerStep] = []
     trained = not first

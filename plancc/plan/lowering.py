@@ -220,8 +220,8 @@ def _permute(indptr, indices, values, position, row_ptr, first, last, column, va
 def _lower_parts_of_rows(part_ptr, row_ptr, first, last, local, halo_row, column, value):  # type: ignore[no-untyped-def]
     """Number the columns of parts first..last-1 locally, and list the messages to these parts.
 
-    `local` (int32[n]) is scratch memory. The local numbers that the received rows have at their
-    sender are written to `halo_row`. Returns the length, receiver and sender of every message.
+    `local` (int32[n]) is scratch memory. For every received row, its local number at the sender is
+    written to `halo_row`. Returns the length, receiver and sender of every message.
     """
     bitmap = np.zeros(len(local) // 64 + 1, dtype=np.uint64)
     longest = 0

@@ -71,7 +71,7 @@ class Batches:
             row_ptr, column (int[num_rows + 1], int[nonzeros]): The matrix as CSR.
 
         Returns:
-            One index for each stage, ascending. For the last stage, it is always ``stages - 1``.
+            One index for each stage, ascending. The last stage needs the last batch.
         """
         found = []
         for stage in range(self.stages):

@@ -83,8 +83,8 @@ def reserve_file(
         leaves, content: Leaves of all datasets, and content hash, of the whole plan.
 
     Returns:
-        For each reserved dataset, the byte of the file at which its entries begin; 0 if it has no
-        entries.
+        For each reserved dataset, the offset in the file at which its entries begin, in bytes; 0 if
+        it has no entries.
 
     Raises:
         OSError: If the file cannot be written.

@@ -29,8 +29,8 @@ class Pipeline:
     """The division of a feature plan's rows into batches, for a plan with one group.
 
     Attributes:
-        needs: For every batch of a product, the number of the last batch of input rows that must
-            have arrived before the batch can be multiplied. The numbers do not decrease.
+        needs: For every batch of rows that a product computes, the index of the last batch of input
+            rows that must have arrived first. The indices do not decrease.
     """
 
     needs: tuple[int, ...]

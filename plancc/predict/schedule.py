@@ -69,7 +69,7 @@ class Pairs:
         return dict(zip(HOPS, self.hops, strict=True)) if self.hops else {name: self}
 
     def by_node(self, ranks_per_node: int) -> PairSplit:
-        """Return the traffic of every rank between nodes and in total, if nodes have this size.
+        """Return the traffic of every rank, between nodes and in total, for this size of nodes.
 
         The result is kept for later calls.
         """

@@ -156,7 +156,7 @@ class Prediction:
 
     @property
     def messages(self) -> int:
-        """Messages that all ranks send."""
+        """Number of messages that all ranks send."""
         return int(self.counts.messages_sent.sum())
 
     @property
@@ -178,7 +178,7 @@ class Prediction:
     def memory_of_rank(self) -> Int64Array:
         """Bytes that every rank needs at most at any time: int64[num_ranks].
 
-        With numbers of 8 bytes, column numbers are counted with 8 bytes too.
+        If words have 8 bytes, column numbers are also counted as 8 bytes each.
         """
         return self.schedule.memory.total * (self.word_bytes // WORD_BYTES)
 
@@ -322,12 +322,13 @@ def _shared(machine: Machine, num_ranks: int) -> Float64Array:
 def _hide(
     times: dict[Place, Float64Array], products: Mapping[Place, Float64Array], share: float
 ) -> None:
-    """Subtract from the times of messages the time that the products of own rows hide.
+    """Shorten the times of messages, because own rows are multiplied while messages travel.
 
     Parameters:
         times: Seconds of every rank, by place; changed here.
         products: Seconds of the products of own rows, by place.
-        share: Share of the time that could be hidden (`Overlap.communication`).
+        share: How much of the time that messages and products could overlap is really hidden
+            (`Overlap.communication`).
     """
     for (layer, direction, _), product in products.items():
         places = [Place(layer, direction, step) for step in ("expand", "cross", "fold")]
@@ -537,7 +538,7 @@ class WorkTimes:
     def _tree(
         self, of: Collective, rounds: npt.NDArray[Any], once: npt.NDArray[Any]
     ) -> Float64Array:
-        """Return the seconds of a collective by trees, for every group: float64[groups].
+        """Return the seconds of a collective that uses trees, for every group: float64[groups].
 
         A tree connects the nodes of a group; then a tree connects the ranks in each node.
 

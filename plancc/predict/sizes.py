@@ -126,10 +126,10 @@ class Sizes:
     Attributes:
         vertices: Number of vertices.
         nonzeros: Number of nonzeros of the matrix, its diagonal included.
-        boundary: For every model in the dict, by its label: how many halo rows parts have. The key
-            "" stands for all other models that exchange rows, except rp. If rp has no entry, its
-            halo rows are those of a random matrix whose columns all have the same number of
-            nonzeros.
+        boundary: Label of a model -> how many halo rows its parts have. The key "" stands for all
+            models without an entry that exchange rows, except rp. If rp has no entry, its parts are
+            assumed to have as many halo rows as the parts of a random matrix whose columns all have
+            the same number of nonzeros.
 
     Raises:
         InputError: If there are no vertices, or fewer nonzeros than vertices.

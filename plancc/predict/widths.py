@@ -25,8 +25,8 @@ class DataWidths:
     Attributes:
         features: Number of columns of the features; None if there are no features.
         classes: Number of classes of the labels or targets; None if there are neither.
-        excess: Why a network should not have an output for every class: there are too many for the
-            number of vertices. Empty if it can have one for every class.
+        excess: Why a network should not have one output per class: there are too many classes for
+            the number of vertices. Empty if it can have one output per class.
     """
 
     features: int | None = None

@@ -145,9 +145,9 @@ def read_product(file: PlanFile) -> ProductTraffic | None:
 
 
 def grid_pass_costs(path: str, dims: Sequence[int]) -> list[PassCost]:
-    """Return costs of an epoch on a plan's process grid: with no pass on, then with one more pass
-    each time.
+    """Return costs of an epoch on a plan's process grid, for several sets of passes.
 
+    The list begins with the costs without passes; in every further entry one more pass is on.
     All-reduces are not counted. They add up gradients and, in scheme "1.5d", the products of the
     ranks that share a block of rows.
 

@@ -124,7 +124,7 @@ class Basis:
         """Return one basis for several plans.
 
         If all plans have the same machine, the basis has this machine, else the default machine.
-        The widths are chosen in the same way.
+        Likewise, the basis has the widths of all plans if they agree, else the default widths.
         """
         first, usual = several[0], default_predictor()
         dims, machine = first.predictor.dims, first.predictor.machine

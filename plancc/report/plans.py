@@ -1,9 +1,9 @@
 """The figures of a plan that `plancc inspect` and `plancc compare` print.
 
 The plan is checked first, some parts at a time. The whole plan is read if it is an edge plan, or if
-its process grid divides columns. It is also read for figures for fewer ranks, for training costs,
-for the epoch time of a random partition, and for the traffic of a random partition if the plan file
-does not contain that traffic.
+its process grid divides columns. Some figures also need the whole plan: figures for fewer ranks,
+training costs, the epoch time of a random partition, and the traffic of a random partition if the
+plan file does not contain that traffic.
 """
 
 from __future__ import annotations

@@ -21,10 +21,10 @@ ORDER_KEY = 3
 class LinkSampler(NeighbourSampler):
     """Neighbour sampling whose seed vertices are the ends of training links, as DGL does it.
 
-    A batch has `batch_size` training links and, for each of them, `negatives` negatives: random
-    pairs of vertices. In every epoch, links and negatives are put in a new random order, from which
-    the batches take them one after another. Only the owner of a row draws the neighbours of the
-    row.
+    A mini-batch has `batch_size` training links and, for each of them, `negatives` negatives:
+    random pairs of vertices. Every epoch puts the links and the negatives in a new random order,
+    and the mini-batches of the epoch take them in this order. Only the owner of a row draws the
+    neighbours of the row.
 
     Attributes:
         num_links: Number of training links.

@@ -17,7 +17,7 @@ Int64s = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class OwnedBlock:
-    """The nonzeros that the rows of one owner keep in one block of a batch.
+    """The nonzeros that the rows of one owner keep in one block of a mini-batch.
 
     Attributes:
         rows (int64[m]): Rows of the owner, ascending.

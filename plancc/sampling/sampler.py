@@ -50,9 +50,10 @@ class Sampler(ABC):
     Attributes:
         name: Name in the registry (entry points ``plancc.samplers``).
         needs: What `batch` needs of a `Population`: "pattern", "train_mask", "clusters".
-        of_training: Whether batches are drawn from the training vertices if there is a mask.
+        of_training: Whether mini-batches are drawn from the training vertices, if there is a
+            training mask.
         owners_draw: What only the owners of rows can draw, as a phrase for messages; "" if every
-            rank can draw whole batches.
+            rank can draw whole mini-batches.
     """
 
     name: ClassVar[str]
@@ -65,7 +66,7 @@ class Sampler(ABC):
 
     @property
     def num_blocks(self) -> int:
-        """Number of blocks of a batch: 1, or the number of layers of the model."""
+        """Number of blocks of a mini-batch: 1, or the number of layers of the model."""
         return 1
 
     def check(self, population: Population) -> None:

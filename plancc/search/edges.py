@@ -369,8 +369,8 @@ class EdgeJob(RefiningJob):
 
         The V-cycle merges only vertices that are in the same part in both members.
 
-        `number`: index of this combination in the search; with the search's seed, it determines
-        the random numbers of the V-cycle.
+        `number`: index of this combination in the search; with the search's seed, it determines the
+        random numbers of the V-cycle.
         """
         begin = wall_seconds()
         nets, rng = self.fine_nets, np.random.default_rng([self.options.seed, number])

@@ -76,12 +76,13 @@ def search(
         matrix: The normalised matrix.
         num_parts: Number of parts.
         options: Options of the search. When the budget ends, no new step begins. Effort best uses
-            the whole budget, first for the volume and then for another objective. If there is no
-            budget and one thread, the same seed gives the same owners.
+            the whole budget: first to minimise the volume, then to minimise the objective if it is
+            not the volume. If there is no budget and one thread, the same seed gives the same
+            owners.
         model: The model, which decides what partitioners get. If its `starts_from_cut` is False,
-            they get its problem. Otherwise they get the undirected graph, and also the hypergraph
-            if that is the model's problem. None: `HypergraphModel`. The search computes the
-            objective exactly for every model.
+            they get the problem that the model builds. Otherwise they get the undirected graph, and
+            also the hypergraph if the model builds a hypergraph. None: `HypergraphModel`. The
+            search computes the objective exactly for every model.
         limits: Limits of the parts. None: `epsilon` of the options limits the number of nonzeros in
             the rows of a part.
         expectation: The expected volume of mini-batches, which replaces the objective.
@@ -327,7 +328,7 @@ def _chains(job: RowJob, first: Owner, decide: bool) -> list[Member]:
 def _merged(job: RowJob, best: Member, rest: Sequence[Member]) -> Member:
     """Combine the best member with the other members, one after another, by V-cycles.
 
-    Return the resulting member, after further V-cycles and minimum cuts where these are worth their
+    Return the resulting member, after further V-cycles and minimum cuts if these are worth their
     time.
     """
     seed, few, mesh, how = job.options.seed, job.few, _is_mesh(job), _combined(job)

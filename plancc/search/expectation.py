@@ -165,10 +165,10 @@ class ExactExpectation:
 
 
 class SampledExpectation:
-    """An expected volume that is estimated from sampled batches.
+    """An expected volume that is estimated from a sample of mini-batches.
 
-    Refinement works on the nets of one sample. Values are the mean over other batches, which are
-    *held out*: refinement never sees them.
+    Refinement works on the nets of the sample. Values are the mean over other mini-batches, which
+    are *held out*: refinement never sees them.
     """
 
     exact = False

@@ -135,7 +135,7 @@ class Job:
 
     @property
     def shared(self) -> Limits:
-        """Limits of the weights of all rows or nonzeros of a part, those of fixed rows included."""
+        """Limits of the weight of a part: of all its rows or nonzeros, including its fixed rows."""
         return self.limits
 
     def all_warnings(self, owners: Owners) -> list[str]:

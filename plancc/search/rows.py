@@ -142,7 +142,7 @@ class RowJob(RefiningJob):
 
     @property
     def kind_numbers(self) -> KindNumbers:
-        """Tuned numbers of the efforts for this kind of graph."""
+        """Tuned parameters of the efforts for this kind of graph."""
         return KIND_NUMBERS[self.kind_now]
 
     @property
@@ -218,7 +218,7 @@ class RowJob(RefiningJob):
                     yield partial(self.start, self.graph, adapter, seeds=[seed])
 
     def _measured(self, owner: Owner) -> str:
-        """Return the kind of the graph, by its degrees and its number of boundary rows."""
+        """Return the kind of the graph, which depends on degrees and number of boundary rows."""
         rows = len(boundary(self.nets, self.state(owner)))
         return kind_of(self.degrees, rows / len(owner))
 
@@ -243,8 +243,9 @@ class RowJob(RefiningJob):
         return owner
 
     def beginnings(self, effort: str) -> list[Beginning]:
-        """Return starts for the kind of graph, the best first; [] if the model determines the
-        start.
+        """Return the starts that suit this kind of graph, the most promising start first.
+
+        The list is empty if the model determines the start.
         """
         if not self.starts_by_kind:
             return []
@@ -254,7 +255,10 @@ class RowJob(RefiningJob):
         return [each for each in found if each.how.objective or self.model.problem is Hypergraph]
 
     def highest(self) -> list[Beginning]:
-        """Return a start, or several, of every installed partitioner with its highest preset."""
+        """Return starts in which the installed partitioners run with their best presets.
+
+        See `plancc.search.starts.highest`.
+        """
         return highest(self.model.problem is Hypergraph, self.starts_by_kind)
 
     def has_begun(self, how: Beginning, seed: int) -> bool:
@@ -452,7 +456,7 @@ class RowJob(RefiningJob):
     def minimum_cuts(self, owner: Owner, cuts: Cuts) -> Member:
         """Improve owners by minimum cuts, and add the result to the record.
 
-        The result is never worse if the parts are within their limits.
+        Neither the volume nor the overload of the parts rises.
         """
         sweeps = self.sweeps(np.random.default_rng(0))  # minimum cuts use no random numbers
         return self.refined("minimum cuts", owner, sweeps, partial(Sweeps.cut, cuts=(cuts,)))

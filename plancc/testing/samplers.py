@@ -51,7 +51,7 @@ def population_of(pattern: npt.NDArray[np.bool_]) -> Population:
 
 
 def kept_by(batch: Batch, k: int) -> set[tuple[int, int]]:
-    """Check the arrays of block k of a batch; return its nonzeros as pairs (row, column)."""
+    """Check the arrays of block k of a mini-batch; return its nonzeros as pairs (row, column)."""
     block = batch.block(k)
     assert (block.rows.dtype, block.columns.dtype) == (np.int32, np.int32)
     assert block.ptr.dtype == np.int64
@@ -74,7 +74,7 @@ def factors_of(
 ) -> npt.NDArray[np.float64]:
     """Return the factors of nonzeros, as `Batch.factors` does.
 
-    This function also works for a batch that lists its nonzeros.
+    This function also works for a mini-batch that lists its nonzeros.
     """
     if not batch.listed:
         factors = batch.factors(block, vertices, rows, columns)

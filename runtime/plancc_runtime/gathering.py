@@ -187,7 +187,7 @@ class RowsOfRank:
     contributes: bool = True
 
     def among(self, rows: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> RowsOfRank:
-        """Return the given rows, with the vertices numbered by their places in `wanted`.
+        """Return a `RowsOfRank` of some rows, whose vertices are numbered by position in `wanted`.
 
         Parameters:
             rows (int64[m]): Local row numbers.

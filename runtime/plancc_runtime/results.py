@@ -370,7 +370,7 @@ def spent_by_all(spent: Spent, transport: Transport) -> Setup:
 
 
 def scores_of(epoch: Epoch) -> dict[str, dict[str, float]]:
-    """Return the metrics of an epoch that are not empty, by name and split."""
+    """Return the metrics that an epoch has values of: name of the metric -> split -> value."""
     return {
         each.name: found for each in fields(SplitMetrics) if (found := getattr(epoch, each.name))
     }

@@ -229,8 +229,8 @@ def check_slices(part: Part, transport: Transport) -> None:
 def _check_claims(claims: Claims, transport: Transport) -> None:
     """Raise PlanError unless the claims of all ranks' slices agree (see `Claims`). Collective.
 
-    Every message must have the same rows at both ends, and vertices and nonzeros of all ranks must
-    add up to the header's numbers.
+    Every message must have the same rows at both ends, and the ranks together must have as many
+    vertices and nonzeros as the header says.
     """
     size = transport.size
     steps = ["rows", "partial rows"][: 1 + claims.folds]

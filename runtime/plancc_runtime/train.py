@@ -146,7 +146,7 @@ def run_of(
     kind: type[Run] | None = None,
     task: LearningTask | None = None,
 ) -> Run:
-    """Return a run like `prepared`, from a plan that is already open. Collective; needs torch.
+    """Return a run, as `prepared` does, for a plan that is already open. Collective; needs torch.
 
     Parameters:
         opened: The plan, as `slices.open_plan` returns it.

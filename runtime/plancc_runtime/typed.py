@@ -178,8 +178,8 @@ class TypedGraph:
     def edge_index_dict(self) -> dict[Relation, Tensor]:
         """Sources and destinations of this rank's edges of every relation: int64[2, edges].
 
-        The number of a source is its place among [own rows | halo rows] of its type, where the
-        halo rows are those of all relations. Edges are in the order of `Graph.edge_index`.
+        A source is given by its position in [own rows | halo rows] of its vertex type; these are
+        the halo rows that any relation reads. Edges are in the order of `Graph.edge_index`.
 
         Collective at the first use.
         """

@@ -16,7 +16,7 @@ TABLE = {
         "p.h5 --dims 9,8,4": "the first width is 9, but the features have 5 columns",
         "p.h5 --random-features 9": "the first width is 9, but the features have 5 columns",
         "p.h5 --classes 2": "the last width is 2, but there are 4 classes",
-        "bare.h5 --dims 8,6,4,2": "--dims 8,6,4,2: all hidden layers of a run have one width",
+        "bare.h5 --dims 8,6,4,2": "--dims 8,6,4,2: all hidden layers of a run have the same width",
         "bare.h5 --ranks 9": "9 ranks",
         "bare.h5 --epochs 1 --classes 9223372036854775808": "--classes",
         "bare.h5 --epochs 0": "0 is not in the range",

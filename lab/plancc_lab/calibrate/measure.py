@@ -2,8 +2,8 @@
 
 All ranks do the same work at once, because they share cores, caches and memory, so that the rate of
 a rank depends on the other ranks. Every operation is repeated with several sets of operands, one
-set after the other. So, as in an epoch, it does not find its operands in the cache. These are
-measured:
+set after the other. So, as in an epoch, the operands of an operation are not in the cache. These
+are measured:
 
     sparse products   rates for random matrices with skewed rows and columns, by number of rows,
                       nonzeros per row, and width

@@ -91,8 +91,9 @@ class RecordedClock(Clock):
 class RecordingTransport(LocalTransport):
     """The transport of one rank, as in `local.run_ranks`, which can record the rank's steps.
 
-    `kept` is a list of all integer arrays that arrived from other ranks, in order. Their numbers
-    decide what is computed, so a rank that repeats its steps alone reads them again.
+    `kept` is a list of all integer arrays that arrived from other ranks, in order of arrival. What
+    a rank computes depends on these integers. So if the rank later repeats its steps alone, it
+    reads the kept arrays again.
     """
 
     def __init__(self, group: RecordingThreads, rank: int) -> None:

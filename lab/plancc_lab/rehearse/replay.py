@@ -60,9 +60,9 @@ BEGINNING = Moment(0, 0.0)
 class Wait(NamedTuple):
     """An interval in which a rank waited, in seconds, and the cause that ended the wait.
 
-    Between the time of the cause and the end of the wait, only the network worked. The cause is a
-    moment of this rank if the network waited for this rank: for example, if a message was sent
-    earlier, but this rank began to receive it only now.
+    Between the time of the cause and the end of the wait, only the network worked. If the network
+    waited for this rank, the cause is a moment of this rank itself. For example, a message was sent
+    earlier, but could only travel when this rank began to receive it.
     """
 
     begin: float
@@ -361,7 +361,8 @@ class _Rank:
 class _Round:
     """A round of messages, or a collective, of one rank.
 
-    `open` is the number of unfinished pieces, and `missing` has this number for every receive.
+    `open` is the number of unfinished pieces, sent or received. `missing` has, for every receive,
+    the number of its unfinished pieces.
     """
 
     rank: _Rank

@@ -62,7 +62,7 @@ class Bits:
         self._always = self._pairs(message, -(-words // WORD_BITS))
 
     def told(self, used: Graph) -> tuple[Pairs, Pairs]:
-        """Return the numbers of words that are sent for a block: summary words, and words of bits.
+        """Return how many words are sent for a block: summary words, and words of bits.
 
         Parameters:
             used: The nonzeros of the block, as a matrix of all rows.

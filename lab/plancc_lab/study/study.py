@@ -61,7 +61,7 @@ class Row:
     Attributes:
         graph: Name of the graph's file.
         vertices, nonzeros: Sizes of the graph after reading, before it is normalised.
-        figures: Figures by name: those of `plancc.plan.metrics.Metrics.figures`; the volume of a
+        figures: Figures by name: all of `plancc.plan.metrics.Metrics.figures`; the volume of a
             random partition (`random_volume`); predicted seconds of an epoch (`epoch_seconds`), of
             an epoch of a random partition (`random_epoch_seconds`), and of the bound
             (`bound_seconds`); wall-clock seconds of the search (`search_seconds`) and of the
@@ -103,7 +103,7 @@ class Row:
         return Spending(self.figures.get("search_seconds"), self.figures.get("epoch_seconds"))
 
     def kept(self, key: Key) -> dict[str, Any]:
-        """Return the values of the row for the file, with a hash that reveals edits."""
+        """Return the values to write to the study's file, with a hash that reveals edits."""
         return asdict(self) | {"check": _check_of(asdict(self), key)}
 
     def as_dict(self) -> dict[str, Any]:

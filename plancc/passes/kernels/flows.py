@@ -46,7 +46,7 @@ class CutNetwork(NamedTuple):
     terminal of part 1.
 
     Attributes:
-        vertex (int32[v]): For every vertex of the network, its number in the whole hypergraph; -1
+        vertex (int32[v]): For every vertex of the network, its index in the whole hypergraph; -1
             for terminals.
         part (int8[v]): Part of every vertex before the cut, 0 or 1.
         depth (int32[v]): Number of nets on the shortest path from the boundary, at least 1.
@@ -645,8 +645,8 @@ def extend(side: int, num: int, bound: int, max_work: int, net: Any, flow: Any) 
 def _list(side: int, x: int, net: Any, flow: Any) -> None:
     """Add vertex x to the vertices that a side could take in next.
 
-    Vertices of the side's own part come first, the furthest from the boundary before others. Then
-    come vertices of the other part, the closest to the boundary before others.
+    The side takes in vertices of its own part first, in descending order of their distance from the
+    boundary, and then vertices of the other part, in ascending order of this distance.
     """
     if flow.reached[side, x] or flow.listed[side, x] or x < 2:
         return

@@ -53,17 +53,18 @@ class Cut(NamedTuple):
 def _groups(owner: Any, num_parts: int, ptr: Any, other: Any) -> Any:
     """Number the vertices on one side of the bipartite graph.
 
-    A left vertex is a pair: a row, and a part that does not own the row, but the column of one of
-    its nonzeros. A right vertex is a pair of a column and a part, defined in the same way. A line
-    is a row if left vertices are numbered, a column if right vertices are.
+    A left vertex is a pair (row, part): the part does not own the row, but owns the column of one
+    of the row's nonzeros. A right vertex is a pair (column, part): the part does not own the
+    column, but owns the row of one of the column's nonzeros. To number left vertices, call a row a
+    *line*; to number right vertices, call a column a *line*.
 
     Parameters:
         ptr (int64[n + 1]), other (int32[nnz]): The nonzeros of every line; each is given by its
             column if lines are rows, by its row if lines are columns.
 
     Returns:
-        For every nonzero, the number of its vertex, int32[nnz], -1 if row and column have the same
-        owner; and the number of vertices.
+        For every nonzero, the index of its vertex, int32[nnz], or -1 if row and column have the
+        same owner. Also the count of vertices.
     """
     number = np.empty(len(other), dtype=np.int32)
     last = np.full(num_parts, -1, dtype=np.int64)

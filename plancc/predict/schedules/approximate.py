@@ -166,6 +166,6 @@ def _scaled(values: Int64Array, share: np.ndarray) -> Int64Array:
 
 
 def _nonempty(pairs: Pairs, rows: Int64Array) -> Pairs:
-    """Return these messages with the numbers of rows `rows`; messages of 0 rows are left out."""
+    """Return `pairs` with ``rows[k]`` rows in message k; messages of 0 rows are left out."""
     left = rows > 0
     return Pairs(pairs.num_ranks, pairs.source[left], pairs.target[left], rows[left])

@@ -84,9 +84,10 @@ class FeatureScheduler(GridScheduler):
         )
 
     def _batches(self, sizes: Int64Array) -> list[Int64Array]:
-        """Divide these numbers of rows, or of nonzeros, into equal shares, one for every batch.
+        """Divide numbers of rows, or of nonzeros, into equal shares, one for every pipeline batch.
 
-        The shares are rounded; they add up to `sizes`.
+        Parameters:
+            sizes: The numbers. The rounded shares of a number add up to the number.
         """
         ends = [sizes * k // self._stages for k in range(self._stages + 1)]
         return [last - first for first, last in pairwise(ends)]

@@ -242,7 +242,7 @@ def row_groups(grid: Grid) -> Int64Array:
 
 
 def column_groups(grid: Grid) -> Int64Array:
-    """Return the ranks of each process column of each layer of the grid.
+    """Return the ranks of every process column of every grid layer.
 
     The result is int64[layers * columns, rows].
     """

@@ -41,8 +41,8 @@ class LinkTables:
         negatives (int64[num_ranks]): Number of negatives among these.
         fixed: Messages by which ranks get the rows of targets of links, the same in every epoch.
         drawn: Messages by which ranks get the rows of targets of negatives.
-        home: Messages by which a rank learns who owns the target of a negative. A fixed rank for
-            every vertex knows its owner, and answers.
+        home: Messages by which a rank learns who owns the target of a negative. For every vertex,
+            one fixed rank knows the owner, and sends these answers.
         decoder: Name of the decoder, see `LinkTask`.
     """
 

@@ -101,7 +101,7 @@ def layer_tables(
     num_parts: int,
     needed: Callable[[Int32Array, Int32Array], Pairs] | None = None,
 ) -> Tables:
-    """Return the tables of one layer without dead rows.
+    """Return the tables of one layer that does not compute dead rows.
 
     Parameters:
         used: Matrix with the nonzeros that the layer uses.

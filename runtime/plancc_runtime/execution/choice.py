@@ -58,7 +58,8 @@ def execution_of(
 
     Parameters:
         task: Learning task that `check_layout` accepts.
-        part: Part of the task's plan, in the order of `layouts.order.order_rows`.
+        part: This rank's slice of the task's plan, with rows in the order of
+            `layouts.order.order_rows`.
         drawn: Sampler and population of mini-batches; None for a full batch.
     """
     options = task.options

@@ -2,20 +2,22 @@
 
 With the pass `constant`, features of the slice's halo rows are fetched once, before the first step.
 If memory is short, only the features of the halo rows that are used most are fetched. The first
-layer of a batch reads these features; missing features are fetched in the step. No gradients of
-features are sent. If no dropout changes the features X, the product A X of a batch is computed
-before the step and needs no gradient. Own rows are then read without being copied.
+layer reads these features; features that were not fetched before are fetched in the step. No
+gradients of features are sent. If no dropout changes the features X, the product A X of a
+mini-batch is computed before the step and needs no gradient. Own rows are then read without being
+copied.
 
-With `overlap`, batches are made in two stages. While step k computes, the features of batch k + 1
-are fetched, and batch k + 2 is drawn. If every rank draws whole batches, a rank with several cores
-draws them in a separate thread. This thread does all work on a batch that needs no messages. torch
-leaves one core to this thread. While the thread is idle, compiled functions of the step use its
-core.
+With `overlap`, mini-batches are made in two stages. While step k computes, the features of
+mini-batch k + 1 are fetched, and mini-batch k + 2 is drawn. If every rank draws whole mini-batches,
+a rank with several cores draws them in a separate thread. This thread does all work on a mini-batch
+that needs no messages. torch leaves one core to this thread. While the thread is idle, compiled
+functions of the step use its core.
 
 If no rank has such a thread, a rank exchanges the messages of both stages between the layers of a
 step, at the same points on all ranks. This hides the time of messages, but the data of three
-batches compete for the caches. So there are two ways to make batches: beside steps, as just
-described, or between steps. The first steps try both ways, and later steps use the quicker way.
+mini-batches compete for the caches. So there are two ways to make mini-batches: during the steps,
+as just described, or between the steps. The first steps try both ways, and later steps use the
+quicker way.
 
 With `dead-rows`, a layer computes only the rows that the next layer reads. This needs a sampler
 that draws a separate block for every layer.
@@ -193,7 +195,7 @@ class MiniBatches(FullBatch):
         self._reads_outputs = False  # whether layer 1 reads only own outputs and its fixed part
 
     def _start_thread(self) -> None:
-        """Start a thread that makes batches, if a rank has several cores. Collective."""
+        """Start a thread that makes mini-batches, if a rank has several cores. Collective."""
         cores = self._transport.cores_per_rank()
         if cores > 1:
             self._ahead, self._thread = True, ThreadPoolExecutor(1, "mini-batches")

@@ -348,18 +348,18 @@ def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
     """Search a CSR matrix for the nonzeros of a sampled block.
 
     Parameters:
-        at: For every row of the block, the number of the row in the CSR matrix; -1 if the matrix
-            lacks the row.
+        at: For every row of the block, the index of the same row in the CSR matrix; -1 if the
+            matrix lacks the row.
         layer: Row pointers of the block, and for every nonzero the vertex of its column and its
             position in the row.
         csr: Row pointers and columns of the matrix, `BatchMask._by_vertex`, and the vertex of every
             column.
         num_own: Number of own rows, which are the first rows of the matrix.
-        number: For every row of the matrix, its index in the batch.
+        number: For every row of the matrix, its index in the mini-batch.
 
     Returns:
         int64[m]: For every nonzero, its position in the CSR matrix; -1 if the matrix lacks it.
-        int32[m]: For every nonzero, the index of its row in the batch.
+        int32[m]: For every nonzero, the index of its row in the mini-batch.
         bool: Whether no nonzero is missing and all positions ascend.
     """
     (layer_ptr, layer_columns, layer_places), (ptr, columns, by_vertex, vertices) = layer, csr
@@ -397,14 +397,17 @@ def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def between(ptr: Any, columns: Any, places: Any, number: Any) -> Any:
-    """Return the nonzeros of the rows `places` whose column is in the batch, in CSR order.
+    """Return the nonzeros in the rows `places` and in columns of the mini-batch, in CSR order.
 
     Parameters:
-        number: For every row and column, its number in the batch; -1 if it is not in the batch.
+        ptr, columns: CSR arrays of the matrix.
+        places: Indices of rows of the matrix; all these rows are in the mini-batch.
+        number: For every row and column of the matrix, its index in the mini-batch; -1 if it is not
+            in the mini-batch.
 
     Returns:
-        int64[m], int32[m], int32[m]: For every nonzero, its position in `columns`, the number of
-            its row, and the number of its column.
+        int64[m], int32[m], int32[m]: For every nonzero, its position in `columns`, and the indices
+            of its row and of its column in the mini-batch.
     """
     most = 0
     for i in places:

@@ -47,20 +47,20 @@ class Nonzeros:
 
 @dataclass(frozen=True, eq=False)
 class Numbering:
-    """Numbers of message rows, and of nonzeros in halo columns, for the draws of samples.
+    """Serial numbers of message rows, and of nonzeros in halo columns, for the draws of samples.
 
-    Every random draw of `layouts.boundary` is a function of these numbers. They are counted in the
-    whole block, and do not change when rows are dropped from the block. So a row has the same draws
-    in the smaller block as in the whole block.
+    Every random draw of `layouts.boundary` is a function of these serial numbers. They are assigned
+    in the whole block, and do not change when rows are dropped from the block. So a row has the
+    same draws in the smaller block as in the whole block.
 
     Attributes:
         received, sent (int32[num_halo], int32[sent rows]): For every halo row, and for every sent
             row, its position in its message, before any row is dropped.
-        uses: For every halo row, the numbers of the nonzeros in its column. In the whole block, the
-            nonzeros of a column are numbered from 0, by ascending row. None unless boundary edges
-            are sampled.
-        uses_sent: For every sent row, the numbers of the nonzeros that the receiver has in the
-            row's column. None unless boundary edges are sampled.
+        uses: For every halo row, the serial numbers of the nonzeros in its column. In the whole
+            block, the nonzeros of a column are numbered from 0, by ascending row. None unless
+            boundary edges are sampled.
+        uses_sent: For every sent row, the serial numbers of the nonzeros that the receiver has in
+            the row's column. None unless boundary edges are sampled.
     """
 
     received: Int32Array

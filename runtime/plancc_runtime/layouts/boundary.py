@@ -91,8 +91,8 @@ def with_uses_sent(block: Block, transport: Transport) -> Block:
 class Sample:
     """The random sample of a block's messages, halo rows and nonzeros that one epoch uses.
 
-    All nonzeros in own columns are kept in their order, unless DropEdge drops some. Layers that
-    take maxima or compute attention do not multiply the kept rows by a factor.
+    All nonzeros in own columns are kept, except those that DropEdge drops. Their order stays the
+    same. Layers that take maxima or compute attention do not multiply the kept rows by a factor.
 
     Attributes:
         whole: The block that the sample is drawn from.

@@ -99,9 +99,10 @@ class Clones:
         return replace(self, block=replace(block, edges=edges, closed_edges=edges + ~in_p))
 
     def partial(self, coefficients: str, own_only: bool) -> Block:
-        """Return P with the values that a name in `plan.layers.COEFFICIENTS` selects.
+        """Return the matrix P (`block`) with other values.
 
         Parameters:
+            coefficients: Which values P gets: a name in `plan.layers.COEFFICIENTS`.
             own_only: Whether P has the own rows only; else it has one row per clone.
         """
         block = self.block
@@ -407,7 +408,7 @@ class _Turns:
     falling: bool = False
 
     def take(self) -> None:
-        """Replace `sums` and `totals` by the rows that were received for this turn, if any."""
+        """Replace `sums` by `next_sums`, and `totals` by `next_totals`, unless these are None."""
         if self.next_sums is not None:
             self.sums, self.next_sums = self.next_sums, None
         if self.next_totals is not None:

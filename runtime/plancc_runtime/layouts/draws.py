@@ -112,12 +112,12 @@ class Draws(ABC, Generic[S]):
 
     @abstractmethod
     def share(self, number: int, which: RowsOfBlocks = "all") -> Rounds[LocalBatch]:
-        """Draw this rank's share of a batch, in rounds of messages.
+        """Draw this rank's share of a mini-batch, in rounds of messages.
 
         A draw must end before the next draw starts. Collective unless `alone`.
 
         Parameters:
-            number: Number of the batch in the run, from 0.
+            number: Index of the mini-batch in the run, from 0.
             which: Which rows each block has; see `RowsOfBlocks`.
         """
 
@@ -139,10 +139,10 @@ class WholeDraws(Draws[Sampler]):
 
 
 class OwnerDraws(Draws[S]):
-    """Draws in which every rank draws for its own rows.
+    """Draws of mini-batches in which every rank draws the nonzeros of its own rows.
 
     Besides the slice, a rank holds its `OwnedRows` and 8 bytes per halo row. The time of a step is
-    proportional to this rank's share of the batch.
+    proportional to this rank's share of the mini-batch.
     """
 
     def _begin(self, population: Population, transport: Transport) -> None:
@@ -161,10 +161,10 @@ class OwnerDraws(Draws[S]):
     @staticmethod
     @abstractmethod
     def expected(sampler: S, num_vertices: int, nonzeros_per_row: float) -> tuple[float, int]:
-        """Return the expected number of nonzeros of a whole batch, and the rounds of its draw.
+        """Return the expected number of nonzeros of a whole mini-batch, and the rounds of its draw.
 
-        The second result is the number of rounds in which owners draw the batch. In each round,
-        every rank exchanges messages with all its peers once.
+        The second result is the number of rounds in which owners draw the mini-batch. In each
+        round, every rank exchanges messages with all its peers once.
 
         Parameters:
             num_vertices: Number of vertices of the graph.

@@ -181,11 +181,11 @@ class FeatureGraph(LayerGraph):
     def moved(self, step: LayerStep) -> Mapping[str, Sequence[Transfer]]:
         """Return the transfers of a step, as in `LayerGraph`.
 
-        Before a product, a rank sends those columns of its own rows that are in other ranks'
-        slices. After the product, it sends those rows of its slice that other ranks own. If the c
-        ranks of a group have equal shares of n rows, the group sends 2 n width (c - 1) / c words,
-        less than 2 n width (Wan et al. 2025, Proposition 3.4). If there are several groups, ranks
-        also send halo rows, which are as wide as a slice.
+        Each rank of a group multiplies some columns of all rows of the group. Before a product, the
+        rank sends all other columns of its own rows. After the product, it sends its columns of the
+        rows that other ranks own. If the c ranks of a group have equal shares of n rows, the group
+        sends 2 n width (c - 1) / c words, less than 2 n width (Wan et al. 2025, Proposition 3.4).
+        If there are several groups, ranks also send their columns of halo rows.
         """
         assert isinstance(step, Aggregate)
         batches, ranks = self._batches, np.array([self._slicing.members.ranks])
@@ -313,8 +313,8 @@ def empty_like(x: Tensor) -> Tensor:
 class _ProductLinear(torch.autograd.Function):
     """The product (A x) W of a graph with a pipeline, with its gradients.
 
-    In the backward pass, each batch of g W^T is sent as soon as it is computed; g is the gradient
-    of the result.
+    g is the gradient of the result. In the backward pass, g W^T is computed in batches of rows;
+    each batch is sent as soon as it is computed.
     """
 
     @staticmethod
@@ -360,8 +360,8 @@ class _ProductLinear(torch.autograd.Function):
 class _LinearProduct(torch.autograd.Function):
     """The product A (x W) of a graph with a pipeline, with its gradients.
 
-    In the backward pass, each batch of A^T g is multiplied by W^T when it arrives; g is the
-    gradient of the result.
+    g is the gradient of the result. In the backward pass, batches of rows of A^T g arrive one after
+    another; each is multiplied by W^T as soon as it has arrived.
     """
 
     @staticmethod

@@ -128,10 +128,10 @@ class Flow:
                 self._inputs.popleft().pending.wait()
 
     def send_output(self, stage: int, found: Tensor) -> None:
-        """Start to send a batch of the product to the owners of its rows.
+        """Start to send a batch of rows of the product to the owners of these rows.
 
         Parameters:
-            stage: Number of the batch.
+            stage: Index of the batch.
             found (Tensor[rows of the batch, own columns]): The batch of the product.
         """
         slicing = self._slicing
@@ -192,7 +192,11 @@ class Flow:
             return self._pieces(host, len(rows)), ready
 
     def _start(self, sends: list[Tensor], receives: list[Tensor]) -> _Moving:
-        """Start the all-to-all that sends and receives all slices except this rank's own slice."""
+        """Start the all-to-all that exchanges all tensors but those from this rank to itself.
+
+        Parameters:
+            sends, receives: For every rank of the group, the tensor to send or to receive.
+        """
         slicing = self._slicing
         others = [
             [self._nothing if k == slicing.column else side[k] for k in range(slicing.grid.columns)]

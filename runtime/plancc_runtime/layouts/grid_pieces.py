@@ -240,7 +240,7 @@ class RoundBuffers:
 
     Attributes:
         ring (tuple of two Tensor[rows of the largest piece, width]): Two buffers for pieces of
-            other ranks: the first for pieces with even numbers, the second for odd numbers.
+            other ranks: the first for pieces with even indices, the second for odd indices.
         rows (Tensor[rows of the part, width] or None): Own rows in a forward product, else None.
     """
 

@@ -44,9 +44,10 @@ class MessageRun(Protocol):
 
 
 class RowRun(MessageRun, Protocol):
-    """Protocol of pieces of a block. A piece multiplies the halo rows of consecutive messages.
+    """Protocol of a piece of a block, which multiplies the halo rows of consecutive messages.
 
-    `source` and `target` are the ranges of the rows that the piece reads and computes.
+    `source` is the range of the rows that the piece reads, and `target` the range of the rows that
+    it computes.
     """
 
     @property
@@ -149,8 +150,8 @@ class RowMover(ABC, Generic[M]):
     ) -> Iterator[tuple[Any, Tensor]]:
         """Yield the pieces of a block in a backward round, each with memory for the piece's rows.
 
-        Collective. The caller writes the rows to this memory. They are sent when the caller asks
-        for the next piece.
+        Collective. The caller writes the rows to this memory. The rows are sent when the caller
+        asks for the next piece.
 
         Parameters:
             out: Memory for the own rows.

@@ -172,7 +172,7 @@ class LayerGraph(ABC):
     ) -> Tensor:
         """Return A (x weight) + bias, divided among the ranks in the same way as x. Collective.
 
-        For the parameters, see `product` and `linear`.
+        For the parameters see `product` and `linear`.
         """
         z = self.product(self.linear(x, weight), coefficients)
         return self.finished(z, bias, rectified)

@@ -103,7 +103,7 @@ class LocalGraph(ProgramGraph):
 
     @property
     def block(self) -> Block:
-        """The block of this graph. The first use in a sampled graph is slow: it draws nonzeros."""
+        """The block of the graph. In a sampled graph, the first use draws nonzeros and is slow."""
         return self._block if self._sample is None else self._sample.block
 
     @property
@@ -450,7 +450,7 @@ class _HaloRows(torch.autograd.Function):
 
 
 class _Returned(torch.autograd.Function):
-    """Sends the halo rows `copies` to their owners, which add them to `own` (zeros if None).
+    """Sends the halo rows `copies` to their owners, which add them to `own` (None means zeros).
 
     If g is the gradient of the result, the gradient of `own` is g, and the gradient of `copies` is
     ``halo_rows(g)``.

@@ -36,7 +36,7 @@ class BlockPiece(NamedTuple):
         source: Range of the rows that the piece reads, in the product's input.
         target: Range of the rows that the piece computes, in the product's output.
         rows (Tensor int64[m] or None): If `matrix` stores only rows that have nonzeros: for every
-            row of `matrix`, its index in the range `target`. None if it stores all rows.
+            row of `matrix`, its index within the range `target`. None if `matrix` stores all rows.
     """
 
     matrix: SparseMatrix
@@ -183,7 +183,7 @@ def _split_columns(block: Block, first: int, end: int) -> tuple[csr_matrix, csr_
 
 @njit(cache=True, nogil=True)
 def _columns_apart(row_ptr: Any, column: Any, value: Any, first: int, place: Any, num: int) -> Any:
-    """Split a CSR matrix. Return its columns before `first`, and the transpose of the others.
+    """Split a CSR matrix. Return the columns before `first`, and the transposed other columns.
 
     Each result is a tuple of the CSR arrays (values, columns, row pointers).
 

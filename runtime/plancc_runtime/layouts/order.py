@@ -85,7 +85,7 @@ def _handed_over(
         wanted: For every member of the group, its new rows.
         had (int64[members, 2]): For every member, the range ``first:last`` of its old rows.
         members: Ranks of the group.
-        place: Number of this rank among the members.
+        place: Position of this rank in `members`.
     """
     begin, end = had[place]
     goes = [rows[(rows >= begin) & (rows < end)] - begin for rows in wanted]

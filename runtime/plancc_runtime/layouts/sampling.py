@@ -1,4 +1,4 @@
-"""Rates at which epochs sample boundary rows and edges."""
+"""Rates at which epochs sample halo rows, nonzeros in halo columns, and edges."""
 
 from __future__ import annotations
 

@@ -191,8 +191,8 @@ class StackWithHalo(GraphWithHalo, StackGraph):
 class RelationGraph(LocalGraph):
     """The graph of one relation, for a layer that computed its source rows before training.
 
-    The layer stores the source rows (`Conv.fixed`), so they are no inputs. Both its inputs and its
-    outputs are rows of the destination type.
+    The layer stores the source rows (`Conv.fixed`), so they are not inputs of the graph. Both the
+    inputs and the outputs of the graph are rows of the destination type.
     """
 
     def __init__(self, stack: StackGraph, relation: Relation) -> None:

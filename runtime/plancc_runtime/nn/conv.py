@@ -294,10 +294,16 @@ class LinearAggregation:
     def projects_first(self, first: bool) -> bool:
         """Return whether `nn.recompute` should multiply rows by W before the rows are sent.
 
-        If so, the layer keeps one tensor of sums for the backward pass. The result is true with
-        order "project-first". With "auto", it is true if d_out < d_in or, in all layers but the
-        first, if d_out = d_in. In the first layer, rows that are sent before the product are sent
-        in the forward pass only, because the layer's input needs no gradient.
+        If so, the layer keeps one tensor of sums for the backward pass.
+
+        With order "project-first" the result is true. With order "auto" it depends on the layer:
+
+        - in the first layer: true if d_out < d_in. If d_out = d_in it is false, because rows that
+          are sent before they are multiplied by W are sent in the forward pass only: the layer's
+          input needs no gradient;
+        - in all other layers: true if d_out <= d_in.
+
+        With all other orders the result is false.
 
         Parameters:
             first: Whether this is the first layer.

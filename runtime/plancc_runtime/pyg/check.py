@@ -261,7 +261,8 @@ class _Side(NamedTuple):
     def taken(self, x: Tensor, entry: Entry) -> Tensor:
         """Return the entries of x that are in the subgraph and belong to this run. Collective.
 
-        The run on all ranks has entries of this rank; the run on one rank has those of all ranks.
+        The run on all ranks has the entries of this rank. The run on one rank has the entries of
+        all ranks.
 
         Parameters:
             x: Tensor whose first axis has this rank's rows or edges in the whole graph.

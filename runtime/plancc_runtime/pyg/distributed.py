@@ -473,12 +473,12 @@ class Distributed(nn.Module):
     def _dropped(
         self, key: tuple[int, int], x: Tensor, rate: float, number: Tensor | None, draw: int
     ) -> Tensor:
-        """Return x after dropout. The mask is a function of (key, draw, entry's number, column).
+        """Return x after dropout. The mask is a function of (key, draw, id of the entry, column).
 
         Parameters:
-            key: The seed, and the number of this call of the network in training.
-            number (int64[entries], optional): Number of every entry of x; by default its position.
-            draw: Number of this dropout mask among the masks of the call.
+            key: The seed, and the index of this call among the network's calls in training.
+            number (int64[entries], optional): Id of every entry of x; by default its position.
+            draw: Index of this dropout mask among the masks of the call.
         """
         axis = x.axis if isinstance(x, Spread) else 0
         moved = plain(x).movedim(axis, 0) if x.ndim else x

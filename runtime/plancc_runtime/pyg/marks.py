@@ -1,7 +1,7 @@
 """Marks on tensors.
 
-A mark says that an axis of a tensor has the rows of a graph, or that a tensor's values are numbers
-of rows. The rows are a `TypeRows`: the rows of all vertices, or of one vertex type.
+A mark says that an axis of a tensor has the rows of a graph, or that a tensor's values are row ids.
+The rows are a `TypeRows`: the rows of all vertices, or of one vertex type.
 
 A marked tensor is an object of a subclass of Tensor, with attributes. A mark does not change what
 torch computes. Outside of `rules.TorchRules`, a marked tensor acts like any other tensor, and
@@ -70,11 +70,11 @@ class RowNumbers(NamedTuple):
 
 
 class EdgeEnds(Mark):
-    """A tensor of row numbers: int64[...] with one end of edges, or int64[2, edges] with both ends.
+    """A tensor of row ids: int64[...] with one end of edges, or int64[2, edges] with both ends.
 
     Attributes:
-        ends: Meaning of the numbers of each end: one item, or two items for both ends.
-        relations: Numbers of the relations to which the edges belong.
+        ends: Meaning of the ids: one item, or two items if the tensor has both ends.
+        relations: Indices of the relations to which the edges belong.
     """
 
     ends: tuple[RowNumbers, ...]

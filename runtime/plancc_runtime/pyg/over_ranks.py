@@ -144,11 +144,11 @@ class OverRanks(TorchFunctionMode):
         return ties
 
     def _numbers(self, x: Spread) -> Tensor | None:
-        """Return a number for every entry, int64[entries], that does not depend on the ranks.
+        """Return an id for every entry, int64[entries], that does not depend on the ranks.
 
-        If one process had all entries, the numbers would ascend. The number of a row is its vertex.
-        The number of an edge is computed from its target and its source. Return None if the entries
-        are neither rows nor edges.
+        If one process had all entries, their ids would ascend. The id of a row is its vertex. The
+        id of an edge is computed from its target and its source. Return None if the entries are
+        neither rows nor edges.
         """
         of, edges = x.of, self.edges
         if of is not None and is_rows(x):

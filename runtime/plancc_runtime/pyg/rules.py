@@ -229,8 +229,8 @@ class TorchRules(OverRanks):
     def _joined_ends(self, call: Call, parts: Sequence[Any]) -> Tensor:
         """Run `stack` or `cat` of ends of edges.
 
-        If one of the joined ends has sources, the result is marked as sources: the number of an own
-        row is valid as a source too.
+        If one of the joined ends has sources, the result is marked as sources: the id of an own row
+        is valid as a source too.
         """
         if not all(isinstance(each, EdgeEnds) for each in parts):
             refuse(call, calls.ENDS)

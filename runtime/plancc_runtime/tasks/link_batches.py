@@ -65,12 +65,14 @@ class LinkBatch(Seeds):
 
 
 class LinkBatches:
-    """Draws the training links of a slice, batch by batch. The constructor is collective.
+    """Draws the training links of a slice, one mini-batch after another.
+
+    The constructor is collective.
 
     Parameters:
         part: The slice of a row plan.
-        options: Options of the run. If `exclude_links` is set, the edges of a batch's links are
-            left out of the batch's blocks, in both directions.
+        options: Options of the run. If `exclude_links` is set, the edges of a mini-batch's links
+            are left out of the blocks of this mini-batch, in both directions.
     """
 
     def __init__(

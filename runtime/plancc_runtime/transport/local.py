@@ -133,7 +133,7 @@ class LocalTransport(Transport):
         self._allreduce(array, lambda x, y: torch.maximum(x, y, out=x))
 
     def _allreduce(self, array: Buffer, combine: Callable[[Any, Any], Any]) -> int:
-        """Replace `array` by the combined values of all ranks; return its number of words.
+        """Replace `array` by the combined values of all ranks; return the array's size in words.
 
         The values are combined in the order of the ranks.
         """

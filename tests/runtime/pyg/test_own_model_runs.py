@@ -232,7 +232,7 @@ def test_the_command_line_saves_and_predicts(kind, plans, tmp_path, monkeypatch)
     Path("my_net.py").unlink()
     done = command(*predict, "-o", "c.npz")
     assert done.code == 2
-    assert f"w.npz: its network is class {model}" in done.err
+    assert f"w.npz: the class of its network, {model}, must be in the folder" in done.err
     assert "my_net.py: no such file" in done.err
 
 
