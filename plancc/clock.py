@@ -115,7 +115,10 @@ _listener = Compilation()
 
 
 def compilation() -> Compilation:
-    """Return this process's listener; `plancc.jit` registers it when numba is imported."""
+    """Return the object that times the compilations of numba in this process.
+
+    `plancc.jit` registers it with numba when numba is imported.
+    """
     return _listener
 
 

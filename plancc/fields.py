@@ -64,7 +64,7 @@ def option(default: Any = MISSING, help: str = "", **metadata: Any) -> Any:
 
 
 def like(declared: Any, name: str, **changes: Any) -> Any:
-    """Return a copy of the option `name` of the dataclass `declared`, for use in another one.
+    """Return a copy of the option `name` of the dataclass `declared`, for another dataclass.
 
     `changes` replaces some of the arguments with which `option` was called in `declared`.
     """

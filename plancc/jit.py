@@ -142,7 +142,10 @@ def candidates() -> list[Path]:
 
 @cache
 def folder() -> Path:
-    """Return the folder to which kernels are written; it exists."""
+    """Return an existing folder for compiled kernels: the first of `candidates` that is writable.
+
+    If none is writable, return a temporary folder, with a warning if it is new.
+    """
     lasting = candidates()
     for place in lasting:
         if is_writable(place):
@@ -161,7 +164,7 @@ def folder() -> Path:
 
 
 def is_writable(place: Path) -> bool:
-    """Return whether this process can write to a folder, and not everybody can.
+    """Return whether this process can write to a folder, but not every user can.
 
     A missing folder is made.
     """
@@ -345,10 +348,11 @@ class KernelCache:
 
 
 class _CompiledVersion(CompileResult):
-    """A compiled version that refers only to called functions with constants.
+    """A compiled version of a kernel. Of the functions that it calls, it keeps few references.
 
-    By default, numba keeps a reference to every function that the kernel calls. To load a
-    reference, it imports the function's module, which a function without constants does not need.
+    By default, numba keeps a reference to every called function, and imports the function's module
+    when it loads the reference. This class keeps references only to functions that use constants,
+    since other functions do not need their modules.
     """
 
     def _find_referenced_environments(self) -> list[Any]:

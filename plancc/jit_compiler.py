@@ -77,7 +77,10 @@ class Kernel(CPUDispatcher):
         return template, pysig, args, {}
 
     def get_overload(self, sig: Any) -> Any:
-        """Return the key under which numba's target knows an inner function."""
+        """Return the key of the inner function with the signature `sig`.
+
+        numba generates a call of an inner function from this key.
+        """
         args, _ = sigutils.normalize_signature(sig)
         return self._inner[tuple(args)].entry_point
 
@@ -344,7 +347,7 @@ class _Library(JITCodeLibrary):
 
 
 class _InnerLibrary(_Library):
-    """The code of one inner function."""
+    """The code of one inner function: a function that other compiled functions call."""
 
     def finalize(self) -> None:
         """Finish without optimising or compiling the code."""

@@ -335,7 +335,10 @@ class SearchOptions(PartitionOptions):
         return self.predictor.time(matrix, num_parts, self.grid)
 
     def for_search(self) -> tuple[str, str]:
-        """Check and return effort and objective of a search; the default objective is "volume"."""
+        """Return effort and objective of a search; raise InputError for an unknown objective.
+
+        If the user gives none, the effort is `EFFORT`, and the objective is "volume".
+        """
         objective = self.objective or "volume"
         check_choice("objective", objective, OBJECTIVES)
         return self.effort or EFFORT, objective

@@ -238,10 +238,12 @@ def _before(plan: Plan, graph: Graph) -> Int64Array:
 def _ids(
     *of: tuple[int, npt.NDArray[Any] | None, Types | None],
 ) -> tuple[npt.NDArray[Any], list[npt.NDArray[Any]]]:
-    """Return the distinct ids of the source, and for each graph a key for every vertex.
+    """Return ids of the graphs, and for each graph a key for every vertex.
 
-    Vertices of two graphs are the same if they have the same key. Without types the keys are the
-    ids. With types, the key is ``type * number of distinct ids + position among the distinct ids``.
+    Vertices of two graphs are the same if they have the same key. Without types, the keys are the
+    ids, and the returned ids are those of the first graph. With types, the returned ids are the
+    distinct ids of all graphs, and the key is ``type * number of distinct ids + position among the
+    distinct ids``.
 
     Parameters:
         of: For each graph, its number of vertices, its ids and its types.

@@ -130,8 +130,8 @@ class PreparedGraph:
         request: The request, with task and balance completed from the graph.
         graph: The graph without edges that are held out for link prediction. In the result of
             `read` it is not normalised yet; in the result of `normalise` it is.
-        matrix: The matrix for searches: the graph, with one nonzero in place of parallel edges of
-            several relations.
+        matrix: The matrix for searches: the graph, but with one nonzero in place of all edges of
+            several relations that join the same two vertices.
         memory: Bytes that the compilation is predicted to need.
         remarks: Remarks on properties of the graph or its vertex data that are probably mistakes.
         notes: Facts that the user should know before the search; the provenance records them too.
@@ -205,7 +205,11 @@ def _remarks_on_weights(request: Request, graph: Graph) -> list[str]:
 
 
 def normalise(work: PreparedGraph, observer: Observer) -> PreparedGraph:
-    """Normalise the graph, and complete the task and the balance from the normalised graph."""
+    """Return `work` with the normalised graph.
+
+    The model and the balance are completed with data that are known only now: the vertex data and,
+    for mini-batches, the expected numbers of nonzeros.
+    """
     request, options, seed = work.request, work.request.plan_options, work.request.search.seed
     with observer("normalize"):
         how = {**options.normalizing, "dtype": options.value_dtype}

@@ -131,7 +131,7 @@ def _figures(report: Report) -> Table:
 
 
 def _product(product: ProductTraffic) -> Table:
-    """Return the table of the words that the ranks of a grid send."""
+    """Return the table of the words that the ranks of a grid send in one forward product."""
     columns = (f"H of {number(product.width)} columns", "words of all ranks")
     table = Table(columns, "one product on the grid, forward")
     for name, words in PRODUCT:

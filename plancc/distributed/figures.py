@@ -1,4 +1,4 @@
-"""Count the figures, and predict the epoch, of a plan whose parts are on several ranks."""
+"""Figures of a plan whose parts are on several ranks, and the prediction of an epoch's time."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def _started(
 def _partitions(
     graph: WeightedGraph, task: Task, limits: Limits, degree: Int64Array
 ) -> list[PartitionResult]:
-    """Return partitions of the graph between clusters, made with different seeds.
+    """Return partitions of the graph whose vertices are clusters, made with different seeds.
 
     The partitioner is the one that the user has chosen, or the quick one for this kind of graph.
     """

@@ -90,7 +90,10 @@ class Ranks:
         return int(self.concatenated(np.array([number], np.int64))[: self.rank].sum())
 
     def sums(self, array: Array) -> Array:
-        """Replace the array by its sum over all ranks, and return it. All shapes must be equal."""
+        """Replace the array by its sum over all ranks, and return the array.
+
+        The arrays of all ranks must have the same shape.
+        """
         self._group.allreduce_sum(array)
         return array
 

@@ -61,7 +61,7 @@ BLOCK = 1 << 22
 
 
 def graph_files(folder: str) -> list[str]:
-    """Return the names of the graph's files; empty if `folder` does not hold compressed rows."""
+    """Return the names of the graph's files; empty if `folder` is not in this module's format."""
     there = [name for name in (*ROWS, *OTHERS, HEAD) if os.path.isfile(os.path.join(folder, name))]
     return there if there[:2] == [*ROWS] else []
 
@@ -167,7 +167,10 @@ class MappedGraph:
         return cls(folder, *found)
 
     def graph(self, source: Source) -> Graph:
-        """Return the arrays, which are not checked, as a graph. Do not read its nonzeros."""
+        """Return the arrays as a graph, without checking them.
+
+        Since they may be wrong, the caller must not use the graph's nonzeros.
+        """
         columns, directed = self.indices.astype(np.int32, copy=False), self.directed is not False
         own: Any = {"original_ids": self.original_ids, "source": source, "types": self.types}
         return Graph(self.indptr, columns, directed=directed, **own)

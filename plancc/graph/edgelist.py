@@ -462,6 +462,8 @@ def _line_from(path: StrPath, data: bytes, start: int, wanted: tuple[str, ...]) 
 def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, _Table | None]:
     """Find the layout of an edge list.
 
+    `wanted`: columns that the user has chosen; empty if the layout decides.
+
     Returns:
         data: The text, in which a line of column names has become a comment.
         table: The layout of the lines; None if the text has no line of edges.
@@ -701,9 +703,11 @@ def _place(path: StrPath, data: bytes, edge: int, before: int = 0) -> str:
 
 
 def check_relation_file(path: StrPath, counts: Mapping[str, int], relation: Relation) -> None:
-    """Apply `check_ends` to the edge list of a relation.
+    """Raise InputError if a vertex number in the edge list of a relation is out of range.
 
     `is_source_first` decides which column holds the sources.
+
+    `counts`: number of vertices of every type.
     """
     data, table = _sniff(path, read_bytes(path), ())
     if table is not None:

@@ -487,10 +487,10 @@ def _warn_of_directions(links: SplitLinks, away: Pair, graph: Graph) -> None:
 
 
 def withheld(links: SplitLinks, disjoint: float, seed: int) -> tuple[SplitLinks, Pair]:
-    """Return the links to use, and those of them whose edges must be removed from the graph.
+    """Return the links to use, and the pairs whose edges must be removed from the graph.
 
-    The edges of validation and test links are removed: a model that aggregates over these edges
-    would know the answer.
+    These pairs are the validation and test links: a model that aggregates over their edges would
+    know the answer. Training links may be added to the pairs, see `disjoint`.
 
     Parameters:
         disjoint: ``disjoint_train_ratio`` of RandomLinkSplit. If above 0, only this share of the

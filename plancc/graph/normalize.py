@@ -152,7 +152,7 @@ class RowsOfTypes:
         return [np.zeros(size) for _, _, size in self._ends]
 
     def sums(self, before: list[FloatArray]) -> list[FloatArray]:
-        """Add these rows to the sums that divide the values, and return the sums.
+        """Add the values of these rows to the sums that normalisation divides by; return the sums.
 
         Parameters:
             before: Sums over the previous rows, changed in place: the sum of every row, and for

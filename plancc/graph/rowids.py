@@ -92,10 +92,14 @@ def one_column(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _shift(ascending: npt.NDArray[Any], vertices: npt.NDArray[Any]) -> int:
-    """Return 1 or -1 if ids are larger or smaller by 1 than the graph's ids, else 0.
+    """Return 1 if all ids are larger by 1 than the graph's ids, -1 if smaller by 1, else 0.
 
     The result is 1 or -1 only if both lists of ids are consecutive numbers, one list from 0 and the
     other from 1.
+
+    Parameters:
+        ascending: The ids, sorted.
+        vertices: The graph's ids.
     """
     if are_names(vertices):
         return 0

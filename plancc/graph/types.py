@@ -133,7 +133,7 @@ class Types:
         return f"; add the reverse of '{shown(', '.join(found), 100)}'" if found else ""
 
     def type_of(self, vertices: IntArray) -> Int64Array:
-        """Return the type number of every vertex, int64[m]."""
+        """Return the index of every vertex's type, int64[m]."""
         return np.searchsorted(self.first, vertices, side="right") - 1
 
     def rows_before(self, vertices: IntArray, part_ptr: Int64Array) -> Int64Array:

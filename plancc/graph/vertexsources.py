@@ -396,7 +396,13 @@ def _listed(held: Iterable[str], most: int = 20) -> str:
 def _row_ids(
     held: Mapping[str, Any], taken: Iterable[str] = (), wanted: str | None = None
 ) -> str | None:
-    """Return the name of the array of row ids; None if rows are in the order of the vertices."""
+    """Return the name of the array of row ids; None if rows are in the order of the vertices.
+
+    Parameters:
+        held: All arrays of the source, by name.
+        taken: Names of arrays that have another use.
+        wanted: Name that the user has given; if None or missing in `held`, usual names are tried.
+    """
     if wanted in held:
         return wanted
     names = () if held.keys() & _OF_EDGES else ROW_IDS

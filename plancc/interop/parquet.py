@@ -102,7 +102,7 @@ def read_parquet(
 
 
 class ParquetEntries(PiecewiseEdges):
-    """The edges of Parquet files, batch by batch.
+    """The edges of Parquet files, which are read in batches of rows.
 
     Parameters:
         path, columns, num_vertices, keep_ids, pattern: See `read_parquet`.

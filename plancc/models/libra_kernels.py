@@ -223,12 +223,13 @@ def choose_owners(order: Any, held: Any, load: Any) -> Any:
     of its owner.
 
     Parameters:
-        order (int64[n]): Ranks of the vertices, in the order in which they choose.
+        order (int64[n]): Ranks of the vertices (see the module), in the order in which the vertices
+            choose.
         held: See `assign_edges`.
         load (int64[num_parts]): Number of nonzeros of every part, its load at the start.
 
     Returns:
-        int32[n]: Owners, sorted by the rank of the vertex.
+        int32[n]: Owners; entry r is the owner of the vertex of rank r.
     """
     key = load * _LOAD + np.arange(len(load))
     owner = np.empty(len(order), dtype=np.int32)
@@ -245,7 +246,7 @@ def choose_owners(order: Any, held: Any, load: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _least(key: Any, low: int, place: int) -> Any:
-    """Return the least load, and the number of the first part with this load.
+    """Return the least load, and the index of the first part with this load.
 
     Parameters:
         key (int64[num_parts]): Key of every part, which contains the part's load (`_LOAD`).

@@ -279,10 +279,10 @@ class MopModel(ProcessGridModel):
 
     @classmethod
     def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
-        """Return a set of options with one group, and a set for every other number of groups.
+        """Return the options for one group, and then for each number of groups that is possible.
 
-        Groups have at least two ranks. With several groups, plancc searches for the rows of every
-        group.
+        A possible number divides the number of ranks, and leaves at least two ranks in a group.
+        With several groups, plancc searches for the rows of every group.
         """
         searched = {"blocks": DEFAULT_MODEL}
         return [{}, *(searched | {"groups": each} for each in _divisors(num_ranks)[1:-1])]

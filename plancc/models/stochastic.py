@@ -8,9 +8,9 @@ The model minimises the expected volume of a mini-batch. It builds its nets in o
     sampled   from the column nets of many batches; equal nets are merged, and their costs added
               (Algorithm 3)
 
-A sample says little about batches outside the sample unless most nonzeros occur in the sample
-several times. The bound of equation 14 holds for one given partition, but not for a partition that
-a search has fitted to the sample.
+A sample says much about other batches only if most nonzeros occur in the sample several times. The
+bound of equation 14 holds for one given partition, but not for a partition that a search has fitted
+to the sample.
 """
 
 from __future__ import annotations
@@ -124,8 +124,9 @@ class StochasticModel(Model):
         return cls(sampler_options=of_sampler, **given)
 
     def check_layers(self, num_layers: int) -> None:
-        """Raise InputError unless a batch has one block for all layers, or one block for each
-        layer.
+        """Raise InputError unless a mini-batch of the sampler has 1 or `num_layers` blocks.
+
+        One block serves all layers of the network; otherwise each layer has a separate block.
         """
         make_sampler(self.sampler, 1, **self.sampler_options).check_layers(num_layers)
 
@@ -176,7 +177,8 @@ class StochasticModel(Model):
 
         If `batches` is "auto" and the sampler's probabilities are known, `fitted` computes the nets
         from the probabilities. Otherwise the nets come from sampled mini-batches; the number of
-        mini-batches is `batches`, or follows from equation 14 if `batches` is "auto".
+        mini-batches is `batches`, or follows from equation 14 of Demirci et al. 2022 if `batches`
+        is "auto".
         """
         check_num_parts(matrix.num_vertices, num_parts)
         source = self.source(matrix)
@@ -189,8 +191,10 @@ class StochasticModel(Model):
         return replace(sample.hypergraph, vertex_weights=weights)
 
     def num_batches(self, source: BatchSource, num_parts: int, seed: int) -> int:
-        """Return `batches` if it is a number. If it is "auto", return the number from equation 14,
-        but at most `MAX_BATCHES`.
+        """Return how many mini-batches to sample: `batches`, if it is a number.
+
+        If `batches` is "auto", the mini-batches together have about `hoeffding_nets` nets, but
+        there are at most `MAX_BATCHES` of them.
         """
         if self.batches != AUTO:
             return int(self.batches)
@@ -306,7 +310,7 @@ class BatchSource:
         """Return the expected number of nonzeros of every row in a mini-batch: float64[n].
 
         It is computed from the sampler's probabilities if they are known. Otherwise it is the mean
-        over `num_batches` batches.
+        over `num_batches` mini-batches.
         """
         indptr, indices = self.population.pattern
         n = self.population.num_vertices
@@ -342,11 +346,11 @@ class GrowingSample:
         self._number = 0
 
     def grown(self, num_batches: int, stop: Callable[[], bool] = lambda: False) -> NetSample:
-        """Draw further batches, and return the sample.
+        """Draw further mini-batches, and return the sample.
 
-        Stop when there are `num_batches` batches in total, when the sample is full (the number of
-        pins is close to `PINS_PER_NONZERO` per nonzero), or when `stop()` is True. At least one
-        batch is drawn.
+        Stop when there are `num_batches` mini-batches in total, when the sample is full (the number
+        of pins is close to `PINS_PER_NONZERO` per nonzero), or when `stop()` is True. The sample
+        has at least one mini-batch.
         """
         population = self._source.population
         indptr, indices = population.pattern

@@ -1,10 +1,10 @@
 """Model ``auto``: find owners with each of several candidates, and choose the best owners.
 
 A candidate is a model. Its *forms* are the ways to set its options, such as the shapes of a process
-grid; only the best form of each candidate is compared. The best owners are those with the shortest
-predicted epoch (`plancc.predict.predictor`), unless the user names another objective. A search for
-the owners of a form is made only if the *price* of the form is low (`plancc.owners.prices`). The
-provenance of the plan has a table of all candidates.
+grid; only the best form of each candidate is compared. If the user names an objective, the best
+owners have its lowest value; otherwise they have the shortest predicted epoch
+(`plancc.predict.predictor`). A search for the owners of a form is made only if the *price* of the
+form is low (`plancc.owners.prices`). The provenance of the plan has a table of all candidates.
 """
 
 from __future__ import annotations

@@ -262,9 +262,9 @@ def _inside(
 def _options(
     options: SearchOptions, effort: str | None, epsilon: float, capacities: Any, of_budget: float
 ) -> SearchOptions:
-    """Return the options of a search in one of the two levels. The search minimises the volume.
+    """Return the options of one of the two searches: for nodes, or for ranks within a node.
 
-    The search gets the share `of_budget` of the budget in `options`.
+    The search minimises the volume, and gets the share `of_budget` of the budget in `options`.
     """
     budget = options.budget
     return replace(

@@ -180,8 +180,8 @@ def _left_to_do(found: Ownership, job: _Rows) -> str:
     """Return "refine" or "rebalance" if a partitioner's owners need this step, else "".
 
     Owners are refined if the partitioner cannot minimise the objective. There is one exception: if
-    the user gives the number of batches of a model of mini-batches, the owners stay as Demirci et
-    al. 2022 define them.
+    the model minimises the expected volume of mini-batches, and the user gives the number of
+    mini-batches to sample, the owners stay as Demirci et al. 2022 define them.
     """
     if found.how["partitioner"] == TRIVIAL:
         return ""

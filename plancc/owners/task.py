@@ -98,9 +98,10 @@ class Task:
     def searches(self) -> bool:
         """Whether plancc searches for owners; it then chooses partitioners and refinements itself.
 
-        If the model's default objective is one that only this model has, there is a search only if
-        an option of the user asks for it. For example, model gp minimises the edge cut. Without
-        such options, METIS alone finds its owners, as in the paper that introduced the model.
+        There is no search if the model needs none, or if the user names a partitioner. If no other
+        model has this model's default objective, there is a search only if an option of the user
+        asks for it. For example, only model gp minimises the edge cut by default. Without such an
+        option, METIS alone finds the owners, as in the paper that introduced the model.
         """
         model, options = self.model, self.options
         if not model.searched or options.named:

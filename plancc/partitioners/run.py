@@ -266,7 +266,15 @@ def by_rank(
 def by_rank_of_kind(
     kind: type, objective: str, ranks: Callable[[Adapter], Mapping[type, int]]
 ) -> list[Adapter]:
-    """Do what `by_rank` does, for a type of problem and an objective ("" for hypergraphs)."""
+    """Return the partitioners that accept a type of problem, in descending priority.
+
+    Partitioners without a priority for this type are left out.
+
+    Parameters:
+        kind: Type of the problem.
+        objective: Objective of the problem; "" for hypergraphs.
+        ranks: See `by_rank`.
+    """
     able = [a for a in PARTITIONERS.loaded().values() if a.takes_kind(kind, objective)]
     ranked = [a for a in able if kind in ranks(a)]
     return sorted(ranked, key=lambda adapter: -ranks(adapter)[kind])
@@ -449,7 +457,7 @@ def checked_owner(
     """Check owners that a partitioner or model has found, and return them as int32[n].
 
     `who` is the name of the partitioner or model, for the message. `advice` is the end of the
-    message. BackendError if the shape or a part number is wrong."""
+    message. If the shape or the number of a part is wrong, BackendError is raised."""
     wrong = ""
     try:
         owner = np.asarray(raw)

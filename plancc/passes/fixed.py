@@ -78,7 +78,10 @@ class Around:
 
     @property
     def refinable(self) -> Hypergraph:
-        """The smaller problem as passes need it: its weights include the extra constraint."""
+        """The smaller problem as passes need it, with one more weight for every vertex.
+
+        This weight is 1 for a merged vertex, else 0: a part may hold only one merged vertex.
+        """
         return replace(self.problem, vertex_weights=self.limits.weights)
 
     @property

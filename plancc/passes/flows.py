@@ -59,7 +59,7 @@ class Flows:
     def refine(self, nets: Nets, state: State) -> int:
         """Lower the volume of `state`; return the work.
 
-        The work is roughly the number of nodes of flow networks that the searches visit.
+        The work is roughly how often the searches visit a node of a flow network.
 
         Neither the volume nor the overload ever rises. In two cases the state does not change, and
         0 is returned: if parts have too many neighbours (`Cuts.max_neighbours`), or if some nets

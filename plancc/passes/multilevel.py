@@ -59,9 +59,9 @@ class Goal:
         return float(np.clip(2 - self.reach[2] / self.reach[1], 0, 1))
 
     def value(self, nets: Nets, state: State) -> int | float:
-        """Return the volume, or the expected volume of mini-batches.
+        """Return the volume if `reach` is None, else the expected volume of mini-batches.
 
-        The expected volume assumes, for every net, that the net's source is in the batch.
+        The expected volume assumes, for every net, that the net's source is in the mini-batch.
         """
         if self.reach is None:
             return volume(nets, state)
@@ -272,7 +272,8 @@ class Sweeps:
     def polish(self, nets: Nets, state: State) -> int:
         """Alternate minimum cuts and local searches, if parts have few neighbours.
 
-        Neither volume nor overload rises. Returns the sum of the results of `cut`.
+        Neither volume nor overload rises. Returns the work of all cuts (see `cut`); 0 if no cut was
+        tried.
         """
         work = self.cut(nets, state, (WIDE_CUTS,))
         for _ in range(self.numbers.polishes if work > 0 else 0):

@@ -84,10 +84,15 @@ def _swap(rows, pairs, kind, links):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def sums_of(rows, node):  # type: ignore[no-untyped-def]
-    """Return the traffic of every part, float64[steps, 4, 2, num_parts].
+    """Return the traffic of every part in every exchange, float64[steps, 4, 2, num_parts].
 
-    The second index is 0 for rows sent, 1 for rows received, 2 for messages sent, 3 for messages
-    received. The third index is 0 for traffic inside a node, 1 for traffic between nodes.
+    The first index is the exchange. The second index is 0 for rows sent, 1 for rows received, 2 for
+    messages sent, 3 for messages received. The third index is 0 for traffic inside a node, 1 for
+    traffic between nodes.
+
+    Parameters:
+        rows ([steps, num_parts, num_parts]): Rows that each part sends to each part.
+        node ([num_parts]): Node of every part.
     """
     steps, num_parts, _ = rows.shape
     sums = np.zeros((steps, 4, 2, num_parts))

@@ -258,9 +258,10 @@ class _RefineTraffic(RefineVolume, ABC):
         """Return the prices of traffic, which are proportional to `strength`."""
 
     def _held(self, value: float) -> Tariff | None:
-        """Return prices at which sweeps lower the volume, and the objective hardly exceeds `value`.
+        """Return prices at which sweeps lower the volume without raising the objective much.
 
-        None if the pass has no such prices. Then its sweeps may raise the objective.
+        `value` is the value that the objective should hardly exceed. None if the pass has no such
+        prices; its sweeps may then raise the objective.
         """
         return None
 
@@ -349,9 +350,10 @@ class _Rounds:
                 return
 
     def recover(self) -> None:
-        """Lower the volume by sweeps that do not raise the objective above its best value so far.
+        """Lower the volume by sweeps in which the objective hardly exceeds its best value so far.
 
-        See `TrafficRounds`.
+        See `TrafficRounds`. Nothing is done if the pass has no prices for such sweeps. The best
+        owners are replaced only if the result is better.
         """
         run = self.run
         if self.options._held(run.best.value) is None:
@@ -443,10 +445,10 @@ def message_size(traffic: Any, share: float) -> float:
 
 
 def message_fees(size: float, first: float) -> npt.NDArray[np.float64]:
-    """Return the fee of each row of a message, float64[m].
+    """Return the fees of the first m rows of a message, float64[m].
 
-    The fee of row k is ``first * exp(-k / size)``. The last fee is 0; it applies to all further
-    rows.
+    The fee of row k is ``first * exp(-k / size)`` if k < m - 1. The last fee is 0; row m - 1 and
+    all further rows of the message have this fee.
     """
     size = min(size, Fees.max_size)
     fees = first * np.exp(-np.arange(int(8 * size) + 2) / size)

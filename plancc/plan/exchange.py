@@ -135,7 +135,7 @@ class Side:
         return Side(offsets(filled)[self.ptr], self.peer[filled], left, self.row[wanted])
 
     def called(self, row: IntArray) -> Side:
-        """Return the same messages with `row`, int[volume], as the numbers of their rows."""
+        """Return the same messages with other row numbers: `row`, int[volume]."""
         return replace(self, row=row)
 
     def consecutive(self) -> Side:

@@ -161,7 +161,7 @@ class Grid:
         return Position(row, column, layer)
 
     def part(self, rank: int) -> int:
-        """Return the number of the part, a block of rows, that a rank holds or shares."""
+        """Return the index of the part (a block of rows) that a rank holds or shares."""
         return rank // self.columns
 
     def ranks_of_row(self, rank: int) -> list[int]:

@@ -115,7 +115,7 @@ class Linear(LayerStep):
 class OwnLinear(Linear):
     """The product x W for the own rows x of the layer's input.
 
-    It is added to the result of the previous step.
+    The product is added to the result of the previous step.
 
     Attributes:
         shared: Whether W is the same matrix as in the previous `Linear`.
@@ -238,7 +238,8 @@ def moved_first(steps: Steps) -> list[LayerStep]:
 def input_at_hand(steps: Steps) -> Steps:
     """Return the steps in an order that sends the layer's input first.
 
-    The steps before the first weights are marked `at_hand`, since their results never change.
+    The steps before the first step that has weights are marked `at_hand`: their results are
+    computed once, since they never change.
     """
     found = moved_first(steps)
     for k, step in enumerate(found):

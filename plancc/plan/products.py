@@ -41,7 +41,8 @@ class Step:
     Attributes:
         name: Name of the messages, of the group of ranks, or of the matrix block that the step
             uses.
-        source, target: Space that the step reads, and space that the step writes.
+        source, target: Names of the space (see the module) that the step reads, and of the space
+            that the step writes.
         moves: Whether the step sends rows of H, or pieces of a matrix block that ranks share.
         reverse: Whether the step uses its messages in reverse, so that receivers send to senders.
         late: Whether the rows arrive some epochs later. Such rows are constants in the backward

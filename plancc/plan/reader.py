@@ -2,9 +2,9 @@
 
 The method `PlanFile.node` opens every dataset. It refuses links that lead out of the file, data
 that are stored outside the file, unknown filters, and dtypes and sizes that do not fit the header.
-The method `PlanFile.read` reads datasets, and compares the digest of every slice. Every call of
-HDF5 is inside a `Container.reading` block. This block turns every error that HDF5 raises for a
-damaged file into a PlanError.
+The method `PlanFile.read` reads datasets, or the entries of some parts, and compares the digest of
+each part's entries with the digest in the file. Every call of HDF5 is inside a `Container.reading`
+block. This block turns every error that HDF5 raises for a damaged file into a PlanError.
 """
 
 from __future__ import annotations

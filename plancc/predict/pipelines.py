@@ -48,8 +48,9 @@ class Pipeline:
 
         Parameters:
             matrix: The matrix of the plan.
-            stages: Number of batches, from 2 to `MOST_STAGES`. None: the number that follows from
-                the bandwidth of the reordered matrix (Proposition 3.5).
+            stages: Number of stages, from 2 to `MOST_STAGES`; each stage has one batch of rows.
+                None: the number that follows from the bandwidth of the reordered matrix
+                (Proposition 3.5).
 
         Raises:
             InputError: If `stages` is not in this range.

@@ -97,7 +97,8 @@ class Predictor:
     def of_random(self, matrix: Graph, num_parts: int) -> Prediction:
         """Return the prediction for a random row partition, which is always the same partition.
 
-        Parts have equal numbers of rows, or numbers in proportion to the speeds of the ranks.
+        The parts have equal numbers of rows. If the machine gives different speeds for ranks, the
+        numbers of rows are in proportion to the speeds instead.
         """
         speeds = tuple(self.machine.speeds(num_parts)) if self.machine.speed else None
         owner = random_owner(matrix.num_vertices, num_parts, BASELINE_SEED, speeds)

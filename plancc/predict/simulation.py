@@ -151,7 +151,7 @@ class Prediction:
 
     @property
     def words(self) -> int:
-        """Words that all ranks send."""
+        """Number of words that all ranks send."""
         return int(self.counts.words_sent.sum())
 
     @property
@@ -184,7 +184,10 @@ class Prediction:
 
     @property
     def memory(self) -> dict[str, int]:
-        """Bytes of the rank with the most memory, by term and in "total"."""
+        """Bytes that the rank with the most memory needs, by what they hold, and their "total".
+
+        The names are the fields of `plancc.predict.memory.Memory`.
+        """
         terms = self.schedule.memory.part_terms(int(self.memory_of_rank.argmax()))
         return {name: held * (self.word_bytes // WORD_BYTES) for name, held in terms.items()}
 

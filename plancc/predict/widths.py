@@ -35,7 +35,10 @@ class DataWidths:
 
     @classmethod
     def of(cls, data: VertexData) -> DataWidths:
-        """Return the widths of vertex data in memory."""
+        """Return the widths (number of features, number of classes) for vertex data in memory.
+
+        If there are several vertex types, see `_over_types`.
+        """
         if data.by_type is not None:
             return cls._over_types([cls.of(each) for each in data.by_type.of_type.values()])
         features = None if data.features is None else data.features.shape[1]

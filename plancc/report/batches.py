@@ -113,11 +113,11 @@ def batch_reports(
     Raises:
         InputError: If a file is missing or holds an edge plan, if the matrices of the plans have
             different patterns, if `num_ranks` is not in 1..num_parts, or if the sampler cannot draw
-            batches from the first plan with these options.
+            mini-batches from the first plan with these options.
         PlanError: If a file is damaged.
 
     Warns:
-        PlanccWarning: If batches are smaller than `batch_size`.
+        PlanccWarning: If mini-batches are smaller than the option `batch_size`.
     """
     if not 1 <= number <= MOST_BATCHES:
         raise InputError(f"`batches` {number}: choose from 1 to {MOST_BATCHES}")

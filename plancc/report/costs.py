@@ -69,7 +69,7 @@ class TrainingCost:
         dims: Sequence[int],
         in_hops: bool = False,
     ) -> TrainingCost:
-        """Return the cost of an epoch on the matrix of a plan, for the plan's or for other owners.
+        """Return the cost of an epoch on a plan's matrix, with the plan's owners or other owners.
 
         Parameters:
             plan: The plan. Rows on which none of its training vertices depends are dead.

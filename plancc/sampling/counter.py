@@ -31,7 +31,7 @@ _S31, _S32 = np.uint64(31), np.uint64(32)
 def key_of(*numbers: int) -> np.uint64:
     """Return a key that depends on all numbers and their order.
 
-    InputError if a number is not in 0..2^64 - 1.
+    Raise InputError if a number is not in 0..2^64 - 1.
     """
     key = np.uint64(0)
     for number in numbers:

@@ -66,7 +66,10 @@ class Sampler(ABC):
 
     @property
     def num_blocks(self) -> int:
-        """Number of blocks of a mini-batch: 1, or the number of layers of the model."""
+        """Number of blocks of a mini-batch.
+
+        It is 1 if all layers of the model use the same block, else the number of layers.
+        """
         return 1
 
     def check(self, population: Population) -> None:
@@ -96,13 +99,13 @@ class Sampler(ABC):
 
     @abstractmethod
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
-        """Draw batch `number` from a population that `check` accepts.
+        """Draw mini-batch `number` from a population that `check` accepts.
 
         Parameters:
             seed: Seed, at least 0.
-            number: Index of the batch, at least 0.
-            stream: What the batch is for: `SHOWN`, `FITTED` or `HELD_OUT`. Batches of different
-                streams are independent, even with the same seed and number.
+            number: Index of the mini-batch, at least 0.
+            stream: What the mini-batch is for: `SHOWN`, `FITTED` or `HELD_OUT`. Mini-batches of
+                different streams are independent, even with the same seed and number.
         """
 
     def inclusion(self, population: Population, most_pins: int) -> Inclusion | None:
@@ -256,7 +259,7 @@ def chosen_sampler(
     name: str | None = None,
     **options: Any,
 ) -> Sampler:
-    """Return the sampler that the user asks for; by default, the one with which a plan was made.
+    """Return the sampler that the user asks for; by default, the sampler in a plan's provenance.
 
     Parameters:
         recorded: The sampler in the provenance of the plan, written by ``str(sampler)``. Any other

@@ -16,7 +16,7 @@ from plancc.sampling.sampler import SHOWN, SizedSampler
 
 @dataclass(frozen=True)
 class UniformSampler(SizedSampler):
-    """A batch has `batch_size` random vertices; all such sets are equally likely.
+    """A mini-batch has `batch_size` random vertices; all such sets are equally likely.
 
     This is the sampler of Demirci et al. 2022, section 4.3.3.
     """

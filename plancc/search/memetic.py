@@ -80,7 +80,7 @@ class Members:
 
 @dataclass
 class Choice:
-    """A choice among several alternatives that prefers those with more success.
+    """A choice among several alternatives that prefers alternatives with more success.
 
     The method is Thompson sampling (Thompson, 1933). All counts shrink at every step, so that
     recent successes matter most.
@@ -109,9 +109,9 @@ class Choice:
 def evolve(job: RowJob, founders: list[Member]) -> list[Member]:
     """Evolve a population; return the members of the last population, the best first.
 
-    If there is no budget, the search ends when the population would restart, or after
-    `Evolution.rounds` children per member. In large graphs it ends after fewer children
-    (`Evolution.visited`).
+    With a budget of time, the search ends when the time is up. Without a budget, it ends when the
+    population would restart, or after `Evolution.rounds` children per member; in large graphs after
+    fewer children (`Evolution.visited`).
 
     Parameters:
         job: The search that made the founders.

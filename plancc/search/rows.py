@@ -255,9 +255,9 @@ class RowJob(RefiningJob):
         return [each for each in found if each.how.objective or self.model.problem is Hypergraph]
 
     def highest(self) -> list[Beginning]:
-        """Return starts in which the installed partitioners run with their best presets.
+        """Return starts of the search: one or more for every installed partitioner.
 
-        See `plancc.search.starts.highest`.
+        Each partitioner uses its preset of best quality.
         """
         return highest(self.model.problem is Hypergraph, self.starts_by_kind)
 

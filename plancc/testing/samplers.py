@@ -183,7 +183,7 @@ class SamplerTests:
 
     @pytest.mark.parametrize("density", [0.1, 0.5])
     def test_probabilities_are_those_of_batches(self, sampler: Sampler, density: float) -> None:
-        """The expected volume is within four standard errors of the mean of many batches."""
+        """The expected volume is within four standard errors of the mean of many mini-batches."""
         pattern = pattern_of(density)
         population, most = population_of(pattern), int(pattern.sum(axis=0).max())
         inclusion = sampler.inclusion(population, most)

@@ -371,7 +371,7 @@ def _name(number: int) -> str:
 
 
 def _numbers(folder: Path) -> list[int]:
-    """Return the numbers of the checkpoints in a folder, ascending: 0 is the last checkpoint."""
+    """Return k for every checkpoint ``last-k`` in a folder, ascending; 0 stands for ``last``."""
     try:
         names = os.listdir(folder)
     except OSError:

@@ -51,7 +51,7 @@ class Outputs:
 
         Parameters:
             path, ids: See `predictions.save_predictions`.
-            embeddings: Number of a layer, from 1, whose outputs are written too; None for no layer.
+            embeddings: Layer, counted from 1, whose outputs are written too; None for no layer.
             kind: Kind of targets that the network predicts; by default the run's kind.
             known (dict of str to array, optional): Columns of labels and splits as in
                 `predictions.known_of`; by default the columns of the run's task.

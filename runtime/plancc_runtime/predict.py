@@ -74,7 +74,8 @@ def predict(
         plan: A plan of any layout, with features as wide as in training.
         weights: A file of weights that describes its network (`plancc_runtime.saved`).
         path: The file to write; see `TrainOptions.predict`.
-        embeddings: Number of a layer whose outputs are written too; see `TrainOptions.embeddings`.
+        embeddings: Index, from 1, of a layer whose outputs are written too; see
+            `TrainOptions.embeddings`. None: no layer.
         ids: The source's ids of the vertices to write, in this order: a sequence, a string such as
             "17,42", or the name of a file with one id per line. By default all vertices. With a row
             plan, the ranks compute and send only the rows on which the listed outputs depend.

@@ -355,7 +355,10 @@ class Measure:
         return [*(self.spent.seconds[phase] for phase in TIMES), evaluation]
 
     def traffic(self) -> list[int]:
-        """Return the counters of `Traffic`, then the words of the evaluation."""
+        """Return the counters of `Traffic` for the epoch, then the words sent by the evaluation.
+
+        The last entry is 0 if there was no separate evaluation.
+        """
         words = 0 if self.evaluating is None else self.evaluating.traffic[WORDS_SENT]
         return [*self.spent.traffic.tolist(), int(words)]
 

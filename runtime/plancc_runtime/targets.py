@@ -214,14 +214,20 @@ class OneClass(ClassTarget):
 
     @staticmethod
     def ranking(outputs: Tensor, labels: Tensor) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
-        """Return scores of every class; if there are two classes, only of the second."""
+        """Return every class's score for each vertex, and whether the vertex is of the class.
+
+        Both arrays are [vertices, classes]. If there are two classes, they have only the second.
+        """
         classes = torch.arange(outputs.shape[1] == 2, outputs.shape[1], device=labels.device)
         scores = torch.softmax(outputs, dim=1)[:, classes]
         return scores.double().cpu().numpy(), (labels[:, None] == classes).cpu().numpy()
 
     @staticmethod
     def predictions(outputs: Tensor) -> dict[str, Tensor]:
-        """Return the class, int32[n], and the probability of every class."""
+        """Return the predicted class of every row, and the probabilities of all classes.
+
+        They are "class", int32[n], and "probability", Tensor[n, classes].
+        """
         return {"class": outputs.argmax(dim=1).int(), "probability": torch.softmax(outputs, dim=1)}
 
     @staticmethod
@@ -330,7 +336,7 @@ class Numbers(Target):
 
     @staticmethod
     def predictions(outputs: Tensor) -> dict[str, Tensor]:
-        """Return the numbers: [n, targets], or [n] for one target."""
+        """Return {"prediction": the numbers}: [n, targets], or [n] if there is one target."""
         return {"prediction": outputs[:, 0] if outputs.shape[1] == 1 else outputs}
 
     @staticmethod
@@ -369,7 +375,7 @@ class LinkTarget(Target):
 
     @staticmethod
     def predictions(outputs: Tensor) -> dict[str, Tensor]:
-        """Return the decoder's input for every vertex: Tensor[n, width]."""
+        """Return {"embedding": the decoder's input for every vertex}: Tensor[n, width]."""
         return {"embedding": outputs}
 
     @staticmethod

@@ -116,7 +116,7 @@ class AcceleratorEstimate:
         adjacency: Bytes of A that are read from memory.
         outputs: Bytes of Z and of the mask that are read or written.
         compute_seconds, memory_seconds: Seconds of the adders alone and of the memory alone.
-        seconds: Seconds of both together.
+        seconds: Seconds of adders and memory together.
     """
 
     additions: float

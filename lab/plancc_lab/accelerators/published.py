@@ -105,7 +105,7 @@ def apart(value: float, low: float, high: float | None = None) -> float:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A modelled figure, and the published one.
+    """A modelled figure, and the published figure.
 
     Attributes:
         dataset: Name of the data set.

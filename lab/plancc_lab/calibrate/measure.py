@@ -375,7 +375,7 @@ def _product(pattern: csr_matrix, columns: int, width: int) -> Callable[[], None
         pattern: The sparse matrix.
         columns: Number of rows of the dense matrix. Column j of `pattern` is multiplied by row
             ``j % columns``, so the dense matrix may have fewer rows than `pattern` has columns.
-        width: Columns of the dense matrix.
+        width: Number of columns of the dense matrix.
     """
     rows = pattern.shape[0]
     place = pattern.indices % columns  # the operand may be cut short
@@ -419,9 +419,10 @@ def _epoch_times(watch: _Watch, threads: int, rows: int, width: int) -> Measured
 
 
 def _draw_times(watch: _Watch, seeds: int, fanout: int) -> MeasuredDraws:
-    """Return the times of mini-batches. Collective.
+    """Measure how long it takes to draw mini-batches. Collective.
 
-    Every rank draws its own mini-batches, and all ranks draw at the same time.
+    Every rank draws its own mini-batches, and all ranks draw at the same time. The result has means
+    per mini-batch.
     """
     transport, alone = watch.transport, SingleTransport()
     rows, random = DRAWN_ROWS, np.random.default_rng(transport.rank)

@@ -223,7 +223,7 @@ def _volume(letter: str, plan: Planned, span: tuple[float, float]) -> Chart:
     """Return a chart of the rows that parts send each other.
 
     Parameters:
-        span: Numbers of rows that the lightest and the darkest colour stand for.
+        span: How many rows the lightest colour stands for, and how many the darkest.
     """
     density, report = plan.volume, plan.report
     parts, metrics = report.parts, report.metrics

@@ -117,7 +117,7 @@ def read_log(path: str | PathLike[str]) -> RunLog:
 
 
 def _lines(name: str) -> Iterator[tuple[int, str]]:
-    """Yield the number, from 1, and the text of every line that is not blank."""
+    """Yield the line number, from 1, and the text of every line of a file that is not blank."""
     with _opened(name) as stream:
         number = 0
         while line := stream.readline(LONGEST_LINE + 1):

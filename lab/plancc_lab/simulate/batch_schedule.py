@@ -106,7 +106,9 @@ class Bits:
         return OwnedRows(Population(n), False, *pattern, np.arange(n, dtype=np.int32))
 
     def _words(self, rows: Int64Array) -> Pairs:
-        """Return, for every pair of parts, in how many words the bits of these rows lie.
+        """Return, for every pair of parts, how many words have at least one bit of these rows.
+
+        In the words of a pair, every row of `_rows` that belongs to the pair has one bit.
 
         Parameters:
             rows: Positions of the rows in `_rows`.

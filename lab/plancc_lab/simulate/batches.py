@@ -39,13 +39,14 @@ MOST = 100_000
 
 @dataclass(frozen=True, eq=False)
 class BatchPrediction(Prediction):
-    """The mean of the predicted steps of some batches, with figures of every batch.
+    """The mean of the predicted steps of some mini-batches, with figures of every mini-batch.
 
     Attributes:
         sampler: The sampler with its options, as the provenance of a plan names it.
-        seed: Seed of the batches.
-        batches: The predicted step of every batch.
-        bound: Mean of `Predictor.bound_of`, in seconds.
+        seed: Seed of the mini-batches.
+        batches: The predicted step of every mini-batch.
+        bound: Lower bound for the seconds of a step (`Predictor.bound_of`): mean over the
+            mini-batches.
         expected_words: Exact expectation of the words that a step sends for features and their
             gradients; None if the sampler does not know its probabilities.
     """
@@ -71,10 +72,10 @@ class BatchPrediction(Prediction):
 
     @cached_property
     def estimates(self) -> dict[str, Estimate]:
-        """Means over the batches, with intervals.
+        """Means of three figures over the mini-batches, each with a 95% interval.
 
         The keys are "seconds" (of a step), "words" (that a step sends), and "words_drawn" (the
-        words among them that tell owners which rows a batch needs).
+        words among them that tell owners which rows a mini-batch needs).
         """
         drawn = [words_drawn(each) for each in self.batches]
         words = [each.words for each in self.batches]

@@ -131,7 +131,7 @@ def _basis(study: Study, names: Sequence[str]) -> str:
 
 
 def _usual(study: Study) -> list[str]:
-    """Return the default columns."""
+    """Return the names of the columns that tables have by default."""
     names = ["parts", "label"]
     for name in USUAL:
         names += [name, *[name + RATIO] * (study.baseline is not None and name in BESIDE)]

@@ -43,7 +43,7 @@ def expected(nets: Any, state: Any, reach: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _is_wide(v: int, e: int, nets: Any, state: Any) -> bool:
-    """Whether net e touches several parts, has a slot for every part, and its source is not v."""
+    """Whether net e touches several parts, has a slot for every part, and is not the net of v."""
     dense = state.slot_ptr[e + 1] - state.slot_ptr[e] == len(state.sums)
     return dense and nets.source[e] != v and state.spread[e] > 1
 

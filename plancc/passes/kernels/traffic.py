@@ -104,7 +104,7 @@ def add_rows(step: int, q: int, m: int, rows: int, flow: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _send(e: int, q: int, rows: int, nets: Any, state: Any, flow: Any) -> None:
-    """Add `rows` rows to the traffic from part q to each other part that net e touches."""
+    """Add `rows` rows to the traffic from part q to every other part that net e touches."""
     for k in range(state.slot_ptr[e], last_slot(e, state)):
         if state.part[k] != q and state.count[k] > 0:
             add_rows(0, q, state.part[k], rows, flow)

@@ -29,7 +29,7 @@ SEED = 1
 
 @dataclass(frozen=True)
 class Approximation:
-    """The way in which an epoch approximates an exact one.
+    """The way in which an epoch approximates an exact epoch.
 
     Attributes:
         boundary_sampling: Probability, 0 to 1, with which a row plan keeps each halo row.

@@ -106,9 +106,10 @@ class Scheduler(ABC):
         """Raise InputError if this width is too small for the grid. By default, do nothing."""
 
     def gathered(self, width: int) -> Sequence[Work]:
-        """Return the work that collects whole rows of this width before they are multiplied by W.
+        """Return the work that collects whole rows before a layer multiplies them by its weights.
 
-        The result is empty if every rank holds all columns of its rows.
+        The result is empty if every rank holds all columns of its rows. `width`: number of columns
+        of these rows.
         """
         return ()
 
@@ -153,7 +154,7 @@ class Scheduler(ABC):
                     yield COLLECTIVES, work
 
     def known_result(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) for a step of a layer whose result is constant over epochs.
+        """Yield (step, work) for a step of a layer, if the step has the same result in all epochs.
 
         By default there is no work, since the result is computed before the first epoch.
         """
@@ -174,9 +175,10 @@ class Scheduler(ABC):
                 yield from (("multiply", work) for work in products)
 
     def linear(self, layer: int, step: Linear) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) for x W in the forward pass.
+        """Yield (step, work) for x W, if `step` belongs to the forward pass.
 
-        In the backward pass, yield the work for the gradients of W and of x.
+        If it belongs to the backward pass, yield the work for the gradients of W and of x; if
+        `step.of_weights`, for the gradient of W only.
         """
         back = step.back
         for work in self.gathered(step.columns if back else step.inner):
@@ -283,7 +285,7 @@ def _copied(messages: PointToPoint) -> Elementwise:
 
     Owners copy the rows that they send. In the reverse direction, owners add the sums that they
     receive. The work at the other end of the messages (adding, or copying in the reverse
-    direction) is counted only if the messages are late.
+    direction) is counted only if the messages bring rows for a later epoch.
     """
     rows, (owners, others) = messages.pairs.step, (PACK_WORDS, ADD_WORDS)
     if messages.reverse:

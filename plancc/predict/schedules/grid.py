@@ -285,9 +285,10 @@ def blocks_of(tables: Tables) -> Int64Array:
 
 
 def _fiber_rows(rows: Int64Array, grid: Grid) -> Int64Array:
-    """Return the number of rows that every rank of every fiber has: int64[rows * columns, layers].
+    """Return the number of rows that every rank of every fiber has: int64[fibers, layers].
 
     A fiber is the ranks of one process row and process column, one rank in each layer of the grid.
+    Fibers are ordered by process row, then by process column.
 
     `rows`: number of rows of every part, int64[num_parts].
     """

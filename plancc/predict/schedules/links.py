@@ -73,9 +73,9 @@ class LinkTables:
         """Return the largest memory that link prediction needs at any time, in bytes:
         int64[num_ranks].
 
-        The rows of both ends of all links and negatives are kept. The decoder "mlp" also keeps the
-        outputs of its two layers. At the moment when the most memory is needed, it also holds the
-        gradients of these rows, either for links or for negatives.
+        A rank keeps the rows of both ends of all links and negatives, and with the decoder "mlp"
+        the outputs of its two layers. At the moment when the most memory is needed, the rank also
+        has gradients of the rows of both ends, either for links or for negatives.
         """
         kept = (4 if self.decoder == "mlp" else 2) * self.scored
         back = 2 * np.maximum(self.negatives, self.scored - self.negatives)

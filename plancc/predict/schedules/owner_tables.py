@@ -171,12 +171,12 @@ def matrix_of_pairs(pairs: Pairs) -> sp.csr_array:
 
 
 def _copies(vertex: npt.NDArray[np.integer], owners: Owners, num_parts: int) -> sp.csr_array:
-    """Return how many vertices each part needs of each owner: int64[num_parts, num_parts].
+    """Count, for each pair of parts, the vertices that one part owns and the other part uses.
 
-    Entry (k, m) counts the vertices that part k owns and that occur in nonzeros of part m, for k
-    different from m.
+    Entry (k, m) of the result, int64[num_parts, num_parts], is the number of distinct vertices that
+    part k owns and that `vertex` has for nonzeros of part m; 0 if k is m.
 
-    `vertex`, int[nnz]: the row, or the column, of every nonzero.
+    `vertex`, int[nnz]: the row of every nonzero, or the column of every nonzero.
     """
     assert owners.nonzeros is not None
     foreign = owners.rows[vertex] != owners.nonzeros

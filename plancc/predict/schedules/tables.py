@@ -107,7 +107,8 @@ class Tables:
     def on_nodes(self, ranks_per_node: int) -> Tables:
         """Return the tables for a machine with this number of ranks per node.
 
-        The hops of a node-aware exchange are left out if they are made for other nodes.
+        If the plan has a node-aware exchange, but for nodes with other ranks, its hops are left
+        out: every row is then sent directly.
         """
         if self.topology is None:
             return self

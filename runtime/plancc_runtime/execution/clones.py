@@ -66,7 +66,8 @@ class LateFolds(FullBatch):
         """Return the view for training in an epoch. Collective.
 
         Parameters:
-            epoch: Number of the epoch. The caller must ask for all epochs in ascending order.
+            epoch: Index of the epoch, from 0. The caller must call this method for every epoch, in
+                ascending order.
         """
         if self._delay is not None:
             self._delay.epoch = epoch
@@ -78,8 +79,9 @@ class LateFolds(FullBatch):
     def _settled(self) -> int:
         """Index of the last epoch in which partial sums or totals of the features arrive.
 
-        The features are the same in all epochs. With r bins, the first turn of a bin is in epoch
-        r - 1 at the latest. The leaves of the bin have received their totals 2 r epochs later.
+        The features are the same in all epochs. With r bins of vertices, every bin has sent its
+        partial sums for the first time in epoch r - 1 at the latest. The leaves of the bin have
+        received their totals 2 r epochs later (`layouts.clones` explains bins and leaves).
         """
         assert self._delay is not None
         return 3 * self._delay.epochs - 1

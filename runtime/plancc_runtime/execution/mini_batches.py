@@ -84,8 +84,8 @@ class BatchShare:
         fixed: What the first layer reads instead of the features, as in `View`; None if it reads
             the features.
         graphs: Graph of every layer.
-        words_drawn, words_fetched: Words that this rank sent to draw the batch, and words that it
-            sent to fetch features.
+        words_drawn, words_fetched: Words that this rank sent to draw the mini-batch, and words that
+            it sent to fetch features.
     """
 
     local: LocalBatch
@@ -395,9 +395,9 @@ class MiniBatches(FullBatch):
             self._drawing.go_on()
 
     def _fetch(self, number: int, features: Tensor) -> UnderWay:
-        """Draw a batch unless this is done, and start to fetch its features; return the batch.
+        """Draw batch `number`, start to fetch its features, and return the batch.
 
-        Collective.
+        If the fetch has begun already, only return the batch. Collective.
         """
         fetching = self._fetching
         if fetching is None or fetching.number != number:
@@ -527,7 +527,7 @@ class MiniBatches(FullBatch):
     def _words_of_step(self) -> int:
         """Return how many words this rank has sent in the run.
 
-        Words that were sent for batches that are still being made are not counted.
+        Words sent to draw or fetch mini-batches that are not ready yet are not counted.
         """
         under_way = [each.words for each in (self._drawing, self._fetching) if each is not None]
         return self._transport.traffic.words_sent - sum(under_way)

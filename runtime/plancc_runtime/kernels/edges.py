@@ -369,11 +369,11 @@ def even_bounds(length: int, step: int) -> np.ndarray:
 
 
 def run_groups(kernel: Any, side: PatternSide, work: int, *args: Any) -> None:
-    """Run a kernel over all groups, in chunks with about the same number of nonzeros.
+    """Call kernel(begin, end, *args) for ranges of groups; all ranges have about as many nonzeros.
 
     Parameters:
+        side: The groups: all rows, or all columns, of a pattern.
         work: Number of multiplications per nonzero.
-        args: Further arguments of the kernel.
     """
     ptr = side.ptr.numpy()
     cuts = np.linspace(0, len(side.index), torch.get_num_threads() * CHUNKS_PER_THREAD + 1)

@@ -48,7 +48,7 @@ class KeptBlock:
 
     Attributes:
         nonzeros (int64[m]): Positions of these nonzeros in the arrays of the slice; ascending.
-        rows (int32[m]): For every nonzero, the index of its row in the batch.
+        rows (int32[m]): For every nonzero, the index of its row in the mini-batch.
         columns (int32[m]): For every nonzero, the index of its column in the slice.
         factors (float64[m] or None): For every nonzero, the factor by which its value is
             multiplied; None if all factors are 1.
@@ -73,17 +73,17 @@ class KeptBlock:
         scratch: tuple[Int32Array, Int32Array],
         in_place: bool,
     ) -> tuple[Block, Int64Array, Int64Array]:
-        """Return the block that has these nonzeros, and only the rows that the batch needs.
+        """Return the block with these nonzeros, and only the rows that the mini-batch needs.
 
         Parameters:
             whole: The slice.
-            rows (int64[m]): Rows of the slice that take part in the batch.
+            rows (int64[m]): Rows of the slice that take part in the mini-batch.
             live (bool[m]): On entry, whether each of `rows` is an output even if it has no
                 nonzeros. On return, whether each of `rows` is an output or an input of the
                 block: this method writes the array.
             scratch (int32[num_inputs or more], int32[num_halo]): Two arrays. The first has, for
-                each of `rows`, its number in the batch. This method writes to the second, for
-                every halo row of the block, its number in the block.
+                each of `rows`, its index in the mini-batch. This method writes to the second,
+                for every halo row of the block, its index in the block.
             in_place: Whether all rows of the slice are inputs, so that no row must be copied.
 
         Returns:
@@ -503,7 +503,7 @@ def _laid_out(parts: Any, num_rows: int, live: Any, scratch: Any, place: Any) ->
 
 
 def _boundary(part: Block, transport: Transport) -> tuple[Int32Array, Int64Array, Int32Array]:
-    """Exchange the vertices of halo rows and the boundary pins. Collective.
+    """Learn the vertices of halo rows and the boundary pins from the other ranks. Collective.
 
     Returns:
         halo (int32[halo rows]): Vertices of the halo rows.

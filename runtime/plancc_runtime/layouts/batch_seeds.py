@@ -47,5 +47,5 @@ class SeedDraws(Protocol):
 
         Parameters:
             sampler: Sampler that draws the rows that the seeds need.
-            number: Number of the batch in the run, from 0.
+            number: Index of the mini-batch in the run, from 0.
         """

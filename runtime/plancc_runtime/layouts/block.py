@@ -57,10 +57,10 @@ class Numbering:
         received, sent (int32[num_halo], int32[sent rows]): For every halo row, and for every sent
             row, its position in its message, before any row is dropped.
         uses: For every halo row, the serial numbers of the nonzeros in its column. In the whole
-            block, the nonzeros of a column are numbered from 0, by ascending row. None unless
-            boundary edges are sampled.
+            block, the nonzeros of a column are numbered from 0, by ascending row. None if boundary
+            edges are not sampled.
         uses_sent: For every sent row, the serial numbers of the nonzeros that the receiver has in
-            the row's column. None unless boundary edges are sampled.
+            the row's column. None if boundary edges are not sampled.
     """
 
     received: Int32Array
@@ -85,9 +85,9 @@ class Block(WithColumns):
         expand: Exchange that sends input rows to the peers and receives halo rows.
         self_loops: Whether normalising added the nonzeros on the diagonal. If true, these nonzeros
             do not count as edges.
-        halo (int32[num_halo] or None): Vertex of every halo row. None unless a random draw needs
-            it, as in boundary sampling, dropout of nonzeros, and mini-batches.
-        numbering: Numbers of rows and nonzeros in random draws; None unless the boundary is
+        halo (int32[num_halo] or None): Vertex of every halo row; None if no random draw needs it.
+            Boundary sampling, dropout of nonzeros, and mini-batches need it.
+        numbering: Serial numbers of rows and nonzeros for random draws; None if the boundary is not
             sampled.
         edges (int64[num_local_rows] or None): Number of edges of every row, if the block lacks some
             of these edges. `boundary.draw` stores the number of edges before the draw.

@@ -78,7 +78,10 @@ def numbered(block: Block, sampling: Sampling) -> Block:
 
 
 def with_uses_sent(block: Block, transport: Transport) -> Block:
-    """Return the block with `Numbering.uses_sent` if it has `Numbering.uses`. Collective."""
+    """Fill `Numbering.uses_sent` from `Numbering.uses`, and return the new block. Collective.
+
+    If the block has no `Numbering.uses`, return it unchanged.
+    """
     numbering = block.numbering
     if numbering is None or numbering.uses is None:
         return block

@@ -122,7 +122,10 @@ class Clones:
         return block
 
     def own_coefficients(self, coefficients: str) -> npt.NDArray[np.float64] | None:
-        """Return s, the factor of every clone's own h: float64[clones], or None if z = P h."""
+        """Return s, the factor of every clone's own row h: float64[clones].
+
+        None if z = P h, without such a term. For the names see the module's docstring.
+        """
         leaf = np.arange(len(self.diagonal)) >= self.num_own
         if coefficients == "plan":
             return np.where(leaf, self.diagonal, 0)
@@ -309,7 +312,10 @@ class CloneGraph(LocalGraph):
         self._product = None
 
     def _partial_of(self, coefficients: str) -> tuple[Sequence[SparseMatrix], Tensor | None]:
-        """Return P and its transpose, laid out for products, and s (Tensor[clones, 1] or None)."""
+        """Return P and its transpose, laid out for products, and s (Tensor[clones, 1] or None).
+
+        For P and s, see the module's docstring.
+        """
         if coefficients not in self._partial:
             block = self._clones.partial(coefficients, self._own_only)
             both = both_ways(matrix_of(block), self.resources)
@@ -416,7 +422,7 @@ class _Turns:
 
 
 class DelayedSums:
-    """Exchanges partial sums and totals for one layer; it uses them r (the delay) epochs later.
+    """Exchanges partial sums and totals for one layer; they are used r (the delay) epochs later.
 
     This is Algorithm 4 of Md et al. 2021; the module's docstring explains partial sums and totals.
 

@@ -255,13 +255,13 @@ class FeatureGraph(LayerGraph):
         return self._grid.columns == self._batches.stages == 1 and not self._slicing.crosses
 
     def multiply(self, stage: int, x: Tensor, coefficients: str, back: bool) -> Tensor:
-        """Multiply a slice of columns; return one batch of the result's rows.
+        """Multiply some columns by A or, if `back`, by A^T; return one batch of the result's rows.
 
         Collective among the ranks that have the same position in their groups.
 
         Parameters:
             stage: Index of the batch, from 0.
-            x (Tensor[rows of the part, columns]): The slice of columns.
+            x (Tensor[rows of the part, columns]): The columns that this rank multiplies.
 
         Returns:
             Tensor[rows of the batch, columns]

@@ -1,9 +1,10 @@
 """The messages of a feature-parallel product.
 
 A rank multiplies only some columns, but of all rows of its group. So before the product, every rank
-sends each other rank the columns of its own rows that the other rank multiplies. After the product,
-results are sent back to the owners of the rows. Each batch of rows has one all-to-all per
-direction. A rank receives rows directly into the input of its product, so it need not unpack them.
+sends to every other rank of the group the columns of its own rows that the other rank multiplies.
+After the product, results are sent back to the owners of the rows. Each batch of rows has one
+all-to-all per direction. A rank receives rows directly into the input of its product, so it need
+not unpack them.
 """
 
 from __future__ import annotations

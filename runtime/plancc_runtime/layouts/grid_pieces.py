@@ -97,7 +97,7 @@ class OwnPieces:
 
     Attributes:
         both (tuple of two lists of BlockPiece): The pieces, and the transposes of the pieces.
-        csr (list of Csr): The arrays of the pieces that are broadcast; empty unless `travel`.
+        csr (list of Csr): The arrays of the pieces that are broadcast; empty if `travel` is False.
         nonzeros (int64[pieces]): Number of nonzeros of every piece.
     """
 

@@ -209,14 +209,14 @@ class LayerGraph(ABC):
 
     @abstractmethod
     def moved(self, step: LayerStep) -> Mapping[str, Sequence[Transfer]]:
-        """Return all transfers of each step of `program`, by the name of the step.
+        """Return the transfers of every entry of ``program(step)``, by the name of the entry.
 
         The result covers `cycle` epochs and describes the forward direction. Ranks are numbered as
-        in `transport`. Messages between other ranks than this one may be missing.
+        in `transport`. Messages that this rank neither sends nor receives may be missing.
 
         Parameters:
-            step: Step of a layer. Its `columns` counts all columns, even if each rank holds only
-                some of them.
+            step: Step of a network layer. Its `columns` counts all columns, even if each rank holds
+                only some of them.
         """
 
     def counts(self, step: LayerStep) -> Counts:

@@ -86,7 +86,9 @@ def isolated(block: Block, rows: Int64Array) -> Block:
 def _live_block(
     block: Block, outputs: Int64Array, transport: Transport
 ) -> tuple[Block, Int64Array]:
-    """Return the block of one layer without dead rows, and its input rows. Collective.
+    """Return one layer's block without dead rows, and the local numbers of its input rows.
+
+    Input rows are the own rows that this rank or another rank reads in the layer. Collective.
 
     Parameters:
         block: The block of all rows.

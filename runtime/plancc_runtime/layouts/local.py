@@ -377,13 +377,13 @@ class LocalGraph(ProgramGraph):
 
 
 class GraphWithHalo(LocalGraph):
-    """A graph whose inputs have own rows and halo rows, so that no rows are sent.
+    """A graph for layers whose halo rows are already on the rank, so that no rows are sent.
 
     Parameters:
         graph: Graph of a row plan. Both graphs share their laid-out matrices. If `graph` is
             sampled, its block must come from `boundary.ready_to_draw`.
-        halo (Tensor[num_halo, ...], optional): Halo rows of all inputs; the inputs then have own
-            rows only.
+        halo (Tensor[num_halo, ...], optional): Halo rows of every input; an input then has own rows
+            only. None: every input has own rows, then halo rows.
     """
 
     def __init__(self, graph: LocalGraph, halo: Tensor | None = None) -> None:

@@ -32,8 +32,8 @@ class Pipelining:
         """Return the pipelining of a square CSR matrix.
 
         Parameters:
-            stages: Number of batches; None: the number that `wanted_stages` computes from the
-                bandwidth.
+            stages: Number of batches of rows; None: the number that `wanted_stages` computes from
+                the bandwidth.
         """
         n, b = len(row_ptr) - 1, bandwidth(row_ptr, column)
         return cls(n, b, max(1, min(n, stages or wanted_stages(n, b))))

@@ -81,10 +81,10 @@ class StackGraph(LocalGraph):
         return int(rows.stop - rows.start)
 
     def targets_of(self, name: str, columns: Tensor) -> Tensor:
-        """Return the output rows of the type `name`.
+        """Return those rows of `columns` that belong to the layer's output rows of type `name`.
 
         Parameters:
-            columns: Rows of the type in a result of `columns_by_type`.
+            columns: Tensor of the type in a result of `columns_by_type`: own rows, then halo rows.
         """
         size = self.num_outputs_of(name)
         if self._union.outputs is None:

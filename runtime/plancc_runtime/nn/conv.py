@@ -179,9 +179,9 @@ class Conv(nn.Module, ABC):
         return None
 
     def halves(self, graph: LocalGraph, fixed: bool, first: bool) -> Halves:
-        """Return the layer as three functions, which `nn.recompute` calls to compute rows again.
+        """Return the layer as three functions: `before`, `across` and `after` (`Halves`).
 
-        Not collective.
+        `nn.recompute` calls these functions to compute rows again. Not collective.
 
         Parameters:
             fixed: Whether `before` gets the result of the method `fixed` instead of x. If so,

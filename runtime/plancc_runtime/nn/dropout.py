@@ -123,7 +123,7 @@ def _mask_rows(
 
 
 def drawn_bits(vertices: Tensor, width: int, key: np.uint64, first_column: int) -> Tensor:
-    """Return 32 random bits for every number of m rows: int64[m, width].
+    """Return 32 random bits for every entry of a matrix of m rows: int64[m, width].
 
     The bits are computed by torch, on any device. See `dropout` for the parameters.
     """

@@ -547,7 +547,10 @@ def _put(state: State) -> None:
 
 
 def _constants_of(model: nn.Module) -> dict[str, Any]:
-    """Return, by name, the tensors, arrays and floats of a model, less parameters and buffers."""
+    """Return a model's tensors, arrays and floats, except parameters and buffers, by name.
+
+    A float inside a list, tuple or dict is not returned.
+    """
     return {
         ".".join(map(str, (*filter(None, [name]), each, *path))): x
         for name, layer in model.named_modules()
@@ -637,7 +640,7 @@ def tensors_in(value: Any) -> list[tuple[Path, Tensor]]:
 
 
 def _path_text(path: Path) -> str:
-    """Return the name that messages use for an argument, or for a tensor in it."""
+    """Return the name that error messages use for an argument, or for a tensor in an argument."""
     return str(path[0]) + "".join(f"[{key!r}]" for key in path[1:])
 
 

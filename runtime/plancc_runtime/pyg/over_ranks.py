@@ -160,7 +160,10 @@ class OverRanks(TorchFunctionMode):
         return edges.sources.vertices[ends[row]] + self.num_vertices * target
 
     def _bins(self, axes: tuple[int, ...]) -> Bins:
-        """Return bins for a reduction over `axes`: a bin has all entries along these axes."""
+        """Return bins for a reduction over `axes`, one of which is divided among the ranks.
+
+        Entries are in the same bin if their indices differ only on these axes.
+        """
         transport = self.transport
 
         def most(x: Tensor) -> Tensor:
@@ -180,7 +183,10 @@ class OverRanks(TorchFunctionMode):
         return of.total if of is not None else int(summed(torch.tensor(size), self.transport))
 
     def _count(self, x: Spread, axes: Iterable[int]) -> int:
-        """Return the number of entries along `axes` on all ranks, which share one of these axes."""
+        """Return the number of entries of x along `axes`, over all ranks.
+
+        One of these axes is ``x.axis``, along which each rank has some of the entries.
+        """
         size = self._total(x.shape[x.axis], x.of if is_rows(x) else None)
         return size * prod(x.shape[k] for k in axes if k != x.axis)
 
@@ -210,7 +216,7 @@ class OverRanks(TorchFunctionMode):
     def _normalized(self, call: Call, x: Spread, axes: tuple[int, ...]) -> Tensor:
         """Return x normalised over all ranks, separately for every channel (axis 1).
 
-        This is (x - mean) / sqrt(variance + eps) scale + shift; running statistics are updated.
+        This is (x - mean) / sqrt(variance + eps) * scale + shift. Running statistics are updated.
         """
         scale, shift = call.get(3, "weight"), call.get(4, "bias")
         momentum, eps = call.get(6, "momentum", 0.1), call.get(7, "eps", 1e-5)

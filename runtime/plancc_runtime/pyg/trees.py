@@ -44,7 +44,10 @@ def leaves_of(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def all_in(value: Any, kind: type[T] | tuple[type[T], ...]) -> list[T]:
-    """Return the objects of class `kind`, or of several classes, inside a value."""
+    """Return the objects of class `kind` inside nested lists, tuples, dicts and dataclasses.
+
+    If `kind` has several classes, return the objects of all these classes.
+    """
     if isinstance(value, kind):
         return [value]
     if isinstance(value, SINGLE):

@@ -104,7 +104,7 @@ class LinkBatches:
         self._row, self._target = np.concatenate([own, halo])[target].T.astype(np.int64)
 
     def drawn(self, sampler: Any, number: int) -> Rounds[LinkBatch]:
-        """Draw this rank's share of batch `number` of the run, from 0. Collective."""
+        """Draw this rank's share of the mini-batch with index `number` in the run. Collective."""
         rows = self._num_rows
         links, negatives, epoch = sampler.numbers(self._seed, number)
         _, own = _found(links, self._number)
@@ -134,7 +134,7 @@ class LinkBatches:
         The arrays have the row of the source, the rank of the target, and the target's row there.
 
         Parameters:
-            negatives (int64[m]): The batch's negatives, as indices among the negatives of the
+            negatives (int64[m]): The mini-batch's negatives, as indices among the negatives of the
                 epoch.
             total: Number of negatives in an epoch.
         """
@@ -153,7 +153,8 @@ class LinkBatches:
         For a link from u to v, these are the nonzeros (u, v) and (v, u).
 
         Parameters:
-            own (int64[m]): This rank's links in the batch, as positions among its training links.
+            own (int64[m]): This rank's links in the mini-batch, as positions among its training
+                links.
             column (int64[m]): For every link, the column of its target.
             exchange: Exchange by which this rank receives the targets that other ranks own.
         """

@@ -107,7 +107,7 @@ class Pending:
         self._finish = finish
 
     def wait(self) -> None:
-        """Wait until this member may use its buffers again."""
+        """Wait until this rank may use the operation's buffers again."""
         finish, self._finish = self._finish, None
         if finish is not None:
             finish()

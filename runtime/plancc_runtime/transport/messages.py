@@ -90,7 +90,10 @@ class MessagePiece(NamedTuple):
 
 
 def pieces(buffers: Addressed, max_words: int) -> list[list[MessagePiece]]:
-    """Return every buffer's messages of at most `max_words` words; an empty buffer has none."""
+    """Split every buffer into messages of at most `max_words` words; return a list per buffer.
+
+    The list of an empty buffer is empty.
+    """
     tags: Counter[int] = Counter()
     result = []
     for number, (peer, buffer) in enumerate(buffers):

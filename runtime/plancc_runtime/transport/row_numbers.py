@@ -23,7 +23,7 @@ Rounds = Generator[None, None, T]
 
 
 def finished(rounds: Rounds[T]) -> T:
-    """Run all remaining rounds without a pause. Return the generator's result. Collective."""
+    """Run the generator `rounds` to its end without a pause; return its result. Collective."""
     while True:
         try:
             next(rounds)
@@ -184,12 +184,12 @@ class RowBits:
         Collective. These rows are some of the rows that the exchange sends and receives.
 
         Parameters:
-            rows (int64[m]): Positions, ascending, of the rows that will be sent among all rows that
-                this rank sends in the exchange.
+            rows (int64[m]): The rows that this rank will send, as ascending positions in the list
+                of all rows that it sends in the exchange.
 
         Returns:
-            int64[k]: Positions, ascending, of the rows that will arrive among all rows that this
-                rank receives in the exchange.
+            int64[k]: The rows that will arrive, as ascending positions in the list of all rows that
+                this rank receives in the exchange.
         """
         if self._transport.size == 1:
             return rows

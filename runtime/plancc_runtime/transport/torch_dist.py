@@ -246,7 +246,10 @@ class TorchTransport(Transport):
 
 
 class _HostChannel(Channel):
-    """A channel over gloo. Messages are sent at once; the rank waits for receives in order."""
+    """A channel over gloo.
+
+    Sends do not wait for each other. The rank waits for the receives in the order of the buffers.
+    """
 
     def __init__(self, transport: TorchTransport, sends: Addressed, receives: Addressed) -> None:
         self._transport = transport
