@@ -17,8 +17,8 @@ class Seeds(ABC):
 
     Attributes:
         rows (int64[m]): Local rows of the slice whose outputs count for the loss; ascending.
-        size: Number of seeds of the batch on all ranks. In link prediction, for example, a seed is
-            a pair of vertices.
+        size: Number of seeds of the mini-batch on all ranks. In link prediction, for example, a
+            seed is a pair of vertices.
         total: Divisor that turns the sum of the losses over all ranks into the mean loss.
     """
 
