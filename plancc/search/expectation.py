@@ -118,7 +118,7 @@ def expectation_of(
 def _recipe(
     model: StochasticModel, source: BatchSource, num_parts: int, seed: int
 ) -> dict[str, Any]:
-    """Return entries for the provenance: the sampler, and the number of mini-batches that are needed.
+    """Return entries for the provenance: the sampler, and how many mini-batches are needed.
 
     This number follows from equation 14 of Demirci et al. 2022, which is Hoeffding's bound.
     """
