@@ -1,4 +1,4 @@
-"""Checks that a sampler does what the compiler and the runtime rely on when they draw batches."""
+"""Checks that a sampler does what the compiler and the runtime rely on to draw mini-batches."""
 
 from __future__ import annotations
 
