@@ -72,7 +72,7 @@ class BackendError(PlanccError):
 
 
 class PlanccWarning(UserWarning):
-    """A fact that a user should know about a compiled plan, or about a run that trained."""
+    """A fact that a user should know about an input, a plan or a run; the work goes on."""
 
     def __init__(self, sentence: object = "", *more: object) -> None:
         super().__init__(message(sentence), *more)

@@ -231,7 +231,7 @@ class _Compiler(compiler.CompilerBase):
 
 
 class _BorrowingCompiler(_Compiler):
-    """The compiler with the pass `_Borrowing`."""
+    """A compiler that also runs the pass `_Borrowing`, after type inference."""
 
     def define_pipelines(self) -> list[Any]:
         (passes,) = super().define_pipelines()

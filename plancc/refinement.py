@@ -258,7 +258,7 @@ class Revision:
 
     @classmethod
     def of(cls, plan: Plan, whole: Graph, search: SearchOptions, balance: Balance) -> Self:
-        """Return the revision of a plan, with limits for the weights of the matrix `whole`."""
+        """Make a revision with these attributes; compute its attributes `matrix` and `limits`."""
         matrix, shared = without_relations(whole), (plan.num_parts, search.epsilon)
         limits = balance.limits(matrix, *shared)
         if plan.fold is not None:

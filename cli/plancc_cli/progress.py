@@ -111,7 +111,9 @@ class Progress:
         return wall_seconds() - self._start
 
     def incumbent(self, who: str, objective: str, trial: Trial) -> None:
-        """Print a step of a search; if the step found the best plan so far, note the value.
+        """Print a step of a search.
+
+        If the step found the best plan so far, its value also ends the `line` about the stage.
 
         Parameters:
             who: Name of the search or partitioner.

@@ -225,7 +225,10 @@ def _reached(provenance: Mapping[str, Any]) -> list[tuple[str, float]]:
 
 
 def sizes_of(header: Header) -> str:
-    """Return a phrase with the numbers of vertices, nonzeros and parts, or with the grid."""
+    """Return a phrase with the numbers of vertices, nonzeros and parts, and with the grid if any.
+
+    The parts of a grid plan are called blocks of rows.
+    """
     sizes = f"{header.num_vertices:,} vertices, {header.num_nonzeros:,} nonzeros, "
     if header.grid is None:
         kind = " of an edge plan" * (header.layout == "edge")

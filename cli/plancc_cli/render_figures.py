@@ -42,7 +42,7 @@ FIGURES = (
     ("max_boundary_ratio", "  at the worst part"),
     ("replication_factor", "copies per vertex (replication factor)"),
 )
-"""Names of metrics, with words for each."""
+"""Names of metrics, with a label for each."""
 NO_RATIO = ("nonzero_imbalance", "row_imbalance")
 """Metrics without a ratio, since they are relative to the ideal already."""
 PRODUCT = (
@@ -52,13 +52,13 @@ PRODUCT = (
     ("reduced", "sums put into all-reductions"),
     ("matrix", "blocks of A sent"),
 )
-"""Attributes of `ProductTraffic`, with words for each."""
+"""Attributes of `ProductTraffic`, with a label for each."""
 OF_EDGE_PLANS = ("expand_volume", "fold_volume", "expand_messages", "fold_messages")
 """Metrics that row plans do not have."""
 
 
 def figures(reports: Sequence[Report]) -> list[tuple[str, str]]:
-    """Return the figures that a table of these plans shows, as pairs (attribute, words).
+    """Return the figures that a table of these plans shows, as pairs (attribute, label).
 
     Figures of edge plans are left out if all plans are row plans.
     """

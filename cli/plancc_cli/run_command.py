@@ -427,7 +427,7 @@ def _notes(outline: RunOutline) -> Iterator[str]:
 
 
 def _batches(outline: RunOutline) -> str:
-    """Return words such as "uniform, batch size 20,000, 17 steps per epoch"."""
+    """Return a phrase such as "uniform, batch size 20,000, 17 steps per epoch"."""
     name, *options = outline.sampler.split()
     for option in options:
         key, _, value = option.partition("=")

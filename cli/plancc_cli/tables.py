@@ -118,7 +118,10 @@ def _cell(value: Any) -> Any:
 
 
 def screen_width() -> int:
-    """Return the characters per line: COLUMNS, else the terminal's width, else `WIDTH`."""
+    """Return the number of characters per line.
+
+    This is the environment variable COLUMNS, else the terminal's width, else `WIDTH`.
+    """
     return shutil.get_terminal_size((WIDTH, 0)).columns
 
 

@@ -80,7 +80,10 @@ def in_flags(sentence: str, command: click.Command | None) -> str:
 
 
 def name_flags(error: PlanccError, command: click.Command | None) -> None:
-    """Replace the names of parameters in an error's message by the flags of `command`."""
+    """Replace the names of parameters in an error's message by the flags of `command`.
+
+    If there is no command, only the backticks around the names are removed (`in_flags`).
+    """
     error.args = (in_flags(str(error), command), *error.args[1:])
 
 

@@ -75,9 +75,10 @@ def plot_sweep(sweep: Sweep, path: str) -> None:
 def plot_study(study: Study, path: str) -> None:
     """Draw charts of the volume and of the predicted epoch, over the number of parts.
 
-    There is a column of charts for every graph, and a line for every model. Values are means over
-    seeds, or ratios to the baseline if there is one. Charts of different graphs have the same
-    scale, unless they show bars and there is no baseline.
+    If there are several graphs, each graph has a column of charts; if there is one graph, its two
+    charts are side by side. Every model is a line or, if there is only one number of parts, a bar.
+    Values are means over seeds; if there is a baseline, they are ratios to the baseline. Charts of
+    different graphs have the same scale if they show lines, or ratios.
 
     Raises:
         OutputError: If the file cannot be written.

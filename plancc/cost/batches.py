@@ -1,7 +1,7 @@
-"""Cost of mini-batches under given owners of rows, counted batch by batch or as an expected value.
+"""Cost of mini-batches under given owners of rows, one by one or as an expected value.
 
-A part receives row j once in each block of a batch, under two conditions: another part owns row j,
-and the block keeps a nonzero ``A[i, j]`` of a row i that the part owns.
+A part receives row j once in each block of a mini-batch, under two conditions: another part owns
+row j, and the block keeps a nonzero ``A[i, j]`` of a row i that the part owns.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _new(vertices, stamp, ticket):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _exchange(rows, ptr, columns, owner, stamp, talked, ticket, load):  # type: ignore[no-untyped-def]
-    """Count the work and the messages of one block of a batch.
+    """Count the work and the messages of one block of a mini-batch.
 
     For each part, the number of nonzeros, of rows sent and of rows received is added to the three
     rows of `load`. Returns the number of messages. Part q uses the stamp ``ticket + 1 + q`` to mark

@@ -113,7 +113,7 @@ def parts_of_nets(
 
 @njit(cache=True, nogil=True)
 def list_parts(base: int, net_ptr: Any, pins: Any, owner: Any, num_parts: int, entry: Any) -> Any:
-    """Write the array `entry` that `parts_of_nets` returns; return the offsets, int64[m + 1]."""
+    """Fill `entry` with the entries that `parts_of_nets` describes; return their offsets `ptr`."""
     m = len(net_ptr) - 1
     ptr = np.zeros(m + 1, dtype=np.int64)
     count, seen = np.zeros(num_parts, dtype=np.int32), np.empty(num_parts, dtype=np.int32)

@@ -109,9 +109,10 @@ def write_plan(
 
 
 def _blocks(place: int, array: Any, first: int, length: int) -> list[RowBlock]:
-    """Cut the rows ``0:length`` of a rank's slice into blocks.
+    """Cut the rows ``0:length`` of `array` into blocks, which are written one by one.
 
-    Row 0 of the slice is row `first` of the dataset, which begins at byte `place` of the file.
+    `array` holds this rank's rows of a dataset. Its row 0 is row `first` of the dataset, and the
+    dataset begins at byte `place` of the file.
     """
     row_bytes = array.nbytes // max(1, len(array))
     step = max(1, BLOCK_BYTES // max(1, row_bytes))

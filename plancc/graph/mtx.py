@@ -179,7 +179,7 @@ def _checked(header: _Header, text: bytes) -> int:
 
 
 def _parsed(header: _Header, count: int, text: bytes) -> Entries:
-    """Return the entries that `text` lists.
+    """Return the `count` entries that `text` lists.
 
     Raise ValueError or OverflowError for a wrong line.
     """

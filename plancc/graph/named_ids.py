@@ -55,7 +55,7 @@ class NamedEdges(NamedTuple):
 
 
 def is_name(word: bytes) -> bool:
-    """Whether an id in the first line is a name.
+    """Whether an id in the first line of an edge list is a name.
 
     A number, punctuation alone, and a number between quotes are not names.
     """

@@ -288,7 +288,12 @@ def has_names(path: StrPath) -> bool:
 
 
 def line_of(path: StrPath, row: int, skipped: int) -> int:
-    """Return the line number, counted from 1, of the row with index `row` in `read_numbers`."""
+    """Return the line number, counted from 1, of a row of the array that `read_numbers` returns.
+
+    Parameters:
+        row: Index of the row, counted from 0.
+        skipped: As in `read_numbers`.
+    """
     with open_input(path) as stream:
         rows = (n for n, line in enumerate(stream, 1) if n > skipped and line.strip())
         return next(islice(rows, row, None), row + 1 + skipped)

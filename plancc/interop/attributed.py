@@ -58,16 +58,15 @@ class _Found:
     Attributes:
         path: The file.
         directed: Whether an edge is directed if the edge itself does not say so.
-        vertices: Dict from the name by which edges refer to a vertex to the vertex's index, from 0.
-        names: Dict from the name of an attribute to a list of its values, one for every vertex in
-            order. Any of these lists may become the ids.
+        vertices: Dict: the name that edges use for a vertex -> the vertex's index, from 0.
+        names: Dict: name of an attribute of vertices -> list of its values, one for every vertex in
+            the order of the indices. Any of these lists may become the ids.
         rows: Number of rows of a two-mode network, whose first vertices are its rows; 0 for other
             networks.
         ends: For every edge, the names of its source and its target.
         lines: For every edge, the number of its line in the file.
         mutual: For every edge, whether it is undirected.
-        words: For every attribute of edges, a dict from the index of an edge to the value, a
-            string.
+        words: For every attribute of edges, a dict: index of an edge -> value, a string.
         defaults: Default values of attributes of edges, as strings.
         others: Names of ignored contents, for a warning.
     """
@@ -134,7 +133,11 @@ class _Found:
         return found
 
     def weight(self, columns: Sequence[str] | None) -> str:
-        """Return the name of the attribute that holds the values of edges; "" if there is none."""
+        """Return the name of the attribute that holds the values of edges; "" if there is none.
+
+        This name is the third of `columns`. If `columns` is None, the attribute is "weight", in
+        upper or lower case.
+        """
         if columns is None:
             alike = [name for name in self.words if name.lower() == WEIGHT]
             return WEIGHT if WEIGHT in alike else alike[0] if len(alike) == 1 else ""
@@ -148,7 +151,11 @@ class _Found:
         return "".join(wanted[2:])
 
     def values(self, name: str) -> Any:
-        """Return the values of all edges, read from the attribute `name`: float64[edges]."""
+        """Return the values of all edges, read from the attribute `name`: float64[edges].
+
+        An edge without this attribute gets the attribute's default value in the file, or 1 if the
+        file has no default; then there is a warning.
+        """
         words, made = self.words[name], np.full(len(self.ends), 1.0)
         if name in self.defaults:
             made[:] = read_number(self.path, 1, "default", self.defaults[name].encode(), float)

@@ -141,7 +141,7 @@ class ParquetEntries(PiecewiseEdges):
             return int(_table_of(where).count_rows())
 
     def pieces(self) -> Iterator[Entries]:
-        """Read the file in batches of rows; yield the ids u and v and the weights of each batch."""
+        """Read some rows of the file at a time; yield their ids u and v, and their weights."""
         names, where = list(self._columns), self.where
         with _arrow_errors(where):
             arrow = library("pyarrow", where, NEEDS)

@@ -433,8 +433,9 @@ def fitted_cut(
 
     Let a net have m pins besides its source. The pins are assumed to be spread evenly over parts,
     with c = m / num_parts pins in each part, but at least 1. A part needs the row of the net with
-    probability reach[c]. So each pin contributes ``reach[c] / c``, and the edges of a hub weigh
-    less than other edges. The weight of an edge is the mean over the nets of its two ends.
+    probability reach[c], where `reach` is an attribute of `inclusion`. So each pin contributes
+    ``reach[c] / c``, and the edges of a hub weigh less than other edges. The weight of an edge is
+    the mean over the nets of its two ends.
 
     Parameters:
         graph: The graph; other weights of its edges are ignored.

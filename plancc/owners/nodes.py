@@ -103,8 +103,10 @@ def search_on_nodes(find: Find, asked: Unowned, limits: Limits | None) -> Search
 
 
 def _together(one: SearchResult, two: SearchResult) -> SearchResult:
-    """Return the result `one`, with the owners of `two` among its `others` if they are no worse
-    balanced than the owners of `one`.
+    """Return the result `one`, with the steps and the seconds of both searches.
+
+    If the owners of `two` are at least as balanced as the owners of `one`, they are added to the
+    attribute `others` of the result.
     """
     over = [min(each.overload for each in of.tried if each.best) for of in (one, two)]
     others = [*one.others, two.owners] if over[1] <= over[0] else one.others

@@ -97,7 +97,8 @@ class PricedForms:
         """Return a list with the form of candidate `name` that has the lowest price.
 
         The list is empty if no form suits the number of ranks, the widths of the layers and the
-        size of the graph. If `unfit`, the list has the first form, and no price is computed.
+        size of the graph. `unfit`: whether the candidate does not suit the graph for another
+        reason; then no price is computed, and the list has the first of the remaining forms.
         """
         forms = []
         for options in MODELS[name].forms(self.task.num_parts):

@@ -1,4 +1,4 @@
-"""The adapter of Mt-KaHyPar, a partitioner of hypergraphs and graphs with threads."""
+"""The adapter of Mt-KaHyPar, a multi-threaded partitioner of hypergraphs and graphs."""
 
 from __future__ import annotations
 

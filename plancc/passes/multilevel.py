@@ -501,6 +501,8 @@ def price_unit(
 ) -> npt.NDArray[np.float64]:
     """Return the unit of the prices of overweight, float64[num_parts, num_constraints].
 
+    A price of overweight is a number times this unit; `Sweeps.price_unit` says how units differ.
+
     Parameters:
         value: The volume, or the value of another objective.
         share (float64[num_constraints]): Share of the total weight that is on the boundary.

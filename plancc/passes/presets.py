@@ -252,8 +252,9 @@ TIME_ROUNDS = TrafficRounds(stronger=1.6, of_busiest=True)
 
 @dataclass(frozen=True)
 class EdgeRounds:
-    """Tuned parameters of the rounds of `RefineEdges`: sweeps over nonzeros and owners of rows.
+    """Tuned parameters of the rounds of `RefineEdges`.
 
+    A round consists of sweeps, which move nonzeros to other parts and give rows other owners.
     Without rounds, the volume with 64 parts is 1.007 times as high.
     """
 

@@ -285,7 +285,7 @@ class _RefineTraffic(RefineVolume, ABC):
 
 
 class _Rounds:
-    """One run of a `_RefineTraffic` pass: its rounds, and what follows them."""
+    """One run of a `_RefineTraffic` pass: its rounds (`push`), then `shave` and `recover`."""
 
     def __init__(self, options: _RefineTraffic, run: _Run) -> None:
         self.options, self.run, self.sweeps = options, run, run.sweeps
@@ -407,9 +407,9 @@ class _Rounds:
         return reached
 
     def _hold(self, value: float, times: int) -> Merit:
-        """Run sweeps that hold a value of the objective (see `TrafficRounds`); return the merit.
+        """Run sweeps that hold a value of the objective; return the merit of the result.
 
-        `times` is the number of sweeps. No part exceeds its limit.
+        `TrafficRounds` explains "hold". `times` is the number of sweeps. No part exceeds its limit.
         """
         run, tariff = self.run, self.options._held(value)
         flow = self.options._flow(run.nets, run.state)

@@ -100,9 +100,9 @@ class FileDataset:
             `TYPES`: plans with types. `PARALLEL`: plans with parallel relations, which have the
             same two types. "": all plans.
         optional: Whether the dataset may be missing from these plans.
-        cut: Name of the offsets that cut the dataset into one slice for each part. Each slice has a
+        cut: Name of the offsets that cut the dataset into one piece for each part. Each piece has a
             digest. The offsets are another dataset (itself perhaps cut by a third), `LOCAL_ROWS`,
-            or one row of `TYPE_PTR`. "": the dataset is one slice, which every rank reads whole.
+            or one row of `TYPE_PTR`. "": the dataset is one piece, which every rank reads whole.
         ends: Only for a dataset of offsets, which ascend from 0: name of the dimension whose size
             the last offset must equal. Readers check this.
         below: Only for a dataset of numbers from 0: name of the dimension whose size every number
@@ -122,9 +122,9 @@ class FileDataset:
 
     @property
     def shared(self) -> bool:
-        """Whether the slices of neighbouring parts share one entry.
+        """Whether the pieces of neighbouring parts share one entry.
 
-        Slices of offsets do: the end of one slice is the start of the next.
+        Pieces of offsets do: the end of one piece is the start of the next.
         """
         return bool(self.ends and self.cut)
 

@@ -211,7 +211,9 @@ class Grid:
             )
 
     def share_of_rows(self, first: int, last: int, column: int) -> tuple[int, int]:
-        """Return the range of rows that one rank of a part updates in "feature".
+        """Return the range ``first:last`` of rows that one rank of a part updates.
+
+        This is for the scheme "feature"; the range is in plan order.
 
         Parameters:
             first, last: The part has the rows ``first:last`` in plan order.

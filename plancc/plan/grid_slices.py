@@ -55,7 +55,8 @@ def share_of_rank(
     Parameters:
         held: Which parts contain the rank's rows.
         block: The parts in the range `RankParts.parts_to_read`, without vertex data.
-        part: The rank's own part of the row plan if `keeps_part` is true for the grid, else None.
+        part: The one part that the rank reads, with its messages as in a row plan, if `keeps_part`
+            is true for the grid; else None.
         vertex_data: Vertex data of the rows in the range `RankParts.rows`.
 
     Returns:

@@ -249,7 +249,11 @@ def _lower_parts_of_rows(part_ptr, row_ptr, first, last, local, halo_row, column
 
 @njit(cache=True, nogil=True)
 def _number(row_ptr, local, spare, column, value):  # type: ignore[no-untyped-def]
-    """Number the columns of one part locally. In each row, own columns come first."""
+    """Replace the columns of one part's nonzeros by local numbers; move own columns to the front.
+
+    Own columns come first in each row. `row_ptr` has the offsets of the part's rows in `column` and
+    `value`; `local` has the local number of each column; `spare` is scratch memory for one row.
+    """
     rows = len(row_ptr) - 1
     spare_column, spare_value = spare
     for r in range(rows):

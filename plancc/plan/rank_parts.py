@@ -1,4 +1,7 @@
-"""`RankParts`: the parts that a rank has, their rows, and which rank makes claims about a part."""
+"""`RankParts`: the parts that a rank has, and their rows.
+
+If several ranks have a part, `RankParts.speaker` says which of them describes it in checks.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +73,7 @@ def block_of_parts(num_parts: int, num_ranks: int) -> Int64Array:
     """Divide consecutive parts evenly among ranks.
 
     Returns:
-        int64[num_ranks + 1]: index of the first part of every rank.
+        int64[num_ranks + 1]: The first part of every rank; at the end, the number of parts.
     """
     return np.arange(num_ranks + 1, dtype=np.int64) * num_parts // num_ranks
 

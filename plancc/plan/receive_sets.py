@@ -115,7 +115,11 @@ def exchange_of_messages(
 
 @njit(cache=True, nogil=True)
 def sort_by_sender(receiver, sender, row_ptr, row, num_senders):  # type: ignore[no-untyped-def]
-    """Sort messages by sender, then by receiver; return the four arrays of their `Side`."""
+    """Sort messages by sender, then by receiver; return the four arrays of their `Side`.
+
+    Message k goes from ``sender[k]`` to ``receiver[k]``, and has the rows
+    ``row[row_ptr[k]:row_ptr[k + 1]]``. The messages are given in the order of their receivers.
+    """
     ptr = offsets_of(sender, num_senders)
     peer = np.empty(len(sender), dtype=np.int32)
     out_ptr = np.zeros(len(sender) + 1, dtype=np.int64)

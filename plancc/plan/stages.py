@@ -64,7 +64,8 @@ class Batches:
     def needs(self, row_ptr: Int64Array, column: np.ndarray) -> list[int]:
         """Return, for each stage, the index of the last batch of input rows that must have arrived.
 
-        This is the last batch that the stage, or an earlier stage, reads.
+        Stage k computes batch k of the output rows. The index is the largest index of a batch that
+        this stage, or an earlier stage, reads.
 
         Parameters:
             row_ptr, column (int[num_rows + 1], int[nonzeros]): The matrix as CSR.

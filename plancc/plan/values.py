@@ -150,8 +150,8 @@ class Exchanges(dict[str, Exchange]):
         owner --collect--> sender of its node --cross--> receiver of a node --spread--> part
               --collect--> part of the same node
 
-    The adjoint sends gradients through the reversed hops. Every part that has sent a row adds up
-    the gradients of the row that it receives. Partial sums of a fold also use the reversed hops,
+    In the backward pass, gradients take the reversed hops. Every part that has sent a row adds up
+    the gradients of the row that it receives. Partial sums of a fold also take the reversed hops,
     from parts to owners. A node sends at most one message to another node. If hops lead over
     *relays*, any part may pass rows on, in any hop.
     """

@@ -236,7 +236,10 @@ def default_predictor(
 
 
 def _alike(rows: int, nonzeros: int, expand: Pairs) -> Tables:
-    """Return tables in which every part has `rows` rows and `nonzeros` nonzeros."""
+    """Return tables of a row plan in which every part has `rows` rows and `nonzeros` nonzeros.
+
+    `expand` has the messages between the parts.
+    """
     every = np.ones(expand.num_ranks, np.int64)
     return Tables("rates", "row", rows=rows * every, nonzeros=nonzeros * every, expand=expand)
 

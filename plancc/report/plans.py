@@ -351,7 +351,10 @@ class _Source:
         return TrainingCost.of(self.plan, self.matrix, *owned, dims, self.route is not None)
 
     def random_training(self, dims: Sequence[int] | None) -> TrainingCost | None:
-        """Return the result of `training` for the owners of a random partition."""
+        """Return what `training` returns, but for the owners of a random partition.
+
+        Rows are then sent directly, even if the plan has a route.
+        """
         if dims is None:
             return None
         owned = self.random_owners, self.random_parts

@@ -113,7 +113,7 @@ class Batch(ABC):
         return None
 
     def factors(self, block: int, vertices: Ints, rows: Ints, columns: Ints) -> Floats | None:
-        """Return the factor by which the batch multiplies the value of each given nonzero.
+        """Return the factor by which the mini-batch multiplies the value of each given nonzero.
 
         The factor is 0 if the batch leaves the nonzero out.
 
@@ -129,7 +129,7 @@ class Batch(ABC):
 
     @abstractmethod
     def block(self, block: int) -> BatchLayer:
-        """Return all nonzeros of block number `block`; the population must have a pattern."""
+        """Return all nonzeros of the block with this index; the population must have a pattern."""
 
 
 class VertexBatch(Batch):

@@ -1,4 +1,4 @@
-"""The sampler whose batches have all vertices, but only a random subset of the nonzeros."""
+"""The sampler whose mini-batches have all vertices, but only a random subset of the nonzeros."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class EdgeSampler(Sampler):
 
 
 class EdgeBatch(Batch):
-    """A batch of `EdgeSampler`; `key` determines the random number of every nonzero.
+    """A mini-batch of `EdgeSampler`; `key` determines the random number of every nonzero.
 
     A nonzero is kept if its random number is below `keep`.
     """

@@ -83,9 +83,9 @@ class NeighbourSampler(SizedSampler):
         return NeighbourBatch(population, seeds, self.fanouts, key)
 
     def seeds_of_owner(self, owned: OwnedRows, key: np.uint64) -> Int64s:
-        """Return the owner's rows that are seed vertices of a batch, ascending.
+        """Return the owner's rows that are seed vertices of a mini-batch, ascending.
 
-        `key` is the random key of the batch.
+        `key` is the random key of the mini-batch.
         """
         rows = owned.chosen(first_of(owned.available, self.batch_size, key))
         found: Int64s = ascending(rows[rows >= 0])
@@ -100,7 +100,7 @@ class NeighbourSampler(SizedSampler):
             rows: The rows; ascending.
             hop: 0 for the last layer, whose rows are the seed vertices, 1 for the layer before it,
                 and so on.
-            key: Random key of the batch.
+            key: Random key of the mini-batch.
         """
         fanout = min(self.fanouts[hop], owned.num_vertices)
         drawn = _sampled_of_owner(owned.arrays, rows, fanout, np.uint64(bits(key, hop)))

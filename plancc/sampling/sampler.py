@@ -79,7 +79,7 @@ class Sampler(ABC):
                 raise InputError(f"sampler '{self.name}' needs {need}, which {_MISSING[need]}")
 
     def fitted(self, population: Population) -> tuple[Self, str]:
-        """Return a sampler whose batches are no larger than the population, and a remark.
+        """Return a sampler whose mini-batches are no larger than the population, and a remark.
 
         The remark tells the user what was changed; "" if nothing was. The population needs no
         pattern.

@@ -40,7 +40,7 @@ class WalkSampler(SizedSampler):
 
     @property
     def num_roots(self) -> int:
-        """Number of walks in a batch."""
+        """Number of walks in a mini-batch."""
         return max(1, self.batch_size // (self.walk_length + 1))
 
     def roots(self, num_vertices: int, key: np.uint64) -> Int32s:

@@ -237,7 +237,8 @@ class EdgeJob(RefiningJob):
         If the partitioner fails, return None if an earlier step found owners; otherwise raise the
         error.
 
-        `adapter`: The partitioner, run with its highest preset; None: the first installed one.
+        `adapter`: The partitioner, run with the preset that gives its best partitions
+        (`Adapter.highest`). None: the first installed partitioner, with its default preset.
         """
         begin, limit = wall_seconds(), self.how.partitioner_share * self.deadline.seconds_left()
         if self.options.time_limit is not None:

@@ -379,7 +379,7 @@ def _combined(job: RowJob) -> Combined:
 def _turns(job: RowJob) -> tuple[list[tuple[Beginning, int]], int]:
     """Return the starts that effort balanced may make, in order, each with its seed.
 
-    Also return how many of these starts the effort may make at most, besides the first one.
+    Also return the largest number of these starts that the effort makes after the first one.
     """
     every, how = job.beginnings("balanced"), job.kind_numbers
     most = how.others

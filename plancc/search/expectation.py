@@ -118,9 +118,9 @@ def expectation_of(
 def _recipe(
     model: StochasticModel, source: BatchSource, num_parts: int, seed: int
 ) -> dict[str, Any]:
-    """Return entries for the provenance: the sampler, and how many batches equation 14 asks for.
+    """Return entries for the provenance: the sampler, and how many mini-batches are needed.
 
-    Equation 14 is Hoeffding's bound in Demirci et al. 2022.
+    This number follows from equation 14 of Demirci et al. 2022, which is Hoeffding's bound.
     """
     nets = hoeffding_nets(num_parts, model.theta, model.delta)
     per_batch = source.nets_per_batch(seed)
@@ -294,7 +294,7 @@ class SampledExpectation:
         return float(volume(nets, state_of(nets, owner, num_parts)) / self._sample.num_batches)
 
     def _held_out(self, owner: Owner, num_parts: int) -> npt.NDArray[np.int64]:
-        """Return the volume of every held-out batch for these owners: int64[batches].
+        """Return the volume of every held-out mini-batch for these owners: int64[mini-batches].
 
         The first call chooses the number of batches so that the mean is precise. The results of the
         last few calls are kept, since callers ask for them several times.

@@ -293,7 +293,8 @@ class RowJob(RefiningJob):
     def scattered(self, seed: int) -> Owner:
         """Draw random owners, and add them to the record.
 
-        They are the start if no clusters are found in the graph. Sweeps then need no better start.
+        The search begins with these owners if no clusters are found in the graph. In such a graph,
+        sweeps need no better start.
         """
         begin = wall_seconds()
         owner = random_owner(len(self.nets.weight), self.num_parts, seed, self.limits.capacities)

@@ -1,4 +1,4 @@
-"""Checks that a sampler does what the compiler and the runtime rely on when they draw batches."""
+"""Checks that a sampler does what the compiler and the runtime rely on to draw mini-batches."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class SamplerTests:
                 sampler.check(replace(population, **missing))
 
     def test_seed_stream_and_number_say_which_batch(self, sampler: Sampler) -> None:
-        """A batch does not depend on the sampler object, nor on earlier draws."""
+        """A mini-batch depends neither on the sampler object nor on earlier draws."""
         population = population_of(pattern_of(0.3))
 
         def drawn(sampler: Sampler, *which: int) -> tuple[Any, ...]:

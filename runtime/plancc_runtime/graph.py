@@ -179,7 +179,7 @@ class Graph(EdgeGraph):
         the shares.
 
         Parameters:
-            losses (Tensor[...]): A loss for each row of this rank that shall count in the mean. A
+            losses (Tensor[...]): One loss for each of this rank's rows that count in the mean. A
                 rank may have no such rows. If no rank has any, the mean is 0.
 
         Returns:

@@ -224,8 +224,8 @@ class Learner:
         """Raise PlanccError on all ranks, with the reason why the loss is not finite. Collective.
 
         Plans hold finite numbers, and all ranks have the same weights. So a rank is at fault if its
-        features or its values of A are not finite, or if only some ranks have weights that are not
-        finite. Otherwise training diverged, or the initial outputs are not finite.
+        features or its values of A are not finite, or if its weights are not finite but another
+        rank's weights are. Otherwise training diverged, or the initial outputs are not finite.
         """
         held = [data.features, *(x for x in (view.x, view.fixed) if x is not None)]
         whole = [

@@ -87,9 +87,9 @@ class Scores(SplitMetrics):
 class Epoch(SplitMetrics):
     """Figures of one epoch over all ranks.
 
-    Metrics are those of the weights before the epoch's update. An epoch that was not evaluated has
-    no metrics, with one exception: with mini-batches, every epoch has the accuracy of "train". This
-    accuracy is over the targets that the loss counts; it is left out if there were no targets.
+    Metrics are computed with the weights before the epoch's update. An epoch that was not evaluated
+    has no metrics, with one exception: with mini-batches, every epoch has the accuracy of "train".
+    This accuracy is over the targets that the loss counts; it is left out if there were no targets.
 
     Attributes:
         epoch: Index of the epoch, from 0; for the final weights, the number of epochs of the run.

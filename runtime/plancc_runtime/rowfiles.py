@@ -201,7 +201,7 @@ def _decoded(array: np.ndarray) -> np.ndarray:
 
 
 def _names(columns: Mapping[str, Column]) -> list[str]:
-    """Return the names of a table's columns."""
+    """Return the names of the columns of a CSV, one for every number of a row."""
     return [
         name if not shape else f"{name}_{k}"
         for name, (_, shape) in columns.items()

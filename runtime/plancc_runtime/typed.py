@@ -66,7 +66,9 @@ class TypedGraph:
         return len(self.vertices(name))
 
     def vertices(self, name: str) -> Tensor:
-        """Return, for every own row of a type, the vertex's number in the type: int64[num_rows].
+        """Return the vertex of every own row of a type: int64[num_rows].
+
+        Vertices are numbered from 0 within their type.
 
         Raises:
             InputError: For an unknown type.

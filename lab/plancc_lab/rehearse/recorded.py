@@ -71,7 +71,10 @@ class RecordedClock(Clock):
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Context manager: inside it, `events` and `stages` have only what began inside it."""
+        """Context manager that empties `events` and `stages` when it is entered and when it ends.
+
+        So inside the context, both lists have only entries that began there.
+        """
         self._begin()
         try:
             yield

@@ -62,7 +62,7 @@ class Stretch(NamedTuple):
 
 @dataclass
 class PathStage:
-    """The part of the critical path that is within one stage of an epoch.
+    """What ranks and network do on the critical path in one stage of an epoch.
 
     Attributes:
         compute: For every rank on the path, the seconds that it computed.

@@ -85,7 +85,7 @@ def render(plans: Sequence[Planned], command: str) -> str:
     """Return the HTML of a page about some plans; several plans are shown side by side.
 
     Parameters:
-        plans: Between one and the number of `LETTERS`.
+        plans: The plans; at least one, and at most as many as there are `LETTERS`.
         command: Command line that made the page.
     """
     template = _template()

@@ -222,7 +222,7 @@ def _expected_words(
     owner: Int32Array,
     num_ranks: int,
 ) -> float | None:
-    """Return `BatchPrediction.expected_words`, for these owners and widths."""
+    """Return `BatchPrediction.expected_words` for these owners and the predictor's widths."""
     indptr, indices = population.pattern
     most_pins = int(np.bincount(indices, minlength=1).max()) + 1  # each with its own row
     inclusion = sampler.inclusion(population, most_pins)

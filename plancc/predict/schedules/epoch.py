@@ -163,7 +163,8 @@ class Scheduler(ABC):
     def product(self, layer: int, step: Aggregate) -> Iterator[tuple[str, Work]]:
         """Yield (step, work) for A x in the forward pass, or for A^T g in the backward pass.
 
-        All local products of the program are yielded together, when its first product is reached.
+        The product consists of the steps that the method `program` returns: messages and local
+        products. The work of all local products is yielded at the first local product.
         """
         program = adjoint(self.program(layer)) if step.back else self.program(layer)
         works = self.works(layer, step)

@@ -151,7 +151,7 @@ def sends_rows(grid: Grid | None) -> bool:
 
 
 def pieces_of_grid(grid: Grid) -> int:
-    """Return into how many pieces the columns of A are divided (`piece_of_rows`)."""
+    """Return the number of pieces into which the columns of A are divided (`piece_of_rows`)."""
     if grid.scheme == "1.5d":
         return grid.columns
     return grid.layers * math.lcm(grid.rows, grid.columns)

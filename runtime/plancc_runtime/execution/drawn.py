@@ -47,11 +47,16 @@ class Drawn:
     def whole(
         self, plan: str | PathLike[str] | Slice, task: LearningTask, by_owners: bool
     ) -> Drawn:
-        """Return a copy with the whole population that the sampler draws from. Not collective.
+        """Return a copy from which mini-batches can be drawn. Not collective.
+
+        If every rank draws whole mini-batches, and the sampler reads the pattern of the graph, the
+        copy's population has the whole pattern. A mini-batch is drawn to find errors now. If the
+        owners of rows draw, they do not need this pattern: only the attribute `by_owners` is set.
 
         Parameters:
-            by_owners: Whether the owners of rows draw (`layouts.draws`). Owners do not need the
-                pattern of the whole graph. If true, only the attribute `by_owners` is set.
+            plan: The plan file; a slice does not give the whole pattern.
+            task: The learning task, which has the seed.
+            by_owners: Whether the owners of rows draw (`layouts.draws`).
 
         Raises:
             InputError, PlanError: If the plan is damaged, or no mini-batch can be drawn.

@@ -199,7 +199,10 @@ def _misfits(options: TrainOptions, header: Header) -> dict[str, str]:
 
 
 class Columns:
-    """Features of own rows, followed by features of the halo rows that an epoch keeps.
+    """Features of own rows and of all halo rows.
+
+    The method `kept` returns the features of own rows, followed by the features of only the halo
+    rows that an epoch keeps.
 
     Parameters:
         own (Tensor[num_inputs, width]): Features of own rows.

@@ -412,7 +412,7 @@ class MiniBatches(FullBatch):
         return fetching
 
     def _draw(self, number: int, features: Tensor) -> UnderWay:
-        """Start to draw a mini-batch unless its drawing has begun; return the drawing.
+        """Return the drawing of the mini-batch with index `number`; begin it if it has not begun.
 
         Collective if every rank draws only for its own rows (`OwnerDraws`).
         """

@@ -1,4 +1,4 @@
-"""Seed vertices that a task draws for its mini-batches, in place of the sampler."""
+"""Seed vertices of mini-batches, if the task draws them instead of the sampler."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Seeds(ABC):
 
     Attributes:
         rows (int64[m]): Local rows of the slice whose outputs count for the loss; ascending.
-        size: Number of seeds of the batch on all ranks. In link prediction, for example, a seed is
-            a pair of vertices.
+        size: Number of seeds of the mini-batch on all ranks. In link prediction, for example, a
+            seed is a pair of vertices.
         total: Divisor that turns the sum of the losses over all ranks into the mean loss.
     """
 

@@ -108,7 +108,7 @@ class Draws(ABC, Generic[S]):
 
     @abstractmethod
     def _begin(self, population: Population, transport: Transport) -> None:
-        """Prepare the data that `share` needs for every batch. Collective."""
+        """Prepare the data that `share` needs for every mini-batch. Collective."""
 
     @abstractmethod
     def share(self, number: int, which: RowsOfBlocks = "all") -> Rounds[LocalBatch]:

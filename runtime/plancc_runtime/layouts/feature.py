@@ -243,7 +243,7 @@ class FeatureGraph(LayerGraph):
                     after(at)
 
     def _needs(self, coefficients: str, back: bool) -> list[int]:
-        """Return, for every batch of output rows, the index of the last input batch it reads."""
+        """Return the index of the last batch of input rows that each batch of output rows reads."""
         return [0] if self._batches.stages == 1 else self._stages_of(coefficients, back).needs
 
     @property

@@ -109,7 +109,7 @@ class Flow:
         self._packed = deque(self._pack(stage) for stage in range(ahead))
 
     def send_input(self, last: int) -> None:
-        """Start to send the batches of input rows with indices up to `last`, if not yet sent."""
+        """Start to send the batches of input rows up to index `last` that are not yet sent."""
         slicing = self._slicing
         while self._sent <= last:
             stage, self._sent = self._sent, self._sent + 1
@@ -167,7 +167,7 @@ class Flow:
         return at
 
     def _pack(self, stage: int) -> tuple[list[Tensor], Any]:
-        """Return the own rows in a batch of the input, cut by columns, and a CUDA event or None.
+        """Return this rank's rows of one input batch, cut by columns, and a CUDA event or None.
 
         If the second result is an event, the pieces are complete only when the event is done.
         """

@@ -159,7 +159,7 @@ class RowMover(ABC, Generic[M]):
 
     @abstractmethod
     def add_arrived(self, out: Tensor, buffers: M) -> None:
-        """Add the rows that peers sent to `out`, and end the backward round.
+        """Add to `out` the rows that have arrived from peers, and end the backward round.
 
         Parameters:
             out (Tensor[num_inputs, width]): Own rows, which are changed in place.
@@ -201,7 +201,7 @@ class HaloExchange(RowMover[B]):
 
     @abstractmethod
     def take(self, buffers: B) -> Tensor:
-        """End the round that `send_rows` started, and return `buffers.halo`."""
+        """End the round that `send_rows` started; return the received halo rows, `buffers.halo`."""
 
     @abstractmethod
     def send_all_back(self, buffers: B) -> None:

@@ -192,7 +192,8 @@ class LayerGraph(ABC):
     def whole_rows(self, x: Tensor, width: int) -> Tensor:
         """Return all `width` columns of x: Tensor[rows, width]. Collective.
 
-        `copies` ranks get the same rows and compute the same results.
+        As many ranks as the attribute `copies` says get the same rows, and compute the same
+        results from them.
         """
         return x
 

@@ -135,7 +135,7 @@ def _live_block(
 
 
 def _uses_left(block: Block, uses: Nonzeros, outputs: Int64Array, live: Any) -> Nonzeros:
-    """Return only those of `uses` that are in a live halo column and in an output row.
+    """Return only the nonzeros in `uses` that are in a live halo column and in an output row.
 
     Parameters:
         uses: The nonzeros in all halo columns of `block`.

@@ -216,7 +216,7 @@ class _Entries(NamedTuple):
 
     @classmethod
     def of(cls, chosen: Tensor, keys: Tensor, transport: Transport) -> _Entries:
-        """Return the entries of all ranks. Collective.
+        """Gather the keys of the subgraph's entries from all ranks, and sort them. Collective.
 
         Parameters:
             chosen: Whether each entry of this rank is in the subgraph.

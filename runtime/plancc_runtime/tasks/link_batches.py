@@ -44,7 +44,13 @@ class LinkBatch(Seeds):
     apart: Int64Array | None = None
 
     def kept(self, block: OwnedBlock, column: Int32Array, vertices: Int32Array) -> OwnedBlock:
-        """Return the block without the nonzeros that the attribute `apart` lists."""
+        """Return the block without the nonzeros that the attribute `apart` lists.
+
+        Parameters:
+            block: Nonzeros that one owner's rows keep.
+            column: Local column of every nonzero of the owner's matrix.
+            vertices: Vertex of every local column.
+        """
         if self.apart is None:
             return block
         vertex = vertices[column[block.nonzeros]]

@@ -291,7 +291,10 @@ class Transport(ABC):
         """
 
     def swap(self, sends: Addressed, receives: Addressed) -> None:
-        """Send and receive these buffers once. Collective."""
+        """Send the buffers in `sends`, and fill the buffers in `receives`. Collective.
+
+        This is one round of a new channel (see `exchange`); it has ended when the method returns.
+        """
         channel = self.exchange(sends, receives)
         channel.start()
         for k in range(len(sends)):

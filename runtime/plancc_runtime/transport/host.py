@@ -64,13 +64,13 @@ class HostBuffers:
             self.buffers.append((peer, host_array(buffer)))
 
     def fetch(self, number: int) -> None:
-        """Copy buffer `number` from its device to the host, if it is on a device."""
+        """Copy the buffer with index `number` from its device to the host, if it is on a device."""
         if number in self._copies:
             device, host = self._copies[number]
             host.copy_(device)
 
     def store(self, number: int) -> None:
-        """Copy buffer `number` from the host to its device, if it is on a device."""
+        """Copy the buffer with index `number` from the host to its device, if it is on a device."""
         if number in self._copies:
             device, host = self._copies[number]
             device.copy_(host)

@@ -246,10 +246,11 @@ def _packed(rows: Any, row_ptr: Any, word_ptr: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _unpacked(places: Any, words: Any, row_ptr: Any, word_ptr: Any) -> Any:
-    """Return the rows whose bits are set: int64[m].
+    """Return the rows whose bits are set: int64[m]. This is the inverse of `_packed`.
 
     Parameters:
-        places, words: Positions and values of the words that are not 0.
+        places, words: Positions and values of the 32-bit words that are not 0.
+        row_ptr, word_ptr: Offsets of the rows of each message, and of the words of each message.
     """
     found = np.empty(32 * len(places), dtype=np.int64)
     size, message = 0, 0

@@ -83,7 +83,7 @@ def join(
 
     Parameters:
         backend: "gloo" or "nccl".
-        local_rank: This rank's number on its machine; with NCCL, also the number of its device.
+        local_rank: This rank's index on its machine, from 0; with NCCL, also its device's index.
         timeout: See `TorchTransport`.
         ranks_here: Number of ranks on this machine; None if unknown.
 
