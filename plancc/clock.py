@@ -115,7 +115,10 @@ _listener = Compilation()
 
 
 def compilation() -> Compilation:
-    """Return this process's listener; `plancc.jit` registers it when numba is imported."""
+    """Return the object that times the compilations of numba in this process.
+
+    `plancc.jit` registers it with numba when numba is imported.
+    """
     return _listener
 
 
@@ -162,7 +165,7 @@ class Clock:
 
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
-        """Count the time of the ``with`` block as `phase`, except for phases within the block."""
+        """Count the time of the ``with`` block as `phase`, less the time of phases inside it."""
         if get_ident() != self._thread:
             yield
             return

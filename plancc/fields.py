@@ -64,9 +64,9 @@ def option(default: Any = MISSING, help: str = "", **metadata: Any) -> Any:
 
 
 def like(declared: Any, name: str, **changes: Any) -> Any:
-    """Return a copy of the option `name` of another dataclass.
+    """Return a copy of the option `name` of the dataclass `declared`, for another dataclass.
 
-    `changes` replaces parameters that `option` received for the other dataclass.
+    `changes` replaces some of the arguments with which `option` was called in `declared`.
     """
     known = next(each for each in fields(declared) if each.name == name)
     return option(**{"default": known.default, **known.metadata, **changes})
@@ -89,7 +89,7 @@ def type_in_words(each: Field[Any]) -> str:
 
 
 def kind_of(each: Field[Any]) -> str:
-    """Return the name of an option's type without "| None", such as a key of `KINDS`."""
+    """Return the name of an option's type without "| None", for example a key of `KINDS`."""
     return type_in_words(each).removesuffix(" | None")
 
 

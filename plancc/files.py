@@ -49,9 +49,9 @@ _KINDS = (
 
 
 def check_input(path: str | os.PathLike[str]) -> None:
-    """Raise InputError unless a path is a regular file or a link to one; the file is not opened.
+    """Check that a path is a regular file, or a link to a regular file.
 
-    Opening a named pipe would block, and a device may have no end.
+    The file is not opened: opening a named pipe would block, and a device may have no end.
 
     Raises:
         InputError: If nothing exists at `path`, or it is not a regular file; the error names
@@ -344,9 +344,9 @@ def atomic_write(
         path: The file to write. An existing file is replaced only when the new one is complete. A
             symbolic link stays, and its target is replaced.
         former: Names under which earlier files are kept, the newest first. The replaced file takes
-            the first name, the file of that name takes the second, and so on. Meanwhile `path`
-            always exists, but if the file system has no hard links, it is missing between two
-            renames.
+            the first name, the file of that name takes the second, and so on. If the file system
+            has hard links, `path` exists at every moment. If not, `path` is missing for a short
+            time, between two renames.
 
     Yields:
         An empty file beside `path`, with the same last suffix.

@@ -24,7 +24,7 @@ architecture (such as x86-64-v3) is used: it gives the same bits, at nearly the 
 warm-up --portable` compiles such kernels, and wheels have them in the folder `SHIPPED`.
 
 If several processes miss the same kernel at the same time, such as the ranks of a node, only one
-compiles it: it holds a lock on a file beside the kernel, and the others wait and then load. The
+compiles it: it holds a lock on a file beside the kernel; the others wait, then load the kernel. The
 wait counts as compilation (`plancc.clock`). The system releases the lock if its holder dies, and a
 process that has waited for `PATIENCE` compiles by itself. A process holds at most one lock, so that
 processes cannot wait for each other in a circle. If files cannot be locked, all processes compile.
@@ -142,7 +142,10 @@ def candidates() -> list[Path]:
 
 @cache
 def folder() -> Path:
-    """Return the folder to which kernels are written; it exists."""
+    """Return an existing folder for compiled kernels: the first of `candidates` that is writable.
+
+    If none is writable, return a temporary folder, with a warning if it is new.
+    """
     lasting = candidates()
     for place in lasting:
         if is_writable(place):
@@ -161,7 +164,7 @@ def folder() -> Path:
 
 
 def is_writable(place: Path) -> bool:
-    """Return whether this process can write to a folder, and not everybody can.
+    """Return whether this process can write to a folder, but not every user can.
 
     A missing folder is made.
     """
@@ -335,7 +338,7 @@ class KernelCache:
             old.unlink(missing_ok=True)
 
     def _named(self, sig: Any, processor: Processor) -> tuple[str, bytes]:
-        """Return the file name of a version, and all that the version depends on, as bytes."""
+        """Return a compiled version's file name, and all that the version depends on, as bytes."""
         settings = {name: getattr(numba.config, name) for name in SETTINGS}
         python = sys.implementation.cache_tag + sys.abiflags
         told = [self.name, python, numba.__version__, settings, processor, _described(sig)]
@@ -345,10 +348,11 @@ class KernelCache:
 
 
 class _CompiledVersion(CompileResult):
-    """A compiled version that refers only to called functions with constants.
+    """A compiled version of a kernel. Of the functions that it calls, it keeps few references.
 
-    By default, numba keeps a reference to every function that the kernel calls. To load a
-    reference, it imports the function's module, which a function without constants does not need.
+    By default, numba keeps a reference to every called function, and imports the function's module
+    when it loads the reference. This class keeps references only to functions that use constants,
+    since other functions do not need their modules.
     """
 
     def _find_referenced_environments(self) -> list[Any]:

@@ -77,7 +77,10 @@ class Kernel(CPUDispatcher):
         return template, pysig, args, {}
 
     def get_overload(self, sig: Any) -> Any:
-        """Return the key under which numba's target knows an inner function."""
+        """Return the key of the inner function with the signature `sig`.
+
+        numba generates a call of an inner function from this key.
+        """
         args, _ = sigutils.normalize_signature(sig)
         return self._inner[tuple(args)].entry_point
 
@@ -135,10 +138,10 @@ class _Key:
 
 @contextlib.contextmanager
 def _lean_overloads() -> Iterator[None]:
-    """Treat numba's implementations of functions as inner functions in a ``with`` block.
+    """Context manager in which numba's implementations of functions count as inner functions.
 
-    numba finds implementations by the flags of their caller. So implementations made in the block
-    are not found outside the block.
+    numba looks up an implementation by the flags of its caller. So code outside the ``with`` block
+    does not find the implementations that were made in the block.
     """
     cpu = target_registry["cpu"]
     usual = jit_registry.pop(cpu)  # a registry accepts no key twice
@@ -311,8 +314,9 @@ class _Library(JITCodeLibrary):
     def serialize_using_object_code(self) -> tuple[str, str, tuple[bytes, bytes]]:
         """Return the data for the cache: the machine code, and the names of its functions.
 
-        numba expects the code in LLVM's language too, for linking. Empty functions with these names
-        replace that code, because kernels that call the function link the inner function instead.
+        For linking, numba expects the code in LLVM's language too. Kernels that call the function
+        do not link this code: they link an inner function (`_InnerLibrary`). So the data have empty
+        functions with the same names in place of that code.
         """
         names = [each.name for each in self._final_module.functions if not each.is_declaration]
         stubs = "\n".join(f'define void @"{name}"() {{ unreachable }}' for name in names)
@@ -343,7 +347,7 @@ class _Library(JITCodeLibrary):
 
 
 class _InnerLibrary(_Library):
-    """The code of one inner function."""
+    """The code of one inner function: a function that other compiled functions call."""
 
     def finalize(self) -> None:
         """Finish without optimising or compiling the code."""

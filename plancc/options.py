@@ -283,8 +283,8 @@ class SearchOptions(PartitionOptions):
     def of_parts(self, num_parts: int) -> Self:
         """Return a copy with one capacity per part.
 
-        The capacities are those given, else the machine's speeds. If neither exists, the options
-        are returned unchanged.
+        The capacities are the given capacities, else the speeds of the machine. If there are
+        neither, the options are returned unchanged.
 
         Raises:
             InputError: If the number of capacities, or of speeds, does not fit `num_parts`.
@@ -335,7 +335,10 @@ class SearchOptions(PartitionOptions):
         return self.predictor.time(matrix, num_parts, self.grid)
 
     def for_search(self) -> tuple[str, str]:
-        """Check and return effort and objective of a search; the default objective is "volume"."""
+        """Return effort and objective of a search; raise InputError for an unknown objective.
+
+        If the user gives none, the effort is `EFFORT`, and the objective is "volume".
+        """
         objective = self.objective or "volume"
         check_choice("objective", objective, OBJECTIVES)
         return self.effort or EFFORT, objective

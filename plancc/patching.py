@@ -77,9 +77,9 @@ def patch(
             and `remove`. A path is read with the options of the plan's source. Vertices that the
             graph does not have are removed.
         add, remove (path or number[edges, 2 or 3], optional): Edges ``u v`` or ``u v weight`` to
-            add or to remove, with the ids of the source (`plancc.graph.changes.changed`). Edges
-            are removed before others are added. For a plan with types, a mapping of relations to
-            such edges (`plancc.graph.changes.changed_relations`).
+            add or to remove, with the ids of the source (`plancc.graph.changes.changed`). All edges
+            of `remove` are removed before the edges of `add` are added. For a plan with types, a
+            mapping of relations to such edges (`plancc.graph.changes.changed_relations`).
         data: Vertex data of the changed graph, in any form that `plancc.compile` accepts. None: the
             plan's data; then no vertex may be new.
         command: Text for the provenance.
@@ -238,10 +238,12 @@ def _before(plan: Plan, graph: Graph) -> Int64Array:
 def _ids(
     *of: tuple[int, npt.NDArray[Any] | None, Types | None],
 ) -> tuple[npt.NDArray[Any], list[npt.NDArray[Any]]]:
-    """Return the distinct ids of the source, and for each graph a key for every vertex.
+    """Return ids of the graphs, and for each graph a key for every vertex.
 
-    Vertices of two graphs are the same if they have the same key. Without types the keys are the
-    ids. With types, the key is ``type * number of distinct ids + position among the distinct ids``.
+    Vertices of two graphs are the same if they have the same key. Without types, the keys are the
+    ids, and the returned ids are those of the first graph. With types, the returned ids are the
+    distinct ids of all graphs, and the key is ``type * number of distinct ids + position among the
+    distinct ids``.
 
     Parameters:
         of: For each graph, its number of vertices, its ids and its types.
@@ -395,7 +397,7 @@ def moves_of(before: Plan, after: Plan) -> npt.NDArray[Any]:
     Returns:
         int64[rows, 3]: The source's id, the part before and the part after, in ascending order of
         ids; a part is `NO_PART` if the vertex does not exist in the plan. For plans with types, the
-        shape is [rows, 4], with the number of the type before the id. If ids are names, the array
+        shape is [rows, 4], with the index of the type before the id. If ids are names, the array
         holds objects, with names as str.
     """
     plans, types = (before, after), after.header.types

@@ -62,12 +62,12 @@ def compile(
             in which the stage runs.
         report: Function that is called with a `plancc.search.Trial` after every step of the search.
         **options
-        **model_options: The fields of the model's class (`Model.option_fields`), such as ``part``
-            for model file.
+        **model_options: All further keywords: fields of the model's class (`Model.option_fields`),
+            such as ``part`` for model file.
 
     Raises:
-        InputError, BackendUnavailable, BackendError: InputError also if memory is too small; this
-            is found before the search.
+        InputError, BackendUnavailable, BackendError: InputError also if memory is too small, which
+            is checked before the search.
 
     Warns:
         PlanccWarning: If a fallback was used, if the balance is missed, if another run may give
@@ -130,11 +130,11 @@ class PreparedGraph:
         request: The request, with task and balance completed from the graph.
         graph: The graph without edges that are held out for link prediction. In the result of
             `read` it is not normalised yet; in the result of `normalise` it is.
-        matrix: The matrix for searches: the graph, with one nonzero in place of parallel edges of
-            several relations.
+        matrix: The matrix for searches: the graph, but with one nonzero in place of all edges of
+            several relations that join the same two vertices.
         memory: Bytes that the compilation is predicted to need.
-        remarks: Remarks on graph and vertex data that are probably a mistake.
-        notes: Facts that the user should know before the search, also for the provenance.
+        remarks: Remarks on properties of the graph or its vertex data that are probably mistakes.
+        notes: Facts that the user should know before the search; the provenance records them too.
     """
 
     request: Request
@@ -193,7 +193,7 @@ def _without_links(source: ReadGraph, request: Request) -> tuple[Graph, SplitLin
 def _remarks_on_weights(request: Request, graph: Graph) -> list[str]:
     """Return remarks on edge weights that are lost when the graph is normalised.
 
-    Return also a remark if the graph has vertex weights and parts do not balance them.
+    There is one more remark if the graph has vertex weights that the parts do not balance.
     """
     options, task = request.plan_options, request.task
     found = lost_value_remarks(*lost_values(graph.values, options.normalize, options.value_dtype))
@@ -205,7 +205,11 @@ def _remarks_on_weights(request: Request, graph: Graph) -> list[str]:
 
 
 def normalise(work: PreparedGraph, observer: Observer) -> PreparedGraph:
-    """Normalise the graph, and complete the task and the balance from the normalised graph."""
+    """Return `work` with the normalised graph.
+
+    The model and the balance are completed with data that are known only now: the vertex data and,
+    for mini-batches, the expected numbers of nonzeros.
+    """
     request, options, seed = work.request, work.request.plan_options, work.request.search.seed
     with observer("normalize"):
         how = {**options.normalizing, "dtype": options.value_dtype}

@@ -186,13 +186,13 @@ def with_part(plan: Plan, part: str | os.PathLike[str] | npt.ArrayLike) -> Plan:
 
     Parameters:
         part (path or int[num_vertices]): Part of every vertex, counted from 0, as for model "file".
-            A vertex with the number -1 gets the part where it adds the fewest rows to the volume,
-            within the default imbalance of nonzeros.
+            -1 stands for no part: the vertex gets the part where it adds the fewest rows to the
+            volume, within the default imbalance of nonzeros.
 
     Returns:
         The plan. Its provenance keeps the entries about source, balance and machine. The entry
         "model" becomes "file"; in a grid plan it stays, and the entry "blocks" becomes "file".
-        Parts keep the numbers in the vector, even if the plan has a topology.
+        Parts are numbered as in the part vector, even if the plan has a topology.
 
     Raises:
         InputError: If the part vector is wrong; the error names file, line and value.
@@ -258,7 +258,7 @@ class Revision:
 
     @classmethod
     def of(cls, plan: Plan, whole: Graph, search: SearchOptions, balance: Balance) -> Self:
-        """Return the revision, with limits for the matrix `whole`."""
+        """Return the revision of a plan, with limits for the weights of the matrix `whole`."""
         matrix, shared = without_relations(whole), (plan.num_parts, search.epsilon)
         limits = balance.limits(matrix, *shared)
         if plan.fold is not None:
@@ -301,7 +301,9 @@ class Revision:
 def revised_options(
     plan: Plan, data: VertexData, asked: RefineOptions, places: Any = slice(None)
 ) -> tuple[SearchOptions, Balance]:
-    """Return options of the search, and the balance: as given, or else as recorded in the plan.
+    """Return options of the search, and the balance.
+
+    What the user does not give is taken from the plan's records.
 
     Parameters:
         places (int64[n]): Place of each vertex in `data`, in vertex order.
@@ -337,7 +339,7 @@ def lowered_like(
     """Return the plan of a matrix, with the grid, hops and links of `plan`.
 
     Parameters:
-        matrix: Matrix that was normalised like the plan's.
+        matrix: Matrix that was normalised like the matrix of `plan`.
         ends (int32[2, links]): For every link of `plan`, its two end vertices in `matrix`. None:
             the same vertices as in `plan`.
     """

@@ -392,8 +392,8 @@ def test_what_is_refused(tmp_path):
         ({"add": [[0, free[1], 2]]}, "has a weight, but the graph has no weights"),
         ({"add": [[0.5, 1]]}, "whole numbers"),
         ({"add": [0, 1]}, "shape"),
-        ({}, "the changed graph"),
-        ({"graph": graph_of_edges(edges, np.arange(N)), "add": [[0, 1]]}, "the changed graph"),
+        ({}, "give either the changed graph"),
+        ({"graph": graph_of_edges(edges, np.arange(N)), "add": [[0, 1]]}, "either the changed"),
         ({"add": [[0, N]], "max_moves": 1.5}, "at most 1"),
         ({"graph": graph_of_edges(edges, np.arange(N) + 1000)}, "no vertex in common"),
     ]

@@ -145,7 +145,7 @@ def test_vertex_data_in_plan_order(tmp_path):
         ("features", np.full((N, 1), 1j), "complex128"),
         ("labels", np.zeros(N), "float64"),
         ("labels", np.full(N, -2), ">= -1"),
-        ("labels", np.full(N, 2**33), "at most 2,147,483,647"),
+        ("labels", np.full(N, 2**33), "the largest possible number is 2,147,483,647"),
         ("labels", np.zeros((N, 2), int), "labels"),
         ("val_mask", np.zeros(N, np.uint8), "uint8"),
         ("test_mask", np.zeros((N, 1), bool), "test_mask"),

@@ -248,7 +248,7 @@ def test_what_does_not_fit_disturbs_nobody_else():
         plancc.compile(RING, "loner", 3)
     with pytest.raises(BackendUnavailable, match="sampler 'nobody' of package others"):
         plancc.compile(RING, "stochastic-hp", 3, sampler="nobody")
-    with pytest.raises(InputError, match="no option `factor`, which is scaled's"):
+    with pytest.raises(InputError, match="no option `factor`; it is for 'scaled'"):
         plancc.compile(RING, "rp", 3, factor=4)
     with pytest.raises(InputError, match=r"pairs \(.pairs\), lists"):
         plancc.read_graph(__file__)

@@ -265,7 +265,7 @@ def _three(*figures: float) -> dict[str, Published]:
 SCALING = Item(
     name="many-sockets",
     setting="Epochs of GraphSAGE are predicted for nodes with two sockets of 48 cores, and a "
-    f"network of 200 Gbit/s. Memory is that of the fullest part. {DENSE} stands for Reddit "
+    f"network of 200 Gbit/s. Memory is counted on the fullest part. {DENSE} stands for Reddit "
     "(replication factor 6.93 on 16 parts), soc-Slashdot0902 for Proteins (2.37 on 64).",
     graphs=tuple(dict.fromkeys(graph for graph, _, _ in MANY_SOCKETS.values())),
     measure=_sockets,

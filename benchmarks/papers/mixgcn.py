@@ -292,7 +292,7 @@ def _column(rows: Rows, column: str) -> Found:
 
 TABLE_5 = Item(
     name="rcm-against-metis",
-    setting="The shortest of three runs on a symmetric graph counts, for METIS (64 parts) and RCM.",
+    setting="METIS (64 parts) and RCM run three times on symmetric graphs; the shortest counts.",
     graphs=("soc-Slashdot0902", "fb100-Cornell5", "dblp-2010", "USA-road.NE"),
     measure=_order,
     claims=(
@@ -492,7 +492,7 @@ S_SPMM = Item(
 
 NOT_BUILT = Item(
     name="not-built",
-    setting="Two proposals of the paper are not built. Ranks that fetch slices of A (§5.2.1) would "
+    setting="Two proposals of the paper are not built. Ranks that fetch blocks of A (§5.2.1) would "
     "move 19..59 times the words of `mop` at p = 64. A pipeline across layers (Figure 5) would "
     "take at least 0.80 times as long as a forward pass.",
     claims=(),

@@ -25,7 +25,7 @@ This page compares claims of five papers with what plancc finds.
 {papers}
 
 [papers-rows.json](papers-rows.json) holds the measurements, made with {machines}. These
-commands repeat an item (a name in bold), also on your graphs:
+commands measure an item (bold below) again, also on your graphs:
 
     python -m benchmarks papers ITEM --rows mine.json
     python -m benchmarks papers ITEM --graphs one.mtx,two.mtx --rows mine.json

@@ -16,7 +16,7 @@ from plancc_datasets.dataset import DATASETS, dataset_options
 
 
 class DatasetGroup(click.Group):
-    """The group of commands, one for every data set.
+    """The group of the commands ``plancc dataset NAME``, one for every data set.
 
     The options of a command are the fields of the data set's dataclass.
     """

@@ -181,9 +181,9 @@ def _versions() -> Iterator[Check]:
 
 
 def _dependencies() -> dict[str, tuple[str, bool]]:
-    """Return a dict from the name of every package that plancc depends on to a pair.
+    """Return the packages that plancc depends on: a dict that maps names of packages to pairs.
 
-    The pair is the extra that installs the package ("" if plancc always installs it), and whether
+    A pair has the extra that installs the package ("" if plancc always installs it), and whether
     every machine needs the package.
     """
     found: dict[str, tuple[str, bool]] = {}

@@ -170,7 +170,7 @@ def _listing(
 
 
 def _print_all(found: Entries) -> None:
-    """Print one line for every entry."""
+    """Print one line for every entry of a registry: its name, and what it is."""
     width = max(map(len, found))
     for name, entry in found.items():
         more = []

@@ -111,7 +111,7 @@ def _numbers(
         needed = "give whole numbers, such as 10,5"
         raise InputError(f"`{field.name}` '{text}': {needed}") from None
     if max(numbers) > MOST:
-        raise InputError(f"`{field.name}` '{text}': give numbers of at most {MOST}")
+        raise InputError(f"`{field.name}` '{text}': give numbers up to {MOST}")
     return numbers
 
 
@@ -162,9 +162,11 @@ class Sections(Interruptible):
     """A command whose help shows either the common options only, or all options in sections.
 
     Parameters:
-        sections: Names of parameters by the title of their section; all others are in "Other".
-        common: Parameters that ``--help`` shows; ``--help all`` shows all parameters. If `common`
-            is empty, ``--help`` shows all parameters but the reading options.
+        sections: Titles of sections -> names of the parameters in the section. Parameters that no
+            section names are in the section "Other".
+        common: Names of the parameters that ``--help`` shows; ``--help all`` shows all parameters.
+            If `common` is empty, ``--help`` shows all parameters except the options for reading
+            graphs (`plancc.graph.formats.ReadOptions`).
     """
 
     def __init__(
@@ -435,8 +437,8 @@ NAMED = pairs("NAME=VALUE", rename=lambda name: name.replace("-", "_")) | {"meta
 def convolution_of(model: str, choices: Mapping[str, Any], has_types: bool = False) -> Convolution:
     """Return the convolution of a model of `plancc-run`, with the options in `choices`.
 
-    Convolutions of other packages, and those for several vertex types, need torch, which is
-    imported only for them.
+    Two kinds of convolutions need torch: those of other packages, and those for several vertex
+    types. For all others, torch is not imported.
 
     Parameters:
         has_types: Whether the plan has several vertex types.
@@ -503,7 +505,7 @@ def sampling(default: str) -> Decorator:
 
 
 def named_options(given: dict[str, Any]) -> dict[str, Any]:
-    """Remove the values of ``--sampler-option`` from `given`, and return them by name, converted.
+    """Remove the values of ``--sampler-option`` from `given`; return them by name, parsed.
 
     Raises:
         InputError: If a name belongs to another option of the command.
@@ -547,7 +549,7 @@ def refuse_given(names: Iterable[str], why: str) -> None:
 
     Parameters:
         names: Names of the parameters.
-        why: The part of the message that follows the name of the option.
+        why: The rest of the message, which follows the name of the option.
     """
     source = click.get_current_context().get_parameter_source
     for name in names:
@@ -659,9 +661,9 @@ FIELDS = {each.name: each for one in (SearchOptions, PlanOptions) for each in op
 
 
 def field_option(field: Field[Any], **settings: Any) -> click.Option:
-    """Return the option of a field, with the default of the field.
+    """Return the command-line option for a field of a dataclass, with the field's default.
 
-    Settings in `READERS` replace those that the field gives, and `settings` replace both.
+    Settings in `READERS` replace the field's own settings, and `settings` replace all others.
     """
     known: dict[str, Any] = {"default": field.default, **READERS.get(field.name, {}), **settings}
     return option_of(field, **known)

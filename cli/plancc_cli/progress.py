@@ -1,4 +1,4 @@
-"""Progress of long commands on stderr, and the command line that plans record."""
+"""Progress of long commands on stderr, and the command line that a plan's provenance records."""
 
 from __future__ import annotations
 

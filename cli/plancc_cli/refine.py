@@ -39,8 +39,8 @@ OBJECTIVE = {"objective": {"type": options.NameIn("objective", OBJECTIVES)}}
 def command(plan: str, output: str, part: str | None, compress: bool, **settings: Any) -> None:
     """Search for better owners of the rows of PLAN, from its owners or from a part vector.
 
-    The result is never worse than the owners from which the search starts, unless parts first had
-    to be brought below the allowed imbalance.
+    If the first owners keep the allowed imbalance, the search never returns worse owners. Otherwise
+    it first restores the balance, and the objective may then become worse.
     """
     import plancc
     from plancc.refinement import with_part

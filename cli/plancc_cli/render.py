@@ -108,7 +108,7 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float, quiet: b
 
 
 def _of_names(header: Header, provenance: Mapping[str, Any]) -> str:
-    """Return a sentence that says how vertices are numbered, if their ids are names."""
+    """Return a sentence about a plan whose ids are names: how its vertices are numbered."""
     listed = provenance.get("source_format") in ("edgelist", "parquet")
     order = "the order of the names" if listed else "the source's order"
     return f"ids are names: {header.num_vertices:,} vertices, numbered in {order}"
@@ -243,7 +243,7 @@ def _matrix(header: Header) -> str:
 def how_read(header: Header, provenance: Mapping[str, Any]) -> str:
     """Return a sentence about the plan's matrix, its edge weights and its direction.
 
-    The sentence also names options with which the matrix stays as it is in the file.
+    If `compile` changed the matrix of the file, the sentence also names options that prevent this.
     """
     from plancc.graph.formats import reading_of, split_names
 

@@ -74,7 +74,9 @@ def _on_which(batches: BatchReport) -> str:
 
 
 def interval(figure: Estimate, digits: str = "") -> str:
-    """Return the 95% interval of a figure, such as ``3.1000 to 3.4000``; "-" for a single batch.
+    """Return the 95% interval of a figure, such as ``3.1000 to 3.4000``; "-" if there is none.
+
+    There is no interval if only one mini-batch was measured.
 
     Parameters:
         digits: Format of both ends, such as ".3f"; "" for the usual format.

@@ -131,7 +131,7 @@ def _figures(report: Report) -> Table:
 
 
 def _product(product: ProductTraffic) -> Table:
-    """Return the table of the words that the ranks of a grid send."""
+    """Return the table of the words that the ranks of a grid send in one forward product."""
     columns = (f"H of {number(product.width)} columns", "words of all ranks")
     table = Table(columns, "one product on the grid, forward")
     for name, words in PRODUCT:
@@ -165,9 +165,10 @@ def _training(training: TrainingCost, random: TrainingCost) -> Table:
 
 
 def _passes(costs: Sequence[PassCost], layout: str, in_hops: bool) -> Table:
-    """Return a table of words and messages of an epoch, with one pass more in every row.
+    """Return a table of words and messages of an epoch, for more and more passes.
 
-    The first row has no pass, the last row has all passes.
+    The first row is for an epoch without passes. Every row adds one pass to the passes of the row
+    above.
     """
     caption = "exact, per epoch, without dropout of the features; plancc-run has all passes on"
     caption += "; dead-rows needs a row plan" * (layout != "row")

@@ -27,9 +27,9 @@ without an upper bound, and 13 for two F1 scores."""
 
 
 class EpochTable:
-    """A table with a row for about `MOST_ROWS` evenly spaced epochs.
+    """A table with about `MOST_ROWS` rows, each for one epoch; the epochs are evenly spaced.
 
-    It ends with the last epoch and with the evaluation of the final weights.
+    The table ends with the last epoch and with the evaluation of the final weights.
     """
 
     def __init__(self, outline: RunOutline) -> None:
@@ -145,10 +145,10 @@ def step_line(result: TrainResult) -> str:
 
 
 def chosen_epochs(outline: RunOutline) -> set[int]:
-    """Return the numbers of the epochs that the table shows: all, or about `MOST_ROWS`.
+    """Return the indices of the epochs that the table shows: all, or about `MOST_ROWS`.
 
-    These are the last epoch, and epochs that are evenly spaced among the evaluated epochs. If no
-    epoch is evaluated, they are evenly spaced among all epochs.
+    If not all epochs are shown, the table has the last epoch, and others that are evenly spaced
+    among the evaluated epochs. If no epoch is evaluated, they are evenly spaced among all epochs.
     """
     epochs = range(outline.first_epoch, outline.options.epochs)
     every = outline.options.eval_every

@@ -93,9 +93,11 @@ def machine_words(machine: Machine, ranks: int, where: str) -> str:
 
 
 def _steps(prediction: Prediction, what: str) -> Table:
-    """Return a table of predicted times, with a row for each layer and direction.
+    """Return a table of predicted times, with a row for each layer and direction, and then totals.
 
     The columns are the steps, such as products and exchanges, that occur in the prediction.
+
+    `what`: what the times are of, such as "epoch"; the title and the caption name it.
     """
     names = list(dict.fromkeys(each.step for each in prediction.steps))
     names = [step for step in prediction.of_rank if step in names]

@@ -27,7 +27,7 @@ def under_launcher() -> bool:
 def started_by_launcher() -> bool:
     """Return whether a launcher has started this process as one of several ranks.
 
-    `under_launcher` is not enough, because other programs set such variables too.
+    `under_launcher` is not enough, because other programs also set a launcher's variables.
     """
     if not under_launcher():
         return False

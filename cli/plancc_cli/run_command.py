@@ -122,7 +122,7 @@ def command(
 def resumed_settings(settings: dict[str, Any]) -> dict[str, Any]:
     """Return the options of a run that resumes from a checkpoint.
 
-    Options on the command line replace those that the checkpoint has.
+    Options on the command line replace the options in the checkpoint.
     """
     launch.need_torch(PROGRAM)
     from plancc_runtime.checkpoint import resumed_options
@@ -182,7 +182,7 @@ def _run(
                 options.check_output(path, *taken)
                 taken.append(path)
         if save and os.path.splitext(save)[1] != ".npz":
-            raise InputError(f"--save {save}: choose a name that ends in .npz")
+            raise InputError(f"--save {save}: weights need a name that ends in .npz")
 
     printed = _Printed(transport, plan, level)
     result, predict = trained(plan, train_options, transport, printed.report, printed.begin, stop)
@@ -295,7 +295,7 @@ def _check(transport: Transport, plan: str, settings: dict[str, Any]) -> None:
         _write_out(show)
     if not found.exact:
         where = f", first in layer '{found.first_layer}'" * bool(found.first_layer)
-        transport.agree(PlanccError(f"`model` {name}: results on {ranks} and on one differ{where}"))
+        transport.agree(PlanccError(f"`model` {name}: results on {ranks} and 1 rank differ{where}"))
 
 
 def _write_json(path: str, plan: str, result: TrainResult) -> None:

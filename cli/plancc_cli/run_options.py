@@ -117,7 +117,7 @@ SECTIONS["Checkpoints and results"] += RESULTS
 def run_option(name: str, **settings: Any) -> click.Option:
     """Return the command-line option `name`.
 
-    `settings` replace the settings of its field in `TrainOptions`.
+    `settings` replace the settings of the field `name` of `TrainOptions`.
     """
     if name in OF_RUN:
         return OF_RUN[name]

@@ -165,7 +165,7 @@ def _printed(kind: type[BaseException], value: BaseException, trace: TracebackTy
 
 
 def _unraisable(unraisable: Any) -> None:
-    """Print an error of Python code that native code called, unless a signal caused the error."""
+    """Print an error of Python code that native code called, if no signal caused the error."""
     if not stopped.is_set():
         sys.__unraisablehook__(unraisable)
 

@@ -178,7 +178,7 @@ def link_task(header: Header, told: dict[str, Any]) -> LinkTask | None:
 
 
 def is_graph(path: str) -> bool:
-    """Return whether a path has the extension of a graph, or is a folder of a graph."""
+    """Return whether a path has the extension of a graph, or is a folder that holds a graph."""
     from plancc.graph.formats import find_format
 
     try:

@@ -125,9 +125,9 @@ def screen_width() -> int:
 def line_width() -> int | None:
     """Return the largest number of characters in a line of output; None if there is no limit.
 
-    It is the variable COLUMNS, if set, else the width of the terminal. There is no limit if the
-    output has no width: a pipe, a file, or the pseudo-terminal to which Open MPI connects its
-    ranks.
+    If the environment variable COLUMNS is set, it is the limit. Otherwise the limit is the width of
+    the terminal. Without the variable, there is no limit for an output that has no width: a pipe, a
+    file, or the pseudo-terminal to which Open MPI connects its ranks.
     """
     if os.environ.get("COLUMNS", "").isdecimal():
         return screen_width()

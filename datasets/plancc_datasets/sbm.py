@@ -57,10 +57,10 @@ class Sbm:
     def _ends(
         self, inner: npt.NDArray[np.int64], outer: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return the two vertices, int64[pairs] each, of the pairs with the given numbers.
+        """Return the first and the second vertex, int64[pairs] each, of some pairs of vertices.
 
-        `inner` are numbers of pairs within a block, counted block by block; `outer` are numbers of
-        pairs between blocks, counted by pair of blocks.
+        `inner` has indices of pairs within a block, counted block by block. `outer` has indices of
+        pairs between two blocks, counted by pair of blocks.
         """
         per_block = max(self.size * (self.size - 1) // 2, 1)
         low, high = _pair(inner % per_block)
@@ -73,7 +73,10 @@ class Sbm:
 
 
 def _pair(number: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the `number`-th pair (low, high) in the order (0,1), (0,2), (1,2), (0,3), ..."""
+    """Return the pairs (low, high) with these numbers.
+
+    Pair 0 is (0, 1), pair 1 is (0, 2), pair 2 is (1, 2), pair 3 is (0, 3), and so on.
+    """
     high = ((1 + np.sqrt(8 * number.astype(np.float64) + 1)) / 2).astype(np.int64)
     high += (high + 1) * high // 2 <= number  # the square root may be off by one
     high -= high * (high - 1) // 2 > number

@@ -48,7 +48,7 @@ def _near(
         spread: Scale of the distribution.
 
     Returns:
-        Numbers of the vertices, int64[places].
+        Indices of the vertices, int64[places].
     """
     drawn = place + rng.laplace(0, spread, len(place))
     return np.floor((drawn % 1) * count).astype(np.int64)

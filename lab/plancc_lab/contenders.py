@@ -38,10 +38,10 @@ class Contender:
 
     Attributes:
         label: Name in tables.
-        model: Name of the model; for a partitioner, of the model that it solves.
+        model: Name of the model; for a partitioner, name of the model whose problem it solves.
         options: Options of the model.
-        search: Options of the search, among `OF_SEARCH`, that the contender sets for itself. They
-            replace the options that a study sets for all contenders.
+        search: Options of the search, among `OF_SEARCH`, that the contender sets for itself. These
+            options replace the options that a study sets for all contenders.
     """
 
     label: str

@@ -65,7 +65,10 @@ class Kept:
             raise output_error(str(self.path), error) from None
 
     def line(self, key: Sequence[str | int]) -> int:
-        """Return the line number, from 1, of a result that was in the file when it was opened."""
+        """Return the line number, from 1, of the result of `key`.
+
+        The file must have held this result when it was opened.
+        """
         return self._lines[tuple(key)]
 
     def __getitem__(self, key: Sequence[str | int]) -> Any:
@@ -79,7 +82,7 @@ class Kept:
     def _known(self) -> dict[tuple[str | int, ...], Any]:
         """The last result of every key, by key.
 
-        Lines that are incomplete, or that are no results of steps, are ignored.
+        Lines that are incomplete, or that are not results of steps, are ignored.
         """
         text = ""
         if self.path.exists():

@@ -120,7 +120,10 @@ def _name(graph: str) -> str:
 
 
 def _draw_study(axes: Any, study: Study, graph: str, name: str) -> None:
-    """Draw one figure of one graph: lines over numbers of parts, or bars for a single number."""
+    """Draw the figure `name`, such as the volume, for one graph.
+
+    A model has a line over the numbers of parts, or a bar if there is only one number of parts.
+    """
     axes.set_prop_cycle(color=OF_MODELS)
     axes.set_axisbelow(True)
     of_baseline = study.baseline is not None
@@ -147,8 +150,9 @@ def _draw_study(axes: Any, study: Study, graph: str, name: str) -> None:
 def _scale(axes: Any, study: Study) -> None:
     """Set the scale of the y axis, and of all axes that share it.
 
-    The scale is logarithmic for lines whose largest value is more than `WIDE` times the smallest
-    one, unless they are ratios that stay below `WIDE`.
+    The scale is logarithmic if the largest value of the lines is more than `WIDE` times their
+    smallest positive value. But in a study with a baseline, where the values are ratios, the scale
+    is linear if all values are below `WIDE`.
     """
     from matplotlib.ticker import LogLocator, MaxNLocator
 
@@ -169,9 +173,12 @@ def _scale(axes: Any, study: Study) -> None:
 
 
 def _mean_of(study: Study, graph: str, label: str, parts: int, name: str) -> float | None:
-    """Return the mean of a figure over seeds, or the mean of its ratios to the baseline.
+    """Return a figure that is a mean over seeds, divided by the baseline's figure if there is one.
 
-    Seconds are returned in ms. Return None if the figure is unknown.
+    Without a baseline, "epoch_seconds" is returned in ms. Return None if a figure is unknown.
+
+    Parameters:
+        study: A result of `Study.over_seeds`.
     """
     key = (graph, label, parts)
     (row,) = [row for row in study.rows if (row.graph, row.label, row.parts) == key]

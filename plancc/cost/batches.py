@@ -34,17 +34,17 @@ Float64Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class BatchFigures:
-    """Figures of several batches, for given owners of the vertices.
+    """Figures of several mini-batches, for given owners of the vertices.
 
     Attributes:
-        vertices (int64[batches]): Number of distinct vertices of the batch, of all parts together.
+        vertices (int64[batches]): Number of distinct vertices of the mini-batch, over all parts.
         nonzeros (int64[batches]): Number of nonzeros that all blocks together keep.
         volume (int64[batches]): Number of rows that are sent if every block is exchanged once.
         max_volume (int64[batches]): Largest number of rows that a part sends or receives, summed
             over the blocks.
         messages (int64[batches]): Number of messages, summed over the blocks.
         work_imbalance (float64[batches]): max / mean - 1 of the kept nonzeros per part; 0 if the
-            batch keeps none.
+            mini-batch keeps none.
     """
 
     vertices: Int64Array
@@ -166,7 +166,7 @@ def _exchange(rows, ptr, columns, owner, stamp, talked, ticket, load):  # type: 
 def expected_volume(
     inclusion: Inclusion, indptr: Int64Array, indices: Int32Array, owner: Int32Array, num_parts: int
 ) -> float:
-    """Return the expected number of rows that a batch sends in one exchange.
+    """Return the expected number of rows that are sent in one exchange of a mini-batch.
 
     The value is exact: ``share`` times the sum of ``reach[c_jq]`` over all columns j and all parts
     q != owner[j]. Here c_jq is the number of rows i != j of part q that have a nonzero in column j.
@@ -212,10 +212,10 @@ def _reached(ptr, pins, column, owner, num_parts, reach, allowed):  # type: igno
 
 @dataclass(frozen=True)
 class Estimate:
-    """The mean of a figure over batches, with a confidence interval.
+    """The mean of a figure over mini-batches, with a confidence interval.
 
     Attributes:
-        low, high: Ends of the interval; None if there are fewer than two batches.
+        low, high: Ends of the interval; None if there are fewer than two mini-batches.
     """
 
     mean: float
@@ -239,9 +239,9 @@ class Estimate:
 
 
 def estimate(values: npt.NDArray[Any]) -> Estimate:
-    """Return the mean of a figure over batches, with a 95% confidence interval.
+    """Return the mean of a figure over mini-batches, with a 95% confidence interval.
 
-    `values` has one number for each batch, and at least one.
+    `values` has the figure of each mini-batch; there must be at least one.
     """
     return Estimate.around(float(np.mean(values)), values)
 
@@ -254,9 +254,9 @@ def difference(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Estimate:
 def ratio(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Estimate | None:
     """Return the mean of a divided by the mean of b, with a 95% confidence interval.
 
-    Both arrays are for the same batches. None is returned if the mean of b is 0. The interval comes
-    from the delta method: the variance of the ratio r is about the variance of ``a - r b``, divided
-    by the squared mean of b (Cochran, Sampling Techniques, 1977, section 2.11).
+    Entry k of each array is for mini-batch k. None is returned if the mean of b is 0. The interval
+    comes from the delta method: the variance of the ratio r is about the variance of ``a - r b``,
+    divided by the squared mean of b (Cochran, Sampling Techniques, 1977, section 2.11).
     """
     base = float(np.mean(b))
     if base == 0:

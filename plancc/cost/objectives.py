@@ -30,12 +30,12 @@ class Objective:
 
     @property
     def is_time(self) -> bool:
-        """Whether the number is the predicted time of an epoch, which needs an `EpochTime`."""
+        """Whether this objective is the predicted time of an epoch, which needs an `EpochTime`."""
         return self.value is None
 
     @property
     def is_volume(self) -> bool:
-        """Whether the number is the volume, which every search minimises first."""
+        """Whether this objective is the volume, which every search minimises first."""
         return not (self.of_busiest or self.counts_messages)
 
 

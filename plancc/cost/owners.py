@@ -114,14 +114,15 @@ def _count_received(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _count_both_steps(ptr, row, column, part_ptr, first, last):  # type: ignore[no-untyped-def]
-    """Count the expand and the fold of parts first..last-1.
+    """Count what parts first..last-1 receive in the expand and send in the fold.
 
     Nonzeros of a part may lie in columns (expand) and in rows (fold) that other parts own.
 
-    Returns two arrays. The first, int64[4, num_parts], has four numbers for each part that owns the
-    rows: rows and messages of the expand, then of the fold. The second, int64[5, last - first], has
-    five numbers for each part that needs or folds rows: the same four, and the number of vertices
-    of other parts that occur in the part's nonzeros.
+    Returns two arrays. The first, int64[4, num_parts], counts at the owners: rows and messages that
+    each part sends to parts first..last-1 in the expand, then rows and messages that it receives
+    from them in the fold. The second, int64[5, last - first], counts at parts first..last-1: rows
+    and messages that each part receives in the expand, rows and messages that it sends in the fold,
+    and vertices of other parts that occur in its nonzeros.
     """
     num_parts = len(part_ptr) - 1
     words = part_ptr[-1] // 64 + 1

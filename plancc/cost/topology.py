@@ -1,4 +1,4 @@
-"""Split volume and messages into those inside the nodes of a machine and those between them."""
+"""Split volume and messages into traffic inside the nodes of a machine and traffic between them."""
 
 from __future__ import annotations
 

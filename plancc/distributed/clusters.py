@@ -1,10 +1,10 @@
 """Find clusters in a graph whose links are divided among ranks.
 
 The links of a vertex lead to the vertices that it needs, and to the vertices that need it. The
-result is the graph between the clusters, on rank 0. The method is that of `plancc.passes.clusters`,
-except that vertices choose their labels in turns. First, all vertices of a turn choose, each on its
-own rank, by the labels as they were before the turn. Then these vertices change their labels one by
-one, in the same order on every rank.
+result is a graph whose vertices are the clusters, on rank 0. The method is the same as in
+`plancc.passes.clusters`, except that vertices choose their labels in turns. First, every rank
+chooses labels for its vertices of the turn, by the labels as they were before the turn. Then the
+vertices of the turn change their labels one by one, in the same order on every rank.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class ClusterLevel:
     """A graph whose links (to neighbours) are divided among ranks, as one rank sees it.
 
     Attributes:
-        links: Links of this rank's vertices; these vertices have consecutive numbers.
-        first: Number of the first of these vertices.
+        links: Links of this rank's vertices; these vertices have consecutive indices.
+        first: Index of this rank's first vertex.
         weight (int64[n, c]): Weights of all vertices of the graph.
         total: Number of links of the whole graph.
     """
@@ -67,9 +67,9 @@ def find_clusters(ranks: Ranks, level: ClusterLevel, limits: Limits, seed: int) 
         limits: Limits of the parts.
 
     Returns:
-        The clusters. Rank 0 has the graph between the clusters, other ranks have an empty graph. If
-        the graph `level` has few links, every vertex is a cluster. None is returned if this graph
-        has many links, and clusters would not reduce the number of links by much.
+        The clusters. Rank 0 has the graph whose vertices are the clusters, other ranks have an
+        empty graph. If the graph `level` has few links, every vertex is a cluster. None is returned
+        if the graph `level` has many links, and clusters would not reduce this number by much.
     """
     share = limits.total * limits.relative.min() / limits.num_parts
     heaviest = np.maximum(1, share // PROPAGATION.per_part).astype(np.int64)
@@ -146,9 +146,9 @@ class _Between:
         return self.ranks.total(made.nnz) * ON_RANKS.sample / max(1, self.level.total)
 
     def made(self) -> ClusterLevel:
-        """Return the graph between clusters. Collective.
+        """Return the graph whose vertices are the clusters. Collective.
 
-        Every rank has consecutive clusters, with about the same number of links on every rank.
+        Every rank gets consecutive clusters, with about the same number of links on every rank.
         """
         size, steps = self.ranks.size, np.arange(self.ranks.size * ON_RANKS.steps + 1)
         load = offsets(self.ranks.sums(np.diff(self.ptr)))
@@ -168,9 +168,10 @@ class _Between:
         return ClusterLevel(links, first, weight, self.ranks.total(len(ends)))
 
     def _gathered(self, chosen: list[Int64Array]) -> Any:
-        """Return all links of the clusters ``chosen[rank]``, where `rank` is this rank. Collective.
+        """Return the links from the clusters ``chosen[rank]`` to other clusters. Collective.
 
-        The result is a sparse matrix with a row for each of these clusters.
+        `rank` is this rank. The links come from all ranks. The result is a sparse matrix with a row
+        for each chosen cluster, and a column for every cluster.
         """
         found = [
             links_between(each, self.start, self.members, self.ptr, self.level.links, self.label)

@@ -149,8 +149,8 @@ def compile_folder(
             ranks.
 
     Raises:
-        InputError: On all ranks, if several ranks do not support these options, or if a file of the
-            graph is wrong.
+        InputError: On all ranks, if these options cannot be used when several ranks compile, or if
+            a file of the graph is wrong.
         PlanccError: On all ranks, if one rank fails.
 
     Warns:
@@ -390,8 +390,8 @@ def _same_source(ranks: Ranks, folder: str) -> str:
         if others:
             several, numbers = len(others) > 1, ", ".join(map(str, others))
             raise InputError(
-                f"rank{'s' * several} {numbers} read{'s' * (not several)} another graph than rank "
-                "0: their files differ in content; give all ranks the same files"
+                f"rank{'s' * several} {numbers} read{'s' * (not several)} a different graph from "
+                "rank 0: their files differ in content; give all ranks the same files"
             )
     return read[0]
 

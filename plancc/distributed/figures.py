@@ -1,4 +1,4 @@
-"""Count the figures, and predict the epoch, of a plan whose parts are on several ranks."""
+"""Figures of a plan whose parts are on several ranks, and the prediction of an epoch's time."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def mapped(
 ) -> Int32Array:
     """Return the owners, with parts renumbered so that few rows are sent between nodes. Collective.
 
-    The result is the same as that of `plancc.owners.numbering.mapped`.
+    The result is the same as the result of `plancc.owners.numbering.mapped`.
     """
     num_parts, number = topology.num_ranks, None
     volumes = at_root(ranks, pair_volumes(ranks, share, owner, num_parts))

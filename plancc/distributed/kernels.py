@@ -1,6 +1,7 @@
-"""Compiled kernels for a compile on several ranks.
+"""Kernels that several ranks run to compile one graph together.
 
-They choose labels and parts for the vertices of one rank, and list the parts that its nets touch.
+The kernels choose labels and parts for the vertices of one rank, and list the parts that the nets
+of this rank touch.
 """
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ def list_parts(base: int, net_ptr: Any, pins: Any, owner: Any, num_parts: int, e
 def mark_columns(rows: Any, base: int, indptr: Any, indices: Any, marked: Any) -> None:
     """Set `marked`, bool[n], for the vertices of some rows, and for the columns of these rows.
 
-    The nets of the marked vertices are those that have these rows as pins.
+    So a vertex is marked exactly if its net has at least one of these rows as a pin.
     """
     for r in rows:
         marked[base + r] = True

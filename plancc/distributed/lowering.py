@@ -1,8 +1,8 @@
 """Lowering on several ranks: each rank makes the tables of consecutive parts.
 
-The method is that of `plancc.plan.lowering`. First, each row is sent to the rank that has its part.
-This rank numbers the columns of its rows, and lists the rows that its parts receive. Then these
-lists are sent to the ranks that have the sending parts.
+The method is the same as in `plancc.plan.lowering`. First, each row is sent to the rank that has
+its part. This rank numbers the columns of its rows, and lists the rows that its parts receive. Then
+these lists are sent to the ranks that have the sending parts.
 """
 
 from __future__ import annotations

@@ -31,7 +31,8 @@ def nets_between(
 ) -> Hypergraph | None:
     """Return the hypergraph whose vertices are labels. Collective.
 
-    Its nets are those of all vertices of the graph, with each pin replaced by its label.
+    Every vertex of the graph has a net, whose pins are replaced by their labels. Nets that then
+    have one pin are left out.
 
     Parameters:
         label (int32[n]): Label of every vertex. All labels 0..m-1 occur.

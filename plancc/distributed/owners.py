@@ -38,8 +38,8 @@ def find_owners(
 
     A search first joins vertices to clusters until few links are left between clusters. Rank 0
     partitions the graph between clusters. If the graph has hubs, all ranks then improve the exact
-    volume in sweeps. Otherwise rank 0 improves the partition of the clusters, and then that of the
-    corridor along the boundaries of parts (`plancc.distributed.nets`).
+    volume in sweeps. Otherwise rank 0 improves the partition of the clusters, and then the
+    partition of a corridor: the vertices near the boundaries of parts (`plancc.distributed.nets`).
 
     Parameters:
         task: A task whose model has the attribute `on_ranks`.
@@ -102,7 +102,7 @@ def _started(
     limits: Limits,
     degree: Int64Array,
 ) -> tuple[Int32Array, str, list[str]]:
-    """Partition the graph between clusters on rank 0. Collective.
+    """Partition the graph whose vertices are the clusters, on rank 0. Collective.
 
     Returns, on all ranks, the part of every vertex; a description of the partitioner; and warnings.
     """
@@ -124,7 +124,7 @@ def _started(
 def _partitions(
     graph: WeightedGraph, task: Task, limits: Limits, degree: Int64Array
 ) -> list[PartitionResult]:
-    """Return partitions of the graph between clusters, made with different seeds.
+    """Return partitions of the graph whose vertices are clusters, made with different seeds.
 
     The partitioner is the one that the user has chosen, or the quick one for this kind of graph.
     """

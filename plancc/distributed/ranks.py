@@ -45,7 +45,7 @@ class Ranks:
     """All ranks of a job. Every method is collective.
 
     Attributes:
-        rank, size (int): Number of this rank, and number of all ranks.
+        rank, size (int): This rank, counted from 0, and the number of ranks.
         here (int): Number of ranks on this computer.
     """
 
@@ -58,8 +58,8 @@ class Ranks:
     def agreement(self) -> AbstractContextManager[None]:
         """Return a context manager for statements that may fail on some ranks only.
 
-        At the end of the block, all ranks raise the error of a rank that has failed. The statements
-        must not be collective.
+        At the end of these statements, if a rank has failed, all ranks raise its error. The
+        statements must not be collective.
         """
         return self._transport.agreement()
 
@@ -75,7 +75,7 @@ class Ranks:
         return self._transport.gather(value if self.rank == 0 else None)[0]
 
     def gathered(self, value: Any) -> list[Any]:
-        """Return the values of all ranks, in a list by rank.
+        """Return a list with the values of all ranks, in the order of the ranks.
 
         The values are small plain Python objects.
         """
@@ -90,7 +90,10 @@ class Ranks:
         return int(self.concatenated(np.array([number], np.int64))[: self.rank].sum())
 
     def sums(self, array: Array) -> Array:
-        """Replace the array by its sum over all ranks, and return it. All shapes must be equal."""
+        """Replace the array by its sum over all ranks, and return the array.
+
+        The arrays of all ranks must have the same shape.
+        """
         self._group.allreduce_sum(array)
         return array
 

@@ -66,8 +66,8 @@ class Share(WithColumns):
     def links(self) -> ClusterLinks:
         """Links of this rank's vertices.
 
-        They are the columns of each row and, in a directed graph, also the rows that need the
-        vertex.
+        The links of a vertex lead to the vertices that its row needs and, in a directed graph, also
+        to the vertices whose rows need it.
         """
         none = np.empty(0, np.int64)
         other = np.empty(0, np.int32)
@@ -173,7 +173,8 @@ def _normalised_by_relation(
 ) -> Graph:
     """Normalise this rank's rows of a graph with types. Collective.
 
-    The ranks add to the sums of rows and columns one after another, as one process would.
+    The ranks take turns to add to the sums of rows and columns, rank 0 first. So the numbers are
+    added in the order in which one process would add them.
     """
     with ranks.agreement():
         given = RowsOfTypes(rows, first, normalization)
@@ -204,7 +205,7 @@ def _nets(
 
 
 def joined(counts: list[Int32Array], ends: Int32Array, cost: npt.NDArray[Any], columns: int) -> Any:
-    """Join lists from several ranks to one sparse matrix, with ascending columns in each row.
+    """Join lists from several ranks into one sparse matrix, with ascending columns in each row.
 
     Parameters:
         counts (list of int32[rows]): For each rank, the number of entries that it has for each row.

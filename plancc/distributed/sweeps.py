@@ -1,10 +1,10 @@
 """Sweeps that lower the exact volume, with rows and nets divided among ranks.
 
-A sweep has several turns; each row chooses a part in one of them. In a turn, each rank fetches the
-parts that have pins of the nets of its rows, and finds the best part for each row. Then all ranks
+A sweep has several turns; each row chooses a part in one of these turns. In a turn, each rank asks
+which parts the nets of its rows touch, and then finds the best part for each row. Then all ranks
 make the same moves, in order of gain, as far as the limits of the parts allow. A choice ignores the
-other choices of its turn. So all moves together may raise the cost. In this case only some of the
-moves are made.
+other choices of the same turn. So all moves of a turn together may raise the cost. In this case
+only some of the moves are made.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Write one plan file from several ranks.
 
-Rank 0 creates the file with room for all data, and each rank writes its own slices. A rank whose
-file system does not have the file sends its slices to rank 0. No rank holds more than its own
-slices and one block of another rank.
+Rank 0 creates the file with room for all data, and each rank writes its own share of every dataset.
+A rank whose file system does not have the file sends its share to rank 0, in blocks. No rank holds
+more than its own share and one block of another rank.
 """
 
 from __future__ import annotations

@@ -125,5 +125,5 @@ def check_classes(largest_class: int, occurring: int, what: str) -> None:
 
 
 def max_clusters(num_vertices: int) -> int:
-    """Return the bound on cluster numbers for `num_vertices` vertices; all must be below it."""
+    """Return the bound on cluster ids of `num_vertices` vertices; every id must be below it."""
     return max(num_vertices, CLUSTERS)

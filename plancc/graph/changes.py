@@ -47,7 +47,7 @@ class EdgeChanges:
 
     @classmethod
     def of(cls, given: Any, name: str) -> EdgeChanges:
-        """Make the list from a path or an array.
+        """Make a list of edges from a path or an array.
 
         Parameters:
             given (path, int or str[edges, 2], or number[edges, 3]): The edges. In an edge list and
@@ -81,7 +81,7 @@ class EdgeChanges:
         return cls(f"`{name}`", u, v, weights)
 
     def among(self, ids: Ids) -> EdgeChanges:
-        """Return these edges, with names as ends if `ids` (ids of a graph) are names.
+        """Return these edges; if `ids` (of a graph's vertices) are names, the ends become names.
 
         Raises:
             InputError: If the edges have names, and `ids` are numbers.
@@ -149,7 +149,7 @@ def changed(graph: Graph, added: EdgeChanges | None, removed: EdgeChanges | None
 def changed_relations(
     graph: Graph, added: Mapping[Relation, EdgeChanges], removed: Mapping[Relation, EdgeChanges]
 ) -> Graph:
-    """Return a graph of several vertex types after edges are removed and then others are added.
+    """Return a graph of several vertex types after edges are removed, and then new edges are added.
 
     Parameters:
         added, removed: Lists of edges by relation. The destination of an edge ``u v`` is u. If the
@@ -264,7 +264,7 @@ def _places(
     Returns:
         place, (new, edge): int64[m] each. `new` are the keys of the edges, ascending and distinct.
         `place` is the position of each new key in `key`, or the position where it is to be
-        inserted. `edge` is, for each new key, the number of an edge that has this key.
+        inserted. `edge` is, for each new key, the index of an edge in `edges` that has this key.
     """
     ends: list[Any] = []
     for own, of_edge in zip(ids, (edges.u, edges.v), strict=True):

@@ -208,7 +208,7 @@ def warn_of_numbers(where: str, u: IntArray, v: IntArray, weights: npt.NDArray[A
 
     The column seems to hold line numbers if it rises by 1 from each line to the next, and the two
     other columns have most of their numbers in common. It seems to hold times if all its numbers
-    are as large as times, but all numbers of the second column are smaller.
+    are at least `OF_TIMES`, but all numbers of the second column are below `OF_TIMES`.
     """
     what, rises = "", len(u) >= _LEAST and u[0] in (0, 1) and u[-1] - u[0] == len(u) - 1
     if rises and (np.diff(u) == 1).all():
@@ -298,4 +298,4 @@ def warn_of_two_sides(where: str, names: Sequence[str], u: IntArray, v: IntArray
         first, second = (f"'{shown(name, 40)}'" for name in names)
         told = f"share one id space: {both:,} ids occur in both, and each is one vertex"
         cure = "a folder with a types.toml keeps them apart (docs/use/types.md)"
-        warn(f"{where}: columns {first} and {second} {told}; for two types, {cure}")
+        warn(f"{where}: columns {first} and {second} {told}; if they are two types, {cure}")

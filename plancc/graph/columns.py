@@ -34,10 +34,10 @@ class WithColumns:
     Attributes:
         columns: Arrays by name. The first axis of each is the nonzeros, in the matrix's order:
 
-            relation (uint16[num_nonzeros]): Relation number of every nonzero; missing unless
-                relations are *parallel*, that is, join the same two types
-                (`plancc.graph.types.Types`). If they are, a row may have several nonzeros in one
-                column of the matrix, one for each relation; such nonzeros are adjacent, with
+            relation (uint16[num_nonzeros]): Index of every nonzero's relation. The array exists
+                only if relations are *parallel*: two relations have the same source and destination
+                type (`plancc.graph.types.Types`). A row may then have several nonzeros in one
+                column of the matrix, one for each relation. Such nonzeros are adjacent, with
                 ascending relations.
             edge_features (float32[num_nonzeros, width]): Features of the edges; zeros for a nonzero
                 that is not an edge, such as an added self loop.
@@ -68,7 +68,7 @@ class WithColumns:
         return {name: each[places] for name, each in self.columns.items()}
 
     def without_read_columns(self) -> Self:
-        """Return the matrix without the arrays in `columns` that layers read."""
+        """Return the matrix without those arrays of `columns` that layers read."""
         return self.with_columns(**dict.fromkeys(self.read_columns))
 
     def with_columns(self, **columns: Any) -> Self:

@@ -61,7 +61,7 @@ BLOCK = 1 << 22
 
 
 def graph_files(folder: str) -> list[str]:
-    """Return the names of the graph's files; empty if `folder` does not hold compressed rows."""
+    """Return the names of the graph's files; empty if `folder` is not in this module's format."""
     there = [name for name in (*ROWS, *OTHERS, HEAD) if os.path.isfile(os.path.join(folder, name))]
     return there if there[:2] == [*ROWS] else []
 
@@ -77,8 +77,8 @@ def read_csr(
 
     Raises:
         InputError: For a file that is missing, cut short or of another type, arrays that disagree
-            in length, offsets that do not ascend, an index out of range, a nonzero that belongs to
-            no relation; the message names the file.
+            in length, offsets that do not ascend, an index out of range, or a nonzero that belongs
+            to no relation. The message names the file.
     """
     files = MappedGraph.open(path, pattern=pattern)
     n = len(files.indptr) - 1
@@ -105,7 +105,7 @@ def read_csr(
 
 @dataclass(frozen=True, eq=False)
 class MappedGraph:
-    """The mapped arrays of a folder.
+    """The arrays of a graph folder, mapped into memory.
 
     Attributes:
         indptr (int64[n + 1]): Offsets, checked against the number of indices.
@@ -116,7 +116,8 @@ class MappedGraph:
         source: Source of the graph. The name and the range of its weights are those that
             ``graph.json`` gives.
         types: Vertex types and relations, or None.
-        relation: int[entries] if two relations join the same two types, else None.
+        relation (int[entries] or None): Index of every entry's relation; None if no two relations
+            join the same two types.
     """
 
     folder: str
@@ -166,7 +167,10 @@ class MappedGraph:
         return cls(folder, *found)
 
     def graph(self, source: Source) -> Graph:
-        """Return the arrays, which are not checked, as a graph. Do not read its nonzeros."""
+        """Return the arrays as a graph, without checking them.
+
+        Since they may be wrong, the caller must not use the graph's nonzeros.
+        """
         columns, directed = self.indices.astype(np.int32, copy=False), self.directed is not False
         own: Any = {"original_ids": self.original_ids, "source": source, "types": self.types}
         return Graph(self.indptr, columns, directed=directed, **own)

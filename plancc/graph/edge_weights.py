@@ -49,8 +49,9 @@ class WeightRange:
     def add(self, values: npt.NDArray[Any]) -> None:
         """Add finite values to the range.
 
-        All values are tested for whole numbers only if they are large, or if their name is a word
-        such as "attr"; otherwise only the first values are tested.
+        Also test whether values are whole numbers. If the range reaches large numbers, or if the
+        name of the weights has a word such as "attr", all values are tested; otherwise only the
+        first `BLOCK` values are tested.
         """
         if not len(values):
             return

@@ -141,9 +141,10 @@ def read_edgelist(
     Parameters:
         path, pattern, symmetrize, transpose, num_vertices, keep_ids: See
             `plancc.graph.formats.read_graph`.
-        columns: Columns of u, v and perhaps the weights, by name, or by number from 1 if there is
-            no line of names. If empty, `plancc.graph.ids.edge_columns` finds the columns by their
-            names; if columns have no names, they are u, v and perhaps the weights, in this order.
+        columns: Columns of u, v and perhaps the weights: their names or, if there is no line of
+            names, their positions from 1. If it is empty, `plancc.graph.ids.edge_columns` finds the
+            columns by their names; without names, the columns are u, v and perhaps the weights, in
+            this order.
 
     Raises:
         InputError: For a line with more or fewer columns than the first line, an id that is not a
@@ -186,8 +187,8 @@ def _without_sizes(
     """Remove a first line of sizes from the edges, if there is such a line.
 
     Returns:
-        data, claims, entries: The text, in which the line is now a comment; the claims of the text,
-        with the sizes; and the edges.
+        data, claims, entries: The text, in which the line is now a comment; what the text claims
+        about the graph, now with the sizes; and the edges.
 
     Warns:
         PlanccWarning: If the first line holds sizes, or may hold sizes or column numbers.
@@ -458,6 +459,8 @@ def _line_from(path: StrPath, data: bytes, start: int, wanted: tuple[str, ...]) 
 def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, _Table | None]:
     """Find the layout of an edge list.
 
+    `wanted`: columns that the user has chosen; empty if the layout decides.
+
     Returns:
         data: The text, in which a line of column names has become a comment.
         table: The layout of the lines; None if the text has no line of edges.
@@ -507,8 +510,8 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
 def _check_width(path: StrPath, line: _Line, names: Sequence[str], wanted: Sequence[str]) -> None:
     """Raise InputError if the first line of edges has a wrong number of columns.
 
-    If columns have names, the line must have a column for every name. Otherwise it must have 2 or
-    3 columns, unless the user chose columns (`wanted`).
+    If columns have names, the line must have a column for every name. If there are no names, the
+    line must have 2 or 3 columns; but if the user chose columns (`wanted`), any number is allowed.
     """
     width = len(line.words)
     if names and len(names) != width:
@@ -697,9 +700,11 @@ def _place(path: StrPath, data: bytes, edge: int, before: int = 0) -> str:
 
 
 def check_relation_file(path: StrPath, counts: Mapping[str, int], relation: Relation) -> None:
-    """Apply `check_ends` to the edge list of a relation.
+    """Raise InputError if a vertex number in the edge list of a relation is out of range.
 
     `is_source_first` decides which column holds the sources.
+
+    `counts`: number of vertices of every type.
     """
     data, table = _sniff(path, read_bytes(path), ())
     if table is not None:

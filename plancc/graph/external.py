@@ -2,7 +2,7 @@
 
     entries, in any order  ->  one file for each bucket of rows  ->  each bucket sorted and merged
 
-The rows equal those that `plancc.graph.canonical.build_graph` makes in memory.
+The result has the same rows as the graph that `plancc.graph.canonical.build_graph` makes in memory.
 """
 
 from __future__ import annotations
@@ -128,7 +128,10 @@ def convert(
 
 
 def _check_room(folder: Path, most: int, weighted: bool) -> None:
-    """Raise OutputError if the disk has too little room for the buckets and the rows."""
+    """Raise OutputError if the disk of `folder` has too little room to sort `most` entries.
+
+    If `weighted`, every entry has a value besides its row and its column.
+    """
     wanted = most * (28 if weighted else 12)
     free = shutil.disk_usage(folder).free
     if wanted > free:

@@ -114,7 +114,8 @@ class Held(NamedTuple):
         graph: ``graph() -> Graph`` makes the graph.
         data: Vertex data by name, perhaps together with arrays of edges. Empty if the object has no
             data.
-        edges: ``edges()`` returns edge features; see `Format.read_edges`. None for no features.
+        edges: ``edges()`` returns edge features; see `Format.read_edges`. None if the object has no
+            edge features.
     """
 
     name: str
@@ -347,7 +348,7 @@ def source_of(
         format: Name of its format.
         reading: Reading options, by name.
         made: The source that the reader returned, with weights, columns and counts.
-        digest: Function that returns the hash of the files. None to read the files for it.
+        digest: Function that returns the hash of the files. None: the files are read and hashed.
 
     Raises:
         InputError: If a file cannot be read.
@@ -360,7 +361,7 @@ def source_of(
 
 
 def graph_keys(keys: Mapping[str, str] | None) -> dict[str, str] | None:
-    """Return the entry "graph" of `keys` alone, for `read_graph`; None if `keys` has none."""
+    """Return a dict with only the entry "graph" of `keys`; None if `keys` has no such entry."""
     return {"graph": keys["graph"]} if keys and "graph" in keys else None
 
 

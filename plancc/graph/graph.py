@@ -130,7 +130,7 @@ class Graph(WithColumns):
         return np.repeat(np.arange(self.num_vertices), self.row_nonzeros())
 
     def relations(self, first: int = 0) -> IntArray | None:
-        """Return the relation number of every nonzero, int[num_nonzeros]; None without types.
+        """Return the index of every nonzero's relation, int[num_nonzeros]; None without types.
 
         Parameters:
             first: Vertex of the first row, if the rows are a range of a larger graph's rows.

@@ -107,7 +107,7 @@ def _usual_ends(
 ) -> list[str]:
     """Return the names of the columns of u and v; an empty list if no rule finds them.
 
-    They are a usual pair of names, or the two columns after a first column of edge numbers or
+    The two columns have a usual pair of names, or they follow a first column of edge numbers or
     times.
     """
     lower = [name.lower() for name in names]
@@ -208,7 +208,7 @@ def number(
         where: Phrase that names the source in messages.
         num_vertices: Number of vertices, if ids are vertex numbers.
         keep_ids: Whether ids are vertex numbers, up to the largest id.
-        place: Function that takes the number of an edge and returns a phrase that names the source
+        place: Function that takes the index of an edge and returns a phrase that names the source
             and the line of the edge in messages.
         names: Array of names, if an id is an index of this array; None if ids are the source's own
             numbers.

@@ -4,9 +4,9 @@ A link goes from a source to a target, as an edge of ``edge_index``. A negative 
 vertices that is not a link. New negatives for training are drawn in every epoch; negatives for
 validation and test are fixed.
 
-If edges have times, the latest edges are test links, and the edges before are validation links. An
-edge that is listed several times, or in both directions in an undirected graph, has its earliest
-time.
+If edges have times, the latest edges are test links, and the edges before these are validation
+links. An edge that is listed several times, or in both directions in an undirected graph, counts
+with its earliest time.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def _read(path: StrPath) -> Mapping[str, Any]:
 def _labelled(
     objects: Sequence[Any], graph: Graph, known: Int64Array, where: str
 ) -> dict[str, Any]:
-    """Return the links of RandomLinkSplit by their names in `NAMES`.
+    """Return the links that RandomLinkSplit made, by their names in `NAMES`.
 
     Negatives for training are left out.
     """
@@ -281,8 +281,8 @@ def _doubtful(
         labelled: Whether RandomLinkSplit made the links, which removes their edges from the graph.
 
     Raises:
-        InputError: For an array whose rows, and not its columns, are the links: the rows are edges
-            of the graph, and the columns are not.
+        InputError: If an array has the links in its rows instead of its columns. This is so if its
+            rows are edges of the graph, and its columns are not.
     """
     keys = {split: np.sort(link_keys(links.pairs[split], graph)) for split in SPLITS}
     train, val, test = keys.values()
@@ -409,7 +409,7 @@ def cut_by_time(times: FloatArray, shares: Sequence[float], where: str) -> tuple
             for split, size, cut in zip(("validation", "test"), sizes, cuts, strict=True)
             if size
         ]
-        warn(f"{where}: links of one time stay together: {'; '.join(told)}")
+        warn(f"{where}: links with the same time stay together: {'; '.join(told)}")
     return cuts[0], cuts[1]
 
 
@@ -487,10 +487,10 @@ def _warn_of_directions(links: SplitLinks, away: Pair, graph: Graph) -> None:
 
 
 def withheld(links: SplitLinks, disjoint: float, seed: int) -> tuple[SplitLinks, Pair]:
-    """Return the links to use, and those of them whose edges must be removed from the graph.
+    """Return the links to use, and the pairs whose edges must be removed from the graph.
 
-    The edges of validation and test links are removed: a model that aggregates over these edges
-    would know the answer.
+    These pairs are the validation and test links: a model that aggregates over their edges would
+    know the answer. Training links may be added to the pairs, see `disjoint`.
 
     Parameters:
         disjoint: ``disjoint_train_ratio`` of RandomLinkSplit. If above 0, only this share of the

@@ -26,7 +26,7 @@ class ListedEdges(NamedTuple):
 
     Attributes:
         row, column: int[edges].
-        relation (int[edges] or None): Relation number of every edge; None without vertex types.
+        relation (int[edges] or None): Index of every edge's relation; None without vertex types.
         values (number[edges] or None): Values of the source.
     """
 

@@ -44,10 +44,10 @@ def read_metis(
         symmetrize, transpose: No effect, since the format is undirected.
 
     Raises:
-        InputError: For a wrong header, a wrong number of lines or edges, a neighbour that is out of
-            range, listed twice, or the vertex itself, an edge weight < 1, a negative vertex weight,
-            and an edge that is not stored in both directions with the same weight; the message
-            names file, line and value.
+        InputError: For a wrong header, or a wrong number of lines or edges. For a neighbour that is
+            out of range, is listed twice, or is the vertex itself. For an edge weight below 1, or a
+            negative vertex weight. For an edge that is not stored in both directions with the same
+            weight. The message names file, line and value.
     """
     data = read_bytes(path)
     try:
@@ -130,7 +130,7 @@ def _vertex_lines(
 
     Returns:
         ptr (int64[n + 1]), line (int64[n]): Offsets of every vertex's numbers in `numbers.values`,
-        and the number of every vertex's line in the file.
+        and the line number of every vertex in the file.
 
     Raises:
         InputError: If there are more or fewer lines than vertices.

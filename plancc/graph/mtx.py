@@ -1,6 +1,6 @@
 """MatrixMarket coordinate files. Entry (i, j) of the file is ``A[i, j]``: row i needs row j.
 
-scipy's ``mmread`` (fast_matrix_market) parses the entries. It accepts some garbled lines
+scipy's ``mmread`` (fast_matrix_market) parses the entries. ``mmread`` accepts some garbled lines
 (``1 1.5 1`` is read as column 1, value 0.5), so the bytes are checked first.
 """
 
@@ -259,7 +259,7 @@ class MtxEntries:
         return self._mirrored(row, col, values)
 
     def _chunks(self) -> Iterator[Entries]:
-        """Yield the entries of the file, without the other half of a symmetric matrix."""
+        """Yield the entries as the file has them: of a symmetric matrix, only the stored half."""
         found, header = 0, self._header
         small = os.path.getsize(self._path) < _SMALL and not is_gzip(self._path)
         if small:

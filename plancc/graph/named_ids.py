@@ -126,7 +126,7 @@ def sorted_names(texts: npt.NDArray[Any], where: str) -> tuple[Names, npt.NDArra
     wrong = next((text for text in texts if not text or "\0" in text), None)
     if width > LONGEST or wrong is not None:
         what = "is empty, or has a NUL" if wrong is not None else f"has more than {LONGEST:,} bytes"
-        raise InputError(f"{where}: an id {what}: ids are names; leave out its row")
+        raise InputError(f"{where}: an id {what}; correct it, or leave out its row")
     check_memory(3 * width * len(encoded), f"{where}: names of up to {width} bytes")
     names, number = np.unique(np.array(encoded, f"S{width}"), return_inverse=True)
     return names, number
@@ -155,7 +155,7 @@ def as_ids(given: Collection[Any]) -> npt.NDArray[Any] | None:
 
 
 def _no_text(table: npt.NDArray[np.uint8]) -> int | None:
-    """Return the number of the first row of `table`, uint8[rows, width], that is not UTF-8.
+    """Return the index of the first row of `table`, uint8[rows, width], that is not UTF-8.
 
     Return None if all rows are UTF-8.
     """

@@ -128,9 +128,10 @@ class RowsOfTypes:
     def _ends(self) -> list[tuple[IntArray, Int64Array, int]]:
         """Sums by which values are divided: an entry for the rows, and one for the columns.
 
-        "row" has no entry for the columns, and "none" has no entries. An entry holds the row (or
-        column) of every nonzero, the index of the sum to which every nonzero belongs, and the
-        number of sums. A vertex has a sum for every relation that ends (or begins) at its type.
+        Normalisation "row" has no entry for the columns, and "none" has no entries. An entry holds
+        the row (or column) of every nonzero, the index of the sum to which every nonzero belongs,
+        and the number of sums. A vertex has a sum for every relation that ends (or begins) at its
+        type.
         """
         names = self._types.names
         found: list[tuple[IntArray, Int64Array, int]] = []
@@ -151,7 +152,7 @@ class RowsOfTypes:
         return [np.zeros(size) for _, _, size in self._ends]
 
     def sums(self, before: list[FloatArray]) -> list[FloatArray]:
-        """Add these rows to the sums that divide the values, and return the sums.
+        """Add the values of these rows to the sums that normalisation divides by; return the sums.
 
         Parameters:
             before: Sums over the previous rows, changed in place: the sum of every row, and for
@@ -197,7 +198,7 @@ class Rows:
         indptr (int64[m + 1]): Offsets of the rows, from 0.
         indices (int32[entries]): Columns, ascending in every row.
         values (float32 or float64[entries], or None): Values; None for ones.
-        first: Number of the first row.
+        first: Row of the whole matrix that is the first row of this range, counted from 0.
         name: Name of the source, for messages.
         normalization: {"sym", "row", "none"}.
         self_loops: Whether the identity is added.
@@ -298,7 +299,7 @@ class Rows:
 def _missing_diagonal(indptr, indices, base):  # type: ignore[no-untyped-def]
     """Return 1 for every row without a diagonal entry, else 0: int64[m].
 
-    `base` is the number of the first row.
+    `base` is the index that the first of these rows has in the whole matrix.
     """
     missing = np.ones(len(indptr) - 1, dtype=np.int64)
     for i in range(len(missing)):
@@ -335,7 +336,7 @@ def _fill(first, last, base, given, made, row_scale, col_scale, add_identity):  
     """Copy rows first..last-1, add the identity to them, and scale them.
 
     `given` is a CSR matrix: indptr, indices and values. `made` is the CSR matrix whose indices and
-    values are filled. Row i of both is row ``base + i`` of the whole matrix.
+    values are filled. Row i of `given` and of `made` is row ``base + i`` of the whole matrix.
     """
     indptr, indices, values = given
     out_indptr, out_indices, out_values = made

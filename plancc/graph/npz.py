@@ -149,7 +149,7 @@ class Archive(Mapping[str, Array]):
     def offsets(self, key: str, count: int, end: int) -> npt.NDArray[np.int64]:
         """Return the array `key`, int64[count + 1]: the offsets of `count` compressed rows.
 
-        Raise InputError unless the offsets ascend from 0 to `end`.
+        Raise InputError if the offsets do not ascend from 0 to `end`.
         """
         return as_offsets(self.integers(key, count + 1), end, f"{self.name}: key '{key}'")
 

@@ -48,7 +48,7 @@ class Owners:
 
     @property
     def is_edge_partition(self) -> bool:
-        """Whether nonzeros have owners of their own. If they have, the plan has a fold."""
+        """Whether nonzeros have separate owners (`nonzeros`). If so, the plan has a fold."""
         return self.nonzeros is not None
 
     @property

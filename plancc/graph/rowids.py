@@ -48,12 +48,12 @@ def rows_by_id(ids: npt.NDArray[Any], graph: Graph, what: str) -> npt.NDArray[np
         what: Phrase that names `ids` in messages.
 
     Raises:
-        InputError: For an array that is not a list of ids, a repeated id, and a vertex without a
+        InputError: For an array that is not a list of ids, a repeated id, or a vertex without a
             row.
 
     Warns:
-        PlanccWarning: If the ids of some rows are not in the graph, and if all ids are larger by 1,
-            or smaller by 1, than the ids of the graph.
+        PlanccWarning: If some rows are left out, because their ids are not in the graph. Also if
+            all ids are larger by 1, or smaller by 1, than the ids of the graph.
     """
     vertices, ids = ids_of(graph), one_column(ids)
     kinds, called = ("S", "names") if are_names(vertices) else ("iu", "integers")
@@ -92,10 +92,14 @@ def one_column(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _shift(ascending: npt.NDArray[Any], vertices: npt.NDArray[Any]) -> int:
-    """Return 1 or -1 if ids are larger or smaller by 1 than the graph's ids, else 0.
+    """Return 1 if all ids are larger by 1 than the graph's ids, -1 if smaller by 1, else 0.
 
     The result is 1 or -1 only if both lists of ids are consecutive numbers, one list from 0 and the
     other from 1.
+
+    Parameters:
+        ascending: The ids, sorted.
+        vertices: The graph's ids.
     """
     if are_names(vertices):
         return 0
@@ -186,7 +190,7 @@ def ids_beside(held: Mapping[str, Any], count: int) -> tuple[str, npt.NDArray[An
 def vertex_ids(held: Any, count: int) -> npt.NDArray[Any] | None:
     """Return the ids that `ids_beside` finds.
 
-    Return None if there are no ids, if an id is repeated or negative, and if the ids are 0..n-1.
+    Return None if there are no ids, if an id is repeated or negative, or if the ids are 0..n-1.
     """
     _, ids = (isinstance(held, Mapping) and ids_beside(held, count)) or ("", None)
     if ids is None or len(ascending := np.unique(ids)) < count:
@@ -259,7 +263,7 @@ def warn_of_parts(folder: str, names: Sequence[str], what: str) -> None:
     for plain, name in zip(names, sorted(names, key=natural_order), strict=True):
         if plain != name and os.path.isdir(folder):
             order = f"by the numbers in their names, {show(name)} before {show(plain)}"
-            warn(f"{folder}: {len(names)} parts are read {order}: {what}")
+            warn(f"{folder}: its {len(names)} files are read {order}: {what}")
             return
 
 

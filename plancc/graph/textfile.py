@@ -71,7 +71,7 @@ def text_chunks(stream: BinaryIO, size: int) -> Iterator[bytes]:
 
 
 def later(error: InputError, lines: int) -> InputError:
-    """Return an error about a piece of a text, with `lines` added to its line number."""
+    """Return the error with `lines` added to the line number that its message names."""
     shifted = re.sub(
         r", line (\d+):", lambda m: f", line {int(m[1]) + lines}:", str(error), count=1
     )

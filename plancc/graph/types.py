@@ -93,7 +93,7 @@ class Types:
         return np.array([0, *accumulate(self.counts.values())], np.int64)
 
     def vertices(self, name: str) -> slice:
-        """Return the numbers of a type's vertices in the union, as a slice.
+        """Return the range of the numbers that the vertices of a type have in the union.
 
         Raises:
             InputError: For an unknown type.
@@ -133,7 +133,7 @@ class Types:
         return f"; add the reverse of '{shown(', '.join(found), 100)}'" if found else ""
 
     def type_of(self, vertices: IntArray) -> Int64Array:
-        """Return the type number of every vertex, int64[m]."""
+        """Return the index of every vertex's type, int64[m]."""
         return np.searchsorted(self.first, vertices, side="right") - 1
 
     def rows_before(self, vertices: IntArray, part_ptr: Int64Array) -> Int64Array:
@@ -148,10 +148,10 @@ class Types:
         return np.stack([each[at] for each in counts])
 
     def relation_of(self, rows: IntArray, columns: IntArray) -> Int64Array:
-        """Return the relation number of every nonzero, int64[m], from the types of its ends.
+        """Return the index of every nonzero's relation, int64[m], from the types of its two ends.
 
-        The number is -1 if no relation has these types. If parallel relations have these types, the
-        number of one of these relations is returned.
+        The index is -1 if no relation joins these types. If several relations join these types,
+        the index of one of these relations is returned.
 
         Parameters:
             rows, columns (int[m]): Vertices of the union.
@@ -217,7 +217,7 @@ def first_of_columns(row_ptr: Int64Array, column: IntArray) -> Mask:
 
 
 def distinct_columns(row_ptr: Int64Array, column: IntArray) -> tuple[Mask, Int64Array]:
-    """Return which nonzeros to keep so that columns are distinct, and the offsets of the new rows.
+    """Return which nonzeros to keep so that no row has a column twice, and the new row offsets.
 
     The first of several nonzeros with the same row and column is kept (`first_of_columns`).
 

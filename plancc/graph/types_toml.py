@@ -12,10 +12,11 @@
     edge_features = "since.npy"
 
 A matrix has a row for every destination vertex and a column for every source vertex. An edge list
-or a Parquet file has vertex numbers from 0 within both types, destination first unless the names of
-its columns say otherwise (`plancc.graph.claims.is_source_first`). The entry of a type with vertex
-data is a table: the count of vertices, and files by the names in `plancc.graph.vertexdata`. Edge
-features are optional, and have a row for every edge of the file.
+or a Parquet file has two columns of vertex numbers, which count from 0 within each type. The
+destination is in the first column, or in the second if the names of the columns say so
+(`plancc.graph.claims.is_source_first`). The entry of a type with vertex data is a table: the count
+of vertices, and files by the names in `plancc.graph.vertexdata`. Edge features are optional, and
+have a row for every edge of the file.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ def _check_file(folder: str, name: Any, what: str) -> str:
 
 
 def read_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
-    """Map the .npy files of vertex data, by type and name."""
+    """Map the .npy files of vertex data into memory; return the arrays by type and name."""
     folder = os.fspath(path)
     counts, _, data, _ = _read_head(folder)
     for kind, of_type in data.items():

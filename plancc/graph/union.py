@@ -162,7 +162,7 @@ def _parallel(
     values: npt.NDArray[Any] | None,
     source: Source,
 ) -> Graph:
-    """Return the graph of parallel relations.
+    """Return the graph of relations, some of which are parallel (they join the same two types).
 
     Entries that have the same row, column and relation are merged, as in `build_graph`. Nonzeros
     are sorted by row, column and relation.
@@ -211,7 +211,7 @@ def rectangular(
     """Return the graph of a rectangular matrix: two types, "rows" and "columns", and one relation.
 
     Raises:
-        InputError: If there are no rows or no columns, and for `symmetrize`.
+        InputError: If there are no rows or no columns, or if `symmetrize` is true.
     """
     row, column, values = entries
     if transpose:

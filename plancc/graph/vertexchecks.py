@@ -36,7 +36,7 @@ def check_vertex_data(
     where: str = "",
     names: Mapping[str, str] | None = None,
 ) -> VertexData:
-    """Return vertex data in the types that plans hold.
+    """Return vertex data in the dtypes that plans hold.
 
     Parameters:
         arrays: Arrays by some of the names in `SOURCE_KEYS`.
@@ -49,7 +49,7 @@ def check_vertex_data(
         InputError: For a wrong number of rows or dimensions, NaN or infinity, labels that are not
             integers >= -1, masks that are not boolean, clusters that are not integers >= 0 or far
             above the number of vertices, integer targets other than 0 and 1, labels together with
-            targets, weights below 0; the message names key and value.
+            targets, or weights below 0. The message names key and value.
     """
     names = names or {}
     checked: dict[str, Any] = {key: each for key, each in arrays.items() if each is not None}
@@ -85,7 +85,7 @@ def of_one_type(graph: Graph, name: str) -> Graph:
 
 
 def data_by_type(found: Mapping[str, VertexData], types: Types) -> VertexData:
-    """Return the vertex data of a graph of several types, from the data of some types."""
+    """Return the vertex data of a graph with vertex types. `found`: data by type, of some types."""
     return VertexData(by_type=DataByType.of(found, types, np.arange(types.num_vertices)))
 
 
@@ -148,7 +148,7 @@ def finite(array: npt.NDArray[Any], what: str, first: int = 0) -> npt.NDArray[An
 
     Parameters:
         what: Beginning of all error messages.
-        first: Number of the first row, for messages.
+        first: Index of the first row, for messages.
 
     Warns:
         PlanccWarning: If large numbers lose digits.
@@ -180,7 +180,7 @@ def _refuse(
 ) -> None:
     """If a number is `wrong`, raise InputError with its value, its place, and the `rule`.
 
-    `first` is the number of the first row.
+    `first` is the index of the array's first row in the source.
     """
     if not wrong.any():
         return

@@ -108,8 +108,8 @@ class VertexData:
     def sizes(self) -> dict[str, int]:
         """Return sizes by name.
 
-        These are the numbers of columns of features and of targets, of classes, of clusters, and of
-        vertices in each mask.
+        The sizes are: the numbers of columns of the features and of the targets, the numbers of
+        classes and of clusters, and the number of vertices in each mask.
         """
         sizes = {}
         if self.features is not None:
@@ -155,7 +155,7 @@ class DataByType:
             of_type: Data of each type, in the order in which the type's vertices occur in
                 `vertices`.
             types: The vertex types and relations.
-            vertices (int[rows]): Vertex of every row, as its number in the union.
+            vertices (int[rows]): Vertex of every row, as a vertex number of the union of all types.
         """
         kept = {name: of_type[name] for name in types.counts if name in of_type}
         return cls(kept, types, types.type_of(vertices))
@@ -167,7 +167,7 @@ class DataByType:
         return [n for n, each in found if each.labels is not None or each.targets is not None]
 
     def number(self, name: str) -> int:
-        """Return the number of a type."""
+        """Return the index of the vertex type `name`."""
         return self.types.names.index(name)
 
     def take(self, order: npt.NDArray[np.integer]) -> Self:

@@ -294,8 +294,15 @@ def vertex_data_of(
 def _check_keys(
     keys: Mapping[str, str], held: Mapping[str, Any], where: str, elsewhere: bool
 ) -> None:
-    """Raise InputError for unknown keys and, unless `elsewhere`, for names that `held` does not
-    have."""
+    """Raise InputError for unknown keys, and for names that the source does not have.
+
+    Parameters:
+        keys: Kind of vertex data -> name of its array in the source.
+        held: The arrays of the source, by name.
+        where: Beginning of messages.
+        elsewhere: Whether other sources may have the arrays that `held` lacks. If so, no error is
+            raised for them.
+    """
     for key in keys:
         check_choice("name of vertex data", key, (*SOURCE_KEYS, "id"))
     for name in filter(None, keys.values()):
@@ -389,7 +396,13 @@ def _listed(held: Iterable[str], most: int = 20) -> str:
 def _row_ids(
     held: Mapping[str, Any], taken: Iterable[str] = (), wanted: str | None = None
 ) -> str | None:
-    """Return the name of the array of row ids; None if rows are in the order of the vertices."""
+    """Return the name of the array of row ids; None if rows are in the order of the vertices.
+
+    Parameters:
+        held: All arrays of the source, by name.
+        taken: Names of arrays that have another use.
+        wanted: Name that the user has given; if None or missing in `held`, usual names are tried.
+    """
     if wanted in held:
         return wanted
     names = () if held.keys() & _OF_EDGES else ROW_IDS

@@ -51,8 +51,8 @@ _NUMBERED = {
 def read_table(name: str, graph: Graph, keys: Keys) -> tuple[Columns, str]:
     """Read the arrays of a table; for the result see `arrays_of_columns`.
 
-    In a table without names, one column is the labels, and several columns are the features. The
-    first column may be a column of ids.
+    In a table without column names, the first column may hold ids. Of the remaining columns, a
+    single column is the labels; several columns are the features.
     """
     check_readable(name)
     check_kind(name, "table")
@@ -229,8 +229,8 @@ class TableReading:
     """The choice of columns to read from a table.
 
     Attributes:
-        columns: Numbers of the columns, in the order of the result; empty for all.
-        booleans: Numbers of the columns that may hold True and False.
+        columns: Indices of the columns, in the order of the result; empty for all columns.
+        booleans: Indices of the columns that may hold True and False.
         names: Names of all columns, for messages.
     """
 

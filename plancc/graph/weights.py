@@ -81,7 +81,7 @@ def read_weights(path: StrPath, graph: Graph) -> npt.NDArray[np.int64]:
 
 
 def _read_text(name: str, graph: Graph) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of a text: "weights", and "id" if the text has a column of ids."""
+    """Return the arrays of a text file: "weights", and "id" if there is a column of ids."""
     named = are_names(ids_of(graph))
     with input_errors(name), open_input(name) as stream:
         line = stream.readline(MOST_NAMES).decode("utf-8-sig", "replace").strip()

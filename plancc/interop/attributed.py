@@ -114,9 +114,10 @@ class _Found:
             fail(self.path, self.lines[k], f"{show(end)} is the end of an edge, but not a vertex")
 
     def ids(self, of: slice = slice(None)) -> Any:
-        """Return the ids of the vertices in slice `of`; None if no list in `names` can be the ids.
+        """Return the ids of the vertices in the range `of`; None if there are no ids.
 
-        The names in a list must be distinct, and not running numbers such as n0, n1, ....
+        The ids are the first list in `names` that has a name for every vertex. The names must be
+        distinct, and not running numbers such as n0, n1, ....
         """
         found: Any = None
         n = len(self.vertices)

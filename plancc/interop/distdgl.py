@@ -86,7 +86,7 @@ def read_partition(path: StrPath) -> npt.NDArray[np.int32]:
 
 
 def _ranges(held: Any, where: str) -> Int64Array:
-    """Return the vertices of every part in DGL's numbers: int64[parts, 2].
+    """Return, for every part, the range of its vertices in DGL's numbering: int64[parts, 2].
 
     Part m has the vertices from entry [m, 0] up to, but not including, entry [m, 1]. Together the
     parts have the vertices 0..n-1.
@@ -145,8 +145,8 @@ class DistNumbers:
         ntypes, etypes: Names of the types of vertices and of edges, in the order of type numbers.
         row_type, edge_type (int64[n], int64[nnz]): Type number of every row and every nonzero, in
             plan order.
-        row, edge (int64[n], int64[nnz]): For every DistDGL id of a vertex (edge), the number of its
-            row (nonzero) in plan order.
+        row, edge (int64[n], int64[nnz]): For every DistDGL id of a vertex (edge), the position of
+            its row (nonzero) in plan order.
         place (int64[n]): For every row in plan order, its DistDGL id; the inverse of `row`.
     """
 
@@ -324,7 +324,7 @@ EXPORT = Export(
 def write_chunks(plan: Plan, folder: Path) -> None:
     """Write edges, vertex data and owners in chunks, one for each part.
 
-    Vertices have the numbers of the source.
+    Vertices are numbered as in the source.
     """
     edges, place = edges_of(plan), plan.places()
     chunks = _chunk_ptr(len(edges.source), plan.num_parts)

@@ -200,9 +200,10 @@ def _read_in_child(path: StrPath, what: str, keys: Mapping[str, str]) -> dict[st
 
 
 def _graph(path: StrPath, keys: Mapping[str, str]) -> dict[str, Any]:
-    """Return a dict from the name of every matrix in the file: the graph's matrix, else None.
+    """Return a dict with the names of all matrices in the file.
 
-    If ``keys["graph"]`` chooses the matrix, the dict has no other names.
+    The name of the graph's matrix maps to this matrix; every other name maps to None. If
+    ``keys["graph"]`` chooses the graph's matrix, the dict has only the name of this matrix.
     """
     with _opened(path) as file:
         where = file.filename

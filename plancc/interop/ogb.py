@@ -267,7 +267,7 @@ def _splits(folder: str) -> tuple[str, list[str]]:
 
 
 def _chosen(folder: str, names: list[str], split: str | None) -> str:
-    """Return `split` if it is in `names`; if `split` is None, the only name.
+    """Return `split` if it is in `names`; if `split` is None, return the only name.
 
     Raises:
         InputError: If `split` is not in `names`, or if it is None and there are several names.

@@ -1,7 +1,7 @@
 """Edge lists in Parquet: a file, or a folder of files.
 
 A row ``u, v [, w]`` of the table is ``A[u, v]``: u needs v, as in an edge list in text. pyarrow
-reads the files, and of these only the columns that are needed.
+reads the files, but only the columns that are needed.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def read_parquet(
 
 
 class ParquetEntries(PiecewiseEdges):
-    """The edges of Parquet files, batch by batch.
+    """The edges of Parquet files, which are read in batches of rows.
 
     Parameters:
         path, columns, num_vertices, keep_ids, pattern: See `read_parquet`.
@@ -141,7 +141,7 @@ class ParquetEntries(PiecewiseEdges):
             return int(_table_of(where).count_rows())
 
     def pieces(self) -> Iterator[Entries]:
-        """Yield ids u and v, and weights, of every batch."""
+        """Read the file in batches of rows; yield the ids u and v and the weights of each batch."""
         names, where = list(self._columns), self.where
         with _arrow_errors(where):
             arrow = library("pyarrow", where, NEEDS)
@@ -214,7 +214,7 @@ def _source(where: str, names: Sequence[str]) -> Source:
 
 
 def _edges(read: Any, names: Sequence[str], where: str) -> Entries:
-    """Return ids u and v, and weights or None, of a table or a batch."""
+    """Return the ids u and v of edges, and weights or None. `read`: table or record batch."""
     u, v = (_ids(read.column(k), f"{where}: column '{names[k]}'") for k in (0, 1))
     return u, v, _weights(read, names, where)
 

@@ -19,7 +19,7 @@ from plancc.plan.plan import Plan
 
 
 def write_cluster(plan: Plan, folder: Path) -> None:
-    """Write ``data.pt`` with edges and vertex data, and ``part_P/metis.pt``."""
+    """Write ``data.pt`` with edges and vertex data, and ``part_P/metis.pt`` for P parts."""
     import torch
     from torch_geometric.loader.cluster import Partition
 

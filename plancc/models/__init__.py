@@ -91,8 +91,8 @@ def build_problem(
 
     Raises:
         InputError: If the model cannot use the matrix or the parameters.
-        BackendError: If the problem is of none of these types. The message names the model, and
-            the package, file and line that define it.
+        BackendError: If the problem has none of the types in `takes`. The message names the model,
+            and the package, file and line that define the model.
     """
     problem = model.build(matrix, num_parts, balance=balance, seed=seed)
     if not isinstance(problem, takes):
@@ -100,7 +100,7 @@ def build_problem(
         who = MODELS.words_of(name) if name else type(model).__name__
         expected = " or ".join(kind.__name__ for kind in takes)
         raise BackendError(
-            f"{who} builds a {type(problem).__name__}; it must build one of these types of "
-            f"plancc.models.problem: {expected} ({place_of(type(model).build)})"
+            f"{who} builds a {type(problem).__name__}; it must build a problem of this "
+            f"kind, from plancc.models.problem: {expected} ({place_of(type(model).build)})"
         )
     return problem

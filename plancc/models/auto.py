@@ -26,7 +26,7 @@ class AutoModel(Model):
     Attributes:
         candidates: Names of the models to compare. Each model is tried with every set of options
             that its method `forms` returns. None: the models in `CANDIDATES`; plancc then searches
-            for owners only with those that promise the best plans (`plancc.owners.prices`).
+            for owners only with the models that promise the best plans (`plancc.owners.prices`).
     """
 
     layout: ClassVar[str] = "any"

@@ -113,7 +113,7 @@ class Model(ABC):
     def with_data(self, vertex_data: VertexData) -> Self:
         """Return the model with the training mask and the clusters of `vertex_data`.
 
-        A model that needs neither returns itself. This is the default.
+        By default, the method returns the model itself: most models need neither.
         """
         return self
 

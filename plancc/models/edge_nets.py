@@ -13,8 +13,9 @@ from plancc.kernel import njit
 def lighter_side(indptr: Any, indices: Any, in_row: Any, in_column: Any) -> Any:
     """For every nonzero, whether its column has fewer nonzeros than its row: bool[num_nonzeros].
 
-    If both have the same number, the one with the lower index is treated as having fewer. So a
-    symmetric pattern is split symmetrically. On the diagonal the result is False.
+    If row i and column j have equally many nonzeros, the lower of the indices i and j is treated as
+    having fewer. So a symmetric pattern is split symmetrically. On the diagonal the result is
+    False.
 
     Parameters:
         indptr (int64[n + 1]), indices (int32[num_nonzeros]): CSR pattern.
@@ -43,7 +44,7 @@ def split_nets(indptr: Any, indices: Any, with_column: Any) -> Any:
     Returns:
         net_ptr (int64[num_nets + 1]): Offsets of the nets' pins.
         pins (int32[num_pins]): Pins; the first pin of a net is the vertex of its column or row.
-        source (int32[num_nets]): For every net, the number of its column or row.
+        source (int32[num_nets]): For every net, the index of its column or row.
         weight (int64[n]): For every vertex, the number of nonzeros that belong to it.
         nonzero_vertex (int32[num_nonzeros]): For every nonzero, the vertex to which it belongs.
     """

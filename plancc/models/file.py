@@ -47,8 +47,8 @@ class FileModel(Model):
 
         Raises:
             InputError: If there is no part vector; if it has the wrong length, or numbers that are
-                not whole; or if a part number is not in 0..num_parts-1. The message then names the
-                first vertex with such a number.
+                not whole; or if a part number is not in 0..num_parts-1. In the last case, the
+                message names the first vertex with such a number.
         """
         return Assignment(part_vector(self.part, matrix.num_vertices, num_parts))
 

@@ -55,8 +55,8 @@ class LibraModel(EdgeModel):
     ) -> Assignment:
         """Assign all nonzeros and rows. `seed` orders vertices that have equally many nonzeros.
 
-        This takes ``num_parts / 8`` bytes of memory for every vertex: a bit for each part says
-        whether the part holds the vertex.
+        The assignment takes ``num_parts / 8`` bytes of memory for every vertex: a bit for each part
+        says whether the part holds the vertex.
 
         Returns:
             The owners, with the two figures of table 4 of Md et al. 2021 in `Assignment.notes`.

@@ -47,6 +47,8 @@ def degrees(indptr: Any, indices: Any) -> Any:
 class Ahead(NamedTuple):
     """For every column j, its nonzeros (i, j) in which vertex i has a higher rank than vertex j.
 
+    The rank of a vertex is its position in the order by number of nonzeros (`assign_edges`).
+
     Attributes:
         start, end (int64[n]): The nonzeros of column j are ``pairs[start[j]:end[j]]``.
         pairs (int32[nnz, 2], or int64 if nnz is 2**31 or more): For every nonzero: its row i, and
@@ -65,7 +67,7 @@ def ahead(indptr: Any, indices: Any, in_column: Any, rank: Any) -> Ahead:
     Parameters:
         indptr (int64[n + 1]), indices (int32[nnz]): CSR pattern.
         in_column (int64[n]): Returned by `degrees`.
-        rank (int32[n]): Rank of every vertex.
+        rank (int32[n]): Rank of every vertex, as the module defines it.
     """
     start = np.cumsum(in_column) - in_column
     end = start.copy()
@@ -108,12 +110,12 @@ def assign_edges(
 
     Parameters:
         by_rank (int32[n]): The vertices, sorted by their number of nonzeros.
-        rank (int32[n]): Rank of every vertex, the inverse of `by_rank`.
+        rank (int32[n]): *Rank* of every vertex: its position in `by_rank`, counted from 0.
         indptr (int64[n + 1]), indices (int32[nnz]): CSR pattern, columns ascending in a row.
         ahead (Ahead): The result of `ahead`. The rows in its `pairs` are replaced by owners.
         diagonal (bool[n]): Whether the diagonal entry is stored.
-        held (uint64[n, ceil(num_parts / 64)]): For every vertex, in order of ranks, a bit for each
-            part: whether the part holds the vertex. All 0 at the start; set here.
+        held (uint64[n, ceil(num_parts / 64)]): For every vertex, in the order of `by_rank`, a bit
+            for each part: whether the part holds the vertex. All 0 at the start; set here.
         room: Largest number of nonzeros that a part may have.
         nonzero_owner (int32[nnz]): Owners of the nonzeros (i, j) in which vertex i has a lower rank
             than vertex j. Other entries are not set here.
@@ -221,12 +223,13 @@ def choose_owners(order: Any, held: Any, load: Any) -> Any:
     of its owner.
 
     Parameters:
-        order (int64[n]): Ranks of the vertices, in the order in which they choose.
+        order (int64[n]): Ranks of the vertices (see the module), in the order in which the vertices
+            choose.
         held: See `assign_edges`.
         load (int64[num_parts]): Number of nonzeros of every part, its load at the start.
 
     Returns:
-        int32[n]: Owners, sorted by the rank of the vertex.
+        int32[n]: Owners; entry r is the owner of the vertex of rank r.
     """
     key = load * _LOAD + np.arange(len(load))
     owner = np.empty(len(order), dtype=np.int32)
@@ -243,7 +246,7 @@ def choose_owners(order: Any, held: Any, load: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _least(key: Any, low: int, place: int) -> Any:
-    """Return the least load, and the number of the first part with this load.
+    """Return the least load, and the index of the first part with this load.
 
     Parameters:
         key (int64[num_parts]): Key of every part, which contains the part's load (`_LOAD`).

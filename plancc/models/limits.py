@@ -1,4 +1,4 @@
-"""`Limits`: the weights that parts should share evenly, and the largest weight of every part."""
+"""`Limits`: the weights that parts should share evenly, and the most that a part may weigh."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Limits:
 
     @cached_property
     def even(self) -> npt.NDArray[np.int64]:
-        """`share`, rounded up: int64[num_parts, c]."""
+        """Even share of every part (`share`), rounded up to whole numbers: int64[num_parts, c]."""
         if self.unequal:
             return np.ceil(self.share * (1 - ROUNDING)).astype(np.int64)
         return np.zeros(self.share.shape, np.int64) - (-self.total // self.num_parts)

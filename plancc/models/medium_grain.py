@@ -26,7 +26,7 @@ INSTEAD_OF_SEARCH = "use a process grid if many rows are alike, or keep the owne
 
 @dataclass(frozen=True)
 class MediumGrainModel(EdgeModel):
-    """A hypergraph in which a nonzero belongs to its row or column, the one with fewer nonzeros.
+    """A hypergraph in which a nonzero belongs to its row or column, whichever has fewer nonzeros.
 
     It follows Pelt and Bisseling, "A medium-grain method for fast 2D bipartitioning of sparse
     matrices" (IPDPS 2014). In the paper, row i of H and row i of the product may have different
@@ -36,9 +36,9 @@ class MediumGrainModel(EdgeModel):
         row of a hub       its nonzeros belong to their columns; a fold adds up the partial sums
         column of a hub    its nonzeros belong to their rows; an expand sends the hub's row of H
 
-    So the nonzeros of a hub can be in several parts. If row and column have equally many nonzeros,
-    the nonzero belongs to the one with the lower number. Diagonal nonzeros belong to their rows.
-    `split_problem` builds the hypergraph.
+    So the nonzeros of a hub can be in several parts. If row i and column j have equally many
+    nonzeros, nonzero (i, j) belongs to row i if i < j, else to column j. Diagonal nonzeros belong
+    to their rows. `split_problem` builds the hypergraph.
     """
 
     problem: ClassVar[type[Hypergraph]] = Hypergraph
@@ -86,7 +86,7 @@ def split_problem(matrix: Graph, with_column: npt.NDArray[np.bool_]) -> EdgeProb
 
     ========================  ==================================================================
     vertex i                  stands for row i of H and of the product, and for the nonzeros that
-                              belong to row i or to column i; weighs as many as these nonzeros
+                              belong to row i or to column i; its weight is their number
     expand net of column j    has the pin j, whose part owns row j of H, and the pins i for which
                               (i, j) belongs to row i: their parts need row j
     fold net of row i         has the pin i, whose part owns row i of the product, and the pins j

@@ -1,4 +1,4 @@
-"""Kernels that build column nets from a pattern or from batches, and merge equal nets."""
+"""Kernels that build column nets from a pattern or from mini-batches, and merge equal nets."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def column_nets(indptr: Any, indices: Any) -> Any:
 
     Returns:
         net_ptr (int64[num_nets + 1]): Offsets of the nets' pins; nets are in the order of columns.
-        pins (int32[num_pins]): Numbers of rows.
-        column (int32[num_nets]): For every net, the number of its column.
+        pins (int32[num_pins]): The pins: indices of rows.
+        column (int32[num_nets]): For every net, the index of its column.
     """
     n = len(indptr) - 1
     size = np.zeros(n, dtype=np.int64)
@@ -190,8 +190,8 @@ class NetUnion:
     def add(self, block: BatchLayer) -> None:
         """Add the nets of a block.
 
-        Merge all nets when the number of pins has doubled since the last merge, or when
-        `MAX_WAITING` blocks wait to be merged.
+        Equal nets of all blocks are merged when the number of pins has doubled since the last
+        merge, or when more than `MAX_WAITING` blocks wait to be merged.
         """
         found = _block_nets(
             block.rows,

@@ -26,8 +26,9 @@ class Hypergraph:
             least 0, that parts share evenly; every column is a constraint.
         net_costs (int64[num_nets], at least 1, or None): Cost of every net; None: 1.
         net_sources (int32[num_nets], or None): For every net, the pin whose part sends the row of
-            the net to the other parts (in a fold net: receives their partial sums). None: unknown;
-            passes can then minimise the volume, but not the traffic of single parts.
+            the net to the other parts. For a net of the fold, the pin whose part receives the
+            partial sums of the other parts. None: unknown; passes can then minimise the volume, but
+            not the traffic of single parts.
         fixed (int32[num_vertices], or None): The part in which a vertex must be; -1: any part.
         pin_sizes (int32[num_pins], or None): For every pin, the number of pins that were merged
             into it when vertices were merged; None: 1.

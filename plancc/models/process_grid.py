@@ -51,14 +51,14 @@ def row_models() -> list[str]:
 class ProcessGridModel(Model):
     """Base class of the models for process grids. Another model assigns rows to blocks.
 
-    There is a block of rows for every process row of every layer. The ranks of this process row
-    own the rows of the block.
+    A process grid may have several layers, and each layer has process rows. Every process row of
+    every grid layer has one block of rows. The ranks of the process row own the rows of the block.
 
     Attributes:
         blocks: Name of the row model that assigns rows to blocks. "rp" is the random permutation of
             the vertices that Tripathy et al. 2020 use.
         part (path or int[num_vertices], optional): For `blocks` "file": the block of every vertex,
-            counted from 0. Block ``i * layers + k`` belongs to process row i in layer k.
+            counted from 0. Block ``i * layers + k`` belongs to process row i in grid layer k.
     """
 
     scheme: ClassVar[str]
@@ -156,7 +156,7 @@ class Cagnet15DModel(ProcessGridModel):
     Attributes:
         replication: The number c, which must divide the number of ranks. If c squared does not
             divide the number of ranks, some of the c ranks multiply with one more block of H than
-            the others.
+            the rest of the c ranks.
         sparse: Whether ranks send only needed rows in messages, instead of broadcasting all rows.
     """
 
@@ -237,10 +237,10 @@ class Cagnet3DModel(ProcessGridModel):
 
     @classmethod
     def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
-        """Return sets of options with different grids.
+        """Return sets of options, one set for each grid to choose from.
 
-        They are the grid whose three sizes differ least, and all grids with one process column and
-        several layers.
+        The grids are the grid whose three sizes differ least, and all grids that have one process
+        column and several layers.
         """
         layers = _divisors(num_ranks)[1:]
         shapes = [_shapes(num_ranks, 3)[0], *(f"{num_ranks // k}x1x{k}" for k in layers)]
@@ -279,10 +279,10 @@ class MopModel(ProcessGridModel):
 
     @classmethod
     def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
-        """Return a set of options with one group, and a set for every other number of groups.
+        """Return the options for one group, and then for each number of groups that is possible.
 
-        Groups have at least two ranks. With several groups, plancc searches for the rows of every
-        group.
+        A possible number divides the number of ranks, and leaves at least two ranks in a group.
+        With several groups, plancc searches for the rows of every group.
         """
         searched = {"blocks": DEFAULT_MODEL}
         return [{}, *(searched | {"groups": each} for each in _divisors(num_ranks)[1:-1])]
@@ -315,7 +315,7 @@ def _given(grid: str | tuple[int, ...], dimensions: int, num_ranks: int) -> tupl
 
 
 def _sizes(grid: str | tuple[int, ...], dimensions: int) -> tuple[int, ...]:
-    """Return the sizes of a given grid; InputError unless there are `dimensions` sizes."""
+    """Return the sizes of a given grid; InputError if their number is not `dimensions`."""
     text = "x".join(map(str, grid)) if isinstance(grid, tuple | list) else str(grid)
     found = re.fullmatch("x".join([r"([1-9]\d{0,9})"] * dimensions), text, re.ASCII)
     if not found:
@@ -325,9 +325,10 @@ def _sizes(grid: str | tuple[int, ...], dimensions: int) -> tuple[int, ...]:
 
 
 def _shapes(num_ranks: int, dimensions: int) -> list[str]:
-    """Return names of the grids with `num_ranks` ranks, those with the most similar sizes first.
+    """Return names of the grids with `num_ranks` ranks, such as "2x3".
 
-    After `MOST_SHAPES` names, "..." stands for the others.
+    Grids whose sizes are most similar come first. If there are more than `MOST_SHAPES` grids, the
+    list ends with "...".
     """
     divisors = _divisors(num_ranks)
     sizes = [(a, num_ranks // a) for a in divisors]

@@ -42,7 +42,7 @@ def random_owner(
 
 @dataclass(frozen=True)
 class RandomModel(Model):
-    """Random owners. All parts have equally many rows, or numbers proportional to capacities."""
+    """Random owners. All parts have equally many rows, or as many as their capacities demand."""
 
     even_random: ClassVar[bool] = True
     follows_capacities: ClassVar[bool] = True

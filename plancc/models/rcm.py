@@ -44,7 +44,8 @@ def pipeline_stages(num_vertices: int, band: int) -> int:
 def pipeline_granularity(num_vertices: int, band: int) -> float:
     """Return ``(n - b) / 2n``, for n vertices and a matrix of bandwidth b.
 
-    It is the smallest share of the vertices in a stage (Wan et al. 2025, section 3.5).
+    The result is the smallest share of the vertices that a stage of the pipeline may have (Wan et
+    al. 2025, section 3.5).
     """
     return (num_vertices - band) / (2 * num_vertices)
 
@@ -59,7 +60,7 @@ def rcm_order(matrix: Graph) -> npt.NDArray[np.int32]:
 
 @dataclass(frozen=True)
 class RcmModel(Model):
-    """Blocks of rows that follow each other in reverse Cuthill-McKee order of A + A^T."""
+    """Parts are blocks of consecutive rows in the reverse Cuthill-McKee order of A + A^T."""
 
     follows_capacities: ClassVar[bool] = True
 

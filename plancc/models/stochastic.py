@@ -8,9 +8,9 @@ The model minimises the expected volume of a mini-batch. It builds its nets in o
     sampled   from the column nets of many batches; equal nets are merged, and their costs added
               (Algorithm 3)
 
-A sample says little about batches outside the sample unless most nonzeros occur in the sample
-several times. The bound of equation 14 holds for one given partition, but not for a partition that
-a search has fitted to the sample.
+A sample says much about other batches only if most nonzeros occur in the sample several times. The
+bound of equation 14 holds for one given partition, but not for a partition that a search has fitted
+to the sample.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class StochasticModel(Model):
         sampler: A name in `plancc.sampling.SAMPLERS`.
         theta, delta: The error allowed for the expected connectivity, and the allowed probability
             of a larger error (equation 12).
-        batches ("auto" or int): Number of batches to sample. "auto": no batches if the sampler's
+        batches ("auto" or int): Number of mini-batches to sample. "auto": 0 if the sampler's
             probabilities are known, else the number from equation 14.
         sampler_options: Options of the sampler; missing options keep their defaults.
         vertex_data: Training mask and clusters, for samplers that need them.
@@ -124,8 +124,9 @@ class StochasticModel(Model):
         return cls(sampler_options=of_sampler, **given)
 
     def check_layers(self, num_layers: int) -> None:
-        """Raise InputError unless batches have one block for all layers, or one block for each
-        layer.
+        """Raise InputError unless a mini-batch of the sampler has 1 or `num_layers` blocks.
+
+        One block serves all layers of the network; otherwise each layer has a separate block.
         """
         make_sampler(self.sampler, 1, **self.sampler_options).check_layers(num_layers)
 
@@ -175,8 +176,9 @@ class StochasticModel(Model):
         """Build the hypergraph for a partitioner.
 
         If `batches` is "auto" and the sampler's probabilities are known, `fitted` computes the nets
-        from the probabilities. Otherwise the nets come from sampled batches; their number is
-        `batches`, or follows from equation 14.
+        from the probabilities. Otherwise the nets come from sampled mini-batches; the number of
+        mini-batches is `batches`, or follows from equation 14 of Demirci et al. 2022 if `batches`
+        is "auto".
         """
         check_num_parts(matrix.num_vertices, num_parts)
         source = self.source(matrix)
@@ -189,8 +191,10 @@ class StochasticModel(Model):
         return replace(sample.hypergraph, vertex_weights=weights)
 
     def num_batches(self, source: BatchSource, num_parts: int, seed: int) -> int:
-        """Return `batches` if it is a number. If it is "auto", return the number from equation 14,
-        but at most `MAX_BATCHES`.
+        """Return how many mini-batches to sample: `batches`, if it is a number.
+
+        If `batches` is "auto", the mini-batches together have about `hoeffding_nets` nets, but
+        there are at most `MAX_BATCHES` of them.
         """
         if self.batches != AUTO:
             return int(self.batches)
@@ -250,12 +254,12 @@ class NetSample:
 
 @dataclass(frozen=True, eq=False)
 class BatchSource:
-    """A sampler, and the population of vertices from which it draws batches.
+    """A sampler, and the population of vertices from which it draws mini-batches.
 
     Attributes:
         sampler: The sampler. `Sampler.check` has accepted the population.
         population: The vertices, and the arrays that the sampler needs.
-        remark: A remark for the user on the batches; "" if there is none.
+        remark: A remark for the user about the mini-batches; "" if there is none.
     """
 
     sampler: Sampler
@@ -263,7 +267,9 @@ class BatchSource:
     remark: str = ""
 
     def nets_per_batch(self, seed: int) -> float:
-        """Return the mean number of nets, including nets of one pin, in the first four batches."""
+        """Return the mean number of nets in the first four mini-batches.
+
+        Nets of one pin count too."""
         return float(np.mean([self._num_columns(seed, k) for k in range(4)]))
 
     def _num_columns(self, seed: int, number: int) -> int:
@@ -304,7 +310,7 @@ class BatchSource:
         """Return the expected number of nonzeros of every row in a mini-batch: float64[n].
 
         It is computed from the sampler's probabilities if they are known. Otherwise it is the mean
-        over `num_batches` batches.
+        over `num_batches` mini-batches.
         """
         indptr, indices = self.population.pattern
         n = self.population.num_vertices
@@ -326,11 +332,12 @@ class BatchSource:
 
 
 class GrowingSample:
-    """A sample of batches that can be enlarged; equal nets are merged.
+    """A sample of mini-batches that can be enlarged; equal nets are merged.
 
     Parameters:
-        source: Source of the batches.
-        seed, stream: Seed, and random stream, of the batches (`plancc.sampling.Sampler.batch`).
+        source: Source of the mini-batches.
+        seed, stream: Random seed and random stream from which mini-batches are drawn
+            (`plancc.sampling.Sampler.batch`).
     """
 
     def __init__(self, source: BatchSource, seed: int, stream: int = FITTED) -> None:
@@ -339,11 +346,11 @@ class GrowingSample:
         self._number = 0
 
     def grown(self, num_batches: int, stop: Callable[[], bool] = lambda: False) -> NetSample:
-        """Draw further batches, and return the sample.
+        """Draw further mini-batches, and return the sample.
 
-        Stop when there are `num_batches` batches in total, when the sample is full (the number of
-        pins is close to `PINS_PER_NONZERO` per nonzero), or when `stop()` is True. At least one
-        batch is drawn.
+        Stop when there are `num_batches` mini-batches in total, when the sample is full (the number
+        of pins is close to `PINS_PER_NONZERO` per nonzero), or when `stop()` is True. The sample
+        has at least one mini-batch.
         """
         population = self._source.population
         indptr, indices = population.pattern
@@ -424,8 +431,8 @@ def fitted_cut(
 ) -> WeightedGraph:
     """Approximate an expected volume by the weight of the cut edges of a graph.
 
-    Let a net have m pins besides its source. They are assumed to be spread evenly over the parts,
-    with c = m / num_parts pins in each part, but at least 1. The part needs the row of the net with
+    Let a net have m pins besides its source. The pins are assumed to be spread evenly over parts,
+    with c = m / num_parts pins in each part, but at least 1. A part needs the row of the net with
     probability reach[c]. So each pin contributes ``reach[c] / c``, and the edges of a hub weigh
     less than other edges. The weight of an edge is the mean over the nets of its two ends.
 

@@ -1,10 +1,10 @@
 """Model ``auto``: find owners with each of several candidates, and choose the best owners.
 
 A candidate is a model. Its *forms* are the ways to set its options, such as the shapes of a process
-grid; only the best form of each candidate is compared. The best owners are those with the shortest
-predicted epoch (`plancc.predict.predictor`), unless the user names another objective. A search for
-the owners of a form is made only if the *price* of the form is low (`plancc.owners.prices`). The
-provenance of the plan has a table of all candidates.
+grid; only the best form of each candidate is compared. If the user names an objective, the best
+owners have its lowest value; otherwise they have the shortest predicted epoch
+(`plancc.predict.predictor`). A search for the owners of a form is made only if the *price* of the
+form is low (`plancc.owners.prices`). The provenance of the plan has a table of all candidates.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Contest:
     late: list[str] = field(default_factory=list)
 
     def try_form(self, form: Form) -> None:
-        """Find owners by a form, and add an entry to the table.
+        """Find owners by a form (a candidate model with its options); add an entry to the table.
 
         The entry has the figures of the owners, or the reason why no owners were found.
         """
@@ -197,7 +197,8 @@ class Contest:
     def winner(self, unfits: Mapping[str, str]) -> Ownership:
         """Return the best owners, with the table of candidates and notes for the user.
 
-        `unfits` has the name of every candidate, and the reason why it does not suit the graph.
+        `unfits` maps the name of a candidate to the reason why it does not suit the graph; the
+        reason is "" for a candidate that suits the graph.
         """
         task, options, goal = self.asked.task, self.asked.task.options, self.goal
         memory = options.predictor.machine.node.memory if goal == "time" else None

@@ -2,13 +2,13 @@
 
 `plancc.owners.rows` finds owners for row plans. There are three ways to find owners:
 
-    a searched model, and no         `plancc.search.edges` finds the owners
-    partitioner is named
+    the model needs a search, and    `plancc.search.edges` finds the owners
+    the user names no partitioner
 
-    a searched model, and the user   the partitioner finds the owners; they are refined if the
-    names a partitioner              partitioner cannot minimise the objective itself
+    the model needs a search, and    the partitioner finds the owners; they are refined if the
+    the user names a partitioner     partitioner cannot minimise the objective itself
 
-    any other model                  the model assigns the nonzeros; each row gets the owner that
+    the model needs no search        the model assigns the nonzeros; each row gets the owner that
                                      saves the most rows (`VectorOwners`)
 """
 
@@ -87,7 +87,7 @@ def _searched(asked: Unowned) -> Ownership:
 
 
 def _assigned(matrix: Graph, problem: Assignment, task: Task) -> Ownership:
-    """Return the model's owners of nonzeros, with the owners of rows that save the most rows."""
+    """Return the model's owners of nonzeros, with owners of rows for which few rows are sent."""
     from plancc.passes.vector_owners import VectorOwners
 
     who, num_parts, options = f"model '{task.name}'", task.num_parts, task.options

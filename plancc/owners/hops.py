@@ -23,8 +23,8 @@ unless the predicted epoch becomes longer by more than this factor."""
 def with_hops(plan: Plan, task: Task, options: PlanOptions) -> tuple[Plan, list[str], str]:
     """Return the plan with node-aware exchange or relays, if requested or predicted to be faster.
 
-    If option `exchange` is "auto", relays are tried only for many parts, and only if the objective
-    is about the busiest part.
+    Otherwise return the plan unchanged. If option `exchange` is "auto", relays are tried only for
+    many parts, and only if the objective is about the busiest part.
 
     Returns:
         plan, notes, how: The plan; notes for the user; and a string for the provenance that says
@@ -45,7 +45,8 @@ def _on_nodes(plan: Plan, task: Task, exchange: str) -> tuple[Plan, list[str]]:
     """Return the plan with node-aware exchange if the task has a topology, and notes for the user.
 
     If option `exchange` is "auto", the plan gets node-aware exchange only if the predicted epoch
-    does not become longer. For objective "volume", it may become longer by the factor `SLOWER`.
+    does not become longer. For objective "volume", the predicted epoch with node-aware exchange may
+    take `SLOWER` times as long as without.
     """
     topology, predictor = task.options.nodes, task.options.predictor
     if topology is None or exchange.startswith(("flat", "relays")):

@@ -3,8 +3,8 @@
 With node-aware exchange, a row that several ranks of a node need is sent to this node only once
 (`plancc.plan.routes`). So the number of rows sent between nodes is the volume of a partition into
 nodes. The first search finds this partition. Then one search for each node divides the node's rows
-among its ranks. That search sees only the nonzeros of the node. It ignores rows of other nodes,
-since they may arrive at any rank of the node, which passes them on inside the node.
+among its ranks. Such a search sees only the nonzeros of the node. It ignores rows of other nodes,
+since these rows may arrive at any rank of the node, which passes them on inside the node.
 
 If the user names no objective, the search has two levels. If the user names objective "time",
 searches in one level and in two levels are made, and `plancc.owners.numbering` chooses the best
@@ -103,7 +103,9 @@ def search_on_nodes(find: Find, asked: Unowned, limits: Limits | None) -> Search
 
 
 def _together(one: SearchResult, two: SearchResult) -> SearchResult:
-    """Return the result `one`; add the owners of `two` to its `others` if they are as balanced."""
+    """Return the result `one`, with the owners of `two` among its `others` if they are no worse
+    balanced than the owners of `one`.
+    """
     over = [min(each.overload for each in of.tried if each.best) for of in (one, two)]
     others = [*one.others, two.owners] if over[1] <= over[0] else one.others
     tried = [*one.tried, *(replace(each, best=False) for each in two.tried)]
@@ -120,7 +122,7 @@ class _Share:
     Attributes:
         matrix, options, limits: Arguments of the search.
         rows, nonzeros (int64[num_rows], int64[num_nonzeros]): Rows and nonzeros that the search
-            divides, by their numbers in the whole matrix.
+            divides, by their indices in the whole matrix.
         own (bool[matrix.num_vertices]): For every vertex of `matrix`, whether the search divides
             it. Other vertices belong to other nodes.
     """
@@ -258,9 +260,9 @@ def _inside(
 def _options(
     options: SearchOptions, effort: str | None, epsilon: float, capacities: Any, of_budget: float
 ) -> SearchOptions:
-    """Return the options of a search in one of the two levels; it minimises the volume.
+    """Return the options of one of the two searches: for nodes, or for ranks within a node.
 
-    The search gets the share `of_budget` of the budget in `options`.
+    The search minimises the volume, and gets the share `of_budget` of the budget in `options`.
     """
     budget = options.budget
     return replace(

@@ -48,7 +48,7 @@ class Form:
 
     @classmethod
     def of(cls, name: str, num_ranks: int, options: Mapping[str, Any]) -> Form:
-        """Make the form with these options; InputError if they do not suit the number of ranks."""
+        """Make the form; raise InputError if the options do not suit the number of ranks."""
         words = (key if value is True else f"{key}={value}" for key, value in options.items())
         return cls(name, Assigner.of(name, num_ranks, options), ":".join([name, *words]))
 
@@ -64,13 +64,15 @@ class Form:
 
 @dataclass
 class PricedForms:
-    """Prices of the forms of all candidates; a price is computed when it is first needed.
+    """Prices of the forms (`Form`) of all candidates.
+
+    A price is computed when it is first needed.
 
     Attributes:
         matrix, task, balance: The matrix, the task of model auto, and its balance.
         rows: Dict of the owners of rows from which prices are computed, int32[n] each. A key is a
-            tuple. Its first entry is the balance if the model is searched, else the name of the
-            model; its second entry is the number of parts.
+            pair. Its first entry is the balance if the model needs a search, else the name of the
+            model. Its second entry is the number of parts.
         seconds: Label of a form -> its price. A price is a pair: whether a rank has too little
             memory, and the predicted seconds of an epoch, infinite if the partitioner failed.
     """
@@ -84,7 +86,8 @@ class PricedForms:
     def balance_of(self, form: Form) -> Balance:
         """Return the balance of the parts in this form's plan.
 
-        It is the given balance. But the parts of an edge plan do not share rows, only nonzeros.
+        This is the given balance, except if the plan is an edge plan and the given balance includes
+        rows. An edge plan cannot balance rows, so the result then is nonzeros alone.
         """
         if form.by_rows or "rows" not in self.balance.names:
             return self.balance
@@ -139,8 +142,8 @@ class PricedForms:
     def _owners(self, form: Form) -> Owners:
         """Return the owners of rows (and nonzeros) from which the price of a form is computed.
 
-        They are the owners that the model assigns, or for a searched model those that one
-        partitioner finds."""
+        They are the owners that the model assigns. If the model needs a search, they are the owners
+        that one partitioner finds."""
         matrix, assigner, balance = self.matrix, form.assigner, self.balance_of(form)
         model = make_model(assigner.model, assigner.options)
         key = str(balance) if form.searched else assigner.model, assigner.num_parts
@@ -156,7 +159,9 @@ class PricedForms:
     def _rows(self, form: Form, model: Model, balance: Balance) -> Owner:
         """Return the owners of rows that the model assigns.
 
-        For a searched model, return those of a partitioner that minimises the edge cut."""
+        If the model needs a search, return instead the owners that a partitioner finds by
+        minimising the edge cut.
+        """
         matrix, options, num_parts = self.matrix, self.task.options, form.assigner.num_parts
         common: Any = {"balance": balance, "seed": options.seed}
         if not form.searched:

@@ -1,4 +1,4 @@
-"""The request of a compile: its options, checked before the graph is read.
+"""The request for a compilation: its options, checked before the graph is read.
 
 If the request is for a process grid, another model (option `blocks`) assigns the rows to blocks, as
 it would assign them to the parts of a row plan.
@@ -63,7 +63,7 @@ class Assigner:
         return cls(model, grid, chosen.blocks, grid.num_parts, chosen.block_options)
 
     def check_widths(self, dims: Sequence[int] | None) -> None:
-        """Raise InputError unless the grid suits the widths of the layers."""
+        """Raise InputError if the grid does not suit the widths of the layers."""
         if self.grid is not None:
             for width in dims or ():
                 self.grid.check_width(width)
@@ -118,8 +118,8 @@ class Request:
 
     Attributes:
         assigner: The model that assigns rows, and the process grid.
-        options: Options of the model that the user names.
-        search, plan_options: Options of the search, and of the plan, as the user gives them.
+        options: The user's options of the model.
+        search, plan_options: The user's options of the search, and of the plan.
         task: The task of the search. Its options have a capacity for every part.
         balance: Balance of the parts. If the user gives none, it is "weights" if there are
             `plan_options.weights`, else the `default_balance`.

@@ -1,13 +1,13 @@
-"""Find owners of rows, for row plans. There are three ways to find owners:
+"""Find owners of rows, for row plans. Which of three ways is used depends on the model:
 
-a searched model, and no         `plancc.search` finds the owners
-partitioner is named
+the model needs a search, and    `plancc.search` finds the owners
+the user names no partitioner
 
-a searched model, and the user   the partitioner finds the owners; they are refined if the
-names a partitioner              partitioner cannot minimise the objective itself, or rebalanced if
+the model needs a search, and    the partitioner finds the owners; they are refined if the
+the user names a partitioner     partitioner cannot minimise the objective itself, or rebalanced if
                                  there are several limits and a part is above one of them
 
-any other model                  the model assigns the rows itself
+the model needs no search        the model assigns the rows itself
 """
 
 from __future__ import annotations
@@ -180,8 +180,8 @@ def _left_to_do(found: Ownership, job: _Rows) -> str:
     """Return "refine" or "rebalance" if a partitioner's owners need this step, else "".
 
     Owners are refined if the partitioner cannot minimise the objective. There is one exception: if
-    the user gives the number of batches of a model of mini-batches, the owners stay as Demirci et
-    al. 2022 define them.
+    the model minimises the expected volume of mini-batches, and the user gives the number of
+    mini-batches to sample, the owners stay as Demirci et al. 2022 define them.
     """
     if found.how["partitioner"] == TRIVIAL:
         return ""

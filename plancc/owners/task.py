@@ -98,9 +98,10 @@ class Task:
     def searches(self) -> bool:
         """Whether plancc searches for owners; it then chooses partitioners and refinements itself.
 
-        If the model's default objective is one that only this model has, there is a search only if
-        an option of the user asks for it. For example, model gp minimises the edge cut. Without
-        such options, METIS alone finds its owners, as in the paper that introduced the model.
+        There is no search if the model needs none, or if the user names a partitioner. If no other
+        model has this model's default objective, there is a search only if an option of the user
+        asks for it. For example, only model gp minimises the edge cut by default. Without such an
+        option, METIS alone finds the owners, as in the paper that introduced the model.
         """
         model, options = self.model, self.options
         if not model.searched or options.named:
@@ -127,7 +128,7 @@ class Task:
         return None
 
     def _minimised(self, objective: str) -> bool:
-        """Whether the partitioner minimises this objective itself; then no refinement follows."""
+        """Whether the partitioner minimises the objective itself. If so, no refinement follows."""
         if objective in self.model.own_objectives:
             return True
         partitioner = self.options.partitioner
@@ -137,10 +138,10 @@ class Task:
 
     @property
     def handed_on(self) -> dict[str, str]:
-        """The user's objective, if it must be an option of the model; otherwise an empty dict.
+        """A dict with the user's objective, if it must be an option of the model; otherwise empty.
 
-        This is so if the model has objectives of its own, and its partitioner minimises the
-        objective itself.
+        The objective must be an option of the model if the model has objectives of its own, and if
+        its partitioner minimises this objective itself.
         """
         asked = self.options.objective
         if asked is None or self.objective is not None or not self.model.own_objectives:
@@ -154,7 +155,10 @@ class Task:
 
     @property
     def search_options(self) -> SearchOptions:
-        """Options of the search; their objective is the one that the search minimises."""
+        """The user's options, with the objective that the search must minimise.
+
+        The objective is None for models of mini-batches, whose searches have their own objective.
+        """
         objective = None if self.model.of_batches else self.objective
         return replace(self.options, objective=objective)
 

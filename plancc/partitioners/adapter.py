@@ -27,23 +27,23 @@ class Start:
     """A way to begin a search: one run of a partitioner, whose owners the search then refines.
 
     Attributes:
-        rank: Kind of graph (`plancc.search.starts.KINDS`) -> priority. Among the starts whose
-            partitioner is installed, the one with the highest number comes first. A start is not
-            used for kinds of graph that are missing here.
+        rank: Priority of the start for each kind of graph (`plancc.search.starts.KINDS`). Among the
+            starts whose partitioner is installed, the start with the highest number comes first.
+            The start is not used for kinds of graph that are missing here.
         preset: Preset of the partitioner.
         objective: "cut" or "volume" to partition the graph for this objective; "" to partition the
             column-net hypergraph.
-        efforts: Efforts of a search that use the start. Effort "best" uses all starts, except those
-            that are only for "fast".
+        efforts: Efforts of a search that use the start. Effort "best" uses all starts, except
+            starts that are only for "fast".
         slowness: Run time, roughly, divided by the run time of METIS. Effort "best" uses the start
             only if there is time for it.
-        most_rows: Largest number of rows in an average part for which the start is used.
+        most_rows: Largest mean number of rows per part for which the start is used.
         most_parts: Largest number of parts for which the start is used.
         least_nonzeros, most_nonzeros: Smallest and largest number of nonzeros of the matrix for
             which the start is used.
         clustered: Whether to partition the graph of clusters (`plancc.passes.clusters`).
         mild: Whether the start is only for graphs with mild hubs (`plancc.search.starts.is_mild`),
-            such as graphs of authors.
+            such as graphs of co-authors.
     """
 
     rank: Mapping[str, int]
@@ -133,7 +133,10 @@ class Adapter:
 
     @property
     def model(self) -> str:
-        """Name of a model whose problem the partitioner accepts: "hp" if hypergraphs, else "gp"."""
+        """Name of a model whose problem the partitioner accepts.
+
+        It is "hp" if the partitioner accepts hypergraphs, else "gp".
+        """
         return "hp" if Hypergraph in self.accepts else "gp"
 
     def available(self) -> bool:

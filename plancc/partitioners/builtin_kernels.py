@@ -86,8 +86,8 @@ def _search(nets: Any, order: Any, region: Any, net_seen: Any, search: int) -> N
     Parameters:
         region (int64[num_vertices]): Scratch. For the vertices in `order`, ``2 * search`` until the
             vertex is found, then ``2 * search + 1``.
-        net_seen (int64[num_nets]): For every net, the number of the last search that visited it.
-        search: Number of this search, from 1.
+        net_seen (int64[num_nets]): For every net, the last search that visited it.
+        search: This search; searches are counted from 1.
     """
     for v in order:
         region[v] = 2 * search

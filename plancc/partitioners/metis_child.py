@@ -106,7 +106,9 @@ def _library() -> Any:
 
 
 def _function(name: str) -> Callable[..., int]:
-    """Return a partitioning function of METIS, whose 13 arguments are addresses; None is NULL."""
+    """Return a partitioning function of METIS, whose 13 arguments are addresses; None stands for
+    NULL.
+    """
     function = getattr(ctypes.CDLL(_library().__file__), name, None)
     if function is None:
         raise BackendError(f"pymetis has no function {name}; {OTHERWISE}")

@@ -266,7 +266,15 @@ def by_rank(
 def by_rank_of_kind(
     kind: type, objective: str, ranks: Callable[[Adapter], Mapping[type, int]]
 ) -> list[Adapter]:
-    """Do what `by_rank` does, for a type of problem and an objective ("" for hypergraphs)."""
+    """Return the partitioners that accept a type of problem, in descending priority.
+
+    Partitioners without a priority for this type are left out.
+
+    Parameters:
+        kind: Type of the problem.
+        objective: Objective of the problem; "" for hypergraphs.
+        ranks: See `by_rank`.
+    """
     able = [a for a in PARTITIONERS.loaded().values() if a.takes_kind(kind, objective)]
     ranked = [a for a in able if kind in ranks(a)]
     return sorted(ranked, key=lambda adapter: -ranks(adapter)[kind])
@@ -282,9 +290,10 @@ def ranked(kind: type) -> list[str]:
 
 
 def strongest(problem: Hypergraph | WeightedGraph) -> Adapter | None:
-    """Return the best installed one of the strong partitioners that accept `problem`.
+    """Return the best installed partitioner among the strong partitioners that accept `problem`.
 
-    If none of them is installed, return the best; None if no strong partitioner accepts `problem`.
+    If none is installed, return the best of them, so that a message can name it. Return None if no
+    strong partitioner accepts `problem`.
     """
     return _best_of(by_rank(problem, lambda adapter: adapter.strong_rank))
 
@@ -301,8 +310,8 @@ def _candidates(
 ) -> list[Adapter]:
     """Return the adapters to try, in this order.
 
-    If `partitioner` is "auto", these are the best installed one, and then builtin. Notes about
-    better ones that are not installed are added to `warnings`.
+    If `partitioner` is "auto", the result has the best installed partitioner, and then builtin. A
+    note about better partitioners that are not installed is added to `warnings`.
     """
     if partitioner != AUTO:
         adapter: Adapter = PARTITIONERS[partitioner]
@@ -351,7 +360,8 @@ def _trivial_owner(
 ) -> npt.NDArray[np.int32] | None:
     """Return owners if no partitioner is needed, else None.
 
-    This is so if there is one part, if every part has one vertex, or if there are no nets or edges.
+    No partitioner is needed if there is one part, if every part has one vertex, or if there are no
+    nets or edges.
     """
     n, num_parts = problem.num_vertices, limits.num_parts
     if num_parts == 1:
@@ -447,7 +457,7 @@ def checked_owner(
     """Check owners that a partitioner or model has found, and return them as int32[n].
 
     `who` is the name of the partitioner or model, for the message. `advice` is the end of the
-    message. BackendError if the shape or a part number is wrong."""
+    message. If the shape or the number of a part is wrong, BackendError is raised."""
     wrong = ""
     try:
         owner = np.asarray(raw)

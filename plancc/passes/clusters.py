@@ -91,7 +91,7 @@ def find_clusters(
         limits: Limits of the parts.
         rng: Random generator; it shuffles the vertices before each round.
         stopped: Function that is called after every round; if it returns True, no round follows.
-        how: Tuned numbers of the label propagation.
+        how: Tuned parameters of the label propagation.
 
     Returns:
         The clusters. None if too many links lead from one cluster to another (as in graphs without

@@ -14,15 +14,14 @@ from plancc.passes.deadline import Deadline
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """Parameters that every pass takes. `plancc.passes.presets` has the tuned numbers of each pass.
+    """Parameters that every pass takes. `plancc.passes.presets` has tuned parameters of each pass.
 
     Attributes:
         limits: Limits of the parts. In a row plan they limit weights of vertices; in an edge plan
             they limit numbers of nonzeros.
-        seed: Seed of random choices. The same seed gives the same owners, unless the deadline
-            passes.
-        threads: Number of threads. The owners do not depend on `threads`, unless the deadline
-            passes.
+        seed: Seed of random choices. If the deadline does not pass, the same seed gives the same
+            owners.
+        threads: Number of threads. If the deadline does not pass, the owners do not depend on it.
         deadline: No sweep starts after the deadline, except sweeps that restore the balance.
         time: Predicts the time of an epoch, for the objective "time"; None for other objectives.
         movable (bool[nnz], optional): For every nonzero, whether it may have another owner than

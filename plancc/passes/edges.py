@@ -41,7 +41,7 @@ class RefineEdges:
         rounds: Largest number of rounds. Before the first round, sweeps improve the given owners;
             in these sweeps, no move fills a part beyond the limit. If `rounds` is 0, but a part was
             above the limit from the beginning and still is, one round runs nevertheless.
-        numbers: Tuned numbers.
+        numbers: Tuned parameters of the pass.
     """
 
     objective: str = "volume"
@@ -56,8 +56,8 @@ class RefineEdges:
         is also its speed: a part of twice the capacity computes twice as fast.
 
         Returns:
-            The best owners found. Their overload is never higher than that of the given owners; if
-            the overload is equal, the value of the objective is never higher.
+            The best owners found. Compared with the given owners, their overload is never higher;
+            if the overload is equal, the value of the objective is never higher.
 
         Raises:
             InputError: See `find_objective` and `Owners.check`.

@@ -78,7 +78,10 @@ class Around:
 
     @property
     def refinable(self) -> Hypergraph:
-        """The smaller problem as passes need it: its weights include the extra constraint."""
+        """The smaller problem as passes need it, with one more weight for every vertex.
+
+        This weight is 1 for a merged vertex, else 0: a part may hold only one merged vertex.
+        """
         return replace(self.problem, vertex_weights=self.limits.weights)
 
     @property
@@ -114,7 +117,7 @@ class Around:
         return len(np.unique(owner[len(owner) - number :])) == number
 
     def within(self, context: Context) -> Context:
-        """Convert a context of the given problem to a context of the smaller problem."""
+        """Return the context for the smaller problem, given the context for the whole problem."""
         time = context.time
         if time is not None:
             seconds = time.seconds

@@ -43,9 +43,9 @@ class Flows:
     Attributes:
         limits: Limits of the parts.
         deadline: After the deadline, no cut is searched for any further pair of parts.
-        threads: Number of pairs that are refined at once. The owners do not depend on `threads`,
-            unless the deadline passes.
-        numbers: Tuned numbers.
+        threads: Number of pairs that are refined at once. If the deadline does not pass, the owners
+            do not depend on `threads`.
+        numbers: Tuned parameters of the pass.
         most: Largest number of vertices that may move in total; None: any number. If the cut of a
             pair would exceed this number, the pair stays as it is.
     """
@@ -59,7 +59,7 @@ class Flows:
     def refine(self, nets: Nets, state: State) -> int:
         """Lower the volume of `state`; return the work.
 
-        The work is roughly the number of nodes of flow networks that the searches visit.
+        The work is roughly how often the searches visit a node of a flow network.
 
         Neither the volume nor the overload ever rises. In two cases the state does not change, and
         0 is returned: if parts have too many neighbours (`Cuts.max_neighbours`), or if some nets
@@ -172,7 +172,7 @@ def _disjoint(pairs: npt.NDArray[np.int64], num_parts: int) -> Iterator[npt.NDAr
 def _cut_nets(
     pairs: list[npt.NDArray[np.int64]], max_spread: int, state: State
 ) -> list[npt.NDArray[np.int32]]:
-    """Return an array for each of these disjoint pairs: the nets that touch both parts.
+    """Return, for each of these disjoint pairs of parts, the nets that touch both parts.
 
     Nets that touch more than `max_spread` parts are left out.
     """
@@ -186,7 +186,7 @@ def _cut_nets(
 def _exchange(
     vertices: npt.NDArray[np.int32], pair: npt.NDArray[np.int64], nets: Nets, state: State
 ) -> int:
-    """Exchange vertices between two parts; return the number of rows saved.
+    """Exchange vertices between two parts; return by how much the volume falls.
 
     If the volume rises, undo the exchange. The volume can rise because the flow network leaves out
     some nets.

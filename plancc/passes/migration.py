@@ -17,7 +17,7 @@ from plancc.passes.presets import LEAST_MIGRATION, MIGRATION, MIGRATION_CUTS, VC
 
 
 def place_all(owner: Owner, nets: Nets, context: Context) -> Owner:
-    """Assign every vertex without a part to the part where the vertex costs the fewest rows.
+    """Assign every vertex without a part to the part where it adds the fewest rows to the volume.
 
     Parameters:
         owner (int32[num_vertices]): Part of every vertex, -1 for a vertex without a part; not
@@ -41,15 +41,15 @@ def place_all(owner: Owner, nets: Nets, context: Context) -> Owner:
 class Migrate:
     """Lower the volume, while few rows change their owner.
 
-    First, vertices leave parts above the limit, so that as few additional rows as possible are
-    sent. Then local searches start from all boundary vertices. A search makes the best of all
-    possible moves, again and again, even if the move raises the volume, since later moves may save
-    more rows. At the end, the search goes back to the moment of the lowest volume: all later moves
-    are undone. On meshes and road networks, minimum cuts also move layers of vertices.
+    First, vertices leave parts above the limit, so that as few more rows as possible are sent. Then
+    local searches start from all boundary vertices. A search makes the best of all possible moves,
+    again and again, even if the move raises the volume, since later moves may save more rows. At
+    the end, the search goes back to the moment of the lowest volume: all later moves are undone. On
+    meshes and road networks, minimum cuts also move whole strips of vertices along the boundaries.
 
     Attributes:
         most: Largest number of vertices that may get another owner; new vertices do not count.
-        numbers: Tuned numbers.
+        numbers: Tuned parameters of the pass.
     """
 
     most: int

@@ -59,9 +59,9 @@ class Goal:
         return float(np.clip(2 - self.reach[2] / self.reach[1], 0, 1))
 
     def value(self, nets: Nets, state: State) -> int | float:
-        """Return the volume, or the expected volume of mini-batches.
+        """Return the volume if `reach` is None, else the expected volume of mini-batches.
 
-        The expected volume assumes, for every net, that the net's source is in the batch.
+        The expected volume assumes, for every net, that the net's source is in the mini-batch.
         """
         if self.reach is None:
             return volume(nets, state)
@@ -95,7 +95,7 @@ class Sweeps:
         deadline: No sweep starts and no coarser level is built after the deadline.
         goal: Objective of the sweeps.
         threads: Number of threads of sweeps and cuts; the result does not depend on it.
-        numbers: Tuned numbers.
+        numbers: Tuned parameters of the sweeps.
         evaluations: Number of gains computed so far, each for a pair of vertex and part.
     """
 
@@ -164,7 +164,7 @@ class Sweeps:
 
         Parameters:
             owners: Partitions, int32[num_vertices] each; not changed.
-            cuts: Tuned numbers of the minimum cuts.
+            cuts: Tuned parameters of the minimum cuts.
             coarse: Whether the vertices of `nets` are clusters. If so, a V-cycle follows, and the
                 sweeps and cuts are repeated.
 
@@ -252,11 +252,12 @@ class Sweeps:
         Neither volume nor overload rises. If the goal is not the volume, nothing is done.
 
         Parameters:
-            cuts: Tuned numbers; the cuts are run once for each entry.
+            cuts: Tuned parameters. The minimum cuts run once with each entry.
             most: Largest number of vertices that one run may move; None: any number.
 
         Returns:
-            The work, about the number of nodes that the searches visited; 0 if no cut was tried.
+            The work: about the number of nodes of flow networks that the searches visited. 0 if no
+            cut was tried.
         """
         if self.goal.reach is not None:
             return 0
@@ -271,7 +272,8 @@ class Sweeps:
     def polish(self, nets: Nets, state: State) -> int:
         """Alternate minimum cuts and local searches, if parts have few neighbours.
 
-        Neither volume nor overload rises. Returns the sum of the results of `cut`.
+        Neither volume nor overload rises. Returns the work of all cuts (see `cut`); 0 if no cut was
+        tried.
         """
         work = self.cut(nets, state, (WIDE_CUTS,))
         for _ in range(self.numbers.polishes if work > 0 else 0):
@@ -309,7 +311,7 @@ class Sweeps:
             limit (float64[num_parts, num_constraints]): Largest weights of the parts.
 
         Returns:
-            The number of rows saved, and whether all searches ended before the deadline.
+            By how much the volume fell, and whether all searches ended before the deadline.
         """
         how, scale = self.numbers.local_search, 1 / self.limits.relative
         effort = width, how.patience, how.max_pins, how.work, most, limit.astype(np.float64), scale
@@ -322,7 +324,7 @@ class Sweeps:
     def anneal_and_cut(
         self, nets: Nets, state: State, prices: tuple[float, ...] | None = None, cuts: Cuts = CUTS
     ) -> None:
-        """Call `anneal` with these prices, or `improve` if `prices` is empty; then call `cut`."""
+        """Call `improve` if `prices` is (), else `anneal` with the prices; then call `cut`."""
         if prices is not None and len(prices) == 0:
             self.improve(nets, state)
         else:
@@ -330,14 +332,15 @@ class Sweeps:
         self.cut(nets, state, (cuts,))
 
     def restore_balance(self, nets: Nets, state: State) -> None:
-        """Move vertices out of parts above the limit, so that few additional rows are sent.
+        """Move vertices out of parts above the limit, so that the volume grows least.
 
         First, sweeps run at higher prices of overweight than in `anneal`. In these sweeps, a full
         part may take a vertex and then give another one. Next, single vertices move to any part
-        with room (`relieve`); those that cost the fewest rows move first. Last, pairs of parts
-        exchange vertices (`trade`). If there are several constraints and the overload is small,
-        exchanges come before sweeps, since they then cost fewer rows. A part that consists of few
-        heavy vertices may stay above the limit. After the deadline, only single vertices move.
+        with room (`relieve`), beginning with the vertices whose moves add the fewest rows to the
+        volume. Last, pairs of parts exchange vertices (`trade`). If there are several constraints
+        and the overload is small, exchanges come before sweeps, since exchanges then add fewer
+        rows. A part that consists of few heavy vertices may stay above the limit. After the
+        deadline, only single vertices move.
         """
         how = self.numbers.restoring
         for price in how.prices:
@@ -354,9 +357,12 @@ class Sweeps:
         self.trade(nets, state)
 
     def relieve(self, nets: Nets, state: State, most: int | None = None) -> None:
-        """Move vertices out of parts above the limit; those that cost the fewest rows move first.
+        """Move vertices out of parts above the limit.
 
-        At most `most` vertices move; None: any number.
+        The vertices that add the fewest rows to the volume move first.
+
+        Parameters:
+            most: Largest number of vertices that may move; None: any number.
         """
         limit = self.limits.limit
         costs = relief_costs(nets, state, limit)
@@ -458,12 +464,12 @@ def coarsen(
     Parameters:
         nets: The hypergraph of the finest level.
         owner (int32[num_vertices]): Part of every vertex.
-        together (int[num_vertices]): Two vertices may only be in one cluster if they have the same
-            number. Vertices with the same number must have the same owner.
+        together (int[num_vertices]): A label of every vertex. A cluster may only have vertices with
+            equal labels. Vertices with equal labels must have the same owner.
         num_parts: Number of parts.
         rng: Random numbers that shuffle the vertices.
         overlap: See `cluster`.
-        how: Tuned numbers.
+        how: Tuned parameters of the coarsening.
 
     Yields:
         For every coarser level: its hypergraph, the part of every cluster, and, for every vertex of

@@ -18,16 +18,17 @@ from plancc.passes.presets import MEAN, Swaps
 class MapToMachine:
     """Renumber parts so that exchanges take less time on the slowest rank.
 
-    A message takes its latency, and a time for each row; the numbers are different inside a node
-    and between nodes. All rows that leave or enter a node go through the same link into the network
-    (`LinkRates`). Swaps of two parts on different nodes are tried in random order, and are kept if
-    the time falls. `MapToTopology` is simpler: it counts only the rows between nodes.
+    A message takes its latency, and a time for each row. Latency and time per row are different
+    inside a node and between nodes. All rows that leave or enter a node go through the same link
+    into the network (`LinkRates`). Swaps of two parts on different nodes are tried in random order,
+    and are kept if the time falls. `MapToTopology` is simpler: it counts only the rows between
+    nodes.
 
     Attributes:
         links: Times of rows and messages, and the node of every rank.
         speeds (float64[num_parts], optional): Speeds of the parts; only parts of equal speed are
             swapped. None: all parts have the same speed.
-        seed: Seed of the random order; the same seed gives the same numbers.
+        seed: Seed of the random order; the same seed gives the same numbering.
     """
 
     links: LinkRates
@@ -83,10 +84,15 @@ def _swap(rows, pairs, kind, links):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def sums_of(rows, node):  # type: ignore[no-untyped-def]
-    """Return the traffic of every part, float64[steps, 4, 2, num_parts].
+    """Return the traffic of every part in every exchange, float64[steps, 4, 2, num_parts].
 
-    The second index is 0 for rows sent, 1 for rows received, 2 for messages sent, 3 for messages
-    received. The third index is 0 for traffic inside a node, 1 for traffic between nodes.
+    The first index is the exchange. The second index is 0 for rows sent, 1 for rows received, 2 for
+    messages sent, 3 for messages received. The third index is 0 for traffic inside a node, 1 for
+    traffic between nodes.
+
+    Parameters:
+        rows ([steps, num_parts, num_parts]): Rows that each part sends to each part.
+        node ([num_parts]): Node of every part.
     """
     steps, num_parts, _ = rows.shape
     sums = np.zeros((steps, 4, 2, num_parts))

@@ -1,11 +1,11 @@
-"""Tuned numbers of the passes, in a dataclass for each pass.
+"""Tuned parameters of the passes, in a dataclass for each pass.
 
 Some docstrings quote a *loss* that `python -m benchmarks ablation` has measured: the value of an
 objective without the pass, divided by its value with the pass (geometric mean over graphs). A loss
 of 1.05 says that the value is 5% higher without the pass.
 
-A pass takes its numbers as a parameter; their defaults are in this module. The numbers of the
-efforts are in `plancc.search.presets`. Kernels read the constants at the end of this module.
+A pass gets these parameters in one argument, whose defaults are in this module. The parameters of
+the efforts are in `plancc.search.presets`. Kernels read the constants at the end of this module.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RESTORING_PRICES = (30.0, 100.0, 300.0)
 
 @dataclass(frozen=True)
 class Annealing:
-    """Tuned numbers of the sweeps in which parts may exceed the limit.
+    """Tuned parameters of the sweeps in which parts may exceed the limit.
 
     Weight above the target has a price, which rises from sweep to sweep.
     """
@@ -38,7 +38,7 @@ class Annealing:
 
 @dataclass(frozen=True)
 class Coarsening:
-    """Tuned numbers that decide how a V-cycle builds its coarser levels."""
+    """Tuned parameters that decide how a V-cycle builds its coarser levels."""
 
     per_part: int = 10  # vertices per part, about, on the coarsest level
     similar: float = 0.95  # a level with more than this share of the finer vertices ends coarsening
@@ -48,10 +48,10 @@ class Coarsening:
 
 @dataclass(frozen=True)
 class Trading:
-    """Tuned numbers of exchanges of vertices between parts above their limit and parts with room.
+    """Tuned parameters of the exchanges between parts above their limit and parts with room.
 
-    Without exchanges, the volume has a loss of 1.010 with 64 parts. If a part has two tight limits,
-    it often stays above one of them without exchanges.
+    Without exchanges, the volume with 64 parts is 1.010 times as high, and a part with two tight
+    limits often stays above one of these limits.
     """
 
     # For every round: least share of a part's overload that an exchange must remove, and parts with
@@ -68,7 +68,7 @@ TRADING = Trading()
 
 @dataclass(frozen=True)
 class Restoring:
-    """Tuned numbers of the sweeps and exchanges that restore the balance.
+    """Tuned parameters of the sweeps and exchanges that restore the balance.
 
     The prices of overweight in these sweeps are higher than in `Annealing`.
     """
@@ -85,10 +85,10 @@ class Restoring:
 
 @dataclass(frozen=True)
 class Cuts:
-    """Tuned numbers of minimum cuts between neighbouring parts.
+    """Tuned parameters of minimum cuts between neighbouring parts.
 
-    Without the cuts at the end of a refinement, the volume has a loss (see the module) of 1.057 on
-    a mesh with 8 parts.
+    On a mesh with 8 parts, the volume is 1.057 times as large without the cuts at the end of a
+    refinement as with them.
     """
 
     # Most weight next to the boundary that a minimum cut may move, as a share of the part's weight.
@@ -118,14 +118,14 @@ class Cuts:
 
 CUTS = Cuts()
 WIDE_CUTS = replace(CUTS, reach=3 * CUTS.reach)
-"""Numbers of the cuts at the end of a refinement, which can move more weight."""
+"""Parameters of the cuts at the end of a refinement, which can move more weight."""
 
 
 @dataclass(frozen=True)
 class LocalSearch:
-    """Tuned numbers of local searches, which start from a few vertices of the boundary.
+    """Tuned parameters of local searches, which start from a few vertices of the boundary.
 
-    A search also makes moves that raise the volume, since later moves may save more.
+    A search also makes moves that raise the volume, since later moves may lower it by more.
     """
 
     seeds: int = 25  # vertices from which a search starts
@@ -139,7 +139,7 @@ class LocalSearch:
 
 @dataclass(frozen=True)
 class Ejection:
-    """Tuned numbers of ejection chains, which move vertices into full parts.
+    """Tuned parameters of ejection chains, which move vertices into full parts.
 
     Without chains, the volume has a loss (see the module) of 1.013 with 64 parts, and of 1.042 with
     512 parts. With 512 parts, a search without chains takes a fifth of the CPU time of a search
@@ -163,9 +163,10 @@ class Ejection:
 
 @dataclass(frozen=True)
 class VCycles:
-    """Tuned numbers of V-cycles: of the sweeps on every level, and of the steps after the sweeps.
+    """Tuned parameters of V-cycles.
 
-    These steps are ejection chains, local searches and minimum cuts.
+    They control the sweeps on every level, and the steps after the sweeps: ejection chains, local
+    searches and minimum cuts.
     """
 
     annealing: Annealing = Annealing()
@@ -182,12 +183,12 @@ class VCycles:
 
 V_CYCLES = VCycles()
 QUICK = replace(V_CYCLES, annealing=Annealing((0.3, 1.0, 6.0)), ejection=None)
-"""Numbers for fewer sweeps and no chains: three quarters of the time, and 0.7% more volume."""
+"""Parameters for fewer sweeps and no chains: three quarters of the time, and 0.7% more volume."""
 MIGRATION = replace(V_CYCLES, local_search=LocalSearch(max_pins=50))
-"""Numbers for a changed graph. `LocalSearch.seeds` is unused: a search starts from all boundary
+"""Parameters for a changed graph. `LocalSearch.seeds` is unused: a search starts from all boundary
 vertices."""
 MIGRATION_CUTS = replace(CUTS, reach=0.03, max_rounds=1)
-"""Numbers for cuts near the boundary, in one round. They take a tenth of the time of `CUTS`, and
+"""Parameters for cuts near the boundary, in one round. They take a tenth of the time of `CUTS`, and
 save most of the rows that `CUTS` would save."""
 LEAST_MIGRATION = 0.001
 """In a changed graph, another search runs only if the last one saved this share of the volume."""
@@ -195,7 +196,7 @@ LEAST_MIGRATION = 0.001
 
 @dataclass(frozen=True)
 class Fees:
-    """Tuned numbers of the price of traffic, and of the fees for the rows of a message.
+    """Tuned parameters of the price of traffic, and of the fees for the rows of a message.
 
     The first rows of a message have the highest fees.
     """
@@ -211,14 +212,14 @@ class Fees:
 
 @dataclass(frozen=True)
 class TrafficRounds:
-    """Tuned numbers of the rounds of a pass that puts a price on traffic.
+    """Tuned parameters of the rounds of a pass that puts a price on traffic.
 
     To *hold* a value of the objective means to lower the volume while the objective must not exceed
     the value. To *shave* a value means to hold a slightly lower value.
 
-    Without rounds, the rows of the busiest part have a loss of 1.057, and the messages a loss of
-    1.083, with 8 parts. Without holding, the rows of the busiest part have a loss of 1.021 with 64
-    parts. Without shaving, the volume has a loss of 1.006 with 8 parts.
+    With 8 parts, the busiest part moves 1.057 times as many rows if there are no rounds, and there
+    are 1.083 times as many messages. With 64 parts, the busiest part moves 1.021 times as many rows
+    without holding. With 8 parts, the volume is 1.006 times as high without shaving.
     """
 
     # Prices of traffic from sweep to sweep beyond the limit, over the strength of the round.
@@ -251,9 +252,9 @@ TIME_ROUNDS = TrafficRounds(stronger=1.6, of_busiest=True)
 
 @dataclass(frozen=True)
 class EdgeRounds:
-    """Tuned numbers of the rounds of `RefineEdges`: sweeps over nonzeros and owners of rows.
+    """Tuned parameters of the rounds of `RefineEdges`: sweeps over nonzeros and owners of rows.
 
-    Without rounds, the volume has a loss of 1.007 with 64 parts.
+    Without rounds, the volume with 64 parts is 1.007 times as high.
     """
 
     prices: tuple[float, ...] = PRICES
@@ -275,7 +276,7 @@ EDGE_ROUNDS = EdgeRounds()
 
 @dataclass(frozen=True)
 class Propagation:
-    """Tuned numbers of the label propagation that finds clusters."""
+    """Tuned parameters of the label propagation that finds clusters."""
 
     rounds: int = 6  # most rounds, in which every vertex chooses a cluster
     few: float = 0.02  # rounds end if less than this share of the vertices changes its cluster
@@ -292,7 +293,7 @@ PROPAGATION = Propagation()
 
 @dataclass(frozen=True)
 class Swaps:
-    """Tuned numbers of the swaps of `MapToMachine`, which move parts between nodes."""
+    """Tuned parameters of the swaps of `MapToMachine`, which move parts between nodes."""
 
     per_part: int = 60  # swaps that are tried, per part
     most: int = 30_000  # most swaps in all, since the time of a swap grows with the number of parts

@@ -99,7 +99,7 @@ class _Run:
         self.state = state_of(self.nets, self.owner, self.context.num_parts)
 
     def merit(self, value: float) -> Merit:
-        """Return the merit of the current state; `value` is its value of the objective."""
+        """Return the merit of the current state; `value`: the objective in this state."""
         overload = self.sweeps.limits.overload(self.state.sums)
         return Merit(overload, value, volume(self.nets, self.state))
 
@@ -121,7 +121,7 @@ class RefineVolume:
             the finest level, do not count.
         polishes: Whether the pass also runs minimum cuts before the first V-cycle, and ends with
             wide minimum cuts and local searches.
-        numbers: Tuned numbers.
+        numbers: Tuned parameters of the pass.
     """
 
     objective: ClassVar[str] = "volume"
@@ -143,8 +143,8 @@ class RefineVolume:
                 Objectives other than the volume need `problem.net_sources`.
             context: Parameters of the pass.
             other (int32[num_vertices], optional): A second partition, which the first V-cycle
-                combines with the given one (`Sweeps.v_cycle`). Only the passes for the volume and
-                the expected volume use it.
+                combines with `owner` (`Sweeps.v_cycle`). Only the passes for the volume and the
+                expected volume use it.
 
         Raises:
             InputError: If the number of owners is wrong; if an owner is outside 0..num_parts-1; or
@@ -211,8 +211,8 @@ class RefineExpected(RefineVolume):
     Attributes:
         reach (float64[m + 1]): Entry c is the probability that a part with c pins of a net needs
             the net's row (`plancc.sampling.batch.Inclusion`). m is at least the largest number of
-            pins in a net. If ``reach[1]`` is 0, as for batches of one vertex, the pass lowers the
-            edge cut.
+            pins in a net. If ``reach[1]`` is 0, as for mini-batches of one vertex, the pass lowers
+            the edge cut.
     """
 
     objective: ClassVar[str] = "expected volume"
@@ -258,9 +258,10 @@ class _RefineTraffic(RefineVolume, ABC):
         """Return the prices of traffic, which are proportional to `strength`."""
 
     def _held(self, value: float) -> Tariff | None:
-        """Return prices at which sweeps lower the volume, and the objective hardly exceeds `value`.
+        """Return prices at which sweeps lower the volume without raising the objective much.
 
-        None if the pass has no such prices. Then its sweeps may raise the objective.
+        `value` is the value that the objective should hardly exceed. None if the pass has no such
+        prices; its sweeps may then raise the objective.
         """
         return None
 
@@ -349,7 +350,11 @@ class _Rounds:
                 return
 
     def recover(self) -> None:
-        """Lower the volume by sweeps that hold the best value so far (see `TrafficRounds`)."""
+        """Lower the volume by sweeps in which the objective hardly exceeds its best value so far.
+
+        See `TrafficRounds`. Nothing is done if the pass has no prices for such sweeps. The best
+        owners are replaced only if the result is better.
+        """
         run = self.run
         if self.options._held(run.best.value) is None:
             return
@@ -440,10 +445,10 @@ def message_size(traffic: Any, share: float) -> float:
 
 
 def message_fees(size: float, first: float) -> npt.NDArray[np.float64]:
-    """Return the fee of each row of a message, float64[m].
+    """Return the fees of the first m rows of a message, float64[m].
 
-    The fee of row k is ``first * exp(-k / size)``. The last fee is 0; it applies to all further
-    rows.
+    The fee of row k is ``first * exp(-k / size)`` if k < m - 1. The last fee is 0; row m - 1 and
+    all further rows of the message have this fee.
     """
     size = min(size, Fees.max_size)
     fees = first * np.exp(-np.arange(int(8 * size) + 2) / size)

@@ -30,9 +30,9 @@ class MapToTopology:
     The search starts from two numberings: the given one, and one that fills the nodes one after
     another by a greedy rule. A sweep over the parts swaps each part with the part for which this
     saves the most rows between nodes. Sweeps are repeated until no swap saves rows, or until their
-    number reaches `sweeps`. The better of the two results is returned, which is never worse than
-    the given numbering. The result is the same in every run. For p parts, a sweep takes O(p^2) time
-    and memory.
+    number reaches `sweeps`. The better of the two results is returned. It is never worse than the
+    given numbering, and it is the same in every run. For p parts, a sweep takes O(p^2) time and
+    memory.
 
     Attributes:
         topology: The nodes and their ranks.

@@ -132,9 +132,9 @@ def _assign(  # type: ignore[no-untyped-def]
 ):
     """Choose the owners of rows; if `anew`, ignore the current owners.
 
-    The load of a part is the number of rows that it sends or the number that it receives, whichever
-    is larger. If several parts save the most rows, the owner is the one that would then have the
-    smallest load. `owner` and `nonzero_owner` are updated.
+    The load of a part is the larger of two numbers: the rows that it sends, and the rows that it
+    receives. If several parts save the most rows, the owner is the part among them that would then
+    have the smallest load. `owner` and `nonzero_owner` are updated.
 
     Returns:
         The volume, and the largest load of a part.

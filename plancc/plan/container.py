@@ -200,9 +200,10 @@ def lock_advice(error: Exception) -> str:
 
 
 def _other_kind(path: str, error: OSError) -> str:
-    """Return a phrase that says what the file is instead of a plan, and what to do with it.
+    """Return a phrase that says that a file is a part vector or a graph, and what to do with it.
 
-    The kind is found from the file's name. The phrase is "" if the name shows no kind.
+    The name of the file decides. Return "" if its name is of neither kind, if the file is empty, or
+    if `error` does not say that it is no HDF5 file.
     """
     if "signature not found" not in str(error) or not os.path.getsize(path):
         return ""
@@ -220,8 +221,8 @@ def _other_kind(path: str, error: OSError) -> str:
 def _reason(error: BaseException) -> str:
     """Return a short reason why reading has failed.
 
-    A message of HDF5 itself is replaced by plain words, unless it reports an error of the operating
-    system.
+    If HDF5 reports an error of the operating system, its message is kept. Its other messages are
+    replaced by plain words.
     """
     text = " ".join(str(error).split()) or type(error).__name__
     if "checksum" in text or "filter returned failure" in text:

@@ -1,9 +1,9 @@
 """Digests of a plan: one leaf for each dataset and part, and one root, the content hash.
 
 A leaf is the BLAKE3 digest of one part's entries in one dataset. So a rank that reads only one part
-can check its entries without reading those of other parts. The file stores the leaves of every
-dataset in ``/digests``. The root is computed from all leaves (docs/reference/plan-format.md,
-"Digests" and "Content hash").
+can check the entries of this part without reading the entries of other parts. The file stores the
+leaves of every dataset in ``/digests``. The root is computed from all leaves
+(docs/reference/plan-format.md, "Digests" and "Content hash").
 """
 
 from __future__ import annotations
@@ -69,12 +69,13 @@ def _entries(offsets: Int64Array, at: Int64Array) -> Int64Array:
 def digests_of(
     array: npt.NDArray[Any] | MappedRows, points: Int64Array, *, shared: bool
 ) -> Digests:
-    """Return the BLAKE3 digest of each slice of an array.
+    """Return the BLAKE3 digest of each of k pieces of an array.
 
     Parameters:
         array: array[entries, ...].
-        points (int64[k + 1]): Slice i has the entries ``points[i]:points[i + 1]``.
-        shared: Whether each slice has one entry more, which is also the first of the next slice.
+        points (int64[k + 1]): Piece i has the entries ``points[i]:points[i + 1]``.
+        shared: Whether each piece has one entry more, which is also the first entry of the next
+            piece.
 
     Returns:
         uint8[k, 32]
@@ -121,7 +122,7 @@ def leaves_of(arrays: Arrays, points: Mapping[str, Int64Array]) -> dict[str, Dig
 
 
 def digests_of_plan(arrays: Arrays) -> dict[str, Digests]:
-    """Return the leaves of all datasets of a plan, by dataset name."""
+    """Return the leaves (digests of each part's entries) of a plan's datasets, by dataset name."""
     return leaves_of(arrays, points_of(arrays))
 
 

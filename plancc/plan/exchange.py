@@ -36,11 +36,12 @@ class Side:
             never the part itself.
         row_ptr (int64[num_messages + 1]): Rows of message k are ``row[row_ptr[k]:row_ptr[k + 1]]``;
             no message is empty.
-        row (int32[volume], or int64 for places in plan order): Number of every row, in the order of
-            the messages. At the end of the owner these are local row numbers, which ascend within
-            every message of a plan; in the expand they are the send mask X_mn (Demirci et al. 2022,
-            Eq. 8). At the other end, a *plan* has these local row numbers of the owner, too (the
-            receive set), but a *rank* numbers the rows 0, 1, 2, ... in the order of arrival.
+        row (int32[volume], or int64 for places in plan order): Row number of every row, in the
+            order of the messages. At the owner's end, it is the local row number of the owner. In a
+            plan, these numbers ascend within every message; in the expand they are the send mask
+            X_mn (Demirci et al. 2022, Eq. 8). At the other end, a *plan* has the owner's local row
+            numbers, too (the receive set), but a *rank* numbers the rows 0, 1, 2, ... in the order
+            of arrival.
     """
 
     ptr: Int64Array
@@ -50,7 +51,7 @@ class Side:
 
     @classmethod
     def of_rank(cls, peer: IntArray, row_ptr: Int64Array, row: IntArray | None = None) -> Side:
-        """Return the side of one rank. If `row` is None, its rows are numbered 0, 1, 2, ..."""
+        """Return the side of one rank; if `row` is None, the rows are 0, 1, 2, and so on."""
         if row is None:
             row = np.arange(row_ptr[-1])
         peer, row = (each.astype(np.int32, copy=False) for each in (peer, row))
@@ -87,7 +88,7 @@ class Side:
     def message(self, peer: int) -> Int32Array:
         """Return the rows of the message to or from `peer`; empty if there is no such message.
 
-        The side must be that of one rank.
+        The side must be the side of one rank.
         """
         at = np.searchsorted(self.peer, [peer, peer + 1])
         return self.row[slice(*self.row_ptr[at])]
@@ -134,7 +135,7 @@ class Side:
         return Side(offsets(filled)[self.ptr], self.peer[filled], left, self.row[wanted])
 
     def called(self, row: IntArray) -> Side:
-        """Return the same messages with `row`, int[volume], as the numbers of their rows."""
+        """Return the same messages with other row numbers: `row`, int[volume]."""
         return replace(self, row=row)
 
     def consecutive(self) -> Side:
@@ -180,7 +181,7 @@ class Exchange:
         return Exchange(self.receive, self.send)
 
     def of_parts(self, first: int, last: int) -> Exchange:
-        """Return the messages of parts ``first..last-1``. Part `first` becomes number 0."""
+        """Return the messages of parts ``first..last-1``. Part `first` becomes part 0."""
         return Exchange(self.send.of_parts(first, last), self.receive.of_parts(first, last))
 
     def keep(self, sent: BoolArray | Int64Array, received: BoolArray | Int64Array) -> Exchange:
@@ -213,7 +214,7 @@ class Exchange:
         Parameters:
             rank: The rank. The rows of this exchange must be numbered by their places in plan
                 order.
-            ranks (int64[num_ranks + 1]): Number of the first part of every rank.
+            ranks (int64[num_ranks + 1]): First part of every rank; at the end, the number of parts.
         """
         return Exchange(self.send.merged(rank, ranks), self.receive.merged(rank, ranks))
 

@@ -97,7 +97,8 @@ class FileDataset:
             ``nnz``. ``rows`` is the number of local rows of all parts: n own rows, and the folded
             rows. Other names have no given size, but equal names mean equal sizes.
         when: Which plans have the dataset. A name in `EXCHANGES`: plans with this exchange.
-            `TYPES`: plans with types. `PARALLEL`: plans with parallel relations. "": all plans.
+            `TYPES`: plans with types. `PARALLEL`: plans with parallel relations, which have the
+            same two types. "": all plans.
         optional: Whether the dataset may be missing from these plans.
         cut: Name of the offsets that cut the dataset into one slice for each part. Each slice has a
             digest. The offsets are another dataset (itself perhaps cut by a third), `LOCAL_ROWS`,
@@ -221,7 +222,7 @@ def dataset_of(name: str) -> FileDataset:
 
 
 def datasets_of(header: Header) -> dict[str, FileDataset]:
-    """Return the datasets of a plan with this header, including those that are optional."""
+    """Return the datasets of a plan with this header, including optional datasets."""
     numbers = range(0 if header.types is None else len(header.types.counts))
     names = [*DATASETS, *(f"vertex_data/{key}_of_{k}" for key in KEYS for k in numbers)]
     found = {name: dataset_of(name) for name in names}
@@ -253,7 +254,7 @@ def header_attributes(header: Header) -> dict[str, str | int | bool]:
 
 
 def header_of(attributes: Mapping[str, Any]) -> Header:
-    """Return the header that these attributes store, the inverse of `header_attributes`.
+    """Return the header that these attributes store; the inverse of `header_attributes`.
 
     Attributes that do not belong to the header are ignored.
 
@@ -329,7 +330,7 @@ def exchange_arrays(step: str, exchange: Exchange) -> dict[str, npt.NDArray[Any]
 
 
 def exchange_of(step: str, arrays: Arrays) -> Exchange:
-    """Return the exchange that `exchange_arrays` has turned into arrays.
+    """Return the exchange of a step, of a hop or of links; the inverse of `exchange_arrays`.
 
     `arrays` holds the arrays of the exchange, by their names in the file.
     """

@@ -74,7 +74,7 @@ class Grid:
         rows: Number of process rows; in "feature", number of groups.
         columns: Number of process columns; in "1.5d", the replication factor c; in "feature", the
             number of ranks in a group.
-        layers: Number of layers; 1 except in "3d".
+        layers: Number of grid layers. Only "3d" allows more than 1.
         sparse: Whether ranks send each other only the rows that they need, in messages, instead of
             broadcasts. Only "1d" and "1.5d" allow this.
 
@@ -161,7 +161,7 @@ class Grid:
         return Position(row, column, layer)
 
     def part(self, rank: int) -> int:
-        """Return the number of the part, a block of rows, that a rank holds or shares."""
+        """Return the index of the part (a block of rows) that a rank holds or shares."""
         return rank // self.columns
 
     def ranks_of_row(self, rank: int) -> list[int]:
@@ -173,7 +173,7 @@ class Grid:
         return list(range(first, first + self.columns))
 
     def ranks_of_column(self, rank: int) -> list[int]:
-        """Return the ranks in the process column and layer of `rank`, ordered by process row."""
+        """Return the ranks in the process column and grid layer of `rank`, from top to bottom."""
         _, column, layer = self.position(rank)
         return [self.rank(row, column, layer) for row in range(self.rows)]
 
@@ -201,7 +201,7 @@ class Grid:
     def check_width(self, width: int) -> None:
         """Raise InputError if a matrix of this width has too few columns for the grid.
 
-        Any width is allowed in "feature": a rank without a column waits for the other ranks.
+        A grid of scheme "feature" allows any width: a rank without a column waits for other ranks.
         """
         if self.splits_columns and width < self.columns:
             raise InputError(
@@ -240,12 +240,12 @@ class Grid:
         return first, first + self.layers
 
     def pieces(self, part_ptr: Int64Array, layer: int = 0) -> list[Piece]:
-        """Return the pieces that ranks of a layer broadcast one after another.
+        """Return the pieces that the ranks of one layer of the grid broadcast, one after another.
 
         This follows Algorithms 1 and 3 of Tripathy et al. 2020. A square grid has one piece for
         each process row. Other grids have lcm(rows, columns) pieces. So one process row holds all
-        rows of H of a piece, and one process column holds all its columns of A. In "1.5d" every
-        part is a piece, and `Piece.column` is the part's chunk.
+        rows of H that a piece has, and one process column holds all columns of A that the piece
+        has. In "1.5d" every part is a piece, and `Piece.column` is the part's chunk.
 
         Parameters:
             part_ptr (int64[num_parts + 1]): First row of every part in plan order.

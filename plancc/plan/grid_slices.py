@@ -53,13 +53,14 @@ def share_of_rank(
     """Return what one rank reads of a grid plan.
 
     Parameters:
-        held: The parts of the rank.
+        held: Which parts contain the rank's rows.
         block: The parts in the range `RankParts.parts_to_read`, without vertex data.
         part: The rank's own part of the row plan if `keeps_part` is true for the grid, else None.
         vertex_data: Vertex data of the rows in the range `RankParts.rows`.
 
     Returns:
-        A Part with a `GridShare`. Its `index` is the rank, its `num_parts` the number of ranks.
+        A Part with a `GridShare`. The Part's `index` is the rank, and its `num_parts` is the number
+        of ranks.
     """
     grid, rank = held.header.grid, held.rank
     assert grid is not None

@@ -98,7 +98,7 @@ class Linear(LayerStep):
         rows: Which rows x has. "inputs": the rows of the layer's input. "columns": one row for each
             local column of A. "outputs": the rows of the layer's output. "": the function `placed`
             has not filled this attribute yet.
-        of_weights: Whether the adjoint computes only the gradient of W, and not that of x.
+        of_weights: Whether the adjoint computes only the gradient of W, not the gradient of x.
     """
 
     inner: int
@@ -115,7 +115,7 @@ class Linear(LayerStep):
 class OwnLinear(Linear):
     """The product x W for the own rows x of the layer's input.
 
-    It is added to the result of the previous step.
+    The product is added to the result of the previous step.
 
     Attributes:
         shared: Whether W is the same matrix as in the previous `Linear`.
@@ -148,7 +148,7 @@ class Activation(RowStep):
 
 @dataclass(frozen=True)
 class WholeRows(RowStep):
-    """Send all columns of every row to ranks that hold only a slice of the columns."""
+    """Send all columns of every row to ranks that hold only some of the columns."""
 
 
 Steps = Sequence[LayerStep]
@@ -198,8 +198,8 @@ class BothWays(NamedTuple):
 def adjoint(steps: Steps, first: bool) -> Steps:
     """Return the adjoints of the steps in reversed order.
 
-    The first layer needs no gradient of its input, so steps before its first weights have no
-    adjoint in the list.
+    The first layer needs no gradient of its input, so the result has no adjoints of the steps
+    before the first weights of this layer.
     """
     found: list[LayerStep] = []
     trained = not first
@@ -238,7 +238,8 @@ def moved_first(steps: Steps) -> list[LayerStep]:
 def input_at_hand(steps: Steps) -> Steps:
     """Return the steps in an order that sends the layer's input first.
 
-    The steps before the first weights are marked `at_hand`, since their results never change.
+    The steps before the first step that has weights are marked `at_hand`: their results are
+    computed once, since they never change.
     """
     found = moved_first(steps)
     for k, step in enumerate(found):

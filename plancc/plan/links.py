@@ -197,8 +197,9 @@ def link_problems(
 def numbers_problem(links: PartLinks, per_link: int) -> str:
     """Check the links of all parts. Return the first problem, or "".
 
-    For each kind, every number 0, 1, 2, ... must occur exactly once. The validation links and the
-    test links must have `per_link` (`Header.links`) negatives each.
+    The m links of each kind must have the numbers 0..m - 1, each number once. Every validation link
+    and every test link must have `per_link` (`Header.links`) negatives; if `per_link` is 0, any
+    number of negatives is allowed.
     """
     sizes = np.bincount(links.kind, minlength=NUM_KINDS)
     order = np.lexsort((links.number, links.kind))

@@ -220,8 +220,8 @@ def _permute(indptr, indices, values, position, row_ptr, first, last, column, va
 def _lower_parts_of_rows(part_ptr, row_ptr, first, last, local, halo_row, column, value):  # type: ignore[no-untyped-def]
     """Number the columns of parts first..last-1 locally, and list the messages to these parts.
 
-    `local` (int32[n]) is scratch memory. The local numbers that the received rows have at their
-    sender are written to `halo_row`. Returns the length, receiver and sender of every message.
+    `local` (int32[n]) is scratch memory. For every received row, its local number at the sender is
+    written to `halo_row`. Returns the length, receiver and sender of every message.
     """
     bitmap = np.zeros(len(local) // 64 + 1, dtype=np.uint64)
     longest = 0
@@ -397,8 +397,9 @@ def _fill(  # type: ignore[no-untyped-def]
 def _exchange(chunks: _Chunks, num_parts: int) -> Exchange:
     """Return the exchange from the owners of rows to the parts that need these rows.
 
-    A fold is the reverse of such an exchange. Every chunk has four arrays: the local numbers of the
-    rows at their owner; and the length, the part and the owner of each message, sorted by part.
+    A fold is the reverse of such an exchange. Every chunk has four arrays. The first has the sent
+    rows, as local row numbers of their owner. The other three have, for each message, its number of
+    rows, the part that receives it and the owner that sends it. Messages are sorted by receiver.
     """
     columns = zip(*chunks, strict=True)
     halo_row, lengths, receiver, sender = (np.concatenate(column) for column in columns)

@@ -22,7 +22,7 @@ from plancc.plan.values import LINKS
 def matrix_of(plan: Plan) -> sp.csr_array:
     """Return the whole matrix, shape (n, n), with rows and columns numbered by vertex.
 
-    Values of parallel relations between the same two vertices are added.
+    If edges of several relations join the same two vertices, their values are added.
     """
     return _csr(plan, plan.value)
 
@@ -30,7 +30,7 @@ def matrix_of(plan: Plan) -> sp.csr_array:
 def graph_of(plan: Plan) -> Graph:
     """Return the whole matrix as a Graph, for functions that count figures.
 
-    Values of parallel relations between the same two vertices are added.
+    If edges of several relations join the same two vertices, their values are added.
     """
     matrix = matrix_of(plan)
     rows, columns = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)

@@ -4,9 +4,9 @@ The rank has the rows of all its parts. Messages between these parts are dropped
 of these parts receive is sent once. Both ends of a message sort its rows in plan order
 (`plancc.plan.plan`). So a rank knows, without asking the sender, in which order rows arrive.
 
-In an edge plan, a part may have a folded row whose owner is on the same rank. Then its nonzeros are
-added to the own row. All other folded rows are kept. If several parts have the same folded row, it
-is kept once.
+In an edge plan, a part may have a folded row whose owner is on the same rank. Then the nonzeros of
+the folded row are added to the own row. All other folded rows are kept. If several parts have the
+same folded row, it is kept once.
 
 The messages of a node-aware exchange are merged in the same way. If some rank would have parts of
 several nodes, the merged plan sends rows directly instead.
@@ -65,7 +65,10 @@ def merge(block: PartRange, held: RankParts, vertex_data: VertexData) -> Part:
     own, first_row = local.astype(np.int32), part_ptr[ranks]
 
     def owned(side: Side) -> Side:
-        """Merge the side of an exchange at which this rank owns the rows; use local row numbers."""
+        """Merge one side of an exchange over this rank's parts; the rank owns the side's rows.
+
+        In the result, rows have local indices.
+        """
         in_plan = part_ptr[block.first + side.part_of_row()] + side.row
         merged = side.called(in_plan).merged(rank, ranks)
         return merged.called(own[merged.row - row0])
@@ -116,10 +119,10 @@ def _renumbered(
     row0: int,
     others: Int64Array,
 ) -> Int64Array:
-    """Turn places in plan order into local numbers, int64[places].
+    """Turn the places of rows in plan order into local indices, int64[places].
 
-    A place of an own row gets its number from `local`. Places of foreign rows get the next numbers,
-    in the order of `others`.
+    An own row gets its index from `local`. A foreign row gets the number of own rows, plus the
+    position of its place in `others`, which is ascending.
     """
     found = np.empty(len(place), dtype=np.int64)
     found[~foreign] = local[place[~foreign] - row0]

@@ -89,7 +89,10 @@ class Traffic:
         fold: StepTraffic,
         copies: Int64Array,
     ) -> Traffic:
-        """Return the traffic of a product that has an expand and a fold."""
+        """Return the traffic of a product, whose expand and fold are added up.
+
+        For `rows`, `nonzeros` and `copies`, see the attributes.
+        """
         both = zip(expand, fold, strict=True)
         total = StepTraffic(*(of_expand + of_fold for of_expand, of_fold in both))
         return cls(rows, nonzeros, *total, fold=fold, copies=copies)

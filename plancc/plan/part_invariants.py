@@ -79,7 +79,7 @@ def part_invariants(parts: PartRange, header: Header) -> Iterator[tuple[str, str
 
 
 def check(invariants: Iterable[tuple[str, str]], path: str = "") -> list[str]:
-    """Return the names of all invariants.
+    """Check invariants, given as (name, fault or ""), and return the names of all invariants.
 
     Raises:
         PlanError: For the first invariant that does not hold. The message begins with `path`.
@@ -254,9 +254,10 @@ def claims_of(parts: PartRange, held: RankParts) -> Claims:
     """Return a rank's claims about its messages, its vertices and its nonzeros.
 
     Parameters:
-        parts: The parts that the rank reads.
-        held: The parts of the rank. If several ranks share a part, only the lowest of these ranks
-            makes claims about it.
+        parts: What the rank has read of the plan. In a "3d" grid this includes parts that contain
+            none of the rank's rows; the rank makes no claims about these parts.
+        held: Which parts contain the rank's rows. If the rows of several ranks are in one part,
+            only the lowest of these ranks makes claims about the part.
     """
     header, num_ranks, speaker = held.header, held.num_ranks, held.speaker
     first, last = held.parts

@@ -31,9 +31,10 @@ class Claims:
 
     Attributes:
         sent, expected (int64[steps, num_ranks]): ``sent[s, r]`` is the digest of the messages that
-            this rank sends to rank r in step s. ``expected[s, r]`` is the digest of those that it
-            expects from rank r. The steps are the expand, the fold of an edge plan, and the hops of
-            a node-aware exchange. Messages between parts of the same rank count too.
+            this rank sends to rank r in step s. ``expected[s, r]`` is the digest of the messages
+            that this rank expects from rank r. The steps are the expand, the fold of an edge plan,
+            and the hops of a node-aware exchange. Messages between parts of the same rank count
+            too.
         vertices: Sum of the hash `mix` over this rank's vertices, minus the sum of `mix` over this
             rank's share of the numbers 0..n-1, modulo 2^64. Added up over all ranks, this is 0 if
             every vertex occurs once.
@@ -79,9 +80,9 @@ class Part(WithColumns):
     """One part's slice of a plan, or several parts merged on one rank (`plancc.plan.merge`).
 
     Attributes:
-        index, num_parts: Number of this part, and number of all parts. After a merge: number of
-            this rank, and number of all ranks.
-        first_row: Place of this part's first row in plan order.
+        index, num_parts: Index of this part, and number of all parts. After a merge: index of this
+            rank, and number of all ranks.
+        first_row: Position of this part's first row in plan order.
         global_id (int32[rows]): Vertex of every own row.
         num_interior: Rows ``0..num_interior-1`` use only columns of own rows. Every other own row
             uses a halo row.
@@ -176,7 +177,7 @@ class PartRange(WithColumns):
             the plan.
         global_id, num_interior, row_ptr, column, value, columns: As in `plancc.plan.plan.Plan`, but
             only for these parts.
-        exchanges: Messages of these parts. In the offsets of each side, part `first` is number 0.
+        exchanges: Messages of these parts. In the offsets of each side, part `first` has index 0.
         links: Links of these parts; None if the plan has no links.
     """
 
@@ -291,7 +292,7 @@ class PartRange(WithColumns):
         return local < np.repeat(rows, held)
 
     def place_of_rows(self) -> Int64Array:
-        """Return the place of every local row in plan order, int64[local rows]."""
+        """Return the position of every local row in plan order, int64[local rows]."""
         own_place = np.arange(self.first_row, self.part_ptr[self.last])
         if self.exchanges.fold is None:
             return own_place
@@ -302,19 +303,19 @@ class PartRange(WithColumns):
         return place
 
     def place_of_halo(self) -> Int64Array:
-        """Return the place of every received row in plan order, int64[received rows]."""
+        """Return the position of every received row in plan order, int64[received rows]."""
         received = self.exchanges.expand.receive
         return self.part_ptr[received.peer_of_row()] + received.row
 
     def place_of_folded(self) -> Int64Array:
-        """Return the place of every folded row in plan order, int64[folded rows]."""
+        """Return the position of every folded row in plan order, int64[folded rows]."""
         if self.exchanges.fold is None:
             return np.zeros(0, np.int64)
         folded = self.exchanges.fold.send
         return self.part_ptr[folded.peer_of_row()] + folded.row
 
     def place_of_columns(self) -> Int64Array:
-        """Return, for every nonzero, the place of its column in plan order: int64[nonzeros]."""
+        """Return, for every nonzero, the position of its column in plan order: int64[nonzeros]."""
         part = self.part_of_nonzero()
         rows = np.diff(self.part_ptr)[part]
         received = self.column >= rows

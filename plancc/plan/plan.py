@@ -92,7 +92,8 @@ class Plan(WithColumns):
             rows are in plan order.
         column (int32[num_nonzeros]): Column of every nonzero, numbered locally in the part that
             holds the nonzero. In each row, columns of own rows come first. Columns of a row are
-            distinct, except for parallel relations.
+            distinct, except in a plan with parallel relations (several relations between the same
+            two types): a column then occurs once for each relation that has the edge.
         value (float32 or float64[num_nonzeros]): Values of the matrix.
         columns: Further arrays with an entry for every nonzero, such as relations, by name.
         exchanges: The messages of every step, and of the hops of a step if the header has a route.
@@ -212,9 +213,9 @@ class Plan(WithColumns):
 
     @classmethod
     def from_arrays(cls, header: Header, arrays: Arrays) -> Self:
-        """Return the plan that has these datasets, the inverse of `arrays`.
+        """Return the plan that has these datasets. The datasets are not checked.
 
-        The datasets are not checked.
+        This method is the inverse of `arrays`.
         """
         global_id, original = arrays["rows/global_id"], arrays.get("rows/original_id")
         if original is not None:
@@ -250,7 +251,7 @@ class Plan(WithColumns):
         return place
 
     def traffic(self) -> Traffic:
-        """Return load and communication of every part, counted from the tables."""
+        """Return load and communication of every part, counted from the plan's arrays."""
         rows, nonzeros = np.diff(self.part_ptr), np.diff(self.row_ptr[self.all_parts.local_ptr])
         expand = StepTraffic.of(self.exchanges.expand)
         if self.fold is None:

@@ -1,8 +1,8 @@
 """The population from which samplers draw, read from a plan.
 
-Compiler and runtime must draw from the same population to get the same batches. So the vertices are
-in the order of the graph's source. The columns of each row ascend, because a sampler chooses a
-column by its position in the row.
+Compiler and runtime must draw from the same population to get the same mini-batches. So the
+vertices are in the order of the graph's source. The columns of each row ascend, because a sampler
+chooses a column by its position in the row.
 """
 
 from __future__ import annotations

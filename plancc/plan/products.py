@@ -41,7 +41,8 @@ class Step:
     Attributes:
         name: Name of the messages, of the group of ranks, or of the matrix block that the step
             uses.
-        source, target: Space that the step reads, and space that the step writes.
+        source, target: Names of the space (see the module) that the step reads, and of the space
+            that the step writes.
         moves: Whether the step sends rows of H, or pieces of a matrix block that ranks share.
         reverse: Whether the step uses its messages in reverse, so that receivers send to senders.
         late: Whether the rows arrive some epochs later. Such rows are constants in the backward
@@ -252,10 +253,10 @@ pipeline is on, every step handles one batch of rows after another. """
 
 
 def clone_program(late: bool, returns: bool = True) -> Program:
-    """Return the program of edge plans without a fold, or with a fold that is `late`.
+    """Return the program for edge plans whose partial sums are folded late, or not at all.
 
-    These are the methods "0c" and "cd-r" of Md et al. 2021. Space "y" has own rows, then "leaves",
-    which are rows of vertices that other ranks own.
+    In Md et al. 2021, the method without a fold is "0c", and the method with a late fold is "cd-r".
+    Space "y" has own rows, then "leaves", which are rows of vertices that other ranks own.
 
     Parameters:
         late: Whether there is a fold, whose rows arrive some epochs later.

@@ -14,13 +14,13 @@ from plancc.plan.values import Header
 
 @dataclass(frozen=True, eq=False)
 class RankParts:
-    """The numbers of the parts that a rank has in a plan.
+    """Which parts of a plan a rank has.
 
     Attributes:
         header: Header of the plan.
-        rank: Number of the rank.
-        ranks (int64[num_ranks + 1]): Number of the first part of every rank. Ranks of a grid may
-            share a part.
+        rank: The rank.
+        ranks (int64[num_ranks + 1]): First part of every rank, and then the number of all parts.
+            Ranks of a grid may share a part.
     """
 
     header: Header
@@ -45,7 +45,7 @@ class RankParts:
     def parts_to_read(self) -> tuple[int, int]:
         """The range ``first:last`` of the parts that the rank reads.
 
-        In "3d" the rank reads more than `parts`.
+        On a "3d" grid these are more parts than `parts`.
         """
         grid = self.header.grid
         return self.parts if grid is None else grid.parts_of_block(self.rank)
@@ -70,7 +70,7 @@ def block_of_parts(num_parts: int, num_ranks: int) -> Int64Array:
     """Divide consecutive parts evenly among ranks.
 
     Returns:
-        int64[num_ranks + 1]: number of the first part of every rank.
+        int64[num_ranks + 1]: index of the first part of every rank.
     """
     return np.arange(num_ranks + 1, dtype=np.int64) * num_parts // num_ranks
 

@@ -2,9 +2,9 @@
 
 The method `PlanFile.node` opens every dataset. It refuses links that lead out of the file, data
 that are stored outside the file, unknown filters, and dtypes and sizes that do not fit the header.
-The method `PlanFile.read` reads datasets, and compares the digest of every slice. Every call of
-HDF5 is inside a `Container.reading` block. This block turns every error that HDF5 raises for a
-damaged file into a PlanError.
+The method `PlanFile.read` reads datasets, or the entries of some parts, and compares the digest of
+each part's entries with the digest in the file. Every call of HDF5 is inside a `Container.reading`
+block. This block turns every error that HDF5 raises for a damaged file into a PlanError.
 """
 
 from __future__ import annotations
@@ -264,8 +264,8 @@ class PlanFile:
 
         Parameters:
             name: Name of the dataset, or of the group of attributes.
-            found: Digests of consecutive parts, computed from the data.
-            first: Number of the first of these parts.
+            found: Digests of consecutive parts' data; one digest if parts do not cut the data.
+            first: The first of these parts.
         """
         expected = self._digests[name][first : first + len(found)]
         wrong = np.flatnonzero((found != expected).any(axis=1)) if len(found) else found
@@ -410,7 +410,7 @@ class PlanFile:
         return node
 
     def _size(self, dimension: str) -> int | None:
-        """Return the size of the dimension of this name; None if the file may have any size."""
+        """Return the size of the dimension of this name; None if the size is not fixed."""
         size = self._sizes.get(dimension.removesuffix("+1"))
         return None if size is None else size + dimension.endswith("+1")
 
@@ -459,9 +459,9 @@ class PlanFile:
                 raise self._error(f"/metrics says {name} = {said}, the tables say {value}")
 
     def check_content(self) -> None:
-        """Compare datasets and attributes with their digests, except those unknown to this version.
+        """Compare datasets and attributes with their digests.
 
-        This takes about 0.3 s per gigabyte.
+        Datasets that this version does not know are left out. This takes about 0.3 s per gigabyte.
 
         Raises:
             PlanError: If a dataset, or the attributes of a group, do not match their digest.
@@ -521,8 +521,8 @@ class PlanFile:
         return leaves
 
     def _digest_names(self) -> set[str]:
-        """Return the names of all datasets with digests, including those unknown to this
-        version.
+        """Return the names of all datasets with digests, including datasets that this version does
+        not know.
         """
         digests = self._container.file[DIGESTS]
         groups = [name for name in digests if digests.get(name, getclass=True) is h5py.Group]

@@ -21,9 +21,9 @@ ONE, SIX, LOW_SIX = np.uint64(1), np.uint64(6), np.uint64(63)
 
 @njit(cache=True, nogil=True, plain=True)
 def offsets_of(key, num_groups):  # type: ignore[no-untyped-def]
-    """Return the offsets of the groups in a list sorted by group, int64[num_groups + 1].
+    """Return the offsets of the groups, int64[num_groups + 1], if a list is sorted by group.
 
-    `key` is the group of every entry; the entries may be in any order.
+    `key` is the group of every entry; `key` itself need not be sorted.
     """
     ptr = np.zeros(num_groups + 1, dtype=np.int64)
     for i in range(len(key)):
@@ -35,7 +35,7 @@ def offsets_of(key, num_groups):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def grouped(key, num_groups):  # type: ignore[no-untyped-def]
-    """Sort rows by their group `key`, and rows of one group by number.
+    """Sort rows by their group `key`, and rows of one group by index.
 
     Returns the sorted rows, int32[n]; the position of each row in this order, int32[n]; and the
     offsets of the groups, int64[num_groups + 1].
@@ -220,7 +220,7 @@ def bits_below(word, at):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def count_bits(word):  # type: ignore[no-untyped-def]
-    """Return the number of ones in a word. LLVM compiles this to one instruction."""
+    """Return how many bits of a word are 1. LLVM compiles this to one instruction."""
     word -= (word >> ONE) & np.uint64(0x5555555555555555)
     pairs = np.uint64(0x3333333333333333)
     word = (word & pairs) + ((word >> np.uint64(2)) & pairs)
@@ -230,5 +230,5 @@ def count_bits(word):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def first_bit(word):  # type: ignore[no-untyped-def]
-    """Return the position of the lowest one in a word that is not zero."""
+    """Return the position of the lowest bit that is 1, in a word that is not 0."""
     return count_bits(~word & (word - ONE))

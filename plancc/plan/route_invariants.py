@@ -72,7 +72,7 @@ def route_invariants(parts: PartRange, route: Route | None) -> Iterator[tuple[st
 def _route_fault(ends, needed_ptr, needed, node, part_ptr, first):  # type: ignore[no-untyped-def]
     """Return the first fault in the hops of some parts; zeros if there is no fault.
 
-    The result is (key of `ROUTE_FAULTS`, part, place of a row or number of a peer). `ends` holds
+    The result is (key of `ROUTE_FAULTS`, part, place of a row, or a peer). `ends` holds
     the well-formed messages of collect, cross and spread, each in two orders: sorted by sender, and
     sorted by receiver. `node` is empty if rows are sent over relays, which may be any parts.
     """

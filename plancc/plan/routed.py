@@ -44,7 +44,9 @@ class PartRoute:
         return replace(self, own=new[self.own], hops=(collect.renumbered(new), *others))
 
     def stage_ptr(self) -> Int64Array:
-        """Return the offsets of the four sections of the stage, int64[5]."""
+        """Return where the four ranges of rows in the stage begin, and the stage's end: int64[5].
+
+        The ranges hold own rows, then the rows that have arrived in each of the three hops."""
         return offsets(np.array([len(self.own), *(hop.receive.volume for hop in self.hops)]))
 
 
@@ -102,8 +104,8 @@ def exchange_of_rank(
         step: "expand" or "fold".
         exchange: The rank's exchange without hops.
         parts: Messages of this rank's parts.
-        needed (int[needed rows]): Places in plan order of the rows that the rank needs, sorted by
-            the rank's local numbers of these rows.
+        needed (int[needed rows]): The rows that the rank needs, as places in plan order. They are
+            sorted by the local row numbers that the rank gives them.
         rows: The rows of the rank.
     """
     held, header = rows.held, rows.held.header

@@ -41,7 +41,7 @@ def hops_of(
         send: The messages, sorted by the owner of the rows: `Plan.send`, or ``Plan.fold.receive``
             for a fold.
         part_ptr (int64[num_parts + 1]): First row of every part in plan order.
-        topology: The nodes or groups. Its ranks are the parts.
+        topology: The nodes or groups of parts; rank k of the topology is part k.
         most: Largest number of hops of a row, 3 or 2. If it is 2, the hop collect is empty.
 
     Raises:
@@ -138,7 +138,11 @@ class _Once(NamedTuple):
 
 
 def _group_of(once: _Once, owner: Int32Array, node: Int32Array, nodes: int) -> Int64Array:
-    """Return, for each pair (owner, node), the index of its group in `once`: int64[len(owner)]."""
+    """Return which group of `once` has the owner and the node of each pair: int64[len(owner)].
+
+    Pair k is (``owner[k]``, ``node[k]``), and `once` must have its group. `nodes` is the number of
+    nodes.
+    """
     keys = once.owner.astype(np.int64) * nodes + once.node
     return np.searchsorted(keys, owner.astype(np.int64) * nodes + node)
 
@@ -146,9 +150,10 @@ def _group_of(once: _Once, owner: Int32Array, node: Int32Array, nodes: int) -> I
 def _carriers(
     messages: _Messages, once: _Once, topology: Topology
 ) -> tuple[Int32Array, Int32Array]:
-    """Choose the part that sends, and the part that receives, the rows of each group of `once`.
+    """Choose who carries the rows of each group of `once` from the owner's node to the other node.
 
-    Returns two arrays int32[k].
+    Returns two arrays int32[k]: for each group, the part that sends the rows to the other node, and
+    the part that receives them there.
     """
     node = topology.node_of_rank()
     pair, pair_of = np.unique(

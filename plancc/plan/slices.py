@@ -39,7 +39,8 @@ def read_rank_slice(path: str | PathLike[str], rank: int, num_ranks: int) -> tup
             num_parts``. A grid plan needs exactly the number of ranks in its grid.
 
     Returns:
-        The header, and the rank's part. Its `index`, `num_parts` and peers are numbers of ranks.
+        The header, and the part that the rank runs. In this part, `index` is the rank, `num_parts`
+        is the number of ranks, and peers are ranks.
 
     Raises:
         InputError: If the file does not exist, or if the plan cannot run on `num_ranks` ranks.
@@ -100,7 +101,7 @@ def read_part(
 
 
 def _runs_alone(held: RankParts) -> bool:
-    """Return whether the rank runs exactly one part of the plan, with this part's messages."""
+    """Return whether the rank runs exactly one part, and sends this part's messages."""
     grid = held.header.grid
     return held.num_ranks == held.header.num_parts if grid is None else keeps_part(grid)
 
@@ -128,8 +129,8 @@ def _read_parts(file: PlanFile, first: int, last: int) -> PartRange:
 def check_tables(file: PlanFile) -> None:
     """Check everything that `PlanFile.read_plan` checks, except the figures.
 
-    A few parts are read at a time, so the memory holds at most `NONZEROS_AT_ONCE` nonzeros, or one
-    larger part. An edge plan is read whole.
+    Parts are read in groups, to save memory: without its last part, a group has fewer than
+    `NONZEROS_AT_ONCE` nonzeros. An edge plan is read whole.
 
     Raises:
         PlanError: For the first invariant that does not hold.

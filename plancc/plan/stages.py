@@ -25,12 +25,12 @@ MOST_STAGES = 20
 
 @dataclass(frozen=True)
 class Batches:
-    """The rows of every batch of a part, and each rank's share of these rows.
+    """The batches into which the rows of a part are cut, and each rank's share of every batch.
 
     Attributes:
         num_rows: Number of rows of the part.
         columns: Number of ranks that share the part.
-        stages: Number of batches.
+        stages: Number of batches, one for each stage of the pipeline.
     """
 
     num_rows: int
@@ -38,13 +38,13 @@ class Batches:
     stages: int = 1
 
     def bounds(self, stage: int) -> tuple[int, int]:
-        """Return the range ``first:last`` of the rows of a batch."""
+        """Return the range ``first:last`` of the rows in batch `stage`."""
         return self.num_rows * stage // self.stages, self.num_rows * (stage + 1) // self.stages
 
     def share(self, stage: int, column: int) -> tuple[int, int]:
         """Return the range ``first:last`` of one rank's share of the rows of batch `stage`.
 
-        The rank has the number `column` among the ranks of the part.
+        `column`: index of the rank among the ranks of the part.
         """
         first, last = self.bounds(stage)
         size = last - first
@@ -56,13 +56,13 @@ class Batches:
         return np.concatenate([np.arange(first, last) for first, last in shares])
 
     def local(self, column: int) -> list[slice]:
-        """Return, for each batch, where its rows are in ``rows_of(column)``, as a slice."""
+        """Return, for each batch, the range in which ``rows_of(column)`` has rows of the batch."""
         shares = (self.share(stage, column) for stage in range(self.stages))
         ends = np.cumsum([0, *(last - first for first, last in shares)]).tolist()
         return [slice(a, b) for a, b in pairwise(ends)]
 
     def needs(self, row_ptr: Int64Array, column: np.ndarray) -> list[int]:
-        """Return, for each stage, the last batch of input rows that must have arrived.
+        """Return, for each stage, the index of the last batch of input rows that must have arrived.
 
         This is the last batch that the stage, or an earlier stage, reads.
 
@@ -70,7 +70,7 @@ class Batches:
             row_ptr, column (int[num_rows + 1], int[nonzeros]): The matrix as CSR.
 
         Returns:
-            One number for each stage, ascending. The last number is that of the last batch.
+            One index for each stage, ascending. The last stage needs the last batch.
         """
         found = []
         for stage in range(self.stages):

@@ -172,5 +172,5 @@ class Route:
         return bool(np.isin(first, ranks).all())
 
     def node_of_part(self) -> npt.NDArray[np.int32]:
-        """Return the node of each part, int32[num_parts]; empty if rows are sent over relays."""
+        """Return the node of each part, int32[num_parts]; empty if rows are sent through relays."""
         return np.zeros(0, np.int32) if self.topology is None else self.topology.node_of_rank()

@@ -132,7 +132,7 @@ class Header:
     def steps(self) -> tuple[str, ...]:
         """Return the names of the plan's exchanges in the file.
 
-        These are the steps, the hops of steps, and "links".
+        They are the steps of a product ("expand", "fold"), the hops of these steps, and "links".
         """
         steps = STEPS if self.layout == "edge" else STEPS[:1]
         hops = () if self.route is None else HOPS
@@ -181,5 +181,5 @@ class Exchanges(dict[str, Exchange]):
         return self[step].receive if step == "expand" else self[step].send
 
     def of_parts(self, first: int, last: int) -> Exchanges:
-        """Return the messages of parts ``first..last-1``. Part `first` becomes number 0."""
+        """Return the messages of parts ``first..last-1``. Part `first` becomes part 0."""
         return Exchanges({name: each.of_parts(first, last) for name, each in self.items()})

@@ -44,9 +44,10 @@ def verify_file(path: str | PathLike[str], against: Graph | None = None) -> list
 
 
 def verify(plan: Plan, against: Graph | None = None, *, path: str = "") -> list[str]:
-    """Check a plan in memory; see `verify_file`.
+    """Check a plan in memory; return the names of the checks that were made.
 
-    Messages begin with `path` if it is not "".
+    For `against` and the error, see `verify_file`. Error messages begin with `path` unless it is
+    "".
     """
     done = check(plan_invariants(plan), path)
     if against is not None:

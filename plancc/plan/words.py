@@ -24,7 +24,7 @@ from plancc.plan.products import Step
 class Counts:
     """Words, messages and reductions of every rank: arrays int64[num_ranks].
 
-    The names of the arrays are those that the runtime uses.
+    The runtime uses the same names for these figures.
     """
 
     words_sent: Int64Array
@@ -66,7 +66,7 @@ class Transfer(ABC):
 
     @abstractmethod
     def counts(self, num_ranks: int) -> Counts:
-        """Return the counts of the ranks 0..num_ranks - 1."""
+        """Return the words, messages and reductions of each of the ranks 0..num_ranks - 1."""
 
 
 def transfers(
@@ -132,7 +132,7 @@ class BroadcastWords(Collective, Transfer):
     """Broadcasts in rounds, one root after another. In reverse, each is a reduction to its root.
 
     Attributes:
-        words (int64[rounds, groups]): Number of words that the root sends to each other member.
+        words (int64[rounds, groups]): Number of words that the root sends to every other member.
         root (int64[rounds, groups]): Index of the root in its group.
         buffers (int64[rounds, groups] or int): Number of messages into which these words are split.
     """

@@ -80,11 +80,12 @@ def reserve_file(
         path: An empty file.
         datasets: The datasets by name, either as arrays or as `Reserved`.
         attributes: See `write_file`.
-        leaves, content: Leaves of all datasets, and content hash, of the whole plan.
+        leaves: Leaves of all complete datasets, by name (`plancc.plan.digests`).
+        content: Content hash of the complete plan.
 
     Returns:
-        For each reserved dataset, the byte of the file at which its entries begin; 0 if it has no
-        entries.
+        For each reserved dataset, the offset in the file at which its entries begin, in bytes; 0 if
+        it has no entries.
 
     Raises:
         OSError: If the file cannot be written.

@@ -1,4 +1,4 @@
-"""The predicted epoch time of a plan, with that of a random partition and a lower bound."""
+"""The predicted epoch time of a plan, the time of a random partition, and a lower bound."""
 
 from __future__ import annotations
 

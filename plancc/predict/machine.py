@@ -233,9 +233,8 @@ class Overlap:
     """How much of the time of messages is hidden, because products are computed meanwhile.
 
     Attributes:
-        communication: The hidden time, divided by the time that could be hidden at best: 0..1. At
-            best, the time of the messages is hidden, or the time of the product of own rows if that
-            is shorter.
+        communication: The hidden time, divided by the most time that can be hidden: 0..1. The most
+            is the time of the messages, or the time of the product of own rows if that is shorter.
     """
 
     communication: float = 0.0
@@ -309,8 +308,8 @@ class Machine:
     def on_nodes(self, ranks: int | None) -> Machine:
         """Return the machine with `ranks` ranks per node.
 
-        The machine is returned unchanged if `ranks` is None, or if its `speed` has an entry for
-        every rank of a node.
+        The machine is returned unchanged if `ranks` is None, or if `speed` lists the speeds of the
+        ranks of one node.
         """
         if ranks is None or len(self.speed) == self.node.ranks:
             return self
@@ -361,7 +360,10 @@ class Machine:
         )
 
     def check_ranks(self, num_ranks: int) -> None:
-        """Raise InputError unless `speed` has `num_ranks` entries, or one per rank of a node."""
+        """Raise InputError if `speed` has a wrong number of entries.
+
+        It may be empty, or have `num_ranks` entries, or one entry for each rank of a node.
+        """
         if self.speed and len(self.speed) not in (num_ranks, self.node.ranks):
             per_node = (
                 f", or {self.node.ranks} for the ranks of a node" if self.node.ranks > 1 else ""

@@ -29,8 +29,8 @@ class Pipeline:
     """The division of a feature plan's rows into batches, for a plan with one group.
 
     Attributes:
-        needs: For every batch of a product, the number of the last batch of input rows that must
-            have arrived before the batch can be multiplied. The numbers do not decrease.
+        needs: For every batch of rows that a product computes, the index of the last batch of input
+            rows that must have arrived first. The indices do not decrease.
     """
 
     needs: tuple[int, ...]
@@ -48,8 +48,9 @@ class Pipeline:
 
         Parameters:
             matrix: The matrix of the plan.
-            stages: Number of batches, from 2 to `MOST_STAGES`. None: the number that follows from
-                the bandwidth of the reordered matrix (Proposition 3.5).
+            stages: Number of stages, from 2 to `MOST_STAGES`; each stage has one batch of rows.
+                None: the number that follows from the bandwidth of the reordered matrix
+                (Proposition 3.5).
 
         Raises:
             InputError: If `stages` is not in this range.

@@ -55,7 +55,7 @@ class Predictor:
             epochs can be predicted only from tables that have `Tables.live`.
         approximation: The approximation that epochs make, such as boundary sampling; None for exact
             epochs.
-        convolution: The graph convolution of the network; by default that of a GCN.
+        convolution: The graph convolution of the network; by default a GCN's convolution.
         pipeline: Pipeline for feature plans with one group; None if products are not pipelined.
     """
 
@@ -95,9 +95,10 @@ class Predictor:
         return self.epoch(tables_of_owners(matrix, owners, num_parts, grid))
 
     def of_random(self, matrix: Graph, num_parts: int) -> Prediction:
-        """Return the prediction for a random row partition, always the same one.
+        """Return the prediction for a random row partition, which is always the same partition.
 
-        Parts have equal numbers of rows, or numbers in proportion to the speeds of the ranks.
+        The parts have equal numbers of rows. If the machine gives different speeds for ranks, the
+        numbers of rows are in proportion to the speeds instead.
         """
         speeds = tuple(self.machine.speeds(num_parts)) if self.machine.speed else None
         owner = random_owner(matrix.num_vertices, num_parts, BASELINE_SEED, speeds)
@@ -148,8 +149,8 @@ class Predictor:
         estimates moves.
 
         Parameters:
-            matrix, num_parts, grid: See `of_owners`. If there is a grid, the rates are those of a
-                row plan on the same number of ranks.
+            matrix, num_parts, grid: See `of_owners`. If there is a grid, the rates are the rates of
+                a row plan on the same number of ranks.
         """
         num_ranks = num_parts if grid is None else grid.num_ranks
         return EpochTime(
@@ -161,8 +162,8 @@ class Predictor:
         """Return what a message and a row cost in an epoch, inside a node and between nodes.
 
         From these costs, plancc decides how to number the parts. The number of a part decides on
-        which node it runs. The costs are those of `plancc.predict.simulation`, summed over all
-        exchanges of an epoch.
+        which node it runs. The costs are computed as in `plancc.predict.simulation`, and summed
+        over all exchanges of an epoch.
         """
         machine = self.machine
         widths = np.array(moved_widths(self.dims, self.passes))

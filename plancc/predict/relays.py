@@ -1,4 +1,4 @@
-"""The search for the relays that give the shortest predicted epoch of a plan, in 2 or 3 hops."""
+"""The search for relays that make the predicted epoch of a plan shortest. Rows take 2 or 3 hops."""
 
 from __future__ import annotations
 

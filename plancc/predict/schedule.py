@@ -69,7 +69,7 @@ class Pairs:
         return dict(zip(HOPS, self.hops, strict=True)) if self.hops else {name: self}
 
     def by_node(self, ranks_per_node: int) -> PairSplit:
-        """Return the traffic of every rank between nodes and in total, if nodes have this size.
+        """Return the traffic of every rank, between nodes and in total, for this size of nodes.
 
         The result is kept for later calls.
         """
@@ -185,7 +185,7 @@ class BatchDraw:
         blocks: Number of blocks in which a rank draws nonzeros of own rows. Each block takes a
             fixed time besides the time for rows and nonzeros.
         rows (int64[num_ranks]): Number of own rows, of rows sent, of rows received, and of nonzeros
-            that the rank draws for others, all added up and summed over the blocks.
+            that the rank draws for other ranks, all added up and summed over the blocks.
         nonzeros (int64[num_ranks]): Number of nonzeros in own rows, summed over the blocks.
         alone: Whether a rank draws without messages, so that a second core can draw the next batch
             during a step.

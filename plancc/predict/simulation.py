@@ -151,12 +151,12 @@ class Prediction:
 
     @property
     def words(self) -> int:
-        """Words that all ranks send."""
+        """Number of words that all ranks send."""
         return int(self.counts.words_sent.sum())
 
     @property
     def messages(self) -> int:
-        """Messages that all ranks send."""
+        """Number of messages that all ranks send."""
         return int(self.counts.messages_sent.sum())
 
     @property
@@ -178,13 +178,16 @@ class Prediction:
     def memory_of_rank(self) -> Int64Array:
         """Bytes that every rank needs at most at any time: int64[num_ranks].
 
-        With numbers of 8 bytes, column numbers are counted with 8 bytes too.
+        If words have 8 bytes, column numbers are also counted as 8 bytes each.
         """
         return self.schedule.memory.total * (self.word_bytes // WORD_BYTES)
 
     @property
     def memory(self) -> dict[str, int]:
-        """Bytes of the rank with the most memory, by term and in "total"."""
+        """Bytes that the rank with the most memory needs, by what they hold, and their "total".
+
+        The names are the fields of `plancc.predict.memory.Memory`.
+        """
         terms = self.schedule.memory.part_terms(int(self.memory_of_rank.argmax()))
         return {name: held * (self.word_bytes // WORD_BYTES) for name, held in terms.items()}
 
@@ -322,12 +325,13 @@ def _shared(machine: Machine, num_ranks: int) -> Float64Array:
 def _hide(
     times: dict[Place, Float64Array], products: Mapping[Place, Float64Array], share: float
 ) -> None:
-    """Subtract from the times of messages the time that the products of own rows hide.
+    """Shorten the times of messages, because own rows are multiplied while messages travel.
 
     Parameters:
         times: Seconds of every rank, by place; changed here.
         products: Seconds of the products of own rows, by place.
-        share: Share of the time that could be hidden (`Overlap.communication`).
+        share: How much of the time that messages and products could overlap is really hidden
+            (`Overlap.communication`).
     """
     for (layer, direction, _), product in products.items():
         places = [Place(layer, direction, step) for step in ("expand", "cross", "fold")]
@@ -411,7 +415,7 @@ class WorkTimes:
     def seconds(self, work: Work) -> Float64Array:
         """Return the seconds of every rank for this work: float64[num_ranks].
 
-        Time in which a rank waits for others is not counted.
+        Time in which a rank waits for other ranks is not counted.
         """
         return self._timers[type(work)](work)
 
@@ -537,7 +541,7 @@ class WorkTimes:
     def _tree(
         self, of: Collective, rounds: npt.NDArray[Any], once: npt.NDArray[Any]
     ) -> Float64Array:
-        """Return the seconds of a collective by trees, for every group: float64[groups].
+        """Return the seconds of a collective that uses trees, for every group: float64[groups].
 
         A tree connects the nodes of a group; then a tree connects the ranks in each node.
 

@@ -1,7 +1,7 @@
 """Tables for predictions without a graph, from numbers of vertices and nonzeros.
 
-All parts have equal sizes. Their number of halo rows is measured on plans of other graphs, or
-assumed.
+All parts have equal sizes. The number of halo rows of a part is measured on plans of other graphs,
+or assumed.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from plancc.predict.schedules.tables import Tables, sends_rows
 class Boundary:
     """The number of halo rows per own row of a part, as a function of the number of parts p.
 
-    It is known at some points. Between two points, its logarithm is linear in log p. Beyond the
-    first and the last point, the line of the nearest two points is continued. With one point, the
-    function is constant.
+    The function is known at some points. Between two points, its logarithm is linear in log p.
+    Beyond the first and the last point, the line of the nearest two points is continued. With one
+    point, the function is constant.
 
     Attributes:
         points: Tuples of three numbers, in ascending order: number of parts; halo rows per own row;
@@ -79,9 +79,10 @@ class Boundary:
         return cls(tuple(points), f"measured on {', '.join(plans)}" if plans else "assumed")
 
     def at(self, num_parts: int) -> tuple[float, float | None]:
-        """Return a part's halo rows per own row for this number of parts.
+        """Return two figures of one part, for this number of parts.
 
-        Also return from how many parts it receives rows; None as in `points`.
+        The first is the number of halo rows per own row. The second is the number of parts from
+        which the part receives rows, or None with the same meaning as in `points`.
         """
         parts = [point[0] for point in self.points]
         fraction = _power_law(parts, [point[1] for point in self.points], num_parts)
@@ -125,10 +126,10 @@ class Sizes:
     Attributes:
         vertices: Number of vertices.
         nonzeros: Number of nonzeros of the matrix, its diagonal included.
-        boundary: For every model in the dict, by its label: how many halo rows parts have. The key
-            "" stands for all other models that exchange rows, except rp. If rp has no entry, its
-            halo rows are those of a random matrix whose columns all have the same number of
-            nonzeros.
+        boundary: Label of a model -> how many halo rows its parts have. The key "" stands for all
+            models without an entry that exchange rows, except rp. If rp has no entry, its parts are
+            assumed to have as many halo rows as the parts of a random matrix whose columns all have
+            the same number of nonzeros.
 
     Raises:
         InputError: If there are no vertices, or fewer nonzeros than vertices.

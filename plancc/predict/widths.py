@@ -25,8 +25,8 @@ class DataWidths:
     Attributes:
         features: Number of columns of the features; None if there are no features.
         classes: Number of classes of the labels or targets; None if there are neither.
-        excess: Why a network should not have an output for every class: there are too many for the
-            number of vertices. Empty if it can have one for every class.
+        excess: Why a network should not have one output per class: there are too many classes for
+            the number of vertices. Empty if it can have one output per class.
     """
 
     features: int | None = None
@@ -35,7 +35,10 @@ class DataWidths:
 
     @classmethod
     def of(cls, data: VertexData) -> DataWidths:
-        """Return the widths of vertex data in memory."""
+        """Return the widths (number of features, number of classes) for vertex data in memory.
+
+        If there are several vertex types, see `_over_types`.
+        """
         if data.by_type is not None:
             return cls._over_types([cls.of(each) for each in data.by_type.of_type.values()])
         features = None if data.features is None else data.features.shape[1]

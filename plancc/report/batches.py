@@ -60,7 +60,7 @@ class BatchReport:
 
     @property
     def number(self) -> int:
-        """Number of batches."""
+        """Number of mini-batches."""
         return len(self.figures.volume)
 
     @property
@@ -97,27 +97,27 @@ def batch_reports(
     seed: int = 1,
     **options: Any,
 ) -> list[BatchReport]:
-    """Return figures of several plans of the same matrix, all on the batches 0..number - 1.
+    """Return figures of several plans of the same matrix, all on the same mini-batches.
 
     Parameters:
-        paths: Plan files. Batches are drawn from the first plan's population, using its training
-            mask and clusters.
-        number: Number of batches, at least 1.
+        paths: Plan files. Mini-batches are drawn from the first plan's population, using its
+            training mask and clusters.
+        number: Number of mini-batches, at least 1; they have the indices 0..number - 1.
         num_ranks: Number of ranks. If it is smaller than a plan's number of parts, several parts
             are merged on a rank before anything is counted. None: one rank per part.
-        sampler: Name of a sampler. By default it is the sampler in the provenance of the first plan
-            that has one, or else "uniform".
+        sampler: Name of a sampler. By default it is the sampler that the provenance of a plan
+            names, for the first such plan in `paths`; "uniform" if no provenance names a sampler.
         seed: See `plancc.cost.batches.batch_figures`.
         **options: See `plancc.sampling.make_sampler`.
 
     Raises:
         InputError: If a file is missing or holds an edge plan, if the matrices of the plans have
             different patterns, if `num_ranks` is not in 1..num_parts, or if the sampler cannot draw
-            batches from the first plan with these options.
+            mini-batches from the first plan with these options.
         PlanError: If a file is damaged.
 
     Warns:
-        PlanccWarning: If batches are smaller than `batch_size`.
+        PlanccWarning: If mini-batches are smaller than the option `batch_size`.
     """
     if not 1 <= number <= MOST_BATCHES:
         raise InputError(f"`batches` {number}: choose from 1 to {MOST_BATCHES}")

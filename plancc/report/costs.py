@@ -69,7 +69,7 @@ class TrainingCost:
         dims: Sequence[int],
         in_hops: bool = False,
     ) -> TrainingCost:
-        """Return the cost of an epoch on the matrix of a plan, for the plan's or for other owners.
+        """Return the cost of an epoch on a plan's matrix, with the plan's owners or other owners.
 
         Parameters:
             plan: The plan. Rows on which none of its training vertices depends are dead.
@@ -145,9 +145,9 @@ def read_product(file: PlanFile) -> ProductTraffic | None:
 
 
 def grid_pass_costs(path: str, dims: Sequence[int]) -> list[PassCost]:
-    """Return costs of an epoch on a plan's process grid: with no pass on, then with one more pass
-    each time.
+    """Return costs of an epoch on a plan's process grid, for several sets of passes.
 
+    The list begins with the costs without passes; in every further entry one more pass is on.
     All-reduces are not counted. They add up gradients and, in scheme "1.5d", the products of the
     ranks that share a block of rows.
 

@@ -1,7 +1,7 @@
 """The predicted time of an epoch, with a lower bound and the time of a random partition.
 
 A prediction needs a *basis*: a machine, and the widths of the layers. Every command that prints a
-time chooses the basis here. It takes the first of these that exists: the values that the user
+time chooses the basis here. The basis is the first of these that exists: the values that the user
 gives, the values that the plan records, the widths of the plan's features and labels, the defaults.
 """
 
@@ -95,8 +95,9 @@ class Basis:
 
         Parameters:
             file: The open plan file.
-            links: Whether the task is link prediction. If so, the output layer has no classes. It
-                is as wide as the last hidden layer, unless `dims` is given.
+            links: Whether the task is link prediction. If so, the output layer has no classes: its
+                width is given by `dims`; if `dims` is None, it is the width of the last hidden
+                layer.
         """
         widths = DataWidths.read(file)
         if links:
@@ -122,7 +123,8 @@ class Basis:
     def shared(cls, several: Sequence[Basis]) -> Basis:
         """Return one basis for several plans.
 
-        Machine and widths are those of the plans if all plans have the same, else the defaults.
+        If all plans have the same machine, the basis has this machine, else the default machine.
+        Likewise, the basis has the widths of all plans if they agree, else the default widths.
         """
         first, usual = several[0], default_predictor()
         dims, machine = first.predictor.dims, first.predictor.machine

@@ -1,9 +1,9 @@
 """The figures of a plan that `plancc inspect` and `plancc compare` print.
 
 The plan is checked first, some parts at a time. The whole plan is read if it is an edge plan, or if
-its process grid divides columns. It is also read for figures for fewer ranks, for training costs,
-for the epoch time of a random partition, and for the traffic of a random partition if the plan file
-does not contain that traffic.
+its process grid divides columns. Some figures also need the whole plan: figures for fewer ranks,
+training costs, the epoch time of a random partition, and the traffic of a random partition if the
+plan file does not contain that traffic.
 """
 
 from __future__ import annotations
@@ -257,8 +257,8 @@ def other_graph(first: Report, other: Report, first_file: str, other_file: str) 
 
     Parameters:
         first, other: Reports of the two plans.
-        first_file, other_file: Paths from which the plan files are read. They may differ from the
-            paths in the reports, which the result names.
+        first_file, other_file: Paths from which the plan files are read. The result names the
+            paths in the reports, which may be other paths.
     """
     for kind in ("vertices", "nonzeros"):
         one, two = (getattr(each.header, f"num_{kind}") for each in (first, other))
@@ -279,7 +279,7 @@ def other_graph(first: Report, other: Report, first_file: str, other_file: str) 
 class _Source:
     """An open plan file, from which data are read when a figure needs them.
 
-    If there are fewer ranks than parts, several parts are merged to one rank.
+    If there are fewer ranks than parts, the figures are those of ranks that run several parts.
     """
 
     def __init__(self, file: PlanFile, num_ranks: int) -> None:
@@ -358,7 +358,7 @@ class _Source:
         return TrainingCost.of(self.plan, self.matrix, *owned, dims)
 
     def sampled(self, dims: Sequence[int] | None, rates: Sequence[float]) -> list[SampledCost]:
-        """Return the costs of an epoch for rates of boundary sampling; [] if `dims` is None."""
+        """Return an epoch's cost for each rate of boundary sampling; [] if `dims` is None."""
         if dims is None or not rates:
             return []
         rows, wanted = self.owners.rows, training_vertices(self.plan)

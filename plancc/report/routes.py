@@ -167,7 +167,7 @@ class RelayCost:
 
 
 def chosen_topology(file: PlanFile, num_ranks: int, given: Topology | None) -> Topology | None:
-    """Return the topology `given`, or else that in the plan's provenance; None if there is neither.
+    """Return the topology `given`, or else the topology in the plan's provenance, or else None.
 
     Raises:
         InputError: If `given` has another number of ranks, or if the ranks of the plan's process
@@ -178,8 +178,8 @@ def chosen_topology(file: PlanFile, num_ranks: int, given: Topology | None) -> T
     if given is not None:
         if not exchanges_rows:
             raise InputError(
-                f"{file.path}: a topology needs ranks that send each other single rows, not grid "
-                f"'{grid}'; use a row plan, an edge plan, or cagnet-1d with `sparse`"
+                f"{file.path}: ranks of grid '{grid}' do not send each other single rows, which a "
+                "topology needs; use a row plan, an edge plan, or cagnet-1d with `sparse`"
             )
         given.check(num_ranks)
         return given

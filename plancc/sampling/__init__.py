@@ -1,8 +1,8 @@
 """Mini-batches: samplers that choose the rows and nonzeros of a training step.
 
-Compiler and runtime use the same samplers, so that the same seed gives both the same batches. A
+Compiler and runtime use the same samplers, so that they draw the same batches from the same seed. A
 batch depends only on its seed, its stream and its number. So any rank can draw any batch without
-messages, or only those rows of a batch that the rank needs.
+messages, or only the rows of a batch that the rank needs.
 
     Population    what a sampler draws from: the pattern of the matrix, the training mask, clusters
     Sampler       base class of samplers; a sampler is a frozen dataclass, whose fields are options

@@ -66,7 +66,7 @@ class Population:
 
 @dataclass(frozen=True, eq=False)
 class BatchLayer:
-    """The nonzeros that a batch keeps in one layer; rows and columns are numbers of vertices.
+    """The nonzeros that a batch keeps in one layer; rows and columns are vertex numbers.
 
     Attributes:
         rows (int32[m]): Rows, ascending.
@@ -118,7 +118,7 @@ class Batch(ABC):
         The factor is 0 if the batch leaves the nonzero out.
 
         Parameters:
-            block: Number of a block, in 0..num_blocks - 1.
+            block: Index of a block, in 0..num_blocks - 1.
             vertices (int[v]): Vertices, which must all be in the batch.
             rows, columns (int[m]): Row and column of every nonzero, as indices in `vertices`.
 
@@ -167,7 +167,7 @@ class Inclusion:
         reach (float64[m + 1]): Probabilities, a concave sequence that begins with 0; m is at least
             the number of pins of every net.
         vertices (bool[num_vertices], or None): Whether a batch may include a vertex; None: it may
-            include all. If it includes two vertices, it keeps the nonzeros between them.
+            include all. A batch keeps all nonzeros between the vertices that it includes.
     """
 
     share: float

@@ -1,4 +1,4 @@
-"""The sampler that draws clusters uniformly; a batch is the subgraph that their vertices induce."""
+"""The sampler that draws clusters uniformly; a mini-batch is the subgraph of their vertices."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from plancc.sampling.sampler import SHOWN, SizedSampler
 
 @dataclass(frozen=True)
 class ClusterSampler(SizedSampler):
-    """A batch has all vertices of some random clusters, on average about `batch_size` vertices.
+    """A mini-batch has all vertices of some random clusters, about `batch_size` on average.
 
-    Every batch has the same number of clusters, at least one. All sets of this many clusters are
-    equally likely (Chiang et al., Cluster-GCN, KDD 2019, section 3.2, "stochastic multiple
+    Every mini-batch has the same number of clusters, at least one. All sets of this many clusters
+    are equally likely (Chiang et al., Cluster-GCN, KDD 2019, section 3.2, "stochastic multiple
     partitions"). Clusters without vertices are never drawn.
     """
 

@@ -1,6 +1,6 @@
 """Random numbers and random orders that are functions of a key and a position, compiled by numba.
 
-A random number does not depend on earlier ones, so each can be computed without the others.
+Each random number can be computed without computing any other random number first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _S31, _S32 = np.uint64(31), np.uint64(32)
 def key_of(*numbers: int) -> np.uint64:
     """Return a key that depends on all numbers and their order.
 
-    InputError if a number is not in 0..2^64 - 1.
+    Raise InputError if a number is not in 0..2^64 - 1.
     """
     key = np.uint64(0)
     for number in numbers:

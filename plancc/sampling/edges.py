@@ -17,9 +17,9 @@ from plancc.sampling.sampler import SHOWN, Sampler
 
 @dataclass(frozen=True)
 class EdgeSampler(Sampler):
-    """A batch keeps each nonzero with probability `keep` (Rong et al., DropEdge, 2020).
+    """A mini-batch keeps edges independently with probability `keep` (DropEdge, Rong et al. 2020).
 
-    Nonzeros are kept independently of each other; this includes (i, j) and (j, i). A kept nonzero
+    An edge is a nonzero off the diagonal; (i, j) and (j, i) are two edges. A kept nonzero
     is divided by `keep`, so that the expected product equals the product with the whole matrix.
     Nonzeros on the diagonal are always kept, and are not divided.
 

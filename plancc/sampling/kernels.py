@@ -96,7 +96,7 @@ def diagonal(indptr: Any, indices: Any, i: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def place_in(ascending: Any, x: Any) -> Any:
-    """Return the index of x in an array of ascending numbers, or their count if x is missing."""
+    """Return the index of x in an ascending array, or the array's length if x is missing."""
     low = lower_bound(ascending, x, 0, len(ascending))
     return low if low < len(ascending) and ascending[low] == x else len(ascending)
 

@@ -21,10 +21,10 @@ ORDER_KEY = 3
 class LinkSampler(NeighbourSampler):
     """Neighbour sampling whose seed vertices are the ends of training links, as DGL does it.
 
-    A batch has `batch_size` training links and, for each of them, `negatives` negatives: random
-    pairs of vertices. In every epoch, links and negatives are put in a new random order, from which
-    the batches take them one after another. Only the owner of a row draws the neighbours of the
-    row.
+    A mini-batch has `batch_size` training links and, for each of them, `negatives` negatives:
+    random pairs of vertices. Every epoch puts the links and the negatives in a new random order,
+    and the mini-batches of the epoch take them in this order. Only the owner of a row draws the
+    neighbours of the row.
 
     Attributes:
         num_links: Number of training links.
@@ -46,9 +46,9 @@ class LinkSampler(NeighbourSampler):
         raise InputError(f"sampler '{self.name}' for links: no rank can draw a whole batch")
 
     def numbers(self, seed: int, number: int) -> tuple[Int64Array, Int64Array, int]:
-        """Return which links and which negatives are in batch `number`, and its epoch.
+        """Return the links and the negatives of mini-batch `number`, and the mini-batch's epoch.
 
-        Links and negatives are given by their numbers, int64[...] each.
+        Links and negatives are given by their indices, int64[...] each.
         """
         epoch, place = divmod(number, -(-self.num_links // self.batch_size))
         first = place * self.batch_size

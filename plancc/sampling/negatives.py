@@ -31,7 +31,7 @@ def drawn_negatives(
         vertices (int64[m]): Vertices.
         num_vertices: Number of vertices of the whole graph.
         total: Number of negatives of the whole graph.
-        epoch: Seed, and number of the epoch.
+        epoch: Random seed, and index of the epoch.
 
     Returns:
         source, target (int64[k] each): For every negative, the index of its source in `vertices`,

@@ -244,10 +244,11 @@ def draw_subset(kept: Any, nonzeros: Any, itself: Any, fanout: Any, key: Any) ->
 
 @njit(cache=True, nogil=True)
 def _insert_subset(found: Any, nonzeros: Any, itself: Any, key: Any) -> None:
-    """Write random positions to `found`, ascending.
+    """Fill `found` with distinct random positions of nonzeros in a row, ascending.
 
-    If the row has a diagonal nonzero, its position is always among them. The time grows with the
-    square of the fan-out.
+    The row has `nonzeros` nonzeros. `itself` is the position of the nonzero on the diagonal, which
+    is always among the chosen positions; it is `nonzeros` if the row has no such nonzero. The time
+    grows with the square of the length of `found`.
     """
     size = 0
     if itself < nonzeros:

@@ -17,7 +17,7 @@ Int64s = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class OwnedBlock:
-    """The nonzeros that the rows of one owner keep in one block of a batch.
+    """The nonzeros that the rows of one owner keep in one block of a mini-batch.
 
     Attributes:
         rows (int64[m]): Rows of the owner, ascending.
@@ -37,9 +37,9 @@ class OwnedRows:
     """The rows of one owner, in the form in which a sampler draws from them.
 
     Samplers draw from a `Population` or from this object. Besides the owner's matrix, the object
-    takes 4 bytes for every row and 8 bytes for every own vertex that may be drawn. It takes 4 more
-    bytes for every nonzero, unless the nonzeros of all rows are sorted by vertex. If nonzeros are
-    drawn by relation, it takes 6 bytes for every nonzero.
+    takes 4 bytes for every row and 8 bytes for every own vertex that may be drawn. For every
+    nonzero, it takes 6 more bytes if nonzeros are drawn by relation. If not, it takes 4 more bytes,
+    or none if the nonzeros of all rows are sorted by vertex.
 
     Parameters:
         population: The population, which needs no pattern; it is not kept.
@@ -105,9 +105,10 @@ class OwnedRows:
 
 @njit(cache=True, nogil=True)
 def _diagonals(row_ptr: Any, column: Any, places: Any) -> Any:
-    """Return, for every row, the position of its diagonal nonzero in the order `places`.
+    """Return, for every row, the position of the diagonal nonzero among the row's nonzeros.
 
-    If a row has none, return its number of nonzeros.
+    Positions count from 0, in the order `places`. For a row without a diagonal nonzero, return the
+    row's number of nonzeros.
     """
     found = np.empty(len(row_ptr) - 1, dtype=np.int32)
     for i in range(len(found)):

@@ -50,7 +50,7 @@ class RelationSampler(NeighbourSampler):
 
 @njit(cache=True, nogil=True)
 def _sampled_by_relation(owned: Any, rows: Any, fanouts: Any, key: Any) -> Any:
-    """Draw nonzeros of an owner's rows; return ptr, nonzeros and factors of their `OwnedBlock`.
+    """Draw nonzeros of an owner's rows; return ptr, nonzeros and factors for an `OwnedBlock`.
 
     What a row keeps in a relation depends only on `key`, the relation and the row's vertex.
     """

@@ -50,9 +50,10 @@ class Sampler(ABC):
     Attributes:
         name: Name in the registry (entry points ``plancc.samplers``).
         needs: What `batch` needs of a `Population`: "pattern", "train_mask", "clusters".
-        of_training: Whether batches are drawn from the training vertices if there is a mask.
+        of_training: Whether mini-batches are drawn from the training vertices, if there is a
+            training mask.
         owners_draw: What only the owners of rows can draw, as a phrase for messages; "" if every
-            rank can draw whole batches.
+            rank can draw whole mini-batches.
     """
 
     name: ClassVar[str]
@@ -65,11 +66,14 @@ class Sampler(ABC):
 
     @property
     def num_blocks(self) -> int:
-        """Number of blocks of a batch: 1, or the number of layers of the model."""
+        """Number of blocks of a mini-batch.
+
+        It is 1 if all layers of the model use the same block, else the number of layers.
+        """
         return 1
 
     def check(self, population: Population) -> None:
-        """Raise InputError if no batch can be drawn from the population."""
+        """Raise InputError if no mini-batch can be drawn from the population."""
         for need in self.needs:
             if getattr(population, "indptr" if need == "pattern" else need) is None:
                 raise InputError(f"sampler '{self.name}' needs {need}, which {_MISSING[need]}")
@@ -86,7 +90,7 @@ class Sampler(ABC):
         return self, ""
 
     def check_layers(self, num_layers: int) -> None:
-        """Raise InputError unless batches have one block, or one block for each layer."""
+        """Raise InputError unless a batch has one block for all layers, or one for each layer."""
         if self.num_blocks not in (1, num_layers):
             raise InputError(
                 f"sampler '{self.name}' has {self.num_blocks} blocks, but the model has "
@@ -95,13 +99,13 @@ class Sampler(ABC):
 
     @abstractmethod
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
-        """Draw batch `number` from a population that `check` accepts.
+        """Draw mini-batch `number` from a population that `check` accepts.
 
         Parameters:
             seed: Seed, at least 0.
-            number: Number of the batch, at least 0.
-            stream: What the batch is for: `SHOWN`, `FITTED` or `HELD_OUT`. Batches of different
-                streams are independent, even with the same seed and number.
+            number: Index of the mini-batch, at least 0.
+            stream: What the mini-batch is for: `SHOWN`, `FITTED` or `HELD_OUT`. Mini-batches of
+                different streams are independent, even with the same seed and number.
         """
 
     def inclusion(self, population: Population, most_pins: int) -> Inclusion | None:
@@ -112,7 +116,7 @@ class Sampler(ABC):
         return None
 
     def num_targets(self, population: Population, training: int) -> int | None:
-        """Return the number of targets of a batch; None if the number varies between batches.
+        """Return how many targets every mini-batch has; None if their number varies.
 
         `training` is the number of vertices of the population that have labels to train on."""
         return None
@@ -182,7 +186,7 @@ class SizedSampler(Sampler):
 def draw(
     sampler: Sampler, population: Population, seed: int, number: int, stream: int = SHOWN
 ) -> Batch:
-    """Draw a batch by `Sampler.batch`, which explains the parameters, and check the batch.
+    """Draw a mini-batch by `Sampler.batch`, which explains the parameters, and check the result.
 
     Raises:
         InputError: If the sampler raises it, or if it does not return a `Batch` with
@@ -216,8 +220,9 @@ def make_sampler(
 ) -> Sampler:
     """Make a sampler with these options; an option that is missing or None gets its default.
 
-    The default of ``batch_size`` is the share `DEFAULT_SHARE` of the vertices. If there is a
-    training mask and the sampler draws from it, it is this share of the training vertices.
+    The default of ``batch_size`` is `DEFAULT_SHARE` times the number of vertices. But for a sampler
+    that draws training vertices, if there is a training mask, the default is `DEFAULT_SHARE` times
+    the number of training vertices.
 
     Parameters:
         name: Name of the sampler.
@@ -234,7 +239,7 @@ def make_sampler(
     unknown = unknown_option(given, cls)
     if unknown is not None:
         names = ", ".join(f"`{key}`" for key in known) or "no options"
-        raise InputError(f"sampler '{name}' has no `{unknown}`: it has {names}")
+        raise InputError(f"sampler '{name}' has no option `{unknown}`: it has {names}")
     values = {key: checked(known[key], value) for key, value in given.items()}
     if "batch_size" in known and "batch_size" not in values:
         if cls.of_training and num_training is not None:
@@ -254,7 +259,7 @@ def chosen_sampler(
     name: str | None = None,
     **options: Any,
 ) -> Sampler:
-    """Return the sampler that the user asks for; by default, the one with which a plan was made.
+    """Return the sampler that the user asks for; by default, the sampler in a plan's provenance.
 
     Parameters:
         recorded: The sampler in the provenance of the plan, written by ``str(sampler)``. Any other

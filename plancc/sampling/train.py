@@ -1,4 +1,7 @@
-"""The sampler that draws training vertices uniformly; a batch is the subgraph that they induce."""
+"""The sampler that draws training vertices uniformly.
+
+A mini-batch is the subgraph that the drawn vertices induce.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from plancc.sampling.uniform import UniformSampler
 
 @dataclass(frozen=True)
 class TrainSampler(UniformSampler):
-    """A batch has `batch_size` random training vertices; all such sets are equally likely."""
+    """A mini-batch has `batch_size` random training vertices; all such sets are equally likely."""
 
     name: ClassVar[str] = "train"
     needs: ClassVar[tuple[str, ...]] = ("train_mask",)

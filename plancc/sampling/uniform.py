@@ -1,4 +1,4 @@
-"""The sampler that draws vertices uniformly; a batch is the subgraph that they induce."""
+"""The sampler that draws vertices uniformly; a mini-batch is the subgraph that they induce."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from plancc.sampling.sampler import SHOWN, SizedSampler
 
 @dataclass(frozen=True)
 class UniformSampler(SizedSampler):
-    """A batch has `batch_size` random vertices; all such sets are equally likely.
+    """A mini-batch has `batch_size` random vertices; all such sets are equally likely.
 
     This is the sampler of Demirci et al. 2022, section 4.3.3.
     """
@@ -35,7 +35,7 @@ class UniformSampler(SizedSampler):
 
 
 def reach_of_sets(n: int, size: int, most: int) -> npt.NDArray[np.float64]:
-    """Return the probabilities `Inclusion.reach` for batches that are random sets of vertices.
+    """Return the probabilities `Inclusion.reach` for mini-batches that are random sets of vertices.
 
     Take `size` of n vertices at random. Suppose that a certain vertex is among them. Entry c is the
     probability that at least one of c certain other vertices is among them too: ``1 - C(n-1-c,

@@ -1,4 +1,4 @@
-"""The sampler that draws random walks; a batch is the subgraph that the visited vertices induce."""
+"""The sampler that draws random walks; a mini-batch is the subgraph of the visited vertices."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ class WalkSampler(SizedSampler):
 
     The walks start from ``batch_size // (walk_length + 1)`` distinct vertices (roots), at least
     one; every set of roots is equally likely. From vertex i, a walk goes to a random neighbour of
-    i: a column of row i other than i. If there is none, the walk stays at i. In GraphSAINT, two
-    walks may have the same root.
+    i: a column of row i other than i. If there is no neighbour, the walk stays at i. GraphSAINT
+    differs in one point: there two walks may have the same root.
 
     Attributes:
-        batch_size (int): Largest number of vertices in a batch; a batch of one walk may have more.
+        batch_size (int): Largest number of vertices in a batch. Only a batch with a single walk may
+            have more.
         walk_length: Steps of every walk, in 1..`MAX_LENGTH`.
     """
 
@@ -43,7 +44,7 @@ class WalkSampler(SizedSampler):
         return max(1, self.batch_size // (self.walk_length + 1))
 
     def roots(self, num_vertices: int, key: np.uint64) -> Int32s:
-        """Return the roots of a batch, ascending, int32[num_roots]; `key` is its random key."""
+        """Return the roots of the mini-batch with random key `key`, ascending: int32[num_roots]."""
         return first_of(num_vertices, self.num_roots, key)
 
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
@@ -64,7 +65,7 @@ class WalkSampler(SizedSampler):
             rows (int64[m]): The owner's rows where the walks are after `step` steps.
             roots (int32[m]): Roots of these walks.
             step: Number of steps that the walks have already made.
-            key: Random key of the batch.
+            key: Random key of the mini-batch.
         """
         found: Int32s = _columns_of_owner(owned.arrays, rows, roots, step, key)
         return found

@@ -133,7 +133,7 @@ class EdgeJob(RefiningJob):
 
     @property
     def combines(self) -> bool:
-        """Whether the search combines members of its population: only if no row is fixed."""
+        """Whether the search combines members of its population; true only if no row is fixed."""
         return self.held is None
 
     @cached_property
@@ -179,7 +179,7 @@ class EdgeJob(RefiningJob):
         return found
 
     def _rows_first(self) -> Iterator[Member]:
-        """Yield refined owners, one for every start, without end.
+        """Yield refined owners, one result for every start, without end.
 
         The first start is a search for owners of rows. The second is made by the best partitioner
         of hypergraphs, if one is installed. All others are searches for owners of rows with new
@@ -196,8 +196,8 @@ class EdgeJob(RefiningJob):
             yield self.split(self.from_rows(seed), seed)
 
     def _partitioned_first(self) -> Iterator[Member]:
-        """Yield refined owners from a partition of the fine-grain hypergraph, then those of
-        `_rows_first`.
+        """Yield refined owners from a partition of the fine-grain hypergraph, and then the owners
+        that `_rows_first` yields.
         """
         start = self.partitioned(self.model, self.options.seed)
         assert start is not None
@@ -269,7 +269,7 @@ class EdgeJob(RefiningJob):
         return self.note(step, begin, self.filled(problem.owners(result.owner)))
 
     def filled(self, owners: Owners) -> Owners:
-        """Return the owners, changed so that every part owns a row."""
+        """Return the owners, changed so that every part owns at least one row."""
         matrix, owner = self.matrix, owners.rows
         better = fill_empty_parts(owner, np.ones(len(owner), dtype=np.int64), self.num_parts)
         if better is owner:
@@ -280,8 +280,8 @@ class EdgeJob(RefiningJob):
 
     @property
     def efforts_below(self) -> Sequence[str]:
-        """Efforts below the search's effort. Their steps are run too, so that more effort is never
-        worse.
+        """Efforts below the search's effort. The steps of these efforts are run too, so that more
+        effort is never worse.
         """
         return EFFORTS[: EFFORTS.index(self.effort)]
 
@@ -298,8 +298,8 @@ class EdgeJob(RefiningJob):
     def split(self, start: Member, seed: int, first: bool = False) -> Member:
         """Alternate splits and V-cycles, starting from owners of rows; then move single nonzeros.
 
-        `first`: Whether this is the first start, which lower efforts make too. If so, their last
-        steps are run when their number of splits is reached.
+        `first`: Whether this is the first start, which lower efforts make too. If so, the last
+        steps of each lower effort are run after as many splits as the lower effort makes.
         """
         matrix = self.matrix
         deadline = self.deadline.earlier((1 - self.how.split_share) * self.deadline.seconds_left())
@@ -344,11 +344,12 @@ class EdgeJob(RefiningJob):
         return self.refine(owners, self.objective, seed)
 
     def _combine_until_end(self, population: list[Member], timed: bool) -> None:
-        """Combine random pairs of members until the time is up.
+        """Combine random pairs of members into new partitions.
 
         A new partition that is better than the worse member of its pair replaces this member.
 
-        `timed`: whether there is a deadline; otherwise the number of combinations is fixed.
+        `timed`: whether to combine until the deadline; otherwise the method makes at most a fixed
+        number of combinations.
         """
         rng = np.random.default_rng(self.options.seed)
         made = 0
@@ -367,8 +368,8 @@ class EdgeJob(RefiningJob):
 
         The V-cycle merges only vertices that are in the same part in both members.
 
-        `number`: number of the combination; with the search's seed, it determines the random
-        numbers of the V-cycle.
+        `number`: index of this combination in the search; with the search's seed, it determines the
+        random numbers of the V-cycle.
         """
         begin = wall_seconds()
         nets, rng = self.fine_nets, np.random.default_rng([self.options.seed, number])

@@ -76,12 +76,13 @@ def search(
         matrix: The normalised matrix.
         num_parts: Number of parts.
         options: Options of the search. When the budget ends, no new step begins. Effort best uses
-            the whole budget, first for the volume and then for another objective. If there is no
-            budget and one thread, the same seed gives the same owners.
+            the whole budget: first to minimise the volume, then to minimise the objective if it is
+            not the volume. If there is no budget and one thread, the same seed gives the same
+            owners.
         model: The model, which decides what partitioners get. If its `starts_from_cut` is False,
-            they get its problem. Otherwise they get the undirected graph, and also the hypergraph
-            if that is the model's problem. None: `HypergraphModel`. The search computes the
-            objective exactly for every model.
+            they get the problem that the model builds. Otherwise they get the undirected graph, and
+            also the hypergraph if the model builds a hypergraph. None: `HypergraphModel`. The
+            search computes the objective exactly for every model.
         limits: Limits of the parts. None: `epsilon` of the options limits the number of nonzeros in
             the rows of a part.
         expectation: The expected volume of mini-batches, which replaces the objective.
@@ -151,7 +152,7 @@ def _refine(job: RowJob, owners: list[Owners]) -> None:
 def _best_first(job: RowJob, owners: list[Owners]) -> list[Owners]:
     """Return the owners with the best objective of the search so far, then the other `owners`.
 
-    The best owners need not be those of the smallest volume.
+    The owners with the best objective need not have the smallest volume.
     """
     best = job.record.found().owners
     return [best, *(each for each in owners if each.rows is not best.rows)]
@@ -198,7 +199,7 @@ def _value_key(member: Member) -> tuple[float, float]:
 def rows_inside(job: Job, effort: str, seed: int, budget: float | None) -> Owner:
     """Run an inner search for owners of rows within the search `job`; return owners, int32[n].
 
-    The warnings of the inner search are added to those of `job`. Warnings about balance are
+    The warnings of the inner search are added to the warnings of `job`. Warnings about balance are
     dropped, since `job` itself warns if its result misses the balance.
 
     `effort`, `seed`, `budget`: options of the inner search; other options are those of `job`.
@@ -327,7 +328,7 @@ def _chains(job: RowJob, first: Owner, decide: bool) -> list[Member]:
 def _merged(job: RowJob, best: Member, rest: Sequence[Member]) -> Member:
     """Combine the best member with the other members, one after another, by V-cycles.
 
-    Return the resulting member, after further V-cycles and minimum cuts where these are worth their
+    Return the resulting member, after further V-cycles and minimum cuts if these are worth their
     time.
     """
     seed, few, mesh, how = job.options.seed, job.few, _is_mesh(job), _combined(job)
@@ -369,7 +370,7 @@ def _combined(job: RowJob) -> Combined:
 def _turns(job: RowJob) -> tuple[list[tuple[Beginning, int]], int]:
     """Return the starts that effort balanced may make, in order, each with its seed.
 
-    Also return the largest number of these starts that it may make besides the first.
+    Also return how many of these starts the effort may make at most, besides the first one.
     """
     every, how = job.beginnings("balanced"), job.kind_numbers
     most = how.others
@@ -398,9 +399,9 @@ def _seeds_of_first(job: RowJob, effort: str) -> int:
 
 
 def _onward(job: RowJob, found: Sequence[Member]) -> list[Member]:
-    """Improve the best members by V-cycles, and return all members; for few parts only.
+    """Improve the best members by V-cycles, and return all members. Used only for few parts.
 
-    The presets say how many members are improved. The others are returned unchanged.
+    The presets say how many members are improved. The other members are returned unchanged.
     """
     members = sorted(found)
     seed, cycles, kept = job.options.seed, job.kind_numbers.scout_cycles, _combined(job).kept
@@ -409,9 +410,10 @@ def _onward(job: RowJob, found: Sequence[Member]) -> list[Member]:
 
 
 def _strong(job: RowJob) -> list[Member]:
-    """Run every installed partitioner with its highest preset, then V-cycles; return the members.
+    """Run every installed partitioner with its preset of best quality, and V-cycles on each result.
 
-    Leave out starts that the search has already made, that fail, or for which no time is left.
+    Return the results as members. Leave out starts that the search has already made, that fail, or
+    for which no time is left.
     """
     seed = job.options.seed
 

@@ -40,9 +40,10 @@ class Expectation(Protocol):
     """An expected volume of mini-batches that a search can minimise.
 
     Attributes:
-        deadline: After this time, samples no longer grow; only the smallest number of batches that
-            an estimate needs is drawn. The search sets the deadline.
-        exact: Whether values are computed from probabilities. False: from a sample of batches.
+        deadline: After this time, samples no longer grow: only as many mini-batches are drawn as an
+            estimate needs at least. The search sets the deadline.
+        exact: Whether values are computed from probabilities; if not, they are computed from a
+            sample of mini-batches.
     """
 
     deadline: Deadline
@@ -64,13 +65,13 @@ class Expectation(Protocol):
         """Return the graph with edge weights, so that the cut estimates the expected volume."""
 
     def value(self, owner: Owner, num_parts: int) -> float:
-        """Return the expected number of rows that all parts send in a batch."""
+        """Return the expected number of rows that all parts send for one mini-batch."""
 
     def grow(self, owner: Owner, num_parts: int, best: float) -> bool:
         """Enlarge the sample of `problem` if it is too small, and return whether it was enlarged.
 
-        It is too small if parts send clearly more rows in batches outside the sample than in the
-        sampled batches.
+        It is too small if parts send clearly more rows in mini-batches outside the sample than in
+        the sampled mini-batches.
 
         Parameters:
             owner (int32[n]): Owners that refinement found on `problem`.
@@ -164,10 +165,10 @@ class ExactExpectation:
 
 
 class SampledExpectation:
-    """An expected volume that is estimated from sampled batches.
+    """An expected volume that is estimated from a sample of mini-batches.
 
-    Refinement works on the nets of one sample. Values are the mean over other batches, which are
-    *held out*: refinement never sees them.
+    Refinement works on the nets of the sample. Values are the mean over other mini-batches, which
+    are *held out*: refinement never sees them.
     """
 
     exact = False
@@ -206,9 +207,10 @@ class SampledExpectation:
     def _smoothed(self) -> Hypergraph:
         """Return the sample's nets, and one more net of two pins for every off-diagonal nonzero.
 
-        So a nonzero that no batch has drawn yet has a cost too: each nonzero counts as if one more
-        batch had drawn it (Laplace's rule of succession). If the sample is small, the cost of all
-        nets is close to the edge cut. If it is large, the additional nets hardly matter.
+        So a nonzero that no mini-batch has drawn yet has a cost too: each nonzero counts as if one
+        more mini-batch had drawn it (Laplace's rule of succession). If the sample is small, the
+        cost of all nets is close to the edge cut. If the sample is large, the additional nets
+        hardly matter.
         """
         seen = self._sample.hypergraph
         assert seen.net_costs is not None
@@ -281,8 +283,8 @@ class SampledExpectation:
     def _gap(self, owner: Owner, num_parts: int) -> float:
         """Return the relative gap between the rows sent in held-out batches and in the sample.
 
-        It is (f - s) / f, where f is the mean number of rows sent in a held-out batch, and s the
-        mean number in a batch of the sample. If it is large, the sample is too small.
+        The gap is (f - s) / f, where f is the mean number of rows sent in a held-out batch, and s
+        the mean number in a batch of the sample. If the gap is large, the sample is too small.
         """
         fresh = self.value(owner, num_parts)
         return (fresh - self._on_sample(owner, num_parts)) / fresh if fresh > 0 else 0.0
@@ -328,7 +330,7 @@ class SampledExpectation:
 
 
 def _interval(values: npt.NDArray[np.int64]) -> tuple[float, float]:
-    """Return the 95% confidence interval of the mean, by the percentile bootstrap (Efron 1979)."""
+    """Return the 95% interval of the mean of `values`, by percentile bootstrap (Efron 1979)."""
     rng = np.random.default_rng(0)
     means = values[rng.integers(len(values), size=(Samples.resamples, len(values)))].mean(axis=1)
     low, high = np.percentile(means, [2.5, 97.5])

@@ -103,17 +103,20 @@ def state(sizes: ProblemSizes) -> int:
 
 
 def metis(rows: int, links: int, uneven: bool) -> int:
-    """Return the bytes that METIS needs for a graph, including its input."""
+    """Return the bytes that METIS needs for a graph of `rows` vertices, including METIS' input.
+
+    For `links` and `uneven`, see `ProblemSizes`.
+    """
     if uneven:
         return MemoryTerms.uneven_link * links + MemoryTerms.uneven_row * rows
     return MemoryTerms.metis_link * links + MemoryTerms.metis_row * rows
 
 
 def clustering(sizes: ProblemSizes) -> int:
-    """Return the bytes of a start that partitions clusters of vertices.
+    """Return the memory, in bytes, for a start of a search that partitions clusters of vertices.
 
-    The bytes are those of the cluster of every vertex, the weights of clusters, the graph between
-    clusters, and METIS on this graph.
+    The memory holds the cluster of every vertex, the weights of clusters, and the graph between
+    clusters. The memory that METIS needs for this graph is included.
     """
     labels = (32 + 8 * sizes.constraints) * sizes.rows
     most = 8 * PROPAGATION.many_links  # if there are more links, clusters are joined
@@ -121,10 +124,9 @@ def clustering(sizes: ProblemSizes) -> int:
 
 
 def starting(sizes: ProblemSizes) -> int:
-    """Return the bytes of a start that runs METIS on all rows.
+    """Return the memory, in bytes, for a start of a search that runs METIS on all rows.
 
-    They are the bytes that METIS takes in a child process, plus the bytes that the undirected graph
-    takes in this process.
+    It is what METIS takes in a child process, plus what the undirected graph takes in this process.
     """
     return 4 * sizes.links + 8 * sizes.rows + metis(sizes.rows, sizes.links, sizes.uneven)
 

@@ -70,7 +70,7 @@ class HypergraphJob(RowJob):
             computed from the nets.
         around: The smaller problem in which fixed vertices are merged. The search assigns owners to
             the vertices of this problem. None if no vertex is fixed.
-        given (int32[vertices], optional): Owners to start from. With these, no partitioner is run.
+        given (int32[vertices], optional): Owners to start from; if given, no partitioner is run.
     """
 
     around: Around | None = None

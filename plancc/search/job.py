@@ -135,7 +135,7 @@ class Job:
 
     @property
     def shared(self) -> Limits:
-        """Limits of the weights of all rows or nonzeros of a part, those of fixed rows included."""
+        """Limits of the weight of a part: of all its rows or nonzeros, including its fixed rows."""
         return self.limits
 
     def all_warnings(self, owners: Owners) -> list[str]:
@@ -177,8 +177,10 @@ class RefiningJob(Job, ABC):
         """Refine owners for the objective, and add the results to the record.
 
         If the effort is best and there is a budget, then refine the best owners so far again and
-        again, with new seeds. Stop when the budget is used, or when `ForObjective.vain` rounds in a
-        row have found nothing better.
+        again, with new seeds. Stop when the budget is used, or when `ForObjective.vain` rounds, one
+        after another, have found nothing better.
+
+        `cycles`: see `refine_for`; it applies only to the first round.
         """
         found, made, vain = self.refine_objective(owners, cycles), len(owners), 0
         if not (found and self.effort == "best" and self.options.budget is not None):

@@ -46,8 +46,8 @@ class Members:
     def distance(self, one: Member, two: Member) -> int:
         """Return how much two members differ.
 
-        For every net, this is the difference between the connectivities that the net has in the two
-        members, times the cost of the net. The differences are summed over all nets.
+        The connectivity of a net in one member is compared with its connectivity in the other. The
+        result is the sum of these differences over all nets, each times the cost of the net.
         """
         difference = np.abs(one.spread.astype(np.int64) - two.spread)
         return int(difference @ self.cost)
@@ -55,9 +55,9 @@ class Members:
     def add(self, child: Member) -> bool:
         """Add a child to the population if it is good enough; return whether it was added.
 
-        In a full population, the child replaces a member that is worse than the child; of these, it
-        replaces the most similar one. If the distance between the child and a member is 0, only the
-        better of the two stays.
+        In a full population, the child replaces a member: among the members that are worse than the
+        child, the most similar one. If the distance between the child and a member is 0, only the
+        better of these two stays.
         """
         apart = [self.distance(child, member) for member in self.members]
         if 0 in apart and not child < self.members[apart.index(0)]:
@@ -80,7 +80,7 @@ class Members:
 
 @dataclass
 class Choice:
-    """A choice among several alternatives that prefers those with more success.
+    """A choice among several alternatives that prefers alternatives with more success.
 
     The method is Thompson sampling (Thompson, 1933). All counts shrink at every step, so that
     recent successes matter most.
@@ -109,9 +109,9 @@ class Choice:
 def evolve(job: RowJob, founders: list[Member]) -> list[Member]:
     """Evolve a population; return the members of the last population, the best first.
 
-    If there is no budget, the search ends when the population would restart, or after
-    `Evolution.rounds` children per member. In large graphs it ends after fewer children
-    (`Evolution.visited`).
+    With a budget of time, the search ends when the time is up. Without a budget, it ends when the
+    population would restart, or after `Evolution.rounds` children per member; in large graphs after
+    fewer children (`Evolution.visited`).
 
     Parameters:
         job: The search that made the founders.
@@ -178,7 +178,7 @@ class _Start:
 
 
 def _starts(job: RowJob) -> list[_Start]:
-    """Return the ways to make the start of a member, the best first."""
+    """Return the ways to make a start for a new member of the population, the best way first."""
     found = [
         _Start(partial(job.begin, each), each.how.slowness, partial(job.has_begun, each))
         for each in job.beginnings("best")
@@ -225,7 +225,7 @@ def _grown(
 
 
 def _again(job: RowJob, starts: list[_Start], seed: int, first_seconds: float) -> list[Member]:
-    """Return new members for a restart; their seeds begin with `seed`."""
+    """Return new members for a restart; their seeds are `seed` and the numbers after it."""
     until = wall_seconds() + EVOLUTION.restart_share * job.deadline.seconds_left()
     tasks = [(start, (seed + k) % 2**31) for k in range(2) for start in starts]
     found = _grow(job, tasks[: EVOLUTION.size - 1], until, first_seconds / EVOLUTION.restart_share)
@@ -276,10 +276,10 @@ def _child(
 ) -> Member:
     """Make a child by a V-cycle from one or two members.
 
-    If the child is better than `one`, it is improved further by minimum cuts, on kinds of graphs
-    for which these are worth their time.
+    If the child is better than `one`, it is improved further by minimum cuts. This is done only for
+    kinds of graphs for which minimum cuts pay.
 
-    `number`: number of the child; with the search's seed, it determines the random numbers of the
+    `number`: index of the child; with the search's seed, it determines the random numbers of the
     V-cycle. `prices`: see `RowJob.cycle`.
     """
     rng = np.random.default_rng([job.options.seed, 1, number])

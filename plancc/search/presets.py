@@ -1,6 +1,6 @@
-"""Tuned numbers of the search: kinds of graphs, efforts, populations, samples and memory.
+"""Tuned parameters of the search: kinds of graphs, efforts, populations, samples and memory.
 
-`plancc.passes.presets` has the tuned numbers of the passes, and defines a *loss*.
+`plancc.passes.presets` has the tuned parameters of the passes, and defines a *loss*.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ KINDS = Kinds()
 
 @dataclass(frozen=True)
 class KindNumbers:
-    """Tuned numbers of the efforts, for one kind of graph."""
+    """Tuned parameters of the efforts, for one kind of graph."""
 
     cuts: bool  # whether minimum cuts between parts pay, since parts have few neighbours
     # Starts of effort balanced besides the first: other partitioners and presets, then all of them
@@ -70,7 +70,7 @@ KIND_NUMBERS = {"hubs": HUBS, "wide": WIDE, "even": EVEN, "dense": EVEN, "thin":
 
 @dataclass(frozen=True)
 class Starts:
-    """Tuned numbers for a search for owners of rows: for its starts and the sweeps after them."""
+    """Tuned parameters of the starts of a search for owners of rows, and of the next sweeps."""
 
     # A start that balances only the tightest constraint is tried if the constraint's limit leaves
     # room for this many average vertices: with less room, METIS often cuts several times as much
@@ -98,7 +98,7 @@ class Starts:
 
 @dataclass(frozen=True)
 class Combined:
-    """Tuned numbers for the last step of effort balanced, which combines members.
+    """Tuned parameters for the last step of effort balanced, which combines members.
 
     Without this step, the volume is 1.014 times as large with 64 parts.
     """
@@ -135,7 +135,7 @@ LAST_CUTS = replace(QUICK_CUTS, reach=3 * CUTS.reach, least_gain=CUTS.least_gain
 
 @dataclass(frozen=True)
 class OnRanks:
-    """Tuned numbers of a search that several ranks make together (`plancc.distributed`)."""
+    """Tuned parameters of a search that several ranks make together (`plancc.distributed`)."""
 
     # Clusters are joined to larger clusters until the graph between them has at most this many
     # links; rank 0 partitions this graph.
@@ -161,7 +161,7 @@ ON_RANKS = OnRanks()
 
 @dataclass(frozen=True)
 class ForObjective:
-    """Tuned numbers of the refinement for an objective other than the volume."""
+    """Tuned parameters of the refinement for an objective other than the volume."""
 
     share: float = 0.4  # share of a budget that is kept for this refinement
     starts: int = 4  # number of the best members that are refined
@@ -174,7 +174,7 @@ NONZERO_REFINEMENT = ForObjective(starts=2)
 
 @dataclass(frozen=True)
 class Expected:
-    """Tuned numbers of the search for owners with a small expected volume of mini-batches."""
+    """Tuned parameters of the search for owners with a small expected volume of mini-batches."""
 
     cut_share: float = 0.5  # share of the time left for the strongest partitioner
     # If the cut of this partitioner has less than this share of the expected volume of the first
@@ -189,7 +189,7 @@ EXPECTED = Expected()
 
 @dataclass(frozen=True)
 class Evolution:
-    """Tuned numbers for the population that the effort `best` evolves (`plancc.search.memetic`)."""
+    """Tuned parameters of the population that effort `best` evolves (`plancc.search.memetic`)."""
 
     size: int = 10  # most members of a population
     # Without a budget: members added after the founders and the first two starts, or one member for
@@ -223,10 +223,10 @@ EVOLUTION = Evolution()
 
 @dataclass(frozen=True)
 class EdgeEffort:
-    """Tuned numbers of a search for owners of rows and of nonzeros (`plancc.search.edges`).
+    """Tuned parameters of a search for owners of rows and of nonzeros (`plancc.search.edges`).
 
-    With one split only, the volume is 1.022 times as large; without V-cycles after splits, 1.113
-    times.
+    If these parameters allow only one split, the volume is 1.022 times as large; if V-cycles after
+    splits are left out, 1.113 times.
     """
 
     splits: int  # number of splits one after the other, the model's own split included
@@ -246,7 +246,7 @@ EDGE_EFFORTS = {"fast": EdgeEffort(2, 0), "balanced": EdgeEffort(3, 2), "best": 
 
 @dataclass(frozen=True)
 class Samples:
-    """Tuned numbers of the samples of mini-batches, and of the held-out batches
+    """Tuned parameters of the samples of mini-batches, and of the held-out batches
     (`plancc.search.expectation`).
     """
 

@@ -116,7 +116,7 @@ class Judge:
         matrix: The normalised matrix.
         objective: A name in `plancc.cost.objectives.OBJECTIVES`.
         time: Computes the time of an epoch, for the objective "time"; None for other objectives.
-        limits: Limits of the parts' rows, or of their nonzeros if nonzeros have owners.
+        limits: Limits of the rows of each part, or of its nonzeros if nonzeros have owners.
         expectation: The expected volume that replaces the objective; None: `objective` is used.
     """
 

@@ -99,7 +99,7 @@ class RowJob(RefiningJob):
     def graph(self) -> WeightedGraph:
         """The undirected graph, which is built at first use.
 
-        It takes up to 8 bytes for each nonzero of a matrix whose pattern is not symmetric.
+        If the pattern of the matrix is not symmetric, the graph takes up to 8 bytes per nonzero.
         """
         graph: WeightedGraph = self._problem_of(GraphModel())
         return graph
@@ -142,7 +142,7 @@ class RowJob(RefiningJob):
 
     @property
     def kind_numbers(self) -> KindNumbers:
-        """Tuned numbers of the efforts for this kind of graph."""
+        """Tuned parameters of the efforts for this kind of graph."""
         return KIND_NUMBERS[self.kind_now]
 
     @property
@@ -218,15 +218,15 @@ class RowJob(RefiningJob):
                     yield partial(self.start, self.graph, adapter, seeds=[seed])
 
     def _measured(self, owner: Owner) -> str:
-        """Return the kind of the graph, by its degrees and its number of boundary rows."""
+        """Return the kind of the graph, which depends on degrees and number of boundary rows."""
         rows = len(boundary(self.nets, self.state(owner)))
         return kind_of(self.degrees, rows / len(owner))
 
     def _start_by_tightest(self, how: Beginning, seed: int) -> Owner | None:
         """Make a start that balances only the constraint with the smallest allowed imbalance.
 
-        Add it to the record, and return its owners. Return None if no such start is worth making
-        (`plancc.search.starts.tightest`), or if the owners exceed the limits of the other
+        Add the start to the record, and return its owners. Return None if no such start is worth
+        making (`plancc.search.starts.tightest`), or if the owners exceed the limits of the other
         constraints by more than V-cycles can correct.
         """
         one = tightest(self.degrees, self.limits)
@@ -243,8 +243,9 @@ class RowJob(RefiningJob):
         return owner
 
     def beginnings(self, effort: str) -> list[Beginning]:
-        """Return starts for the kind of graph, the best first; [] if the model determines the
-        start.
+        """Return the starts that suit this kind of graph, the most promising start first.
+
+        The list is empty if the model determines the start.
         """
         if not self.starts_by_kind:
             return []
@@ -254,7 +255,10 @@ class RowJob(RefiningJob):
         return [each for each in found if each.how.objective or self.model.problem is Hypergraph]
 
     def highest(self) -> list[Beginning]:
-        """Return a start, or several, of every installed partitioner with its highest preset."""
+        """Return starts of the search: one or more for every installed partitioner.
+
+        Each partitioner uses its preset of best quality.
+        """
         return highest(self.model.problem is Hypergraph, self.starts_by_kind)
 
     def has_begun(self, how: Beginning, seed: int) -> bool:
@@ -451,7 +455,7 @@ class RowJob(RefiningJob):
     def minimum_cuts(self, owner: Owner, cuts: Cuts) -> Member:
         """Improve owners by minimum cuts, and add the result to the record.
 
-        The result is never worse if the parts are within their limits.
+        Neither the volume nor the overload of the parts rises.
         """
         sweeps = self.sweeps(np.random.default_rng(0))  # minimum cuts use no random numbers
         return self.refined("minimum cuts", owner, sweeps, partial(Sweeps.cut, cuts=(cuts,)))
@@ -459,7 +463,7 @@ class RowJob(RefiningJob):
     def polish(self, owner: Owner, rng: np.random.Generator) -> Member:
         """Improve owners by wide minimum cuts and local searches; add the result to the record.
 
-        This is worth its time if every part exchanges rows with few other parts.
+        The improvement is worth the time if every part exchanges rows with few other parts.
         """
         return self.refined("polished", owner, self.sweeps(rng), Sweeps.polish)
 
@@ -518,7 +522,7 @@ class RowJob(RefiningJob):
     def tighten(self, owner: Owner, rng: np.random.Generator) -> Member:
         """Run one V-cycle in which no part may exceed its limit; add the result to the record.
 
-        The result is never worse if the parts are within their limits.
+        If all parts are within their limits at the start, the result is never worse than `owner`.
         """
         begin, sweeps = wall_seconds(), self.sweeps(rng)
         state = sweeps.v_cycle(self.nets, owner, sweeps.improve)

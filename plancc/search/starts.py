@@ -50,7 +50,8 @@ class Beginning:
     def name(self) -> tuple[str, ...]:
         """Names of the partitioner, of its preset and of its objective.
 
-        "clusters" follows if the partitioner gets clusters of vertices instead of all vertices.
+        A fourth entry, "clusters", follows if the partitioner gets clusters of vertices instead of
+        all vertices.
         """
         clusters = ("clusters",) if self.how.clustered else ()
         return self.adapter.name, self.how.preset, self.how.objective, *clusters
@@ -141,7 +142,7 @@ def beginnings(
 
     Parameters:
         kind: A key of `KIND_NUMBERS`.
-        effort: Name of the effort. Effort best has all starts except those for effort fast only.
+        effort: Name of the effort. Effort best has all starts, except starts only for effort fast.
         weights (int64[n] or int64[n, num_constraints]): Vertex weights.
         num_nonzeros, num_parts: Number of nonzeros and of parts. Some starts are only for a range
             of these numbers.
@@ -177,7 +178,9 @@ def beginnings(
 
 
 def highest(hypergraphs: bool, graphs: bool = True) -> list[Beginning]:
-    """Return starts of every installed partitioner with its highest preset, the fastest first.
+    """Return starts of the search, one or more for every installed partitioner.
+
+    Each partitioner uses its preset of best quality. The fastest partitioner comes first.
 
     Parameters:
         hypergraphs: Whether partitioners may get the hypergraph.

@@ -51,7 +51,7 @@ def population_of(pattern: npt.NDArray[np.bool_]) -> Population:
 
 
 def kept_by(batch: Batch, k: int) -> set[tuple[int, int]]:
-    """Check the arrays of block k of a batch; return its nonzeros as pairs (row, column)."""
+    """Check the arrays of block k of a mini-batch; return its nonzeros as pairs (row, column)."""
     block = batch.block(k)
     assert (block.rows.dtype, block.columns.dtype) == (np.int32, np.int32)
     assert block.ptr.dtype == np.int64
@@ -74,7 +74,7 @@ def factors_of(
 ) -> npt.NDArray[np.float64]:
     """Return the factors of nonzeros, as `Batch.factors` does.
 
-    This function also works for a batch that lists its nonzeros.
+    This function also works for a mini-batch that lists its nonzeros.
     """
     if not batch.listed:
         factors = batch.factors(block, vertices, rows, columns)
@@ -95,7 +95,7 @@ class SamplerTests:
         name: Name of the sampler in `plancc.sampling.SAMPLERS`.
         options: Options that suit a graph of `VERTICES` vertices, `TRAINING` of which are training
             vertices.
-        varies: Whether 27 batches that are drawn with these options all differ.
+        varies: Whether 27 mini-batches that are drawn with these options all differ.
     """
 
     name: ClassVar[str]
@@ -183,7 +183,7 @@ class SamplerTests:
 
     @pytest.mark.parametrize("density", [0.1, 0.5])
     def test_probabilities_are_those_of_batches(self, sampler: Sampler, density: float) -> None:
-        """The expected volume is within four standard errors of the mean of many batches."""
+        """The expected volume is within four standard errors of the mean of many mini-batches."""
         pattern = pattern_of(density)
         population, most = population_of(pattern), int(pattern.sum(axis=0).max())
         inclusion = sampler.inclusion(population, most)

@@ -31,12 +31,12 @@ class Batch:
     """This rank's share of a mini-batch.
 
     Attributes:
-        number: Number of the batch in the run, from 0.
+        number: Index of the batch in the run, from 0.
         graphs: One graph for every layer, beginning with the first layer.
-        rows (int64[m]): Local numbers of this rank's rows of the batch. These numbers select
-            features, labels and masks.
-        targets (bool[m]): Whether the loss counts each row. It counts the seed vertices if the
-            sampler draws neighbours, else all rows.
+        rows (int64[m]): This rank's rows of the batch, as local rows. They are indices into this
+            rank's features, labels and masks.
+        targets (bool[m]): Whether the loss counts each row. The loss counts the seed vertices if
+            the sampler draws neighbours, else all rows.
     """
 
     number: int
@@ -56,7 +56,7 @@ def drawn_batches(
     seed: int,
     epochs: int,
 ) -> Iterator[Batch]:
-    """Yield the batches of all epochs. The call and each step of the iteration are collective.
+    """Yield the mini-batches of all epochs. The call and each step of the iteration are collective.
 
     `of_rank` holds the plan's header, and the part of the plan that this rank runs. See
     `plancc_runtime.graph.Graph.batches` for the other parameters and the errors.

@@ -371,7 +371,7 @@ def _name(number: int) -> str:
 
 
 def _numbers(folder: Path) -> list[int]:
-    """Return the numbers of the checkpoints in a folder, ascending: 0 is the last checkpoint."""
+    """Return k for every checkpoint ``last-k`` in a folder, ascending; 0 stands for ``last``."""
     try:
         names = os.listdir(folder)
     except OSError:
@@ -392,7 +392,7 @@ def _attempted(what: str) -> Iterator[None]:
 def _plain(options: TrainOptions) -> dict[str, Any]:
     """Return the options by name, with values as JSON keeps them: a path as str, a tuple as list.
 
-    The full batch has the `batch_size` None, whether the option is `FULL` or not given.
+    For full-batch training, `batch_size` becomes None, even if the user gave `FULL`.
     """
     plain: dict[str, Any] = json.loads(json.dumps(asdict(options), default=os.fspath))
     if plain["batch_size"] == FULL:  # trains like None

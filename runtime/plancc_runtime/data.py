@@ -47,7 +47,7 @@ class LocalData:
             only this rank's columns. With `features_on_disk`, the features are mapped from the
             plan's file and keep the file's dtype.
         num_features: Number of feature columns over all ranks that share these rows.
-        first_column: Number of this rank's first feature column.
+        first_column: Index of this rank's first feature column among all feature columns.
         labels (int64[num_rows], bool or float[num_rows, num_classes]): Labels of all rows; the
             form depends on the kind of targets (`plancc_runtime.targets`).
         num_classes: Number of classes, or of real targets per vertex; the same on all ranks.
@@ -59,7 +59,7 @@ class LocalData:
             vertices over all ranks; 1 if the split is empty.
         replaced_masks: Splits whose masks in the plan were replaced by random masks.
         random_features, random_labels: Whether features and labels are random.
-        row_type (int64[num_rows] or None): Number of the vertex type of every row; None if the plan
+        row_type (int64[num_rows] or None): Index of the vertex type of every row; None if the plan
             has no vertex types.
         seeds: Seed vertices of a mini-batch, if the task draws them.
     """
@@ -251,7 +251,7 @@ def _check_data(
     limited = wanted is None and data.targets is None
     if limited and (why := too_many_classes(classes, num_vertices)):
         raise InputError(
-            f"{plan}: {why}; number the classes from 0, or give `classes` if this is right"
+            f"{plan}: {why}; number the classes from 0, or give `classes` if the labels are right"
         )
     if wanted is not None and classes > wanted:
         raise InputError(

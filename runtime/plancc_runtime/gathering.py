@@ -28,18 +28,23 @@ BLOCK_BYTES = 32 << 20
 
 @dataclass(frozen=True)
 class Ids:
-    """This rank's share of the source's ids; every vertex is in the share of exactly one rank.
+    """This rank's share of the ids that vertices have in the graph's source.
+
+    Every vertex is in the share of exactly one rank.
 
     Attributes:
-        vertex (int[m]): Numbers of the vertices.
-        original (int64[m], or bytes[m] for names): The source's ids of these vertices.
+        vertex (int[m]): The vertices, as vertex numbers of the plan.
+        original (int64[m], or bytes[m] for names): The ids of these vertices in the source.
     """
 
     vertex: npt.NDArray[np.integer]
     original: npt.NDArray[Any]
 
     def within(self, vertices: slice) -> Ids:
-        """Return the ids of a range of vertices; the result numbers them from the range's start."""
+        """Return the ids of a range of vertices.
+
+        In the result, vertices are counted from the start of the range.
+        """
         there = (self.vertex >= vertices.start) & (self.vertex < vertices.stop)
         return Ids(self.vertex[there] - vertices.start, self.original[there])
 
@@ -125,9 +130,9 @@ def blocks(
     """Yield all rows in the order of their vertices. Collective.
 
     Parameters:
-        sources: Arrays of this rank; the k-th source of every rank has the same arrays. In the k-th
-            sources of all ranks together, every vertex must occur once. All arrays have distinct
-            names. Their dtypes and row shapes are the same on all ranks.
+        sources: Arrays of this rank's rows. The k-th sources of all ranks have arrays with the same
+            names, dtypes and row shapes, and together they must have every vertex once. Arrays of
+            different sources have different names.
         everywhere: Whether every rank gets the blocks; otherwise only rank 0 does.
 
     Raises:
@@ -182,7 +187,7 @@ class RowsOfRank:
     contributes: bool = True
 
     def among(self, rows: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> RowsOfRank:
-        """Return the given rows, with the vertices numbered by their places in `wanted`.
+        """Return a `RowsOfRank` of some rows, whose vertices are numbered by position in `wanted`.
 
         Parameters:
             rows (int64[m]): Local row numbers.
@@ -235,7 +240,7 @@ def save_rows(
 ) -> None:
     """Write the rows of all ranks with the ids of their vertices to one file. Collective.
 
-    Rank 0 writes the file, and holds one block at a time.
+    Rank 0 writes the file, and holds one block of rows at a time.
 
     Parameters:
         path: Name of the file; see `rowfiles.check_name`.

@@ -179,8 +179,8 @@ class Graph(EdgeGraph):
         the shares.
 
         Parameters:
-            losses (Tensor[...]): One loss for each row of this rank that counts. A rank may have
-                none; if no rank has any, the mean is 0.
+            losses (Tensor[...]): A loss for each row of this rank that shall count in the mean. A
+                rank may have no such rows. If no rank has any, the mean is 0.
 
         Returns:
             Tensor[]

@@ -79,7 +79,7 @@ def announced() -> tuple[int, int]:
 
 
 def local_rank() -> int:
-    """Return this rank's number among the ranks on its machine, from 0."""
+    """Return this rank's index among the ranks on its machine, from 0."""
     found = launcher()
     return 0 if found is None else _number(found.local_rank) or 0
 
@@ -158,7 +158,7 @@ def open_transport(
 def check_no_launcher(ranks: int, transport: Transport | str) -> None:
     """Raise InputError if this process cannot run `ranks` ranks as its threads.
 
-    It cannot if a launcher has started several ranks, or if a transport is given.
+    It cannot do so if a launcher has started several ranks, or if a transport is given.
     """
     _, size = announced()
     if size > 1:

@@ -131,8 +131,10 @@ class Learner:
     def _is_repeated(self, view: View, data: LocalData) -> bool:
         """Return whether the work of `gradients` is recorded once and replayed on the device.
 
-        This helps if most of the time is spent on starting kernels. It is possible if the work is
-        the same in every step: it must draw no random numbers, send nothing and measure no time."""
+        Replaying helps if most of the time is spent on starting kernels. It is possible only if the
+        work is the same in every step: the work must draw no random numbers, send nothing and
+        measure no time.
+        """
         return (
             data.labels.device.type == "cuda"
             and len(data.labels) <= SMALL

@@ -23,9 +23,9 @@ def with_exchange(header: Header, part: Part, exchange: str, transport: Transpor
     the ranks share nodes as in the plan's topology, the transport counts messages between nodes.
 
     Parameters:
-        exchange: "auto": the plan's hops; but a node-aware exchange only if the ranks share nodes
-            as the plan's topology says. "flat": direct messages. "nodes", "relays": the plan's
-            hops, whichever nodes the ranks are on.
+        exchange: "auto": the plan's hops; but if the hops are node-aware, and the ranks do not
+            share nodes as the plan's topology says, direct messages. "flat": direct messages.
+            "nodes", "relays": the plan's hops, whichever nodes the ranks are on.
     """
     topology = header.topology
     if not isinstance(part.expand, Routed):

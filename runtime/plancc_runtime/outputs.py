@@ -51,7 +51,7 @@ class Outputs:
 
         Parameters:
             path, ids: See `predictions.save_predictions`.
-            embeddings: Number of a layer, from 1, whose outputs are written too; None for no layer.
+            embeddings: Layer, counted from 1, whose outputs are written too; None for no layer.
             kind: Kind of targets that the network predicts; by default the run's kind.
             known (dict of str to array, optional): Columns of labels and splits as in
                 `predictions.known_of`; by default the columns of the run's task.
@@ -60,7 +60,8 @@ class Outputs:
                 `predict.predict` puts them; `ids` and `known` must have entries for them alone.
 
         Returns:
-            For every class, the number of vertices predicted in it; an empty list for real numbers.
+            For every class, the number of vertices predicted in it; an empty list if the
+            network predicts real numbers.
         """
         kept = {} if embeddings is None else {embeddings: torch.empty(0)}
         view = self._execution.whole() if wanted is None else self._execution.view(0)

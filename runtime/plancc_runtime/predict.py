@@ -44,10 +44,12 @@ class Predicted(NamedTuple):
 
     Attributes:
         header: The plan's header.
-        counts: Number of vertices predicted for every class; empty for real numbers and links.
+        counts: Number of vertices predicted for every class; empty if the network predicts real
+            numbers or links.
         num_vertices: Number of rows in the file, one for each vertex or each pair of vertices.
-        words: Words that all ranks sent for the listed vertices; 0 without `ids`.
-        words_of_all: Words that all ranks would have sent for all vertices; 0 without `ids`.
+        words: Words that all ranks sent for the listed vertices; 0 if no vertices were listed.
+        words_of_all: Words that all ranks would have sent for all vertices; 0 if no vertices were
+            listed.
     """
 
     header: Header
@@ -72,7 +74,8 @@ def predict(
         plan: A plan of any layout, with features as wide as in training.
         weights: A file of weights that describes its network (`plancc_runtime.saved`).
         path: The file to write; see `TrainOptions.predict`.
-        embeddings: Number of a layer whose outputs are written too; see `TrainOptions.embeddings`.
+        embeddings: Index, from 1, of a layer whose outputs are written too; see
+            `TrainOptions.embeddings`. None: no layer.
         ids: The source's ids of the vertices to write, in this order: a sequence, a string such as
             "17,42", or the name of a file with one id per line. By default all vertices. With a row
             plan, the ranks compute and send only the rows on which the listed outputs depend.

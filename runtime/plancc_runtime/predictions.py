@@ -81,7 +81,8 @@ def save_predictions(
         known (dict of str to array): Columns that `known_of` returned.
 
     Returns:
-        For every class, the number of vertices predicted in it; an empty list for real numbers.
+        For every class, the number of vertices predicted in it; an empty list if the network
+        predicts real numbers.
 
     Raises:
         PlanccError: On all ranks, if an output is not finite; also the errors of `save_rows`.

@@ -69,8 +69,8 @@ class Scores(SplitMetrics):
         loss: Mean loss (`plancc_runtime.nn.loss`).
         class_shares: Share of the split's vertices in each class.
         auc_of_classes, ap_of_classes: Area under the ROC curve and average precision of each class
-            against the others (`curves.areas`), None if undefined. If there are two classes, only
-            the second has a figure.
+            against all other classes (`curves.areas`), None if undefined. If there are two classes,
+            only the second class has a figure.
     """
 
     loss: dict[str, float] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class Epoch(SplitMetrics):
     accuracy is over the targets that the loss counts; it is left out if there were no targets.
 
     Attributes:
-        epoch: Number of the epoch, from 0; for the final weights, the number of epochs of the run.
+        epoch: Index of the epoch, from 0; for the final weights, the number of epochs of the run.
         loss: Mean loss over the labelled training vertices, in training mode (with dropout). With
             mini-batches, the mean over the targets of all steps, each before the step's update.
         learning_rate: Learning rate; 0 if there was no update.
@@ -113,9 +113,9 @@ class Epoch(SplitMetrics):
             for an evaluation apart from training; no other figure includes them.
         volume_per_step: Mean of `BatchStep.volume`; None without mini-batches.
         step_seconds: Mean seconds of a step over ranks and steps, for each portion of a step. The
-            keys are those of `STEP`; the portions add up to the whole step. "reduce" is the time in
-            all-reduces of the rank that waits least there. "waiting" is the time that ranks wait
-            for messages, and for the slowest rank in all-reduces. None without mini-batches.
+            keys are the keys of `STEP`; the portions add up to the whole step. "reduce" is the time
+            that the rank that waits least spends in all-reduces. "waiting" is the time that ranks
+            wait for messages, and for the slowest rank in all-reduces. None without mini-batches.
     """
 
     epoch: int
@@ -223,8 +223,8 @@ class RunOutline:
         split_sizes: Number of labelled vertices by split.
         replaced_masks: Splits whose masks in the plan were replaced by the masks of `split`.
         target: Kind of targets: "class", "classes" or "numbers" (`plancc_runtime.targets`).
-        metrics: Names of the metrics that are printed. The table of epochs shows the first; if
-            there are several, all are printed at the end.
+        metrics: Names of the metrics that are printed. The table of epochs shows the first metric.
+            If there are several metrics, all are printed at the end.
         sampler: Sampler of mini-batches, with its options; empty for full batch.
         drawn_by: Who draws a mini-batch: "owners" or "everywhere", followed by the reason if the
             option `draw` allows both; empty for full batch.
@@ -233,8 +233,8 @@ class RunOutline:
         remarks: Remarks on data and options (`plancc_runtime.remarks`).
         exchange: How rows are exchanged: "flat", "nodes" or "relays" (`plancc_runtime.nodes`).
         resumed_from: The checkpoint from which the run resumes; "" if it does not resume.
-        first_epoch: Number of the run's first epoch: 0, or the number of epochs that were trained
-            before the run resumed.
+        first_epoch: Index of the run's first epoch: 0 for a new run; for a resumed run, the number
+            of epochs that were trained before.
         ended: Whether no epoch is left to train: earlier runs trained all epochs, or stopped early
             because of `patience`.
     """
@@ -266,7 +266,7 @@ class RunOutline:
 
     @property
     def num_learnt(self) -> int:
-        """Number of vertices that the network predicts: all, or those of the type `target`."""
+        """Number of vertices that the network predicts: all, or all of the type `target`."""
         types, target = self.header.types, self.options.target
         return self.header.num_vertices if types is None or target is None else types.counts[target]
 
@@ -286,8 +286,8 @@ class TrainResult(RunOutline):
         drawing: When mini-batches were drawn, and why: "beside steps: ..." or "between steps: ...".
             Empty unless the first steps of the run tried both.
         remarks (list of str): Remarks of the outline, then remarks on the training.
-        predicted: For every class, the number of vertices predicted in it; an empty list for real
-            numbers; None if no predictions were asked for.
+        predicted: For every class, the number of vertices predicted in it; an empty list if
+            the network predicts real numbers; None if no predictions were asked for.
         auc_of_classes, ap_of_classes: Figures of the final weights; see `Scores`.
     """
 
@@ -355,7 +355,10 @@ class Measure:
         return [*(self.spent.seconds[phase] for phase in TIMES), evaluation]
 
     def traffic(self) -> list[int]:
-        """Return the counters of `Traffic`, then the words of the evaluation."""
+        """Return the counters of `Traffic` for the epoch, then the words sent by the evaluation.
+
+        The last entry is 0 if there was no separate evaluation.
+        """
         words = 0 if self.evaluating is None else self.evaluating.traffic[WORDS_SENT]
         return [*self.spent.traffic.tolist(), int(words)]
 
@@ -370,7 +373,7 @@ def spent_by_all(spent: Spent, transport: Transport) -> Setup:
 
 
 def scores_of(epoch: Epoch) -> dict[str, dict[str, float]]:
-    """Return the metrics of an epoch that are not empty, by name and split."""
+    """Return the metrics that an epoch has values of: name of the metric -> split -> value."""
     return {
         each.name: found for each in fields(SplitMetrics) if (found := getattr(epoch, each.name))
     }
@@ -425,7 +428,7 @@ def _step_seconds(mean: dict[str, float], reduce: float, steps: int) -> dict[str
 
     Parameters:
         mean: Mean seconds of each phase over ranks.
-        reduce: Seconds in all-reduces of the rank that waits least in them.
+        reduce: Smallest time that a rank spends in all-reduces, in seconds.
         steps: Number of steps of the epoch.
     """
     found = {name: mean[phase] for name, phase in STEP.items()}

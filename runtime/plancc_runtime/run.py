@@ -341,8 +341,8 @@ class Run:
         the result is its negative.
 
         Raises:
-            InputError: On all ranks, if the metric is an area under a curve that is defined for no
-                class.
+            InputError: On all ranks, if the metric is an area under a curve, and the area is
+                defined for no class.
         """
         metric = METRICS[self.options.metric]
         found: dict[str, float] = getattr(scores, metric.fields[-1])

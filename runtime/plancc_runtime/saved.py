@@ -230,7 +230,7 @@ class TrainedNetwork(nn.Module):
         """Convert outputs of `forward` to the probability of every class: Tensor[num_rows, d_L].
 
         Raises:
-            InputError: If the network predicts numbers.
+            InputError: If the network predicts real numbers, not classes.
         """
         found = self.predictions(outputs)
         if "probability" not in found:

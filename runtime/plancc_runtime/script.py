@@ -44,9 +44,10 @@ class Trained:
         history (dict of str to float64[epochs]): One array for each figure: "epoch", "loss",
             "val_loss", "seconds", "words", "messages"; the score of each split: "train", "val",
             "test"; and other metrics such as "test_r2" or "val_mrr". The score is the accuracy; for
-            link prediction ROC-AUC, for real numbers RMSE. In epochs that were not evaluated
-            (`eval_every`), metrics are NaN. The exception is "train" with mini-batches: it is then
-            the accuracy over the batches of the epoch, computed before the update of each batch.
+            link prediction it is ROC-AUC, and for targets that are real numbers RMSE. In epochs
+            that were not evaluated (`eval_every`), metrics are NaN. The exception is "train" with
+            mini-batches: it is then the accuracy over all mini-batches of the epoch, computed in
+            every step before the update.
         loss: Training loss of the final weights.
         scores: Scores of the final weights, by metric and split: "accuracy", "f1_micro", ...; for
             link prediction "auc", "ap", "mrr", "hits_10", ...; for real numbers "rmse", "mae",
@@ -58,7 +59,8 @@ class Trained:
             class (uint8), or its predicted numbers (float32). None if the plan has no labels. Only
             rank 0 has predictions, probabilities and ids; they are None on other ranks. If the plan
             has vertex types, these three arrays have only the vertices of the predicted type.
-        probabilities: float32[n, classes]; None for real numbers and without labels.
+        probabilities: float32[n, classes]; None if the targets are real numbers, or if the plan has
+            no labels.
         ids (int64[n], bytes[n] or None): The source's ids of the vertices.
         result: All figures of the run.
     """

@@ -60,8 +60,8 @@ class Opened:
         """Return the whole slice, with the vertex data of `rows`. Collective; closes the file.
 
         Raises:
-            InputError, PlanError: On all ranks: errors of `plancc.plan.slices.read_part`, or if the
-                slices do not fit together.
+            InputError, PlanError: On all ranks: the errors that `plancc.plan.slices.read_part`
+                raises, and an error if the slices do not fit together.
         """
         with transport.agreement():
             part = self._read(transport)
@@ -229,8 +229,8 @@ def check_slices(part: Part, transport: Transport) -> None:
 def _check_claims(claims: Claims, transport: Transport) -> None:
     """Raise PlanError unless the claims of all ranks' slices agree (see `Claims`). Collective.
 
-    Every message must have the same rows at both ends, and vertices and nonzeros of all ranks must
-    add up to the header's numbers.
+    Every message must have the same rows at both ends, and the ranks together must have as many
+    vertices and nonzeros as the header says.
     """
     size = transport.size
     steps = ["rows", "partial rows"][: 1 + claims.folds]
@@ -298,8 +298,8 @@ def _check_counts(
 
     Parameters:
         rows: Noun for the error message: what the exchange sends, such as "partial rows".
-        ranks (int[peers]): For every number that the exchange uses for a peer, the peer's rank;
-            None if these numbers are ranks.
+        ranks (int[peers]): ``ranks[k]`` is the rank of the peer that the exchange calls k. None if
+            the exchange calls peers by their ranks.
     """
     sends, expects = np.zeros((2, transport.size), np.int64)
     ranks = np.arange(transport.size) if ranks is None else ranks

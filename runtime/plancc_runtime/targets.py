@@ -98,7 +98,7 @@ class Target(ABC):
 
     @staticmethod
     def known_column(labels: Tensor) -> dict[str, npt.NDArray[Any]]:
-        """Return a column with the targets, by name; empty if the kind has no such column."""
+        """Return the targets as {column name: column}; {} if this kind has no column of targets."""
         return {}
 
     @staticmethod
@@ -110,7 +110,7 @@ class Target(ABC):
     def num_found(cls, outputs: Tensor, labels: Tensor) -> int:
         """Return the number of vertices whose class or set of classes is predicted correctly.
 
-        The result is 0 for real numbers.
+        The result is 0 if the targets are real numbers.
         """
         return 0
 
@@ -119,7 +119,7 @@ class Target(ABC):
     def constant(class_shares: list[float]) -> float:
         """Return the best score of a network that gives every vertex the same answer.
 
-        The score is the one that `compared` names. `class_shares`: share of vertices in each class.
+        `compared` names the score. `class_shares`: share of vertices in each class.
         """
 
 
@@ -155,9 +155,10 @@ class ClassTarget(Target):
         return right if right.ndim == 1 else right.all(dim=1)
 
     def count(self, outputs: Tensor, labels: Tensor, total: float) -> Float64Array:
-        """Return the loss, the number of correct vertices, and three numbers for every class.
+        """Return the loss, the number of correct predictions, and three numbers for every class.
 
-        The three are the numbers of correct, of predicted and of actual vertices of the class.
+        The three numbers count vertices: those that the network correctly puts into the class, all
+        that it puts into the class, and all that are in the class.
         """
         classes, predicted = outputs.shape[1], self._predicted(outputs)
         found = self._found(predicted, labels)
@@ -213,14 +214,20 @@ class OneClass(ClassTarget):
 
     @staticmethod
     def ranking(outputs: Tensor, labels: Tensor) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
-        """Return scores of every class; if there are two classes, only of the second."""
+        """Return every class's score for each vertex, and whether the vertex is of the class.
+
+        Both arrays are [vertices, classes]. If there are two classes, they have only the second.
+        """
         classes = torch.arange(outputs.shape[1] == 2, outputs.shape[1], device=labels.device)
         scores = torch.softmax(outputs, dim=1)[:, classes]
         return scores.double().cpu().numpy(), (labels[:, None] == classes).cpu().numpy()
 
     @staticmethod
     def predictions(outputs: Tensor) -> dict[str, Tensor]:
-        """Return the class, int32[n], and the probability of every class."""
+        """Return the predicted class of every row, and the probabilities of all classes.
+
+        They are "class", int32[n], and "probability", Tensor[n, classes].
+        """
         return {"class": outputs.argmax(dim=1).int(), "probability": torch.softmax(outputs, dim=1)}
 
     @staticmethod
@@ -329,7 +336,7 @@ class Numbers(Target):
 
     @staticmethod
     def predictions(outputs: Tensor) -> dict[str, Tensor]:
-        """Return the numbers: [n, targets], or [n] for one target."""
+        """Return {"prediction": the numbers}: [n, targets], or [n] if there is one target."""
         return {"prediction": outputs[:, 0] if outputs.shape[1] == 1 else outputs}
 
     @staticmethod
@@ -368,7 +375,7 @@ class LinkTarget(Target):
 
     @staticmethod
     def predictions(outputs: Tensor) -> dict[str, Tensor]:
-        """Return the decoder's input for every vertex: Tensor[n, width]."""
+        """Return {"embedding": the decoder's input for every vertex}: Tensor[n, width]."""
         return {"embedding": outputs}
 
     @staticmethod

@@ -2,7 +2,7 @@
 
     plan.h5 -> this rank's slice -> graphs + transport -> layers -> loss -> adjoint -> optimiser
 
-With mini-batches, the graphs of each batch have only the rows of the batch; all else is the same.
+With mini-batches, the graphs have only the rows of one mini-batch; all else is the same.
 All functions are collective: all ranks call them with the same options.
 """
 
@@ -146,7 +146,7 @@ def run_of(
     kind: type[Run] | None = None,
     task: LearningTask | None = None,
 ) -> Run:
-    """Return a run like `prepared`, from a plan that is already open. Collective; needs torch.
+    """Return a run, as `prepared` does, for a plan that is already open. Collective; needs torch.
 
     Parameters:
         opened: The plan, as `slices.open_plan` returns it.

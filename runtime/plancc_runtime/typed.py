@@ -178,8 +178,8 @@ class TypedGraph:
     def edge_index_dict(self) -> dict[Relation, Tensor]:
         """Sources and destinations of this rank's edges of every relation: int64[2, edges].
 
-        The number of a source is its place among [own rows | halo rows] of its type, where the
-        halo rows are those of all relations. Edges are in the order of `Graph.edge_index`.
+        A source is given by its position in [own rows | halo rows] of its vertex type; these are
+        the halo rows that any relation reads. Edges are in the order of `Graph.edge_index`.
 
         Collective at the first use.
         """
@@ -229,14 +229,14 @@ class TypedGraph:
     def halo_of(
         self, name: str, read: frozenset[int], here: frozenset[int] = frozenset()
     ) -> tuple[LocalGraph, Tensor | None]:
-        """Return the halo rows of a type that relations `read` need, and relations `here` do not.
+        """Return the halo rows of a type that `read` relations need and `here` relations do not.
 
         Collective at the first call.
 
         Parameters:
-            read: Numbers of relations. Each returned row is a source in at least one of these
+            read: Indices of relations. Each returned row is a source in at least one of these
                 relations.
-            here: Numbers of relations. No returned row is a source in any of these relations.
+            here: Indices of relations. No returned row is a source in any of these relations.
 
         Returns:
             LocalGraph: A graph that fetches these halo rows.

@@ -37,7 +37,11 @@ class View:
     x: Tensor | None = None
 
     def rows_of(self, features: Tensor) -> Tensor:
-        """Return the rows of `features` that the first graph reads, or the view's own copy."""
+        """Return the features of the rows that the first graph reads.
+
+        They are `x`, if the view holds this copy. Otherwise they are the rows `inputs` of
+        `features`, which has the features of all rows of the slice.
+        """
         if self.x is not None:
             return self.x
         return features if self.inputs is None else features.index_select(0, self.inputs)

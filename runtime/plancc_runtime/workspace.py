@@ -32,9 +32,9 @@ class Workspace:
     def empty(self, rows: int, width: int, like: Tensor) -> Tensor:
         """Return an uninitialised Tensor[rows, width], with dtype and device of `like`.
 
-        The memory may be that of a tensor that this workspace returned earlier, if nothing refers
-        to the earlier tensor any more, not even autograd or a view. For autograd, the result is a
-        new tensor, not a view of the earlier one.
+        The result may reuse the memory of a tensor that this workspace returned earlier, if nothing
+        refers to the earlier tensor any more, not even autograd or a view. For autograd, the result
+        is a new tensor, not a view of the earlier tensor.
         """
         size = rows * width * like.element_size()
         if like.device.type != "cpu" or size < LEAST_BYTES:
@@ -59,7 +59,7 @@ class Workspace:
 
 
 class _Kept:
-    """A piece of memory, with the number of the last request for which it was used."""
+    """A piece of memory, with the index of the last request for which it was used."""
 
     def __init__(self, num_bytes: int) -> None:
         self.num_bytes, self.last = num_bytes, 0

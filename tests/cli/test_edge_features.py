@@ -199,7 +199,7 @@ def bad(edges, relations):
         (relations[1], features, "give features by relation"),
         ((N, pair), of_relations, "the graph has no types"),
         (relations[1], of_relations | {BUYS: features[:, :1]}, "same number of columns"),
-        (relations[1], {BUYS: features[:5]}, "'user buys item': features have 5 rows"),
+        (relations[1], {BUYS: features[:5]}, "'user buys item': there are 5 rows"),
     ]  # fmt: skip
 
 

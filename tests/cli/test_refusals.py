@@ -141,7 +141,7 @@ TABLE = {
         "--batches x": "--batches",
         "--batches 9223372036854775808": "--batches",
         "--batches 5 --batch-size 0": "--batch-size 0: must be at least 1",
-        "--batches 5 --sampler-option keep=0.5": "'uniform' has no --sampler-option keep",
+        "--batches 5 --sampler-option keep=0.5": "'uniform' has no option --sampler-option keep",
         "--batches 5 --sampler-option seed=5": "--sampler-option seed: no sampler has",
         "--batches 5 --fanouts 3,x": "--fanouts '3,x'",
         "--batches 5 --sampler neighbour": "'neighbour' needs --fanouts",
@@ -170,8 +170,8 @@ TABLE = {
         "edge.h5 --batches 3": "needs a row plan",
         "edge.h5 --dims 7,5 --boundary-sampling 0.5": "needs a row plan",
         "2d.h5 --batches 3": "2d.h5 is a plan of grid '2d 2x3', but the cost of mini-batches",
-        "2d.h5 --topology 2x3": "2d.h5: a topology needs ranks that send each other single rows, "
-                                "not grid '2d 2x3'; use a row plan, an edge plan, or cagnet",
+        "2d.h5 --topology 2x3": "2d.h5: ranks of grid '2d 2x3' do not send each other single rows, "
+                                "which a topology needs; use a row plan, an edge plan, or cagnet",
         **{f"2d.h5 --ranks {k}": f"cannot start {k} ranks for a plan of grid '2d 2x3', which runs "
            "on exactly 6 ranks" for k in (0, 2, 5)},
         "2d.h5 --dims 5,2,4": "2d.h5: grid '2d 2x3' splits columns over 3 ranks",
@@ -185,7 +185,7 @@ TABLE = {
         "p.h5 --baseline x": "unknown baseline 'x'",
         "p.h5 cut.h5": "cut.h5",
         "p.h5 p.h5 --json --batches 0": "--batches 0: choose from 1",
-        "p.h5 p.h5 --json --batches 5 --sampler-option keep=1": "'uniform' has no --sampler-op",
+        "p.h5 p.h5 --json --batches 5 --sampler-option keep=1": "'uniform' has no option --sampler",
         "p.h5 p.h5 --json --batches 5 --fanouts 3,x": "--fanouts '3,x'",
         "p.h5 p.h5 --json --seed 5": "--seed is only for mini-batches; give --batches",
     },

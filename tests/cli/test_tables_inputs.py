@@ -82,7 +82,7 @@ def features_only(of: np.ndarray) -> dict[str, Any]:
 RIGHT = {"features": FEATURES, "labels": LABELS}
 BY_LINE = {"features": FEATURES[ORDER], "labels": LABELS[ORDER]}
 IN_LINE = {"features": FEATURES}
-TAKEN_BY_NUMBERS = "12 parts are read by the numbers in their names, 'part.2.parquet'"
+TAKEN_BY_NUMBERS = "its 12 files are read by the numbers in their names, 'part.2.parquet'"
 
 CASES = [
     *(
@@ -146,13 +146,13 @@ CASES = [
     of_data("C12 parts by their numbers", parts(12, "part.{}.parquet", features_only), "d.parquet",
          says=(f"d.parquet: {TAKEN_BY_NUMBERS} before 'part.10.parquet'",), rows=IN_LINE),
     of_data("C12 a folder of another name", parts(12, "{}.parquet", features_only), "nodes",
-         says=("nodes: 12 parts are read by the numbers in their names, '2.parquet' before",),
+         says=("nodes: its 12 files are read by the numbers in their names, '2.parquet' before",),
          rows=IN_LINE),
     Case("C12 parts with ids", {"g.mtx": RING,
          "d.parquet": parts(12, "part.{}.parquet", features_and_id)}, "--data d.parquet/",
-         rows=IN_LINE, silent=("parts are read",)),
+         rows=IN_LINE, silent=("files are read",)),
     of_data("C12 parts with leading zeros", parts(12, "part-{:05}.parquet", features_only),
-         "d.parquet", rows=IN_LINE, silent=("parts are read",)),
+         "d.parquet", rows=IN_LINE, silent=("files are read",)),
     Case("C12 edges in parts and their features", {"g": parts(12, "part.{}.parquet",
          lambda of: {"u": of, "v": (of + 1) % N}), "e.npy": lambda path: np.save(path,
          np.arange(N, dtype=np.float32))}, "compile g --edge-features e.npy PLAIN",
@@ -160,7 +160,7 @@ CASES = [
          check=lambda folder: edge_k_has_k(folder)),
     Case("C12 edges in parts alone", {"g": parts(12, "part.{}.parquet",
          lambda of: {"u": of, "v": (of + 1) % N})}, entries={(i, (i + 1) % N): 1.0
-         for i in range(N)}, silent=("parts are read",)),
+         for i in range(N)}, silent=("files are read",)),
 ]  # fmt: skip
 
 

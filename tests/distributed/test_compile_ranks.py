@@ -454,7 +454,7 @@ DIFFERENT = {
     "model": ({"model": "rp"}, "`model` is hp on ranks 0, 2, rp on rank 1"),
     "seed": ({"seed": 7}, "`seed` is 1 on ranks 0, 2, 7 on rank 1"),
     "output": ({"output": "other.h5"}, r"`output` is .*p\.h5 on ranks 0, 2, .*other\.h5 on"),
-    "graph": ({"folder": column_changed}, "rank 1 reads another graph than rank 0"),
+    "graph": ({"folder": column_changed}, "rank 1 reads a different graph from rank 0"),
 }
 
 

@@ -228,7 +228,7 @@ def test_the_real_library(folder, tmp_path):
         (lambda f: table(f, "raw/num-node-list", ["nan"]), "not the number of vertices"),
         (lambda f: (f / "raw/num-node-list.csv.gz").unlink(), "list.csv.gz is missing"),
         (lambda f: table(f, "raw/edge", [(0, 1), (1,)]), "edge.csv.gz, line 2: 2 columns"),
-        (lambda f: table(f, "raw/edge", [(0, 1), (1, "x")]), "line 2: this is not a whole"),
+        (lambda f: table(f, "raw/edge", [(0, 1), (1, "x")]), "csv.gz, line 2: this is not a whole"),
         (lambda f: table(f, "raw/triplet-type-list", ["a"]), "line 1: 'a' is not a relation"),
         (lambda f: table(f, "raw/triplet-type-list", [("a", "..", "b")]), "is not a relation"),
         (lambda f: (f / "raw/edge.csv.gz").write_bytes(b"\x1f\x8b\x08"), "gzip data is damaged"),

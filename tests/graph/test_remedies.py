@@ -67,7 +67,7 @@ DATA: dict[str, tuple[str | bytes, str]] = {
     "cube.npz": (arrays(features=np.ones((4, 2, 2))), "'features' must be a matrix|'(4, 2, 2)'"),
     "floats.npz": (arrays(features=F, labels=Y / 2), "'labels'|integers|'float64'|-1 means"),
     "minus.npz": (arrays(features=F, labels=Y - 5), "'labels'|'-5'|-1: unknown"),
-    "large.npz": (arrays(features=F, labels=Y + 10**12), "'labels'|'1000000000000'|at most"),
+    "large.npz": (arrays(features=F, labels=Y + 10**12), "'labels'|'1000000000000'|largest"),
     "words.npz": (arrays(features=F, labels=Y.astype(str)), "'labels'|'<U21'|np.unique(names"),
     "numbers.npz": (arrays(labels=Y, train_mask=Y[:2]), "'train_mask'|is called 'train_idx'"),
     "yes.npz": (arrays(labels=Y, train_mask=FULL.astype(str)), "'train_mask'|booleans|'<U5'"),

@@ -135,7 +135,7 @@ def test_a_folder_names_types_and_relations(tmp_path):
     ("old", "new", "words"),
     [
         ("[types]", "[kinds]", "a table [types] of counts"),
-        ("author = 4", "author = 5", "the matrix is 6 x 4, but there are 6 vertices"),
+        ("author = 4", "author = 5", "the matrix is 6 x 4, but there are 6 destination"),
         ("author = 4", "author = ", "not TOML"),
         ("author = 4", f"author = {'[' * 100_000}", "not TOML"),
         ('name = "by"', "name = 3", "is not a relation"),

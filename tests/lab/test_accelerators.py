@@ -182,7 +182,7 @@ def test_the_page_says_what_is_claimed() -> None:
         ("adders = 16384", "adders = inf", "'adders' is inf, not a positive"),
         ("adders = 16384", "", "'adders' is missing"),
         ("adders = 16384", "adder = 16384", "unknown key 'adder' = 16384; give name, adders,"),
-        ("utilisation = 0.05", "utilisation = 5", "'utilisation' is 5, a share above 1"),
+        ("utilisation = 0.05", "utilisation = 5", "'utilisation' is 5; a share is at most 1"),
         ("overlaps = true", "overlaps = 1", "'overlaps' is 1, not true or false"),
         ('name = "MixGCN-SPU"', "name = 3", "'name' is 3, not a string"),
         ("memory_energy = 7e-12", "memory_energy = -1", "'memory_energy' is -1, not a positive"),
@@ -215,11 +215,14 @@ def test_bad_files(old: str, new: str, said: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((0, 0, (1,)), "without vertices"),
+        ((0, 0, (1,)), "the graph has no vertices"),
         ((3, 10, (1,)), "10 nonzeros do not fit into a matrix of 3 rows"),
         *(((3, -1, (1,)), "do not fit"), ((3, 1, ()), "at least one")),
-        *(((3, 1, (4, 0)), "none below 1"), ((3, 1, (4,), 1.5), "mask_density 1.5 is not between")),
-        ((float("nan"), 1, (4,)), "without vertices"),
+        *(
+            ((3, 1, (4, 0)), "each 1 or more"),
+            ((3, 1, (4,), 1.5), "mask_density 1.5 is not between"),
+        ),
+        ((float("nan"), 1, (4,)), "the graph has no vertices"),
     ],
 )
 def test_bad_work(arguments: tuple, said: str) -> None:

@@ -160,6 +160,6 @@ def test_ranks_of_a_launcher_are_not_counted_again(tmp_path, ranks):
     path = tmp_path / "machine.toml"
     result = ranks.run(2, "calibrate", "--ranks", 2, "-o", path, program="plancc")
     assert result.returncode == 2
-    assert "--ranks 2: the launcher has started 2 ranks already" in result.stderr
+    assert "--ranks 2: the launcher started 2 ranks; leave --ranks out" in result.stderr
     assert "Traceback" not in result.stderr
     assert not path.exists()

@@ -54,7 +54,7 @@ def test_hmetis(tmp_path_factory, case):
     ("ptr", "pins", "weights", "words"),
     [
         ([0, 2], [0, 1], np.ones((2, 3), int), "one weight per vertex, not 3"),
-        ([0, 0, 0], [], np.ones(2, int), "no net"),
+        ([0, 0, 0], [], np.ones(2, int), "no pins"),
     ],
 )
 def test_what_hmetis_cannot_say(tmp_path, ptr, pins, weights, words):
@@ -86,7 +86,7 @@ def test_all_kinds_of_weights(tmp_path, text, costs, weights):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("% only\n", "is missing"),
+        ("% only\n", "the line 'NETS VERTICES .FMT.' is missing"),
         ("2\n", "line 1: the first line must be .* not '2'"),
         ("2 3 2\n", "line 1: FMT of 'NETS VERTICES .FMT.' must be .* not '2'"),
         ("-1 3\n", "line 1: the number of nets is negative: '-1'"),

@@ -108,7 +108,7 @@ def test_what_cannot_be_partitioned():
         ({"part": [0, 1, 2, 0]}, r"vertex 2 is in part 2; with 2 parts they are numbered 0\.\.1"),
         ({"part": [0, 1]}, "2 part numbers for 4 vertices"),
         ({"fixed": [0.5, 0, 0, 0]}, "must be integers"),
-        ({"fixed": [0, 0, 0, 0]}, "part 0 have 4 of 'weights', and a part may have 2"),
+        ({"fixed": [0, 0, 0, 0]}, "of part 0 weigh 4 .'weights'., but the limit is 2"),
     ]:
         with pytest.raises(InputError, match=words):
             partition_hypergraph(problem, 2, **given)

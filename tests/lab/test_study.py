@@ -208,7 +208,7 @@ def test_lines_of_others_do_not_count(graphs: list[Path], tmp_path: Path) -> Non
     odd = b'{"sources": "0.1.0", "key": ["a\xff"], "result": 1}\n'
     ours = json.dumps(line | {"result": {"none": "of ours"}})
     keep.write_bytes(text.encode() + odd + ours.encode())
-    with pytest.warns(PlanccWarning, match=r"kept\.jsonl, line 5: is not the row .*measured again"):
+    with pytest.warns(PlanccWarning, match=r"kept\.jsonl, line 5: the row was edited; .*again"):
         (second,) = study(graphs[:1], rp, [2], results=keep).rows
     assert second.sha256 == first.sha256
     assert study(graphs[:1], rp, [2], results=keep).rows == [second]

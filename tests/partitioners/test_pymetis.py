@@ -76,14 +76,14 @@ def test_every_status_but_1_is_a_failure(monkeypatch, status, words):
 )
 def test_a_pymetis_without_the_function(monkeypatch, preset, name):
     monkeypatch.setattr(metis_child.ctypes, "CDLL", lambda file: SimpleNamespace())
-    with pytest.raises(BackendError, match=f"no {name}; .*builtin"):
+    with pytest.raises(BackendError, match=f"no function {name}; .*builtin"):
         run(2, preset)
 
 
 def test_a_pymetis_without_a_compiled_part(monkeypatch):
     monkeypatch.delitem(sys.modules, "pymetis._internal", raising=False)
     monkeypatch.setattr(metis_child.PathFinder, "find_spec", lambda name, path: None)
-    with pytest.raises(BackendError, match=r"no compiled part.*builtin"):
+    with pytest.raises(BackendError, match=r"lacks its compiled module.*builtin"):
         run(2)
 
 

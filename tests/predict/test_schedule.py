@@ -187,7 +187,7 @@ def test_wrong_words():
         schedule_of(tables, DIMS, ["overlapped"])
     with pytest.raises(InputError, match="2 wide"):
         schedule_of(tables, [4, 2])
-    with pytest.raises(InputError, match="at least two widths"):
+    with pytest.raises(InputError, match="give two or more widths"):
         schedule_of(tables, [4])
-    with pytest.raises(InputError, match="has 4"):
+    with pytest.raises(InputError, match="has 2 parts, but grid '2d 4x1' needs 4"):
         schedule_of(replace(tables, grid=Grid("2d", 4, 1)), DIMS)

@@ -133,7 +133,7 @@ def test_speeds_of_nodes_and_speeds_of_all(tables):
     assert (seconds(1, 1) == seconds()).all()
     assert (seconds(1.0, 3.0, 1.0, 1.0) != seconds())[[1]].all()
     for speed in ((1.0, 2.0, 3.0), (1.0,) * 5):
-        with pytest.raises(InputError, match=f"'speed' has {len(speed)} numbers: 4 ranks need 4,"):
+        with pytest.raises(InputError, match=f"'speed' has {len(speed)} numbers: 4 ranks need 4 "):
             seconds(*speed)
     assert replace(SIMPLE, speed=(1.0, 2.0)).speeds(2).tolist() == [1.0, 2.0]
     of_nodes = replace(SIMPLE, node=Node(ranks=3), speed=(1, 2, 4))

@@ -475,7 +475,7 @@ def bare(tmp_path_factory):
 
 def test_a_further_option_reaches_the_sampler(bare):
     options = TrainOptions(sampler_options={"least_degree": 3}, threads=1)
-    with pytest.raises(InputError, match="sampler 'uniform' has no `least_degree`"):
+    with pytest.raises(InputError, match="sampler 'uniform' has no option `least_degree`"):
         run_ranks(1, lambda transport: train(bare, options, transport))
 
 

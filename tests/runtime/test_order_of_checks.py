@@ -133,7 +133,7 @@ OF_LAYOUTS = {
         ({"wire": "bf16"}, "`wire` bf16 has no effect: .* one group"),
         (NARROW, f"^`dtype` bfloat16 {ROW}, but"),
     ],
-    "feature 2x2": [({"pipeline": "auto"}, "`pipeline` auto needs a plan with one group")],
+    "feature 2x2": [({"pipeline": "auto"}, "`pipeline` auto needs a plan with one group of ranks")],
 }
 REFUSED |= {
     f"{layout}: {given}": (layout, given, words)

@@ -195,7 +195,7 @@ def test_two_ranks_refuse_in_one_sentence(first, second, code, words, damaged, r
         ("--sampler-option a=4 --sampler-option a=4", 2, "'a=4': a is given twice"),
         ("--init /no/such/file.npz", 2, "file.npz"),
         ("--json plan.h5", 2, "plan.h5"),
-        ("--save plan.h5", 2, "choose another name"),
+        ("--save plan.h5", 2, "plan.h5 is used twice; choose another output"),
         ("--epochs 1000000000 --json .", 1, "it is a folder"),  # before the work
         ("--epochs 1000000000 --save .", 1, "it is a folder"),
     ],

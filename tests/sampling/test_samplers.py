@@ -470,8 +470,8 @@ def test_samplers_from_options():
     for name, options, words in [
         ("neighbour", {}, "sampler 'neighbour' needs `fanouts`"),
         ("edges", {}, "sampler 'edges' needs `keep`"),
-        ("edges", {"keep": 0.5, "batch_size": 3}, "sampler 'edges' has no `batch_size`"),
-        ("uniform", {"walk_length": 3}, "sampler 'uniform' has no `walk_length`"),
+        ("edges", {"keep": 0.5, "batch_size": 3}, "sampler 'edges' has no option `batch_size`"),
+        ("uniform", {"walk_length": 3}, "sampler 'uniform' has no option `walk_length`"),
         ("even", {}, "unknown sampler 'even'"),
     ]:
         with pytest.raises(InputError, match=words):
@@ -526,7 +526,7 @@ def test_options_of_a_third_party_are_the_fields_of_its_class(monkeypatch):
         ({"first": 1.5}, "`first` 1.5: a whole number"),
         ({"rate": "x"}, "`rate` 'x': a number"),
         ({"backwards": 1}, "`backwards` 1: True or False"),
-        ({"last": 1}, "'second' has no `last`: it has `batch_size`, `first`"),
+        ({"last": 1}, "'second' has no option `last`: it has `batch_size`, `first`"),
     ]:
         with pytest.raises(InputError, match=words):
             make_sampler("second", 50, **wrong)

@@ -122,7 +122,7 @@ class Accelerator:
         _check(self, ("memory_energy",))
         for name in ("utilisation", "efficiency"):
             if getattr(self, name) > 1:
-                raise InputError(f"'{name}' is {getattr(self, name)!r}, a share above 1")
+                raise InputError(f"'{name}' is {getattr(self, name)!r}; a share is at most 1")
 
 
 def accelerator(name: str | os.PathLike[str]) -> Accelerator:

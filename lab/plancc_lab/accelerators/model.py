@@ -67,7 +67,7 @@ class Aggregations:
                 f"{self.nonzeros:g} nonzeros do not fit into a matrix of {self.vertices:g} rows"
             )
         if not self.widths or min(self.widths) < 1:
-            raise InputError(f"widths {self.widths}: give at least one, and none below 1")
+            raise InputError(f"widths {self.widths}: give at least one, each 1 or more")
         if not 0 <= self.mask_density <= 1:
             raise InputError(f"mask_density {self.mask_density:g} is not between 0 and 1")
 
@@ -92,8 +92,9 @@ class MemoryTraffic:
     """Bytes that one aggregation reads from memory or writes to it.
 
     Attributes:
-        slice_width: Number of columns of H in a slice.
-        features, adjacency, outputs: Bytes of H, of A, and of Z with the mask.
+        slice_width: Number of columns of H that are processed together.
+        features, adjacency, outputs: Bytes of the features H, of the matrix A, and of the outputs
+            Z with their mask.
     """
 
     slice_width: int
@@ -115,7 +116,7 @@ class AcceleratorEstimate:
         adjacency: Bytes of A that are read from memory.
         outputs: Bytes of Z and of the mask that are read or written.
         compute_seconds, memory_seconds: Seconds of the adders alone and of the memory alone.
-        seconds: Seconds of both together.
+        seconds: Seconds of adders and memory together.
     """
 
     additions: float

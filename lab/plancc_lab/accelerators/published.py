@@ -50,7 +50,9 @@ class PublishedDataset:
         return (self.features, HIDDEN, HIDDEN, self.classes)
 
     def aggregations(self) -> Aggregations:
-        """Return the aggregations of an epoch of the paper's GCN; masks keep half the outputs."""
+        """Return the aggregations of an epoch of the paper's GCN.
+
+        It is assumed that the masks (of dropout and of the ReLU) keep half of the numbers."""
         return gcn_aggregations(self.vertices, self.nonzeros, self.dims)
 
 
@@ -103,7 +105,7 @@ def apart(value: float, low: float, high: float | None = None) -> float:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A modelled figure, and the published one.
+    """A modelled figure, and the published figure.
 
     Attributes:
         dataset: Name of the data set.

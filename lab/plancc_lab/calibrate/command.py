@@ -84,7 +84,7 @@ def command(output: str, ranks: int | None, threads: int | None, quick: bool) ->
 def _measure(
     transport: Transport, output: str, threads: int | None, quick: bool, level: int
 ) -> None:
-    """Measure, and write the file on rank 0. Collective."""
+    """Measure this machine on all ranks; rank 0 writes the machine file. Collective."""
     from plancc.files import atomic_write, check_target
     from plancc_lab.calibrate.measure import FULL, QUICK, calibrate
 

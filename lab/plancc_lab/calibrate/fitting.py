@@ -54,10 +54,10 @@ class DrawSeconds:
 
 
 def work(epoch: EpochSeconds) -> npt.NDArray[np.float64]:
-    """Return how much work of three kinds an epoch has, float64[3].
+    """Return three counts of an epoch's work, float64[3].
 
-    These are the multiply-adds of its dense products, the bytes that its dense products and
-    element-wise operations read or write, and its number of operations.
+    The counts are the multiply-adds of dense products, the bytes that dense products and
+    element-wise operations read or write, and the number of operations.
     """
     one = np.ones(1, np.int64)
     tables = Tables(

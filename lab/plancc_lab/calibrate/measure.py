@@ -2,8 +2,8 @@
 
 All ranks do the same work at once, because they share cores, caches and memory, so that the rate of
 a rank depends on the other ranks. Every operation is repeated with several sets of operands, one
-set after the other. So, as in an epoch, it does not find its operands in the cache. These are
-measured:
+set after the other. So, as in an epoch, the operands of an operation are not in the cache. These
+are measured:
 
     sparse products   rates for random matrices with skewed rows and columns, by number of rows,
                       nonzeros per row, and width
@@ -151,10 +151,10 @@ class MeasuredRates:
 
 @dataclass(frozen=True)
 class MeasuredEpochs:
-    """Times of an epoch of a GCN on one rank, with all passes.
+    """Times of an epoch of a GCN that every rank trains alone, with all passes.
 
-    They are medians over epochs, and means over ranks. If ranks share cores, the mean over epochs
-    replaces the median.
+    For every rank, the time is the median over its epochs (the mean, if ranks share cores). The
+    mean of these times over all ranks is stored.
 
     Attributes:
         sparse, rest: Seconds of sparse products, and of all other work.
@@ -169,11 +169,12 @@ class MeasuredEpochs:
 
 @dataclass(frozen=True)
 class MeasuredDraws:
-    """Times of mini-batches on one rank: means over batches and ranks.
+    """How long one rank takes to draw a mini-batch: means over mini-batches and ranks.
 
     Attributes:
-        rows, nonzeros: Rows and nonzeros of all `blocks`.
-        seconds: CPU seconds to draw a batch and to build its blocks.
+        rows, nonzeros: Number of rows, and of nonzeros, of all blocks together.
+        blocks: Number of blocks.
+        seconds: CPU seconds to draw a mini-batch and to build its blocks.
     """
 
     rows: float
@@ -372,9 +373,9 @@ def _product(pattern: csr_matrix, columns: int, width: int) -> Callable[[], None
 
     Parameters:
         pattern: The sparse matrix.
-        columns: Number of rows of the dense matrix. Column j of `pattern` is multiplied with row
+        columns: Number of rows of the dense matrix. Column j of `pattern` is multiplied by row
             ``j % columns``, so the dense matrix may have fewer rows than `pattern` has columns.
-        width: Columns of the dense matrix.
+        width: Number of columns of the dense matrix.
     """
     rows = pattern.shape[0]
     place = pattern.indices % columns  # the operand may be cut short
@@ -418,9 +419,10 @@ def _epoch_times(watch: _Watch, threads: int, rows: int, width: int) -> Measured
 
 
 def _draw_times(watch: _Watch, seeds: int, fanout: int) -> MeasuredDraws:
-    """Return the times of mini-batches. Collective.
+    """Measure how long it takes to draw mini-batches. Collective.
 
-    Every rank draws its own mini-batches, and all ranks draw at the same time.
+    Every rank draws its own mini-batches, and all ranks draw at the same time. The result has means
+    per mini-batch.
     """
     transport, alone = watch.transport, SingleTransport()
     rows, random = DRAWN_ROWS, np.random.default_rng(transport.rank)
@@ -530,7 +532,7 @@ def _peers(place: int, size: int, step: int, first: int) -> tuple[list[int], lis
     """Return the ranks to which a member of a ring sends, and the ranks from which it receives.
 
     Parameters:
-        place: Number of the member in the ring.
+        place: Index of the member in the ring, from 0.
         size: Number of members.
         step, first: Member k of the ring is rank ``first + k * step``.
     """

@@ -86,7 +86,10 @@ class Certificate:
 
 
 def with_certificate(given: Report) -> Report:
-    """Return the report with a bound for row plans that are at least as balanced as this plan.
+    """Return the report with a certificate: a lower bound on the volume of row plans.
+
+    The bound holds for every row plan of the matrix whose largest part has at most as many rows and
+    nonzeros as the largest part of this plan.
 
     Raises:
         InputError: If the plan is an edge or a grid plan.

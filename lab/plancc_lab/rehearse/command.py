@@ -193,7 +193,7 @@ def _asked(
         widths = ",".join(map(str, basis.predictor.dims))
         raise InputError(
             f"`dims` {widths}: all hidden layers of a run{' and its output layer' * links} have "
-            "one width; give it by `hidden`"
+            "the same width; give it by `hidden`"
         )
     width = given["hidden"] or (hidden[0] if hidden else DEFAULT_DIMS[1])
     features, classes = (

@@ -88,8 +88,9 @@ class RecordedClock(Clock):
 class RecordingTransport(LocalTransport):
     """The transport of one rank, as in `local.run_ranks`, which can record the rank's steps.
 
-    `kept` is a list of all integer arrays that arrived from other ranks, in order. Their numbers
-    decide what is computed, so a rank that repeats its steps alone reads them again.
+    `kept` is a list of all integer arrays that arrived from other ranks, in order of arrival. What
+    a rank computes depends on these integers. So if the rank later repeats its steps alone, it
+    reads the kept arrays again.
     """
 
     def __init__(self, group: RecordingThreads, rank: int) -> None:
@@ -111,11 +112,11 @@ class RecordingTransport(LocalTransport):
 
     @contextmanager
     def recorded(self, moves: bool) -> Iterator[list[Step]]:
-        """Context manager that records the steps of its statements, with a barrier at their end.
+        """Context manager that records the steps of its block, with a barrier at the block's end.
 
         Parameters:
-            moves: Whether messages are really sent. If they are, all ranks must enter the context,
-                and they compute one after the other. If not, the context must be inside `alone`.
+            moves: Whether messages are really sent. If true, all ranks must enter the context, and
+                they compute one after the other. If false, the context must be inside `alone`.
         """
         with self._threads.processor if moves else nullcontext():
             self._again = iter(self.kept)

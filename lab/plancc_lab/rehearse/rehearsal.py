@@ -175,8 +175,9 @@ class _RehearsedRun(Run):
     """The run of one rank, which records its epochs.
 
     Attributes:
-        taken (list of Recording): Every epoch; if all epochs do the same work, also the last epoch
-            with the medians over all epochs.
+        taken (list of Recording): The epochs, one after another. If all epochs do the same work,
+            there is one more entry at the end: the last epoch again, with the medians over all
+            epochs as its times.
     """
 
     transport: RecordingTransport

@@ -93,7 +93,7 @@ def notes(found: Rehearsal, note: str) -> list[str]:
 
 
 def _where(epoch: EpochTimeline) -> Table:
-    """Return a table of the time of each phase, for three ranks: busiest, least busy, and mean."""
+    """Return a table of the time of each phase: busiest rank, least busy rank, and mean."""
     busy = epoch.computed + epoch.networked
     ranks = [int(busy.argmax()), int(busy.argmin())]
     titles = [f"rank {ranks[0]}, busiest", f"rank {ranks[1]}, least busy"]
@@ -194,7 +194,7 @@ def reasons(tables: Tables, rank: int) -> list[str]:
 
 
 def as_dict(basis: Basis, found: Rehearsal, prediction: Prediction, note: str) -> dict[str, Any]:
-    """Return the rehearsal for JSON."""
+    """Return the rehearsal as values for JSON."""
     epoch, result = found.typical, found.result
     busy = epoch.computed + epoch.networked
     return {

@@ -45,7 +45,9 @@ Step = tuple[float, tuple[Any, ...]]
 
 
 class Moment(NamedTuple):
-    """A time, in seconds, at which a rank began a message or a collective; `what` names which."""
+    """A time, in seconds, at which a rank began an operation.
+
+    `what` names the operation: a message, or the kind of a collective."""
 
     rank: int
     time: float
@@ -58,9 +60,9 @@ BEGINNING = Moment(0, 0.0)
 class Wait(NamedTuple):
     """An interval in which a rank waited, in seconds, and the cause that ended the wait.
 
-    Between the time of the cause and the end of the wait, only the network worked. The cause is a
-    moment of this rank if the network waited for this rank: for example, if a message was sent
-    earlier, but this rank began to receive it only now.
+    Between the time of the cause and the end of the wait, only the network worked. If the network
+    waited for this rank, the cause is a moment of this rank itself. For example, a message was sent
+    earlier, but could only travel when this rank began to receive it.
     """
 
     begin: float
@@ -210,7 +212,7 @@ class Replay:
 
         Parameters:
             cause: The moment that led to the end of the piece.
-            receive: Number of the receive to which the piece belongs; None for a sent piece.
+            receive: Index of the receive to which the piece belongs; None for a sent piece.
         """
         rank, mine.open = mine.rank, mine.open - 1
         if receive is not None:
@@ -359,7 +361,8 @@ class _Rank:
 class _Round:
     """A round of messages, or a collective, of one rank.
 
-    `open` is the number of unfinished pieces, and `missing` has this number for every receive.
+    `open` is the number of unfinished pieces, sent or received. `missing` has, for every receive,
+    the number of its unfinished pieces.
     """
 
     rank: _Rank
@@ -368,9 +371,10 @@ class _Round:
 
 
 class _ReplayEnd(NamedTuple):
-    """One end of a message; `what` is the number of bytes at the sender's end.
+    """One end of a message.
 
-    At the receiver's end, `what` is the number of the receive.
+    At the sender's end, `what` is the message's number of bytes. At the receiver's end, it is the
+    index of the receive.
     """
 
     round: _Round

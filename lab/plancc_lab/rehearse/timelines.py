@@ -1,9 +1,10 @@
 """Timelines of the ranks in an epoch, and its critical path.
 
-The *critical path* is found backward from the end of the epoch. If the rank waited, the path
-continues at what ended the wait: at the rank that sent a message, or at the last rank that joined a
-collective. Between this cause and the end of the wait, only the network worked. So the path is a
-chain of computing and network work that fills the epoch without a gap, and decides its length.
+The *critical path* is found backward from the end of the epoch. Where the path meets a rank that
+waited, it continues at what ended the wait: at the rank that sent a message, or at the last rank
+that joined a collective. Between this cause and the end of the wait, only the network worked. So
+the path is a chain of computing and network work that fills the epoch without a gap, and decides
+its length.
 """
 
 from __future__ import annotations

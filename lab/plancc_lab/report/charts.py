@@ -370,7 +370,7 @@ def _curves(logs: Sequence[tuple[str, RunLog]], which: str, note: str) -> Chart 
 
 
 def _epochs(axes: Any) -> None:
-    """Label an axis "epoch", with round ticks, and add a legend to its figure."""
+    """Label the x axis "epoch", put its ticks at round numbers, and add a legend to the figure."""
     round_ticks(axes.xaxis)
     axes.set_xlabel("epoch")
     axes.figure.legend(loc="outside upper left", ncols=len(PHASES))

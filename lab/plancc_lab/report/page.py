@@ -176,7 +176,7 @@ def _tables(report: Report, several: bool) -> Iterable[Table | str]:
 
 
 def _facts(reports: Sequence[Report]) -> list[tuple[str, list[str]]]:
-    """Return facts about how plans were made: a value for every plan, or one if all are equal."""
+    """Return facts about how plans were made: a value per plan, or one value if all are equal."""
     of_plans = [dict(facts_table(report).rows) for report in reports]
     rows = []
     for name in dict.fromkeys(name for facts in of_plans for name in facts):
@@ -199,7 +199,7 @@ def _tiles(report: Report) -> list[tuple[str, str, str]]:
 
 
 def _beside_first(reports: Sequence[Report]) -> list[tuple[str, list[tuple[str, str, float]]]]:
-    """Return key figures of several plans: a name, and three entries for every plan.
+    """Return key figures of several plans: for each figure, a name and three entries per plan.
 
     The entries are the value, its ratio to the value of the first plan ("" for the first plan), and
     its percentage of the greatest value.
@@ -223,7 +223,7 @@ def _volume(letter: str, plan: Planned, span: tuple[float, float]) -> Chart:
     """Return a chart of the rows that parts send each other.
 
     Parameters:
-        span: Numbers of rows that the lightest and the darkest colour stand for.
+        span: How many rows the lightest colour stands for, and how many the darkest.
     """
     density, report = plan.volume, plan.report
     parts, metrics = report.parts, report.metrics

@@ -47,7 +47,7 @@ class RunLog:
     """The epochs of a run.
 
     Attributes:
-        epoch (int64[epochs]): Numbers of the epochs, ascending.
+        epoch (int64[epochs]): Indices of the epochs, ascending.
         loss (dict of str to float64[epochs]): Loss of split "train" and, if any epoch was
             evaluated, of "val"; NaN if an epoch has no such loss.
         scores (dict of str to dict of str to float64[epochs]): The scores among `SCORES` that the
@@ -89,7 +89,7 @@ def read_log(path: str | PathLike[str]) -> RunLog:
             raise InputError(f"{where}: epoch {now} follows epoch {was}: the lines are of two runs")
         plan = plan or epochs[-1]["plan"]
         if epochs[-1]["plan"] not in (plan, ""):
-            raise InputError(f"{where}: the plan differs from the one in earlier lines")
+            raise InputError(f"{where}: the plan differs from the plan in earlier lines")
     if not epochs:
         raise InputError(f"{name}: is empty; no epoch was logged")
 
@@ -117,7 +117,7 @@ def read_log(path: str | PathLike[str]) -> RunLog:
 
 
 def _lines(name: str) -> Iterator[tuple[int, str]]:
-    """Yield the number, from 1, and the text of every line that is not blank."""
+    """Yield the line number, from 1, and the text of every line of a file that is not blank."""
     with _opened(name) as stream:
         number = 0
         while line := stream.readline(LONGEST_LINE + 1):
@@ -164,7 +164,7 @@ class Timeline:
     Attributes:
         path: The file.
         title: The epoch that is shown, such as "epoch 17", or "the whole run".
-        epochs: Numbers of all epochs in the timeline.
+        epochs: All epochs in the timeline, each by its number in the run.
         seconds: Seconds from the time when the first rank begins to the time when the last rank
             ends.
         all_ranks: All ranks in the timeline, ascending.
@@ -172,7 +172,7 @@ class Timeline:
         strips (uint8[ranks, COLUMNS]): The epoch is cut into `COLUMNS` equal intervals. For every
             shown rank and interval, the position in `PHASES` of the phase that takes most of the
             interval; time in no phase counts as "other". `NOTHING` before the rank begins the
-            epoch, and after it ends.
+            epoch, and after the rank ends the epoch.
         shares (float64[all ranks, phases]): Share of the epoch that every rank spent in every
             phase.
         plan: Content hash of the plan in the file; "" if the file has none.
@@ -264,7 +264,7 @@ class _Spans:
         return found
 
     def phases_between(self, edges: Float64Array) -> Float64Array:
-        """Return the time that each phase takes of each interval: float64[phases, intervals].
+        """Return how long each phase lasts within each interval: float64[phases, intervals].
 
         Overlapping events of one phase count once.
 

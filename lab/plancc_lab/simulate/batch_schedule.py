@@ -37,12 +37,12 @@ In all other cases messages are laid out and rows are looked up too. The factor 
 
 
 class Bits:
-    """Counts the words by which ranks tell owners which of their rows a block needs as halo rows.
+    """Counts the words by which a rank tells other ranks which halo rows its block needs.
 
-    A rank has a list of the halo rows that it may need from an owner, in plan order. One bit for
-    each row says whether the row is needed. 32 bits are a word, which is sent only if one of its
-    bits is set. 32 such words have one summary word, which is always sent
-    (`plancc_runtime.transport.row_numbers.RowBits`).
+    For each owner, a rank has a list of the halo rows that it may need from the owner, in plan
+    order. One bit for each row of the list says whether the row is needed. 32 bits are a word. A
+    word is sent only if at least one of its bits is set. For every 32 words of bits there is a
+    summary word, which is always sent (`plancc_runtime.transport.row_numbers.RowBits`).
 
     Parameters:
         matrix: The plan's matrix.
@@ -62,7 +62,7 @@ class Bits:
         self._always = self._pairs(message, -(-words // WORD_BITS))
 
     def told(self, used: Graph) -> tuple[Pairs, Pairs]:
-        """Return the numbers of words that are sent for a block: summary words, and words of bits.
+        """Return how many words are sent for a block: summary words, and words of bits.
 
         Parameters:
             used: The nonzeros of the block, as a matrix of all rows.
@@ -100,13 +100,15 @@ class Bits:
 
     @cached_property
     def _walked(self) -> OwnedRows:
-        """The whole matrix, in the form for a rank that owns all rows."""
+        """The whole matrix, as a rank that owned all rows would hold it."""
         n = len(self._owner)
         pattern = self._matrix.indptr, self._matrix.indices
         return OwnedRows(Population(n), False, *pattern, np.arange(n, dtype=np.int32))
 
     def _words(self, rows: Int64Array) -> Pairs:
-        """Return, for every pair of parts, how many words have a bit of one of these rows.
+        """Return, for every pair of parts, how many words have at least one bit of these rows.
+
+        In the words of a pair, every row of `_rows` that belongs to the pair has one bit.
 
         Parameters:
             rows: Positions of the rows in `_rows`.
@@ -178,8 +180,9 @@ def live_in_batch(
         matrix: The plan's matrix.
         owner (int32[n]): Part of every vertex.
         idle: Whether layers also compute rows that the next layer does not read.
-        bits: Counts the words of bits, if each owner draws the neighbours of its rows; None if
-            every rank draws the whole batch.
+        bits: If each owner draws the neighbours of its rows, the counter of the words in which
+            owners tell each other which rows are in the batch. None if every rank draws the whole
+            batch.
     """
     n, rows, nonzeros = len(owner), *np.zeros((2, num_parts), np.int64)
     layers: list[Tables] = []

@@ -39,13 +39,14 @@ MOST = 100_000
 
 @dataclass(frozen=True, eq=False)
 class BatchPrediction(Prediction):
-    """The mean of the predicted steps of some batches, with figures of every batch.
+    """The mean of the predicted steps of some mini-batches, with figures of every mini-batch.
 
     Attributes:
         sampler: The sampler with its options, as the provenance of a plan names it.
-        seed: Seed of the batches.
-        batches: The predicted step of every batch.
-        bound: Mean of `Predictor.bound_of`, in seconds.
+        seed: Seed of the mini-batches.
+        batches: The predicted step of every mini-batch.
+        bound: Lower bound for the seconds of a step (`Predictor.bound_of`): mean over the
+            mini-batches.
         expected_words: Exact expectation of the words that a step sends for features and their
             gradients; None if the sampler does not know its probabilities.
     """
@@ -58,7 +59,7 @@ class BatchPrediction(Prediction):
 
     @cached_property
     def counts(self) -> Counts:
-        """Words and messages of every rank: means over the batches, rounded to whole numbers."""
+        """Words and messages of every rank: means over the mini-batches, in whole numbers."""
         found = Counts.zero(self.schedule.num_ranks)
         for each in self.batches:
             found.add(each.counts)
@@ -71,10 +72,10 @@ class BatchPrediction(Prediction):
 
     @cached_property
     def estimates(self) -> dict[str, Estimate]:
-        """Means over the batches, with intervals.
+        """Means of three figures over the mini-batches, each with a 95% interval.
 
         The keys are "seconds" (of a step), "words" (that a step sends), and "words_drawn" (the
-        words among them that tell owners which rows a batch needs).
+        words among them that tell owners which rows a mini-batch needs).
         """
         drawn = [words_drawn(each) for each in self.batches]
         words = [each.words for each in self.batches]
@@ -99,7 +100,7 @@ class BatchPrediction(Prediction):
 
 
 def words_drawn(prediction: Prediction) -> int:
-    """Return the number of words that tell owners which rows a batch needs."""
+    """Return the number of words that tell owners which rows a mini-batch needs."""
     counts = prediction.schedule.counts(lambda operation: operation.place.direction == "batch")
     return int(counts.words_sent.sum())
 
@@ -116,14 +117,14 @@ def predict_batches(
     seed: int = 1,
     **options: Any,
 ) -> BatchPrediction:
-    """Return the predicted training steps on some batches.
+    """Return the predicted training steps on some mini-batches.
 
     Parameters:
         path: The plan.
-        numbers: Numbers of the batches, from 0: training with the same seed draws batch k for step
-            k.
+        numbers: Which mini-batches, counted from 0: with the same random seed, training draws
+            mini-batch k for step k.
         owners_draw: Function of the sampler and the plan's tables. It returns True if each owner
-            draws the neighbours of its rows, and False if every rank draws the whole batch.
+            draws the neighbours of its rows, and False if every rank draws the whole mini-batch.
         num_ranks: Number of ranks onto which the parts are merged; None for one rank per part.
         word_bytes, sampler, seed, options: See `Predictor.epoch` and
             `plancc.report.batches.batch_reports`.
@@ -134,7 +135,7 @@ def predict_batches(
         PlanError: If the file is damaged.
 
     Warns:
-        PlanccWarning: If batches are smaller than the option `batch_size` says.
+        PlanccWarning: If mini-batches are smaller than the option `batch_size` says.
     """
     if not 1 <= len(numbers) <= MOST:
         raise InputError(f"`batches` {len(numbers)}: give 1 to {MOST:,}")
@@ -233,9 +234,9 @@ def _expected_words(
 
 
 def _mean_steps(batches: Sequence[Prediction]) -> list[StepTime]:
-    """Return the mean time of every step that occurs in a batch.
+    """Return the mean time of every step that occurs in at least one mini-batch.
 
-    The slowest rank of a step is the rank that is slowest in most batches.
+    The slowest rank of a step is the rank that is slowest in most mini-batches.
     """
     found: dict[Place, list[StepTime]] = defaultdict(list)
     for each in batches:

@@ -74,7 +74,7 @@ def _sweep(graph: str | None, given: dict[str, Any]) -> None:
     passes = given["passes"]
     if DEAD_ROWS in passes:
         raise InputError(
-            f"--passes {','.join(passes)}: {DEAD_ROWS} cannot be combined with --sweep; drop it"
+            f"--passes {','.join(passes)}: drop {DEAD_ROWS}, which cannot be combined with --sweep"
         )
     for name in OF_ONE_PLAN:
         if is_given(given[name]):
@@ -128,9 +128,9 @@ def mean_step(
     num_ranks: int | None,
     drawn: dict[str, Any],
 ) -> BatchPrediction:
-    """Return the mean step on the mini-batches with these numbers.
+    """Predict the steps on the mini-batches `numbers`, counted from 0; return the mean step.
 
-    `drawn` has the options of the sampler, and the seed.
+    `drawn` has the options of the sampler, and the random seed.
     """
     from plancc_lab.simulate.batches import predict_batches
     from plancc_runtime.layouts.draws import BY_OWNERS, check_draw, owners_are_quicker

@@ -41,7 +41,7 @@ class Cell:
     compile_seconds: float = 0.0
 
     def predicted(self, epoch: Prediction, notes: Sequence[str] = ()) -> Cell:
-        """Return this cell with the figures of an epoch."""
+        """Return this cell with the figures of a predicted epoch, and with `notes` added."""
         return replace(
             self,
             seconds=epoch.seconds,

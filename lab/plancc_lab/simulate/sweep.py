@@ -54,7 +54,7 @@ def parse_models(text: str) -> list[Contender]:
 
 
 def sends_rows(model: Contender) -> bool:
-    """Return whether ranks of this model send each other only the rows that they need."""
+    """Return whether ranks send each other only needed rows if a plan is made by this model."""
     groups = bool(model.options.get("sparse")) or model.options.get("groups", 1) != 1
     return MODELS[model.model].layout == "row" or groups
 

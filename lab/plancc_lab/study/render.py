@@ -64,9 +64,13 @@ def parse_columns(text: str | None, baseline: str | None, form: str) -> list[str
 
 
 def print_study(study: Study, form: str = "", columns: Sequence[str] = ()) -> None:
-    """Print the rows as JSON or CSV, or as tables with these columns or the default ones.
+    """Print the rows of a study as JSON, as CSV, or as tables.
 
-    Tables show means and standard deviations over seeds, unless the seed is one of the columns.
+    If a table has no column "seed", it shows means and standard deviations over seeds.
+
+    Parameters:
+        form: "json", "csv", or "" for tables.
+        columns: Columns of the tables; by default the usual columns.
     """
     if form:
         found = study.as_dict()
@@ -127,7 +131,7 @@ def _basis(study: Study, names: Sequence[str]) -> str:
 
 
 def _usual(study: Study) -> list[str]:
-    """Return the default columns."""
+    """Return the names of the columns that tables have by default."""
     names = ["parts", "label"]
     for name in USUAL:
         names += [name, *[name + RATIO] * (study.baseline is not None and name in BESIDE)]

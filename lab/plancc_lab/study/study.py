@@ -61,12 +61,12 @@ class Row:
     Attributes:
         graph: Name of the graph's file.
         vertices, nonzeros: Sizes of the graph after reading, before it is normalised.
-        figures: Figures by name: those of `plancc.plan.metrics.Metrics.figures`; the volume of a
+        figures: Figures by name: all of `plancc.plan.metrics.Metrics.figures`; the volume of a
             random partition (`random_volume`); predicted seconds of an epoch (`epoch_seconds`), of
-            an epoch of a random partition (`random_epoch_seconds`), and of the bound
-            (`bound_seconds`); wall-clock seconds of the search (`search_seconds`) and of the
-            compilation (`seconds`), without reading the graph and compiling kernels. An unknown
-            figure is None.
+            an epoch of a random partition (`random_epoch_seconds`), and of an epoch with even work
+            and no exchange of rows (`bound_seconds`); wall-clock seconds of the search
+            (`search_seconds`) and of the compilation (`seconds`), without reading the graph and
+            compiling kernels. An unknown figure is None.
         sha256: Content hash of the plan.
         notes: Warnings of the compiler.
         why: Reason why the compilation failed; "" if there are figures.
@@ -103,7 +103,7 @@ class Row:
         return Spending(self.figures.get("search_seconds"), self.figures.get("epoch_seconds"))
 
     def kept(self, key: Key) -> dict[str, Any]:
-        """Return the values of the row for the file, with a hash that reveals edits."""
+        """Return the values to write to the study's file, with a hash that reveals edits."""
         return asdict(self) | {"check": _check_of(asdict(self), key)}
 
     def as_dict(self) -> dict[str, Any]:
@@ -237,7 +237,7 @@ def study(
     """Compile every graph with every contender for every number of parts.
 
     Parameters:
-        baseline: Label of the contender to which all others are compared by ratios.
+        baseline: Label of the contender to which all other contenders are compared by ratios.
         settings: Keywords of `plancc.read_graph` and `plancc.compile`, for all contenders that
             accept these keywords.
         results: File of JSON lines that keeps the rows; kept rows are not computed again. Rows of
@@ -342,7 +342,10 @@ class _Cases:
     def kept_row(
         self, kept: Kept | None, source: _GraphFile, contender: Contender, num_parts: int, seed: int
     ) -> Row:
-        """Return the kept row, or make a new row and keep it unless it failed."""
+        """Return the row from `kept`, if it is there; else make a new row.
+
+        If the plan did not fail, the new row is added to `kept` (if `kept` is not None).
+        """
         key = self.key(source, contender, num_parts, seed)
         if kept is not None and key in kept:
             known = Row.from_kept(kept[key], key)

@@ -30,8 +30,8 @@ def cluster(
         heaviest (int64[num_constraints]): Largest weight of a cluster of several vertices.
         overlap: A number in 0..1. Take two pins of a net that are not in the part of the net's
             source. If the two pins are in one part and not in two parts, this share of the net's
-            cost is saved. It is 1 for the volume, since the part receives the row once for both
-            pins. It is 0 for the edge cut, since each of the two pins costs 1 in any case.
+            cost is saved. The share is 1 for the volume, since the part receives the row once for
+            both pins. It is 0 for the edge cut, since each of the two pins costs 1 in any case.
         rated_pins: See `Coarsening`.
 
     Returns:
@@ -136,7 +136,7 @@ def contract(nets: Nets, label: Any) -> Nets:
 
 @njit(cache=True, nogil=True)
 def _contract(nets: Any, label: Any, num: int) -> Any:
-    """Return the nets of the hypergraph of clusters, not merged yet, and the clusters' weights."""
+    """Return the nets of the clusters, without merging equal nets, and the clusters' weights."""
     num_nets = len(nets.net_ptr) - 1
     sourced, sized = len(nets.source) > 0, len(nets.size) > 0
     last = np.full(num, -1, dtype=np.int64)

@@ -134,7 +134,7 @@ def _move_owner(v: int, there: int, pattern: Any, state: Any, prices: Any, toll:
 
 @njit(cache=True, nogil=True)
 def _touched(e: int, state: Any, parts: Any) -> Any:
-    """Write the parts that net e touches into `parts`, ascending; return the filled slice.
+    """Write the parts that net e touches into `parts`, ascending; return the entries written.
 
     The time grows with the square of the number of these parts, so the kernels call the function
     for short nets only.
@@ -163,7 +163,8 @@ def _fee(step: int, q: int, m: int, more: int, pair: Any, prices: Any, toll: Any
     """Return the fee of a row that a message gains (`more` 0) or loses (`more` -1).
 
     The message goes between part q, which owns the net's vertex, and part m, which the net touches:
-    from q to m in the expand (`step` 1), from m to q in the fold (`step` 0).
+    from q to m in the expand (`step` 1), from m to q in the fold (`step` 0). If the row is the only
+    row of the message, the fee includes the price of the message.
     """
     sender, receiver = (q, m) if step == 1 else (m, q)
     rows = pair[step, sender, receiver] + more

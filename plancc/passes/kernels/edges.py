@@ -29,7 +29,8 @@ class MatrixPattern(NamedTuple):
     """The pattern of a matrix by rows and by columns; it never changes.
 
     Attributes:
-        net_ptr (int64[2n + 1]): The nonzeros of net e are ``pins[net_ptr[e]:net_ptr[e + 1]]``.
+        net_ptr (int64[2n + 1]): Every row is a net of its nonzeros, and so is every column. The
+            nonzeros of net e are ``pins[net_ptr[e]:net_ptr[e + 1]]``.
         pins (int64[2 * nnz]): Index in the CSR of every nonzero, sorted by net. Each nonzero occurs
             twice, in its row and in its column.
         row, column (int32[nnz]): Row and column of every nonzero.
@@ -246,7 +247,7 @@ def move(k: int, there: int, pattern: Any, state: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def move_owner(v: int, there: int, pattern: Any, state: Any) -> None:
-    """Move the owner of vertex v and its diagonal nonzero to part `there`, which is not its own."""
+    """Give vertex v and its diagonal nonzero to part `there`, which must not own v already."""
     n = len(state.owner)
     here, k = state.owner[v], pattern.diagonal[v]
     for e in (v, n + v):

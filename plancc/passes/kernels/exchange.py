@@ -1,4 +1,4 @@
-"""Exchanges of vertices between two parts, which lower the overload at the cost of few rows.
+"""Exchanges of vertices between two parts, which lower the overload and add few rows to the volume.
 
 A part above a limit gives a vertex to a part with room, and takes back one vertex or none. If there
 are several constraints, moves of single vertices are soon impossible, since every part has reached
@@ -161,7 +161,7 @@ def _give(v: int, there: int, sorted_by: Any, chain: Any, nets: Any, state: Any)
 
 @njit(cache=True, nogil=True)
 def _choose(members: Any, there: int, nets: Any, state: Any, chosen: Any, rng: Any) -> int:
-    """Choose vertices whose move to part `there` costs few rows; return their number.
+    """Choose vertices whose move to part `there` costs few rows; return how many there are.
 
     The vertices, at most SAMPLE, are written into `chosen`, with their weights and gains. `members`
     are the vertices of a part, sorted by weight. Light and heavy vertices are chosen.

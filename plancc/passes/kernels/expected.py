@@ -26,7 +26,7 @@ from plancc.passes.presets import BOUND_ROUNDING, TINY
 def expected(nets: Any, state: Any, reach: Any) -> float:
     """Return the expected number of rows sent.
 
-    For every net, the number assumes that the net's source is in the batch.
+    For every net, the expectation assumes that the net's source is in the mini-batch.
     """
     total = 0.0
     for e in range(len(state.spread)):
@@ -43,7 +43,7 @@ def expected(nets: Any, state: Any, reach: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _is_wide(v: int, e: int, nets: Any, state: Any) -> bool:
-    """Whether net e touches several parts, has a slot for every part, and its source is not v."""
+    """Whether net e touches several parts, has a slot for every part, and is not the net of v."""
     dense = state.slot_ptr[e + 1] - state.slot_ptr[e] == len(state.sums)
     return dense and nets.source[e] != v and state.spread[e] > 1
 
@@ -144,10 +144,11 @@ def _rate_wide(
 
 @njit(cache=True, nogil=True)
 def sweep_expected(order: Any, nets: Any, state: Any, reach: Any, bounds: Any) -> Any:
-    """Move every vertex in `order` to the part where cost plus penalty falls most, if it falls.
+    """Move every vertex in `order` to the part that lowers cost plus penalty most.
 
-    Nets of hubs touch very many parts. It takes long to rate all these parts. So they are rated
-    only if the upper bounds of `_rate` show that a move may lower the total.
+    A vertex stays in its part if no move lowers this sum. Nets of hubs touch very many parts, and
+    it takes long to rate all these parts. So the parts are rated only if the upper bounds of
+    `_rate` show that a move may lower the sum.
 
     Parameters:
         order (int64[m]): Vertices, in the order in which they move.

@@ -46,7 +46,7 @@ class CutNetwork(NamedTuple):
     terminal of part 1.
 
     Attributes:
-        vertex (int32[v]): For every vertex of the network, its number in the whole hypergraph; -1
+        vertex (int32[v]): For every vertex of the network, its index in the whole hypergraph; -1
             for terminals.
         part (int8[v]): Part of every vertex before the cut, 0 or 1.
         depth (int32[v]): Number of nets on the shortest path from the boundary, at least 1.
@@ -141,7 +141,7 @@ def adjacent_parts(max_spread: int, most: int, nets: Any, state: Any) -> Any:
     """List the pairs of parts that share nets, with the total cost of the shared nets.
 
     Nets that touch more than `max_spread` parts are left out. If there are more than `most` pairs,
-    the list is incomplete, but longer than `most`.
+    the list has only some of them, but more than `most`.
 
     Returns:
         one, two, cost (int64[num_pairs]): Pairs with ``one < two``, ascending.
@@ -645,8 +645,8 @@ def extend(side: int, num: int, bound: int, max_work: int, net: Any, flow: Any) 
 def _list(side: int, x: int, net: Any, flow: Any) -> None:
     """Add vertex x to the vertices that a side could take in next.
 
-    Vertices of the side's own part come first, the furthest from the boundary before others. Then
-    come vertices of the other part, the closest to the boundary before others.
+    The side takes in vertices of its own part first, in descending order of their distance from the
+    boundary, and then vertices of the other part, in ascending order of this distance.
     """
     if flow.reached[side, x] or flow.listed[side, x] or x < 2:
         return
@@ -859,9 +859,9 @@ def split_pair(
     Parameters:
         pair, cut_nets, region, place: See `network_of`.
         most (float64[2, num_constraints]): Largest weights of the two parts.
-        history: Two values. First, int32[num_vertices]: for every vertex, the number of the batch
-            of pairs that last moved the vertex. Second, an int: the number of the batch in which a
-            cut of this pair was last searched.
+        history: Two values. First, int32[num_vertices]: for every vertex, the index of the batch of
+            pairs that last moved the vertex. Second, an int: the index of the batch of pairs in
+            which a cut of this pair was last searched.
     """
     net, now = network_of(pair, cut_nets, region, place, nets, state)
     moved_at, since = history
@@ -878,7 +878,9 @@ def split_pair(
 
 @njit(cache=True, nogil=True)
 def exchange_between(vertices: Any, one: int, two: int, nets: Any, state: Any) -> Any:
-    """Move each vertex from its part, `one` or `two`, to the other part; return the rows saved."""
+    """Move each vertex from its part, `one` or `two`, to the other part; return by how much the
+    volume falls.
+    """
     saved: Any = np.int64(0)
     for v in vertices:
         there = one if state.owner[v] == two else two

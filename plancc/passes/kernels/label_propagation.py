@@ -17,15 +17,20 @@ from plancc.kernel import njit
 class ClusterLinks(NamedTuple):
     """The links of all vertices; links of a vertex to itself are ignored.
 
+    Every vertex has a first list of neighbours, and may have a second list. The second list is for
+    directed matrices: there, the first list of vertex v has the columns of row v, and the second
+    list has the rows of column v.
+
     Attributes:
         ptr (int64[n + 1]), ends (int32[num_links]): The first list of vertex v has the neighbours
             ``ends[ptr[v]:ptr[v + 1]]``.
-        cost (int64[num_links], or int64[0]): Costs of the links in the first lists; if empty, all
-            cost 1.
-        other_ptr (int64[num_lists + 1]), other_ends (int32[num_others]): Second list number k has
-            the neighbours ``other_ends[other_ptr[k]:other_ptr[k + 1]]``; all its links cost 1.
-        other (int32[n], or int32[0]): For every vertex, the number of its second list; -1 if it has
-            none. If empty, no vertex has a second list.
+        cost (int64[num_links], or int64[0]): Costs of the links in the first lists. If the array is
+            empty, all links cost 1.
+        other_ptr (int64[num_lists + 1]), other_ends (int32[num_others]): The second lists, counted
+            from 0. List k has the neighbours ``other_ends[other_ptr[k]:other_ptr[k + 1]]``; all
+            its links cost 1.
+        other (int32[n], or int32[0]): For every vertex, the index k of its second list; -1 if the
+            vertex has none. If the array is empty, no vertex has a second list.
     """
 
     ptr: Any
@@ -110,7 +115,7 @@ def _add_scores(
     """Add the cost of each link of vertex v to the score of the label to which the link leads.
 
     Links to v itself and to vertices with label `but` are ignored; if `but` is -1, no label is
-    ignored. `at` is the index of v in `links`. Labels with a new score are appended to
+    ignored. `at` is the index of v in `links`. Labels whose score was 0 are appended to
     ``seen[:num]``. Returns the new number of labels in `seen`.
     """
     for k in range(links.ptr[at], links.ptr[at + 1]):
@@ -198,9 +203,10 @@ def members_of(num: int, label: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def count_between(start: Any, members: Any, links: ClusterLinks, label: Any) -> Any:
-    """Count the links from every cluster to other clusters; return their offsets, int64[num + 1].
+    """Count the links from every cluster to other clusters.
 
-    All links from one cluster to another count as one.
+    All links from one cluster to another count as one link. Return the offsets of the clusters in a
+    list of these links, sorted by the cluster where a link begins: int64[num + 1].
     """
     num = len(start) - 1
     score, seen = np.zeros(num, dtype=np.int64), np.empty(num, dtype=np.int32)

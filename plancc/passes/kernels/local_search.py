@@ -131,8 +131,8 @@ def local_search(
 ) -> Any:
     """Run local searches one after another; each starts from the next `width` vertices of `order`.
 
-    A vertex moves at most once, even if the move is undone. If a caller does not repeat the call
-    until all searches have ended, it must call `end_search`.
+    A vertex moves at most once, even if the move is undone. A caller that stops before all searches
+    have ended must call `end_search`.
 
     Parameters:
         order (int64[m]): Vertices.

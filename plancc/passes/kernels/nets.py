@@ -16,8 +16,8 @@ class Nets(NamedTuple):
     Attributes:
         net_ptr (int64[num_nets + 1]): Net e has the pins ``pins[net_ptr[e]:net_ptr[e + 1]]``.
         pins (int32[num_pins]): The pins of every net.
-        cost (int64[num_nets]): Number of rows that a net stands for. They are sent to every part
-            that the net touches, except to the part that owns them.
+        cost (int64[num_nets]): Number of rows that a net stands for. These rows are sent to every
+            part that the net touches, except to the part that owns them.
         source (int32[num_nets], or int32[0]): The vertex that owns the net's rows, which is a pin
             of the net. The traffic of single parts depends on it, but the volume does not.
         vertex_ptr (int64[num_vertices + 1]): Vertex v has the nets

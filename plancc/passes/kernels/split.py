@@ -30,7 +30,7 @@ class Cut(NamedTuple):
     Attributes:
         at (int64[num_edges]): For every edge, the index of its nonzero in the CSR. Edges are sorted
             by their left vertices.
-        left_ptr (int64[num_left + 1]): The edges of left vertex x are those with the numbers
+        left_ptr (int64[num_left + 1]): The edges of left vertex x have the indices
             left_ptr[x] to left_ptr[x + 1] - 1.
         left, right (int32[num_edges]): Left and right vertex of every edge.
         right_ptr, right_edges (int64[num_right + 1], int64[num_edges]): The edges of right vertex y
@@ -53,17 +53,18 @@ class Cut(NamedTuple):
 def _groups(owner: Any, num_parts: int, ptr: Any, other: Any) -> Any:
     """Number the vertices on one side of the bipartite graph.
 
-    A left vertex is a pair: a row, and a part that does not own the row, but the column of one of
-    its nonzeros. A right vertex is a pair of a column and a part, defined in the same way. A line
-    is a row if left vertices are numbered, a column if right vertices are.
+    A left vertex is a pair (row, part): the part does not own the row, but owns the column of one
+    of the row's nonzeros. A right vertex is a pair (column, part): the part does not own the
+    column, but owns the row of one of the column's nonzeros. To number left vertices, call a row a
+    *line*; to number right vertices, call a column a *line*.
 
     Parameters:
         ptr (int64[n + 1]), other (int32[nnz]): The nonzeros of every line; each is given by its
             column if lines are rows, by its row if lines are columns.
 
     Returns:
-        For every nonzero, the number of its vertex, int32[nnz], -1 if row and column have the same
-        owner; and the number of vertices.
+        For every nonzero, the index of its vertex, int32[nnz], or -1 if row and column have the
+        same owner. Also the count of vertices.
     """
     number = np.empty(len(other), dtype=np.int32)
     last = np.full(num_parts, -1, dtype=np.int64)
@@ -252,9 +253,10 @@ def complete(cut, left, right, component, mate, own, scale):  # type: ignore[no-
 
 @njit(cache=True, nogil=True)
 def place(cut: Any, left: Any, right: Any, load: Any, scale: Any) -> Any:
-    """Assign every nonzero between two parts to one of them, as the vertex cover demands.
+    """Assign every nonzero between two parts to one of the two, as the vertex cover demands.
 
-    If both vertices of its edge are in the cover, the nonzero goes to the lighter part.
+    A nonzero is an edge of `cut`. If both ends of the edge are in the cover, the nonzero goes to
+    the lighter part.
 
     Parameters:
         cut (Cut): The bipartite graph.

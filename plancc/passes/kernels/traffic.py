@@ -74,7 +74,7 @@ def no_traffic(num_parts: int, steps: int, with_pairs: bool) -> PairTraffic:
 def flow_of(nets: Any, state: Any, with_pairs: bool) -> PairTraffic:
     """Count the traffic of a partition; `Nets.source` must be known.
 
-    `pair` is empty unless `with_pairs`.
+    If `with_pairs` is false, the attribute `pair` of the result is empty.
     """
     flow = no_traffic(len(state.sums), 1, with_pairs)
     _fill(nets, state, flow)
@@ -104,7 +104,7 @@ def add_rows(step: int, q: int, m: int, rows: int, flow: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _send(e: int, q: int, rows: int, nets: Any, state: Any, flow: Any) -> None:
-    """Add `rows` rows to the traffic from part q to each other part that net e touches."""
+    """Add `rows` rows to the traffic from part q to every other part that net e touches."""
     for k in range(state.slot_ptr[e], last_slot(e, state)):
         if state.part[k] != q and state.count[k] > 0:
             add_rows(0, q, state.part[k], rows, flow)

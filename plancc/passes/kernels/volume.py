@@ -1,12 +1,12 @@
-"""Kernels that lower the volume, with a price of overweight.
+"""Kernels that lower the volume; weight above a part's target has a price.
 
 A sweep minimises ``volume + sum over parts and constraints of
 price / 2 * max(0, weight - target)^2``. The second term is the penalty of the parts. At low prices,
 parts grow while vertices move to better parts. High prices restore the balance at the lowest cost
 in volume.
 
-`State.count` must hold numbers of pins. If pins have sizes, it holds sums of sizes, so these
-kernels give wrong results on coarse levels.
+`State.count` must count pins. So these kernels must not run on coarse levels whose pins have sizes:
+there, `State.count` holds sums of sizes, and the results would be wrong.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def _score(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _first_of(tied: Any, v: int, nets: Any, state: Any, score: Any) -> int:
-    """Return the one of the parts `tied` that `rate` would list first.
+    """Return the part that `rate` would list first among the parts in `tied`.
 
     The scores of these parts are set to -1.
     """
@@ -300,12 +300,15 @@ def _choose(  # type: ignore[no-untyped-def]
 
 
 def sweep(order: Any, nets: Any, state: Any, bounds: Any, threads: int = 1) -> Any:
-    """Move every vertex in `order` to the part where volume plus penalty falls most, if it falls.
+    """Move every vertex in `order` to the part that lowers volume plus penalty most.
 
-    No move takes the last weight out of a part. If there are many pins, the vertices are divided
-    into blocks. First, all vertices of a block choose their parts, in parallel on all threads. Then
-    they move one after another. If earlier moves have made a chosen move useless, its vertex
-    chooses again. The moves are the same for any number of threads.
+    A vertex stays in its part if no move lowers this sum, or if no other vertex of its part has
+    weight.
+
+    If there are many pins, the vertices are divided into blocks. First, all vertices of a block
+    choose their parts, in parallel on all threads. Then they move one after another. If earlier
+    moves have made a chosen move useless, its vertex chooses again. The moves are the same for any
+    number of threads.
 
     Parameters:
         order (int64[m]): Vertices, in the order in which they move.
@@ -544,11 +547,10 @@ def _best_relief(v: int, nets: Any, state: Any, limit: Any, score: Any, seen: An
 def relief_costs(nets: Any, state: Any, limit: Any) -> Any:
     """Return a number for each vertex, float64[num_vertices]: vertices with low numbers move first.
 
-    Take the best move of a vertex out of a part above its limit, and the amount by which the move
-    lowers the overload. If the move costs rows, the number is the cost in rows divided by this
-    amount. If the move saves rows, the number is negative: minus the saved rows times this amount.
-    The number is inf if the part of the vertex is within its limit, or if no move of the vertex
-    lowers the overload.
+    If the part of a vertex is within its limit, or if no move of the vertex lowers the overload,
+    the number is inf. Otherwise it depends on the best move of the vertex. Let a be the amount by
+    which this move lowers the overload. If the move costs r rows, the number is r / a. If the move
+    saves r rows, the number is -r a.
     """
     num_parts = len(state.sums)
     score = np.zeros(num_parts, dtype=np.int64)

@@ -163,7 +163,7 @@ def schedule_of(
 def check_pipelined(tables: Tables) -> None:
     """Raise InputError unless these are tables of a feature plan with one group.
 
-    Only its products can be pipelined.
+    Only the products of such a plan can be pipelined.
     """
     if tables.grid is None or tables.grid.scheme != "feature" or tables.grid.rows > 1:
         has = f"layout '{tables.layout}'" if tables.grid is None else f"grid '{tables.grid}'"
@@ -174,7 +174,7 @@ def scheduler_of(tables: Tables) -> Scheduler:
     """Return the scheduler for the layout of these tables.
 
     Raises:
-        InputError: If the number of parts is not that of the process grid.
+        InputError: If the tables have another number of parts than the process grid.
     """
     target = SCHEDULERS.get(tables.scheme)
     made: Scheduler = RowScheduler(tables) if target is None else load(target)(tables)

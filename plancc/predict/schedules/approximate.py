@@ -29,7 +29,7 @@ SEED = 1
 
 @dataclass(frozen=True)
 class Approximation:
-    """The way in which an epoch approximates an exact one.
+    """The way in which an epoch approximates an exact epoch.
 
     Attributes:
         boundary_sampling: Probability, 0 to 1, with which a row plan keeps each halo row.
@@ -66,7 +66,7 @@ class Approximation:
             raise InputError(f"`fold` {self.fold} needs an edge plan; {tables.name} has {has}")
 
     def passes(self, passes: Sequence[str]) -> list[str]:
-        """Return those names in `passes` that the approximation allows.
+        """Return the names in `passes` that the approximation allows.
 
         With late partial sums, the pass "order" is not possible, since late sums are sums of a
         layer's inputs.
@@ -166,6 +166,6 @@ def _scaled(values: Int64Array, share: np.ndarray) -> Int64Array:
 
 
 def _nonempty(pairs: Pairs, rows: Int64Array) -> Pairs:
-    """Return these messages with the numbers of rows `rows`; messages of 0 rows are left out."""
+    """Return `pairs` with ``rows[k]`` rows in message k; messages of 0 rows are left out."""
     left = rows > 0
     return Pairs(pairs.num_ranks, pairs.source[left], pairs.target[left], rows[left])

@@ -106,16 +106,17 @@ class Scheduler(ABC):
         """Raise InputError if this width is too small for the grid. By default, do nothing."""
 
     def gathered(self, width: int) -> Sequence[Work]:
-        """Return the work that collects whole rows of this width before they are multiplied by W.
+        """Return the work that collects whole rows before a layer multiplies them by its weights.
 
-        It is empty if every rank holds whole rows already.
+        The result is empty if every rank holds all columns of its rows. `width`: number of columns
+        of these rows.
         """
         return ()
 
     def whole_rows(self, width: int) -> Sequence[Work]:
         """Return the work that collects whole rows of the network's outputs.
 
-        It is empty if every rank holds whole rows already.
+        The result is empty if every rank holds all columns of its rows.
         """
         return ()
 
@@ -153,7 +154,7 @@ class Scheduler(ABC):
                     yield COLLECTIVES, work
 
     def known_result(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) for a step of a layer whose result is constant over epochs.
+        """Yield (step, work) for a step of a layer, if the step has the same result in all epochs.
 
         By default there is no work, since the result is computed before the first epoch.
         """
@@ -162,7 +163,7 @@ class Scheduler(ABC):
     def product(self, layer: int, step: Aggregate) -> Iterator[tuple[str, Work]]:
         """Yield (step, work) for A x in the forward pass, or for A^T g in the backward pass.
 
-        All local products of the program are yielded together, at the place of the first.
+        All local products of the program are yielded together, when its first product is reached.
         """
         program = adjoint(self.program(layer)) if step.back else self.program(layer)
         works = self.works(layer, step)
@@ -173,9 +174,10 @@ class Scheduler(ABC):
                 yield from (("multiply", work) for work in products)
 
     def linear(self, layer: int, step: Linear) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) for x W in the forward pass.
+        """Yield (step, work) for x W, if `step` belongs to the forward pass.
 
-        In the backward pass, yield the work for the gradients of W and of x.
+        If it belongs to the backward pass, yield the work for the gradients of W and of x; if
+        `step.of_weights`, for the gradient of W only.
         """
         back = step.back
         for work in self.gathered(step.columns if back else step.inner):
@@ -203,9 +205,9 @@ class Scheduler(ABC):
 
 
 def moving(step: Step, works: Works) -> Iterator[tuple[str, Work]]:
-    """Yield (step, work) for a step of a program, if it sends rows.
+    """Yield (step, work) for one step of a program; nothing if this step sends no rows.
 
-    The work of copying these rows, or of adding them on arrival, is yielded too.
+    The work of copying the sent rows, or of adding them on arrival, is yielded too.
 
     `works`: work by the names of the program's steps.
     """
@@ -281,7 +283,8 @@ def _copied(messages: PointToPoint) -> Elementwise:
     """Return the work of copying rows to be sent, and of adding partial sums that arrive.
 
     Owners copy the rows that they send. In the reverse direction, owners add the sums that they
-    receive. For late messages, the ranks that exchange rows with the owners have the other work.
+    receive. The work at the other end of the messages (adding, or copying in the reverse
+    direction) is counted only if the messages bring rows for a later epoch.
     """
     rows, (owners, others) = messages.pairs.step, (PACK_WORDS, ADD_WORDS)
     if messages.reverse:

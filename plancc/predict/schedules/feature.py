@@ -1,9 +1,10 @@
 """Feature slices (Wan et al. 2025, Algorithm 2), in one group or several groups (Section 5.2).
 
 Between products, a rank has some rows of its part, with all columns. Before a product, an
-all-to-all within the group gives the rank all rows of the part, with a slice of the columns; after
-the product, another all-to-all does the reverse. Groups exchange the rows that they need, slice by
-slice. The backward pass does the same in reverse.
+all-to-all within the group gives the rank all rows of the part, but only some of the columns (its
+feature slice). After the product, another all-to-all does the reverse. If there are several groups,
+the ranks with the same feature slice exchange the halo rows of their parts. The backward pass does
+the same in reverse.
 """
 
 from __future__ import annotations
@@ -83,9 +84,10 @@ class FeatureScheduler(GridScheduler):
         )
 
     def _batches(self, sizes: Int64Array) -> list[Int64Array]:
-        """Divide these numbers of rows, or of nonzeros, into equal shares, one for every batch.
+        """Divide numbers of rows, or of nonzeros, into equal shares, one for every pipeline batch.
 
-        The shares are rounded; they add up to `sizes`.
+        Parameters:
+            sizes: The numbers. The rounded shares of a number add up to the number.
         """
         ends = [sizes * k // self._stages for k in range(self._stages + 1)]
         return [last - first for first, last in pairwise(ends)]

@@ -32,7 +32,7 @@ class GridScheduler(Scheduler):
     """Base class of the schedulers of process grids.
 
     Raises:
-        InputError: If the number of parts in the tables is not that of the grid.
+        InputError: If the tables and the grid have different numbers of parts.
     """
 
     def __init__(self, tables: Tables) -> None:
@@ -97,7 +97,7 @@ class BlockRowScheduler(GridScheduler):
 
 
 class BlockScheduler(GridScheduler):
-    """Scheduler of 2D and 3D grids, in which a rank has a block of A and a slice of H's columns.
+    """Scheduler of 2D and 3D grids, in which a rank has a block of A and some columns of H.
 
     The products are Algorithm 3 and Section IV-D of Tripathy et al. 2020.
     """
@@ -177,8 +177,8 @@ class BlockScheduler(GridScheduler):
     def _nonzeros_of(self, coefficients: str) -> Int64Array:
         """Return the number of nonzeros of a layer's matrix: int64[process rows, layers, pieces].
 
-        `coefficients`: name of the layer's matrix (`Aggregate.coefficients`). It may be A with or
-        without its diagonal.
+        `coefficients`: name of the layer's matrix (`Aggregate.coefficients`). The layer's matrix is
+        A, A with its diagonal added, or A without its diagonal.
 
         Raises:
             InputError: If the layer's matrix has a diagonal that A does not have.
@@ -242,7 +242,10 @@ def row_groups(grid: Grid) -> Int64Array:
 
 
 def column_groups(grid: Grid) -> Int64Array:
-    """Return the ranks of every process column of every layer: int64[layers * columns, rows]."""
+    """Return the ranks of every process column of every grid layer.
+
+    The result is int64[layers * columns, rows].
+    """
     ranks = np.arange(grid.num_ranks).reshape(grid.rows, -1)
     return np.ascontiguousarray(ranks.T)
 
@@ -250,7 +253,7 @@ def column_groups(grid: Grid) -> Int64Array:
 def fiber_groups(grid: Grid) -> Int64Array:
     """Return the ranks of every *fiber*: int64[rows * columns, layers].
 
-    A fiber has the ranks with the same process row and process column in all layers.
+    The ranks of a fiber have the same process row and process column; one is in each grid layer.
     """
     ranks = np.arange(grid.num_ranks).reshape(grid.rows, grid.layers, grid.columns)
     return np.ascontiguousarray(ranks.transpose(0, 2, 1).reshape(-1, grid.layers))
@@ -282,9 +285,10 @@ def blocks_of(tables: Tables) -> Int64Array:
 
 
 def _fiber_rows(rows: Int64Array, grid: Grid) -> Int64Array:
-    """Return the number of rows that every rank of every fiber has: int64[rows * columns, layers].
+    """Return the number of rows that every rank of every fiber has: int64[fibers, layers].
 
     A fiber is the ranks of one process row and process column, one rank in each layer of the grid.
+    Fibers are ordered by process row, then by process column.
 
     `rows`: number of rows of every part, int64[num_parts].
     """

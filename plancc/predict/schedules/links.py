@@ -41,8 +41,8 @@ class LinkTables:
         negatives (int64[num_ranks]): Number of negatives among these.
         fixed: Messages by which ranks get the rows of targets of links, the same in every epoch.
         drawn: Messages by which ranks get the rows of targets of negatives.
-        home: Messages by which a rank learns who owns the target of a negative. A fixed rank for
-            every vertex knows its owner, and answers.
+        home: Messages by which a rank learns who owns the target of a negative. For every vertex,
+            one fixed rank knows the owner, and sends these answers.
         decoder: Name of the decoder, see `LinkTask`.
     """
 
@@ -73,9 +73,9 @@ class LinkTables:
         """Return the largest memory that link prediction needs at any time, in bytes:
         int64[num_ranks].
 
-        The rows of both ends of all links and negatives are kept. The decoder "mlp" also keeps the
-        outputs of its two layers. When the most memory is needed, there are also the gradients of
-        the rows, either for links or for negatives.
+        A rank keeps the rows of both ends of all links and negatives, and with the decoder "mlp"
+        the outputs of its two layers. At the moment when the most memory is needed, the rank also
+        has gradients of the rows of both ends, either for links or for negatives.
         """
         kept = (4 if self.decoder == "mlp" else 2) * self.scored
         back = 2 * np.maximum(self.negatives, self.scored - self.negatives)

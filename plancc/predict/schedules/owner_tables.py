@@ -33,10 +33,11 @@ def tables_of_owners(
     Parameters:
         matrix: The normalised matrix.
         owners: Owners of rows; without a grid also of nonzeros.
-        num_parts: Number of parts; with a grid, the number of its parts.
+        num_parts: Number of parts; with a grid, the number of the grid's parts.
         grid: Process grid, if the plan has one. If the grid is not square, the blocks of rows are
-            divided into pieces, and `Tables.blocks` is approximate. It is counted as if the rows of
-            a block were in the order of their vertex numbers; but a plan puts interior rows first.
+            divided into pieces, and `Tables.blocks` is only approximate: it is counted as if the
+            rows of a block were in the order of their vertex numbers, but a plan puts interior rows
+            first.
         name: Name of the plan in messages and tables.
     """
     expand, fold, own_nonzeros = sp.csr_array((num_parts, num_parts), dtype=np.int64), None, None
@@ -80,8 +81,8 @@ def live_tables(
         owner: Owner of every row, int32[n].
         num_parts, num_layers: Number of parts, and of layers.
         wanted (bool[n], or None): Whether the output of each vertex is in the loss; None: all are.
-        needed: Function that says by which messages halo rows travel. It takes two arrays,
-            int32[k]: parts, and for each the vertex of a row that the part needs. None: owners send
+        needed: Function that says by which messages halo rows travel. Its arguments are two arrays,
+            int32[k]: parts, and for each part the vertex of a row that it needs. None: owners send
             the rows directly.
     """
     (_, inputs), *layers = _live_matrices(matrix, num_layers + 1, wanted)
@@ -100,7 +101,7 @@ def layer_tables(
     num_parts: int,
     needed: Callable[[Int32Array, Int32Array], Pairs] | None = None,
 ) -> Tables:
-    """Return the tables of one layer without dead rows.
+    """Return the tables of one layer that does not compute dead rows.
 
     Parameters:
         used: Matrix with the nonzeros that the layer uses.
@@ -128,10 +129,10 @@ def _live_matrices(
 ) -> list[tuple[Graph, npt.NDArray[np.bool_]]]:
     """Return for every layer a matrix of the nonzeros that it uses, and its live output rows.
 
-    Live rows are those on which a wanted output depends. In the last layer they are the wanted rows
-    (all rows if `wanted` is None). Every earlier layer computes all live rows of the next layer,
-    and all rows that these need. The list begins with the first layer. Layers with the same live
-    rows share one matrix.
+    A row of a layer is live if a wanted output depends on it. In the last layer, the live rows are
+    the wanted rows (all rows if `wanted` is None). Every earlier layer computes the live rows of
+    the next layer, and all rows that these live rows need. The list begins with the first layer.
+    Layers with the same live rows share one matrix.
     """
     live = np.ones(len(matrix.indptr) - 1, dtype=np.bool_) if wanted is None else wanted
     layers: list[tuple[Graph, npt.NDArray[np.bool_]]] = []
@@ -170,12 +171,12 @@ def matrix_of_pairs(pairs: Pairs) -> sp.csr_array:
 
 
 def _copies(vertex: npt.NDArray[np.integer], owners: Owners, num_parts: int) -> sp.csr_array:
-    """Return how many vertices each part needs of each owner: int64[num_parts, num_parts].
+    """Count, for each pair of parts, the vertices that one part owns and the other part uses.
 
-    Entry (k, m) counts the vertices that part k owns and that occur in nonzeros of part m, for k
-    different from m.
+    Entry (k, m) of the result, int64[num_parts, num_parts], is the number of distinct vertices that
+    part k owns and that `vertex` has for nonzeros of part m; 0 if k is m.
 
-    `vertex`, int[nnz]: the row, or the column, of every nonzero.
+    `vertex`, int[nnz]: the row of every nonzero, or the column of every nonzero.
     """
     assert owners.nonzeros is not None
     foreign = owners.rows[vertex] != owners.nonzeros

@@ -205,7 +205,10 @@ def _needed(rank: Int64Array, vertex: IntArray, holder: IntArray, num_ranks: int
 
 
 def rank_of_parts(num_parts: int, num_ranks: int) -> Int32Array:
-    """Return the rank that runs each part if ranks run several parts: int32[num_parts]."""
+    """Return, for every part, the rank that runs it: int32[num_parts].
+
+    If there are fewer ranks than parts, a rank runs several parts.
+    """
     blocks = block_of_parts(num_parts, num_ranks)
     return np.searchsorted(blocks, np.arange(num_parts), side="right").astype(np.int32) - 1
 
@@ -265,7 +268,7 @@ def _hops(source: _Source, step: str) -> tuple[Pairs, ...]:
 
 
 def _check(source: _Source, node: str, numbers: npt.NDArray[Any], bound: int) -> None:
-    """Raise PlanError unless these numbers of a dataset are at least 0 and below `bound`."""
+    """Raise PlanError if a number of a dataset is negative, or is not below `bound`."""
     if not within(numbers, bound):
         raise PlanError(f"{source.path}: /{node} is damaged: a number is out of range")
 

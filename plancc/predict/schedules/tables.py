@@ -97,7 +97,7 @@ class Tables:
         return [self.expand] if self.fold is None else [self.expand, self.fold]
 
     def flat(self) -> Tables:
-        """Return the tables of the same plan if every row were sent directly, without hops."""
+        """Return the tables that the plan would have if every row were sent without hops."""
         live, expand = self.live, replace(self.expand, hops=())
         if live is not None:
             live = replace(live, layers=tuple(each.flat() for each in live.layers))
@@ -107,7 +107,8 @@ class Tables:
     def on_nodes(self, ranks_per_node: int) -> Tables:
         """Return the tables for a machine with this number of ranks per node.
 
-        The hops of a node-aware exchange are left out if they are made for other nodes.
+        If the plan has a node-aware exchange, but for nodes with other ranks, its hops are left
+        out: every row is then sent directly.
         """
         if self.topology is None:
             return self
@@ -142,7 +143,7 @@ def divides_columns(grid: Grid) -> bool:
 
 
 def sends_rows(grid: Grid | None) -> bool:
-    """Return whether parts send each other needed rows in messages, instead of broadcasting all.
+    """Return whether parts send only needed rows, in messages, instead of broadcasting all rows.
 
     True if there is no grid.
     """
@@ -157,11 +158,11 @@ def pieces_of_grid(grid: Grid) -> int:
 
 
 def piece_of_rows(grid: Grid, part_ptr: Int64Array) -> Int32Array:
-    """Return the number of the piece to which each column of A belongs: int32[n].
+    """Return the index of the piece to which each column of A belongs: int32[n].
 
-    Columns are in plan order. In scheme "1.5d", the pieces are the chunks. Otherwise piece number k
-    of `Grid.pieces` in a layer has the number ``layer * pieces + k``, where ``pieces`` is the
-    number of pieces per layer.
+    Columns are in plan order. In scheme "1.5d", the pieces are the chunks. In other schemes, piece
+    k of `Grid.pieces` in a layer of the grid has the index ``layer * pieces + k``, where ``pieces``
+    is the number of pieces per layer.
     """
     found = np.zeros(int(part_ptr[-1]), np.int32)
     if grid.scheme == "1.5d":

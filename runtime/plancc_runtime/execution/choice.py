@@ -58,7 +58,8 @@ def execution_of(
 
     Parameters:
         task: Learning task that `check_layout` accepts.
-        part: Part of the task's plan, in the order of `layouts.order.order_rows`.
+        part: This rank's slice of the task's plan, with rows in the order of
+            `layouts.order.order_rows`.
         drawn: Sampler and population of mini-batches; None for a full batch.
     """
     options = task.options
@@ -159,13 +160,13 @@ def _check_feature(grid: Grid, options: TrainOptions) -> None:
         raise InputError("`aggregator` max does not work on a feature plan; use mean, sum or gcn")
     if options.wire != "fp32" and grid.rows == 1:
         raise InputError(
-            f"`wire` {options.wire} has no effect: it rounds halo rows between groups, but grid "
-            f"'{grid}' has one group; leave it out"
+            f"`wire` {options.wire} has no effect: it rounds halo rows between groups, but "
+            f"grid '{grid}' has one group; leave it out"
         )
     if options.pipeline != "off" and grid.rows > 1:
         raise InputError(
-            f"`pipeline` {options.pipeline} needs a plan with one group, but grid '{grid}' has "
-            f"{grid.rows} groups"
+            f"`pipeline` {options.pipeline} needs a plan with one group of ranks, "
+            f"but grid '{grid}' has {grid.rows} groups"
         )
 
 
@@ -178,8 +179,8 @@ def _check_grid(grid: Grid, options: TrainOptions, wanted: list[str]) -> None:
     """
     if MODELS[options.model].whole_rows:
         raise InputError(
-            f"`model` {options.model}: attention needs all neighbours of a row at once, but grid "
-            f"'{grid}' sends them piece by piece; use a row plan"
+            f"`model` {options.model}: attention needs all neighbours of a row at once, but "
+            f"grid '{grid}' sends them piece by piece; use a row plan"
         )
     if grid.layout == "grid" and options.row_order not in ("auto", "none"):
         raise InputError(

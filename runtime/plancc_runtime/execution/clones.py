@@ -21,9 +21,10 @@ from plancc_runtime.views import View
 
 
 class LateFolds(FullBatch):
-    """Epochs with clones. See `choice.execution_of` for the parameters.
+    """Full-batch epochs with clones: copies of other ranks' vertices (see `layouts.clones`).
 
-    With the pass `constant`, the delayed partial sums of the features are sent only once.
+    With the pass `constant`, the delayed partial sums of the features are sent only once. For the
+    parameters see `choice.execution_of`.
     """
 
     _delay: Delay | None = None
@@ -65,7 +66,8 @@ class LateFolds(FullBatch):
         """Return the view for training in an epoch. Collective.
 
         Parameters:
-            epoch: Number of the epoch. The caller must ask for all epochs in ascending order.
+            epoch: Index of the epoch, from 0. The caller must call this method for every epoch, in
+                ascending order.
         """
         if self._delay is not None:
             self._delay.epoch = epoch
@@ -77,8 +79,9 @@ class LateFolds(FullBatch):
     def _settled(self) -> int:
         """Index of the last epoch in which partial sums or totals of the features arrive.
 
-        The features are the same in all epochs. With r bins, the first turn of a bin is in epoch
-        r - 1 at the latest. The leaves of the bin have received their totals 2 r epochs later.
+        The features are the same in all epochs. With r bins of vertices, every bin has sent its
+        partial sums for the first time in epoch r - 1 at the latest. The leaves of the bin have
+        received their totals 2 r epochs later (`layouts.clones` explains bins and leaves).
         """
         assert self._delay is not None
         return 3 * self._delay.epochs - 1
@@ -90,7 +93,7 @@ class LateFolds(FullBatch):
     def figures(self, network: Network) -> Figures:
         """Return the mean number of words that are sent per epoch.
 
-        The mean is over the epochs of one cycle, in which every bin of vertices has one turn. If
+        The mean is over the epochs of one cycle, in which every bin of vertices is sent once. If
         the pass `constant` is on, partial sums of the features are not counted, since they are sent
         in the first epochs only. The other passes do not change the number of words, since ranks
         send no gradients of rows.

@@ -25,15 +25,16 @@ from plancc_runtime.tasks.samplers import task_sampler, task_seeds
 
 @dataclass(frozen=True)
 class Drawn:
-    """Sampler, population and seeds of mini-batches; the same on every rank.
+    """Sampler, population and seed vertices of mini-batches; the same on every rank.
 
     Attributes:
-        sampler: Sampler of the batches.
+        sampler: Sampler of the mini-batches.
         population: Vertices to draw from, and the pattern of nonzeros if the sampler reads it.
         per_epoch: Number of mini-batches in an epoch.
         remark: Remark on the sampler for the user; "" if there is none.
         by_owners: Whether the owners of rows draw (`layouts.draws`).
-        seeds: Seeds of the batches if the task draws them, else None.
+        seeds: Seed vertices of the mini-batches if the task draws them; None if the sampler draws
+            them.
     """
 
     sampler: Sampler
@@ -53,7 +54,7 @@ class Drawn:
                 pattern of the whole graph. If true, only the attribute `by_owners` is set.
 
         Raises:
-            InputError, PlanError: If the plan is damaged, or no batch can be drawn.
+            InputError, PlanError: If the plan is damaged, or no mini-batch can be drawn.
         """
         sampler, population = self.sampler, self.population
         if by_owners:

@@ -61,8 +61,8 @@ def words_of_pass(
 ) -> Int64Array:
     """Return the words that this rank sends in each layer, forward and backward: int64[layers].
 
-    The words of all epochs of a cycle are counted (`LayerGraph.cycle`). Not collective, if products
-    were computed on these graphs before.
+    The words of all epochs of a cycle are counted (`LayerGraph.cycle`). If no products have been
+    computed on these graphs yet, the call is collective.
 
     Parameters:
         graphs: Graph of every layer, as in a `View`.

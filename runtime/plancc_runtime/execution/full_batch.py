@@ -10,8 +10,8 @@
 Samples are drawn from live rows. The draws for a row are the same whether passes are on or off
 (`layouts.boundary`).
 
-All passes are exact: losses and weights change only by rounding, since floating-point sums have
-another order. A pass that does not fit the options is off; `Execution.off` has the reason.
+All passes are exact: losses and weights change only by rounding, since floating-point numbers are
+added in another order. A pass that does not fit the options is off; `Execution.off` has the reason.
 """
 
 from __future__ import annotations

@@ -2,20 +2,22 @@
 
 With the pass `constant`, features of the slice's halo rows are fetched once, before the first step.
 If memory is short, only the features of the halo rows that are used most are fetched. The first
-layer of a batch reads these features; missing features are fetched in the step. No gradients of
-features are sent. If no dropout changes the features X, the product A X of a batch is computed
-before the step and needs no gradient. Own rows are then read without being copied.
+layer reads these features; features that were not fetched before are fetched in the step. No
+gradients of features are sent. If no dropout changes the features X, the product A X of a
+mini-batch is computed before the step and needs no gradient. Own rows are then read without being
+copied.
 
-With `overlap`, batches are made in two stages. While step k computes, the features of batch k + 1
-are fetched, and batch k + 2 is drawn. If every rank draws whole batches, a rank with several cores
-draws them in a separate thread. This thread does all work on a batch that needs no messages. torch
-leaves one core to this thread. While the thread is idle, compiled functions of the step use its
-core.
+With `overlap`, mini-batches are made in two stages. While step k computes, the features of
+mini-batch k + 1 are fetched, and mini-batch k + 2 is drawn. If every rank draws whole mini-batches,
+a rank with several cores draws them in a separate thread. This thread does all work on a mini-batch
+that needs no messages. torch leaves one core to this thread. While the thread is idle, compiled
+functions of the step use its core.
 
 If no rank has such a thread, a rank exchanges the messages of both stages between the layers of a
 step, at the same points on all ranks. This hides the time of messages, but the data of three
-batches compete for the caches. So there are two ways to make batches: beside steps, as just
-described, or between steps. The first steps try both ways, and later steps use the quicker way.
+mini-batches compete for the caches. So there are two ways to make mini-batches: during the steps,
+as just described, or between the steps. The first steps try both ways, and later steps use the
+quicker way.
 
 With `dead-rows`, a layer computes only the rows that the next layer reads. This needs a sampler
 that draws a separate block for every layer.
@@ -75,15 +77,15 @@ class BatchShare:
     """A rank's share of a mini-batch, as the network needs it.
 
     Attributes:
-        local: The rows, nonzeros and messages of the slice that are in the batch.
-        x: Features of the inputs, as in `View`; None before they are fetched. If there is a
-            cache, the features of halo rows follow after those of own rows, unless all rows of the
-            slice are inputs.
+        local: The rows, nonzeros and messages of the slice that are in the mini-batch.
+        x: Features of the inputs, as in `View`; None before they are fetched. Usually, x has the
+            features of own rows only. If the run has a feature cache, and not all rows of the slice
+            are inputs, x has the features of own rows and after them the features of halo rows.
         fixed: What the first layer reads instead of the features, as in `View`; None if it reads
             the features.
         graphs: Graph of every layer.
-        words_drawn, words_fetched: Words that this rank sent to draw the batch, and words that it
-            sent to fetch features.
+        words_drawn, words_fetched: Words that this rank sent to draw the mini-batch, and words that
+            it sent to fetch features.
     """
 
     local: LocalBatch
@@ -95,10 +97,10 @@ class BatchShare:
 
 
 class UnderWay:
-    """A rank's share of a batch that is being made in rounds of messages, while a step computes.
+    """A rank's share of the next mini-batch, made in rounds of messages while a step computes.
 
     Parameters:
-        number: Number of the batch in the run, from 0.
+        number: Index of the mini-batch in the run, from 0.
         rounds: Rounds that make the share. The first round starts at once.
         traffic: Traffic of this rank.
         timed: Function that returns a context, which measures the time of a round.
@@ -193,7 +195,7 @@ class MiniBatches(FullBatch):
         self._reads_outputs = False  # whether layer 1 reads only own outputs and its fixed part
 
     def _start_thread(self) -> None:
-        """Start a thread that makes batches, if a rank has several cores. Collective."""
+        """Start a thread that makes mini-batches, if a rank has several cores. Collective."""
         cores = self._transport.cores_per_rank()
         if cores > 1:
             self._ahead, self._thread = True, ThreadPoolExecutor(1, "mini-batches")
@@ -341,10 +343,11 @@ class MiniBatches(FullBatch):
     def _features_of(
         self, share: BatchShare, features: Tensor
     ) -> Rounds[tuple[Tensor, Tensor | None]]:
-        """Return the features x of a batch (`View.x`), and features of its halo rows. Collective.
+        """Return the features x (`View.x`) and the features of halo rows. Collective.
 
-        Features of halo rows are copied from the cache. Those that the cache lacks are fetched. The
-        second result is None if x includes the halo rows, or if there is no cache.
+        Both are of one mini-batch. Features of halo rows are copied from the cache, and features
+        that the cache lacks are fetched. The second result is None if x includes the halo rows, or
+        if there is no cache.
         """
         cache = self._cache
         own = features if self._in_place else rows_of(features, share.local.inputs).to(self._type)
@@ -392,9 +395,9 @@ class MiniBatches(FullBatch):
             self._drawing.go_on()
 
     def _fetch(self, number: int, features: Tensor) -> UnderWay:
-        """Draw a batch if this is not yet done, start to fetch its features, and return the batch.
+        """Draw batch `number`, start to fetch its features, and return the batch.
 
-        Collective.
+        If the fetch has begun already, only return the batch. Collective.
         """
         fetching = self._fetching
         if fetching is None or fetching.number != number:
@@ -406,9 +409,9 @@ class MiniBatches(FullBatch):
         return fetching
 
     def _draw(self, number: int, features: Tensor) -> UnderWay:
-        """Start to draw a batch if this is not yet done, and return the batch.
+        """Start to draw a mini-batch unless its drawing has begun; return the drawing.
 
-        Collective if owners draw.
+        Collective if every rank draws only for its own rows (`OwnerDraws`).
         """
         drawing = self._drawing
         if drawing is None or drawing.number != number:
@@ -423,7 +426,7 @@ class MiniBatches(FullBatch):
     def _made(self, number: int, features: Tensor) -> Rounds[BatchShare]:
         """Draw a batch, and make its graphs. If there is one rank, also copy the batch's features.
 
-        Collective if owners draw.
+        Collective if every rank draws only for its own rows (`OwnerDraws`).
         """
         which: RowsOfBlocks = "live" if "dead-rows" in self._passes else "all"
         local = yield from self._draws.share(number, "in place" if self._in_place else which)
@@ -480,12 +483,12 @@ class MiniBatches(FullBatch):
         return EpochResult(mean, rate, Scores(accuracy=accuracy), steps)
 
     def batch(self, number: int, data: LocalData) -> tuple[View, LocalData, BatchShare]:
-        """Return what a step trains on: its view, its data, and this rank's share of its batch.
+        """Return what a step trains on: a view, its data, and this rank's share of the mini-batch.
 
         Collective.
 
         Parameters:
-            number: Number of the step in the run, from 0.
+            number: Index of the step in the run, from 0.
             data: Training data of this rank's rows.
         """
         self._clock.enter("batch")
@@ -524,7 +527,7 @@ class MiniBatches(FullBatch):
     def _words_of_step(self) -> int:
         """Return how many words this rank has sent in the run.
 
-        Words that were sent for batches that are still being made are not counted.
+        Words sent to draw or fetch mini-batches that are not ready yet are not counted.
         """
         under_way = [each.words for each in (self._drawing, self._fetching) if each is not None]
         return self._transport.traffic.words_sent - sum(under_way)

@@ -92,7 +92,7 @@ class Execution(ABC):
 
     @abstractmethod
     def prepare(self, network: Network) -> LocalData:
-        """Prepare all epochs; called once, before the first. Collective.
+        """Prepare all epochs; called once, before the first epoch. Collective.
 
         Returns:
             The data to train with. If no layer reads the features after this call, the data have
@@ -134,9 +134,9 @@ class Execution(ABC):
     def epochs(self) -> Iterator[None]:
         """Return the context in which all epochs are executed. Collective.
 
-        At its end, the context receives all messages in flight. It also does so after an error that
-        all ranks raise, since the buffer of a message must not be freed while the message is in
-        flight.
+        At its end, the context receives all messages in flight. It also receives them after an
+        error that all ranks raise, since the buffer of a message must not be freed while the
+        message is in flight.
         """
         try:
             yield

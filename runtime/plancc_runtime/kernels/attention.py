@@ -97,7 +97,7 @@ def factors(
     """Return `Attended.column` and `Attended.row`, or None if this kernel cannot be used.
 
     The kernel needs a pattern on the CPU that has nonzeros and 32-bit indices, a slope of at most
-    1, finite sources and targets, and sources of a head that differ by at most `LARGEST_SPREAD`.
+    1, and finite scores. The scores `source` of one head may differ by at most `LARGEST_SPREAD`.
 
     Parameters:
         source (Tensor[n, h]): Score of every column.
@@ -166,7 +166,8 @@ def attention_adjoint(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of the operands of `attention`.
 
-    The sources, and perhaps the targets, must be products of rows of x with `vectors`.
+    The source scores, and perhaps the target scores, must be products of rows of x with `vectors`.
+    Below, "source" and "target" are short for these scores.
 
     Parameters:
         g (Tensor[m, h d], or Tensor[m, d] if `mean`): Gradient of the result; contiguous.

@@ -1,7 +1,7 @@
 """Division of rows among the threads of compiled functions.
 
 Rows are cut into blocks of about equal work, and each thread claims one block after another. A
-compiled function gets the address of an int64 array, its *call*. The first entry is the number of
+compiled function gets the address of an int64 array, its *call*. The first entry is the index of
 the next block; addresses and sizes follow.
 """
 

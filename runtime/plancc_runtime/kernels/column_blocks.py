@@ -91,7 +91,7 @@ def best_count(
 def _miss(columns: np.ndarray, num_columns: int, held: int) -> float:
     """Return the share of the reads of x that miss a cache with room for `held` rows of x.
 
-    It is estimated from a window in the middle of the nonzeros.
+    The share is estimated from a window in the middle of the nonzeros.
     """
     length = min(len(columns), WINDOW * held)
     if num_columns <= held or length <= held:

@@ -1,10 +1,10 @@
 """Dense operations of layers.
 
-These operations compute the same as those of torch, with two differences. Their results are in
+These operations compute the same as torch's operations, with two differences. Their results are in
 memory that the workspace reuses (`plancc_runtime.workspace`). Operands are stored in another layout
 if this makes a product quicker. For example, with 80,000 rows and a result x^T g of shape
 128 x 8, computing x^T g takes six times as long as computing (g^T x)^T. With a weight w of shape
-128 x 8, x w takes nearly twice as long if w is stored by rows as if w is stored by columns.
+128 x 8, x w takes nearly twice as long with w stored by rows as with w stored by columns.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ class PatternSide:
         ptr (int64[groups + 1]): Group i has the nonzeros at the positions ``ptr[i]:ptr[i + 1]``.
         index (int32|int64[nnz]): For the nonzero at every position, its column (if grouped by rows)
             or its row (if grouped by columns).
-        edge (int32|int64[nnz] or None): Number, in CSR order, of the nonzero at every position;
-            None if number and position are equal.
+        edge (int32|int64[nnz] or None): Index, in CSR order, of the nonzero at every position;
+            None if index and position are equal.
         native: Whether numba kernels run; else torch operations run.
     """
 
@@ -167,7 +167,9 @@ def neighbour_sum(side: PatternSide, x: Tensor) -> Tensor:
 
 
 def edge_sum(side: PatternSide, value: Tensor) -> Tensor:
-    """Return out[i] = sum of value[e] over the nonzeros of group i: Tensor[groups, d].
+    """Return out[i] = sum of value[e] over the nonzeros e of group i: Tensor[groups, d].
+
+    A group is a row or a column of the pattern; see `PatternSide`.
 
     Parameters:
         value (Tensor[nnz, d]): Values of the nonzeros in CSR order.
@@ -367,11 +369,11 @@ def even_bounds(length: int, step: int) -> np.ndarray:
 
 
 def run_groups(kernel: Any, side: PatternSide, work: int, *args: Any) -> None:
-    """Run a kernel over all groups, in chunks with about the same number of nonzeros.
+    """Call kernel(begin, end, *args) for ranges of groups; all ranges have about as many nonzeros.
 
     Parameters:
+        side: The groups: all rows, or all columns, of a pattern.
         work: Number of multiplications per nonzero.
-        args: Further arguments of the kernel.
     """
     ptr = side.ptr.numpy()
     cuts = np.linspace(0, len(side.index), torch.get_num_threads() * CHUNKS_PER_THREAD + 1)

@@ -49,5 +49,5 @@ def prepare(
 
 
 def usual_kernel(device: torch.device) -> str:
-    """Return the name of the quickest kernel on a device. The compiled kernel is only for CPUs."""
+    """Return the name of the quickest kernel on a device: "numba" on CPUs, else "torch"."""
     return "numba" if device.type == "cpu" else "torch"

@@ -79,7 +79,7 @@ def backward(
     Parameters:
         x, weight: Operands, as in `forward`.
         g (Tensor[m, d_out]): Gradient of the result.
-        out (Tensor[m, d_out], optional): The result, if it was rectified.
+        out (Tensor[m, d_out], optional): The result if it was rectified, else None.
         of_x (Tensor[m, d_in], optional): Memory for the gradient of x.
         masked (Tensor[m, d_out], optional): Memory for the masked gradient: g where `out` is
             positive, else 0.

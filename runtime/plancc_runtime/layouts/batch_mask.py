@@ -48,7 +48,7 @@ class KeptBlock:
 
     Attributes:
         nonzeros (int64[m]): Positions of these nonzeros in the arrays of the slice; ascending.
-        rows (int32[m]): For every nonzero, the index of its row in the batch.
+        rows (int32[m]): For every nonzero, the index of its row in the mini-batch.
         columns (int32[m]): For every nonzero, the index of its column in the slice.
         factors (float64[m] or None): For every nonzero, the factor by which its value is
             multiplied; None if all factors are 1.
@@ -73,17 +73,17 @@ class KeptBlock:
         scratch: tuple[Int32Array, Int32Array],
         in_place: bool,
     ) -> tuple[Block, Int64Array, Int64Array]:
-        """Return the block that has these nonzeros, and only the rows that the batch needs.
+        """Return the block with these nonzeros, and only the rows that the mini-batch needs.
 
         Parameters:
             whole: The slice.
-            rows (int64[m]): Rows of the slice that take part in the batch.
+            rows (int64[m]): Rows of the slice that take part in the mini-batch.
             live (bool[m]): On entry, whether each of `rows` is an output even if it has no
                 nonzeros. On return, whether each of `rows` is an output or an input of the
                 block: this method writes the array.
             scratch (int32[num_inputs or more], int32[num_halo]): Two arrays. The first has, for
-                each of `rows`, its number in the batch. This method writes to the second, for
-                every halo row of the block, its number in the block.
+                each of `rows`, its index in the mini-batch. This method writes to the second,
+                for every halo row of the block, its index in the block.
             in_place: Whether all rows of the slice are inputs, so that no row must be copied.
 
         Returns:
@@ -236,9 +236,10 @@ class BatchMask:
     def _by_vertex(self) -> Int32Array:
         """For every row, the order that sorts its nonzeros by the vertex of the column.
 
-        The array is int32[number of nonzeros + number of pins]. It has an entry for each nonzero of
-        the first row, then of the second row, and so on; an entry is a position in the row. The
-        array is empty if the nonzeros of every row are sorted by vertex already.
+        The array is int32[number of nonzeros + number of boundary pins]; the module's docstring
+        explains boundary pins. It has an entry for each nonzero of the first row, then of the
+        second row, and so on. An entry is a position in the row. The array is empty if the nonzeros
+        of every row are sorted by vertex already.
         """
         found, ascending = order_by_vertex(self._ptr, self._columns, self._vertices)
         return np.empty(0, np.int32) if ascending else found
@@ -291,11 +292,11 @@ class BatchMask:
         return found
 
     def _block(self, batch: Batch, block: int, members: Int64Array) -> KeptBlock:
-        """Return the nonzeros and message rows that are in a block of the batch.
+        """Return the nonzeros of a block of the mini-batch, and the rows that its messages send.
 
         Parameters:
-            block: Number of the block.
-            members: Positions of the batch's vertices in `_vertices`.
+            block: Index of the block.
+            members: Positions of the mini-batch's vertices in `_vertices`.
         """
         part, number = self._part, self._number
         factors: Floats | None
@@ -316,11 +317,13 @@ class BatchMask:
         return KeptBlock(nonzeros, rows[:local], columns, factors, distinct(halo), sent)
 
     def _listed(self, layer: BatchLayer) -> tuple[Int64Array, Int32Array, Floats]:
-        """Return the nonzeros of a sampled block that this rank knows: those in own rows, and pins.
+        """Return the nonzeros of a sampled block that this rank knows.
+
+        They are the nonzeros in own rows, and the boundary pins (see the module's docstring).
 
         Returns:
             int64[m], int32[m], float64[m]: For every nonzero, its position in `_columns`
-                (ascending), the index of its row in the batch, and its factor.
+                (ascending), the index of its row in the mini-batch, and its factor.
         """
         assert layer.places is not None
         assert layer.factors is not None
@@ -345,18 +348,18 @@ def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
     """Search a CSR matrix for the nonzeros of a sampled block.
 
     Parameters:
-        at: For every row of the block, the number of the row in the CSR matrix; -1 if the matrix
-            lacks the row.
+        at: For every row of the block, the index of the same row in the CSR matrix; -1 if the
+            matrix lacks the row.
         layer: Row pointers of the block, and for every nonzero the vertex of its column and its
             position in the row.
         csr: Row pointers and columns of the matrix, `BatchMask._by_vertex`, and the vertex of every
             column.
         num_own: Number of own rows, which are the first rows of the matrix.
-        number: For every row of the matrix, its index in the batch.
+        number: For every row of the matrix, its index in the mini-batch.
 
     Returns:
         int64[m]: For every nonzero, its position in the CSR matrix; -1 if the matrix lacks it.
-        int32[m]: For every nonzero, the index of its row in the batch.
+        int32[m]: For every nonzero, the index of its row in the mini-batch.
         bool: Whether no nonzero is missing and all positions ascend.
     """
     (layer_ptr, layer_columns, layer_places), (ptr, columns, by_vertex, vertices) = layer, csr
@@ -394,14 +397,17 @@ def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def between(ptr: Any, columns: Any, places: Any, number: Any) -> Any:
-    """Return the nonzeros of the rows `places` whose column is in the batch, in CSR order.
+    """Return the nonzeros in the rows `places` and in columns of the mini-batch, in CSR order.
 
     Parameters:
-        number: For every row and column, its number in the batch; -1 if it is not in the batch.
+        ptr, columns: CSR arrays of the matrix.
+        places: Indices of rows of the matrix; all these rows are in the mini-batch.
+        number: For every row and column of the matrix, its index in the mini-batch; -1 if it is not
+            in the mini-batch.
 
     Returns:
-        int64[m], int32[m], int32[m]: For every nonzero, its position in `columns`, the number of
-            its row, and the number of its column.
+        int64[m], int32[m], int32[m]: For every nonzero, its position in `columns`, and the indices
+            of its row and of its column in the mini-batch.
     """
     most = 0
     for i in places:
@@ -427,7 +433,7 @@ def columns_of(nonzeros: Any, column: Any, num_rows: int) -> Any:
     Returns:
         int32[m]: The column of every nonzero.
         int64[own]: The own columns among them (the columns below `num_rows`).
-        int64[m - own]: For every other column, the number of its halo row, from 0.
+        int64[m - own]: For every other column, the index of its halo row, from 0.
     """
     columns = np.empty(len(nonzeros), dtype=np.int32)
     for k in range(len(nonzeros)):  # a separate loop: its cache misses overlap
@@ -497,7 +503,7 @@ def _laid_out(parts: Any, num_rows: int, live: Any, scratch: Any, place: Any) ->
 
 
 def _boundary(part: Block, transport: Transport) -> tuple[Int32Array, Int64Array, Int32Array]:
-    """Exchange the vertices of halo rows and the boundary pins. Collective.
+    """Learn the vertices of halo rows and the boundary pins from the other ranks. Collective.
 
     Returns:
         halo (int32[halo rows]): Vertices of the halo rows.

@@ -1,4 +1,4 @@
-"""Seeds of mini-batches that the task draws. For other tasks, the sampler draws the seeds."""
+"""Seed vertices that a task draws for its mini-batches, in place of the sampler."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ class Seeds(ABC):
 
     @abstractmethod
     def kept(self, block: OwnedBlock, column: Int32Array, vertices: Int32Array) -> OwnedBlock:
-        """Return the block without the nonzeros that the batch must not aggregate over.
+        """Return the block without the nonzeros that the mini-batch must not aggregate over.
 
-        In link prediction, these are the edges between the two vertices of a pair of the batch.
+        In link prediction, these nonzeros are the edges that join the two vertices of a pair of the
+        mini-batch.
 
         Parameters:
             column (int32[nonzeros]): Column of every nonzero of the slice.
@@ -39,12 +40,12 @@ class Seeds(ABC):
 
 
 class SeedDraws(Protocol):
-    """Object that draws the seeds of all batches of a task."""
+    """Object that draws the seed vertices of all mini-batches of a task."""
 
     def drawn(self, sampler: Any, number: int) -> Rounds[Seeds]:
         """Return this rank's share of the seeds of batch `number`. Collective.
 
         Parameters:
             sampler: Sampler that draws the rows that the seeds need.
-            number: Number of the batch in the run, from 0.
+            number: Index of the mini-batch in the run, from 0.
         """

@@ -47,20 +47,20 @@ class Nonzeros:
 
 @dataclass(frozen=True, eq=False)
 class Numbering:
-    """Numbers of message rows, and of nonzeros in halo columns, for the draws of samples.
+    """Serial numbers of message rows, and of nonzeros in halo columns, for the draws of samples.
 
-    Every random draw of `layouts.boundary` is a function of these numbers. They are counted in the
-    whole block, and do not change when rows are dropped from the block. So a row has the same draws
-    in the smaller block as in the whole block.
+    Every random draw of `layouts.boundary` is a function of these serial numbers. They are assigned
+    in the whole block, and do not change when rows are dropped from the block. So a row has the
+    same draws in the smaller block as in the whole block.
 
     Attributes:
         received, sent (int32[num_halo], int32[sent rows]): For every halo row, and for every sent
             row, its position in its message, before any row is dropped.
-        uses: For every halo row, the numbers of the nonzeros in its column. In the whole block, the
-            nonzeros of a column are numbered from 0, by ascending row. None unless boundary edges
-            are sampled.
-        uses_sent: For every sent row, the numbers of the nonzeros that the receiver has in the
-            row's column. None unless boundary edges are sampled.
+        uses: For every halo row, the serial numbers of the nonzeros in its column. In the whole
+            block, the nonzeros of a column are numbered from 0, by ascending row. None if boundary
+            edges are not sampled.
+        uses_sent: For every sent row, the serial numbers of the nonzeros that the receiver has in
+            the row's column. None if boundary edges are not sampled.
     """
 
     received: Int32Array
@@ -85,9 +85,9 @@ class Block(WithColumns):
         expand: Exchange that sends input rows to the peers and receives halo rows.
         self_loops: Whether normalising added the nonzeros on the diagonal. If true, these nonzeros
             do not count as edges.
-        halo (int32[num_halo] or None): Vertex of every halo row. None unless a random draw needs
-            it, as in boundary sampling, dropout of nonzeros, and mini-batches.
-        numbering: Numbers of rows and nonzeros in random draws; None unless the boundary is
+        halo (int32[num_halo] or None): Vertex of every halo row; None if no random draw needs it.
+            Boundary sampling, dropout of nonzeros, and mini-batches need it.
+        numbering: Serial numbers of rows and nonzeros for random draws; None if the boundary is not
             sampled.
         edges (int64[num_local_rows] or None): Number of edges of every row, if the block lacks some
             of these edges. `boundary.draw` stores the number of edges before the draw.
@@ -221,8 +221,8 @@ class Block(WithColumns):
 
         Parameters:
             name: "plan": all nonzeros of the plan. "edges": all nonzeros except a diagonal that
-                normalising added. "closed": the edges, and a diagonal nonzero in every own row
-                (with value 1 unless it is an edge).
+                normalising added. "closed": the edges, and a diagonal nonzero in every own row. If
+                the row has no edge to itself, this nonzero has the value 1.
         """
         if name == "plan":
             return self
@@ -288,8 +288,8 @@ def _edges(row_ptr: Any, column: Any, diagonal: Any) -> Any:
     """Select the nonzeros that are not on the diagonal.
 
     Parameters:
-        diagonal (int64[own rows]): For every own row, the column of its diagonal. The other rows
-            have no diagonal.
+        diagonal (int64[own rows]): For every own row, the column of its diagonal. Rows after the
+            own rows have no diagonal.
 
     Returns:
         int64[rows + 1], bool[nonzeros]: New row pointers, and whether each nonzero is kept.

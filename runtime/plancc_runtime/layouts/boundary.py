@@ -78,7 +78,10 @@ def numbered(block: Block, sampling: Sampling) -> Block:
 
 
 def with_uses_sent(block: Block, transport: Transport) -> Block:
-    """Return the block with `Numbering.uses_sent` if it has `Numbering.uses`. Collective."""
+    """Fill `Numbering.uses_sent` from `Numbering.uses`, and return the new block. Collective.
+
+    If the block has no `Numbering.uses`, return it unchanged.
+    """
     numbering = block.numbering
     if numbering is None or numbering.uses is None:
         return block
@@ -91,8 +94,8 @@ def with_uses_sent(block: Block, transport: Transport) -> Block:
 class Sample:
     """The random sample of a block's messages, halo rows and nonzeros that one epoch uses.
 
-    All nonzeros in own columns are kept in their order, unless DropEdge drops some. Layers that
-    take maxima or compute attention do not multiply the kept rows by a factor.
+    All nonzeros in own columns are kept, except those that DropEdge drops. Their order stays the
+    same. Layers that take maxima or compute attention do not multiply the kept rows by a factor.
 
     Attributes:
         whole: The block that the sample is drawn from.
@@ -316,10 +319,10 @@ def _kept(
     Parameters:
         row_ptr, column, value, inputs, self_loops: Attributes of the block.
         places: For every output, its position among the inputs.
-        number: For every halo row, its column in the sample; -1 if it is not kept.
+        number: For every halo row, its column in the sample; -1 if the halo row is not kept.
         nonzero_rate, edge_rate: Probabilities of keeping a nonzero in a halo column, and an edge.
         pin_key: A random key for every halo row.
-        pin_ptr, pin: Numbers of the nonzeros in halo columns, as in `block.Nonzeros`.
+        pin_ptr, pin: Which nonzeros are in each halo column, as in `block.Nonzeros`.
         edge_key: Random key of the edges.
         halo: Vertex of every halo row; empty if `edge_rate` is 1.
         scale, halo_scale: Factors of edges in own columns, and in halo columns.

@@ -99,9 +99,10 @@ class Clones:
         return replace(self, block=replace(block, edges=edges, closed_edges=edges + ~in_p))
 
     def partial(self, coefficients: str, own_only: bool) -> Block:
-        """Return P with the values that a name in `plan.layers.COEFFICIENTS` selects.
+        """Return the matrix P (`block`) with other values.
 
         Parameters:
+            coefficients: Which values P gets: a name in `plan.layers.COEFFICIENTS`.
             own_only: Whether P has the own rows only; else it has one row per clone.
         """
         block = self.block
@@ -121,7 +122,10 @@ class Clones:
         return block
 
     def own_coefficients(self, coefficients: str) -> npt.NDArray[np.float64] | None:
-        """Return s, the factor of every clone's own h: float64[clones], or None if z = P h."""
+        """Return s, the factor of every clone's own row h: float64[clones].
+
+        None if z = P h, without such a term. For the names see the module's docstring.
+        """
         leaf = np.arange(len(self.diagonal)) >= self.num_own
         if coefficients == "plan":
             return np.where(leaf, self.diagonal, 0)
@@ -197,7 +201,7 @@ def _trees_of(block: Block, transport: Transport) -> tuple[Exchange, Int32Array,
         trees (Exchange): Exchange that sends roots and receives leaves.
         vertices (int32[leaves]): Vertex of every leaf. Leaves are sorted by owner, then by vertex.
         leaf (int64[halo rows + folded rows]): For every halo row, then for every folded row, the
-            number of its leaf, from 0.
+            index of its leaf.
     """
     fold = block.fold
     assert fold is not None
@@ -258,8 +262,9 @@ class CloneGraph(LocalGraph):
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
         """Return z = P x + s x or, if `back`, P^T x + s x, without autograd.
 
-        Without `back`, delayed partial sums are added to the rows of the roots, and totals replace
-        the rows of the leaves. Collective if `sums` was given.
+        For P, s, roots and leaves see the module's docstring. If `back` is False, delayed partial
+        sums are added to the rows of the roots, and totals replace the rows of the leaves.
+        Collective if the constructor was given `sums`.
         """
         both, itself = self._partial_of(coefficients)
         x, num_own = x.contiguous(), self._clones.num_own
@@ -307,7 +312,10 @@ class CloneGraph(LocalGraph):
         self._product = None
 
     def _partial_of(self, coefficients: str) -> tuple[Sequence[SparseMatrix], Tensor | None]:
-        """Return P and its transpose, laid out for products, and s (Tensor[clones, 1] or None)."""
+        """Return P and its transpose, laid out for products, and s (Tensor[clones, 1] or None).
+
+        For P and s, see the module's docstring.
+        """
         if coefficients not in self._partial:
             block = self._clones.partial(coefficients, self._own_only)
             both = both_ways(matrix_of(block), self.resources)
@@ -406,7 +414,7 @@ class _Turns:
     falling: bool = False
 
     def take(self) -> None:
-        """Replace `sums` and `totals` by the rows that were received for this turn, if any."""
+        """Replace `sums` by `next_sums`, and `totals` by `next_totals`, unless these are None."""
         if self.next_sums is not None:
             self.sums, self.next_sums = self.next_sums, None
         if self.next_totals is not None:
@@ -414,15 +422,15 @@ class _Turns:
 
 
 class DelayedSums:
-    """Exchanges partial sums and totals for one layer, which uses them r epochs later.
+    """Exchanges partial sums and totals for one layer; they are used r (the delay) epochs later.
 
     This is Algorithm 4 of Md et al. 2021; the module's docstring explains partial sums and totals.
 
     Parameters:
         returns: Whether roots send totals back to the leaves. The last layer needs no totals,
             since no later layer reads the rows of the leaves.
-        constant: Whether the partial sums are the same in every epoch, so that every bin sends them
-            only once.
+        constant: Whether the partial sums are the same in every epoch. If so, the partial sums of
+            every bin are sent only once.
     """
 
     def __init__(self, delay: Delay, *, returns: bool, constant: bool = False) -> None:
@@ -437,12 +445,12 @@ class DelayedSums:
         return self._delay.epochs
 
     def exchange(self, partial: Tensor) -> None:
-        """Receive rows for the bin that has its turn, and send partial sums of the bin's leaves.
+        """Receive rows for the bin whose turn it is, and send partial sums of this bin's leaves.
 
-        Collective.
+        Collective. The module's docstring explains bins, leaves and P h.
 
         Parameters:
-            partial (Tensor[leaves, width]): Rows of P h of all leaves.
+            partial (Tensor[leaves, width]): For every leaf of this rank, its row of P h.
         """
         delay, number = self._delay, self._delay.epoch % self._delay.epochs
         if not self._turns:

@@ -7,7 +7,7 @@ the owners of these halo rows that it needs the rows:
 
     hop    this rank draws the nonzeros of its rows in the hop
            this rank tells the owners of halo rows which rows it needs (`row_numbers.RowBits`)
-           rows of the next hop: own columns of these nonzeros, and own rows that others need
+           rows of the next hop: own columns of these nonzeros, and own rows that other ranks need
 
 In the training step, each owner sends the rows that other ranks need.
 
@@ -71,19 +71,22 @@ PER_WORD = 2e-9
 
 
 class Draws(ABC, Generic[S]):
-    """Draws this rank's share of every batch of a sampler.
+    """Draws this rank's share of every mini-batch of a sampler.
+
+    There are two ways: every rank draws the whole mini-batch, or *owners draw*: each rank draws
+    only from its own rows.
 
     Parameters:
         part: The slice of a row plan. Part k must be on rank k.
-        population: Vertices to draw from. Its pattern of nonzeros may be missing if owners draw.
-        seed: Seed of the draws.
+        population: Vertices to draw from. If owners draw, its pattern of nonzeros may be missing.
+        seed: Random seed of the draws.
         clock: Clock that counts the time of the draws under the name "draw".
-        seeds: Object with which the task draws the seeds (only if owners draw); None if the sampler
-            draws the seeds.
+        seeds: Object with which the task draws the seed vertices (only if owners draw); None if the
+            sampler draws the seed vertices.
 
     Attributes:
         halo (int32[num_halo]): Vertices of the halo rows of the slice.
-        alone: Whether `share` is not collective.
+        alone: Whether a rank may call `share` alone, since `share` is not collective.
     """
 
     halo: Int32Array
@@ -109,12 +112,12 @@ class Draws(ABC, Generic[S]):
 
     @abstractmethod
     def share(self, number: int, which: RowsOfBlocks = "all") -> Rounds[LocalBatch]:
-        """Draw this rank's share of a batch, in rounds of messages.
+        """Draw this rank's share of a mini-batch, in rounds of messages.
 
         A draw must end before the next draw starts. Collective unless `alone`.
 
         Parameters:
-            number: Number of the batch in the run, from 0.
+            number: Index of the mini-batch in the run, from 0.
             which: Which rows each block has; see `RowsOfBlocks`.
         """
 
@@ -136,10 +139,10 @@ class WholeDraws(Draws[Sampler]):
 
 
 class OwnerDraws(Draws[S]):
-    """Draws in which every rank draws for its own rows.
+    """Draws of mini-batches in which every rank draws the nonzeros of its own rows.
 
     Besides the slice, a rank holds its `OwnedRows` and 8 bytes per halo row. The time of a step is
-    proportional to this rank's share of the batch.
+    proportional to this rank's share of the mini-batch.
     """
 
     def _begin(self, population: Population, transport: Transport) -> None:
@@ -158,10 +161,10 @@ class OwnerDraws(Draws[S]):
     @staticmethod
     @abstractmethod
     def expected(sampler: S, num_vertices: int, nonzeros_per_row: float) -> tuple[float, int]:
-        """Return the expected number of nonzeros of a whole batch, and the rounds of its draw.
+        """Return the expected number of nonzeros of a whole mini-batch, and the rounds of its draw.
 
-        The second result is the number of rounds in which owners draw the batch. In each round,
-        every rank exchanges messages with all its peers once.
+        The second result is the number of rounds in which owners draw the mini-batch. In each
+        round, every rank exchanges messages with all its peers once.
 
         Parameters:
             num_vertices: Number of vertices of the graph.
@@ -225,9 +228,9 @@ class NeighbourDraws(OwnerDraws[NeighbourSampler]):
 class WalkDraws(OwnerDraws[WalkSampler]):
     """Draws in which owners continue the walks that are on their rows.
 
-    A rank needs 12 bytes of memory per own row, and 4 bytes per halo row and per sent row. In a
-    batch, two words are sent each time a walk moves to a row of another rank. After the walks, a
-    rank sends one bit per sent row, then one bit per halo row.
+    A rank needs 12 bytes of memory per own row, and 4 bytes per halo row and per sent row. Two
+    words are sent each time a walk moves to a row of another rank. After the walks of a mini-batch,
+    a rank sends one bit per sent row, then one bit per halo row.
     """
 
     def _begin(self, population: Population, transport: Transport) -> None:
@@ -326,9 +329,9 @@ def draws_of(
     clock: Clock,
     seeds: SeedDraws | None = None,
 ) -> Draws[Any]:
-    """Return the object that draws this rank's share of every batch of `sampler`. Collective.
+    """Return the object that draws this rank's share of every mini-batch. Collective.
 
-    All parameters except `by_owners` are those of `Draws`.
+    For all parameters except `by_owners`, see `Draws`.
 
     Parameters:
         by_owners: Whether owners draw. The caller must have called `check_draw`.
@@ -362,9 +365,9 @@ def owners_draw(
     """Decide whether owners draw. Collective.
 
     If the user's choice is "auto", the way with the shorter predicted time is chosen. If owners
-    draw, a rank saves the time to draw the other ranks' shares of a batch, but exchanges messages
-    with all its peers in every round. Owners also draw if the machine has too little free memory
-    to hold the pattern of the whole graph once for each of its ranks.
+    draw, a rank saves the time to draw the other ranks' shares of a mini-batch, but exchanges
+    messages with all its peers in every round. With "auto", owners also draw if the machine has too
+    little free memory to hold the pattern of the whole graph once for each of its ranks.
 
     Parameters:
         choice: Value of the user's option `draw`: "auto", "everywhere" or "owners".

@@ -117,7 +117,7 @@ class EdgeGraph(LocalGraph):
 
     @property
     def edge_type(self) -> Tensor | None:
-        """Number of the relation of every edge, int64[edges]; None if the plan has no types.
+        """Index of the relation of every edge, int64[edges]; None if the plan has no types.
 
         Edges are in the order of `edge_index`. Collective.
         """

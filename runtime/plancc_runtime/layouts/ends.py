@@ -1,9 +1,9 @@
 """Pairs of vertices: the rank that owns the source of a pair receives the row of the target.
 
 If the plan holds the pairs, as in link prediction, it also holds the exchange that sends the rows.
-For other pairs, the ranks make the exchange with a *directory*. For each vertex, the directory has
-its rank and its local row there. It is divided among the ranks: rank k stores the k-th range of
-vertices.
+For other pairs, the ranks make the exchange with a *directory*. For each vertex, the directory says
+which rank has the vertex, and in which local row. The directory is divided among the ranks: rank k
+stores the k-th range of vertices.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Ends:
         )
 
     def rows(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the rows of all sources, and of all targets: Tensor[m, width] each. Collective.
+        """Return the rows of the pairs' sources and targets: Tensor[m, width] each. Collective.
 
         The backward pass sends the gradients of received rows to the owners.
 

@@ -126,7 +126,9 @@ def _is_piecewise(step: Step) -> bool:
 
 
 def _fault(step: Step, before: Sequence[Step], after: Sequence[Step]) -> str:
-    """Return the reason why a step cannot run in the order of the module's rules; "" if it can.
+    """Return the reason why a step breaks the module's rules on the order of steps.
+
+    Return "" if the step obeys the rules.
 
     Parameters:
         before, after: The steps of the program before and after `step`.
@@ -200,7 +202,7 @@ class SharedRows(NamedTuple):
         group: Ranks that share the rows.
         rows: For every member of the group, its number of rows.
         place: Range of this rank's rows among the rows of all members.
-        root: Number, in the group, of the rank from which the other members copy the rows.
+        root: Index, in the group, of the rank from which the other members copy the rows.
         idle: Whether the step is left out because its source and its target are the same tensor.
     """
 
@@ -218,7 +220,7 @@ class Executor:
         program: The steps of the product.
         blocks: Pieces of the local matrices. The key is the name of the step that multiplies by
             them, and whether they are transposed.
-        movers: Exchanges, by the name of the step that they run.
+        movers: Exchanges; the key is the name of the step that an exchange runs.
         shared: Rows that the ranks of a group share, by the name of the step that shares them.
 
     Raises:

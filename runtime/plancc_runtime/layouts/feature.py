@@ -2,8 +2,8 @@
 2).
 
 The ranks of a group share one part. Between products, a rank has whole rows: some of the rows of
-the part. During a product, it has all rows of the part, but only a slice of their columns. It
-multiplies this slice by the whole matrix of the part:
+the part. During a product, it has all rows of the part, but only some of their columns: its *slice*
+of columns. It multiplies this slice by the whole matrix of the part:
 
       own rows              slice of all rows         slice of A H            own rows
     +-----------+            +----+                    +----+                +-----------+
@@ -72,16 +72,16 @@ class FeatureGraph(LayerGraph):
 
     Parameters:
         part: Part of a feature plan, from `layouts.order.order_rows` with the same pipeline.
-        resources: Resources of the rank. `wire` is the type in which halo rows are sent between
+        resources: Resources of the rank. `wire` is the dtype in which halo rows are sent between
             groups.
         pipeline: Value of the option `pipeline`, as in `layouts.pipeline.pipelining`.
-        aggregate_on: "device" or "cpu". With "cpu", slices are sent to host memory, and the CPU
-            computes the products while the device updates rows (MixGCN-CPU; Wan et al. 2025,
-            Section 4.1).
+        aggregate_on: "device" or "cpu". With "cpu", the columns that the rank multiplies are sent
+            to host memory, and the CPU computes the products while the device updates rows
+            (MixGCN-CPU; Wan et al. 2025, Section 4.1).
 
     Attributes:
-        pipelining (Pipelining or None): Size, bandwidth and number of batches of the pipeline; None
-            if there is no pipeline.
+        pipelining (Pipelining or None): Size and bandwidth of the matrix, and number of batches of
+            rows; None if there is no pipeline.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class FeatureGraph(LayerGraph):
         self._batches = Batches(self._block.num_inputs, grid.columns, stages)
         self._rows = self._batches.rows_of(self._column)
         if not np.array_equal(self._block.inputs[self._rows], part.global_id):
-            raise ValueError("the rows of the part are not in the order of the pipeline's batches")
+            raise ValueError("the rows of the part are not in the order of the pipeline")
         self._vertices = torch.from_numpy(part.global_id).to(self._device)
         self._slicing = Slicing(
             grid=grid,
@@ -181,11 +181,11 @@ class FeatureGraph(LayerGraph):
     def moved(self, step: LayerStep) -> Mapping[str, Sequence[Transfer]]:
         """Return the transfers of a step, as in `LayerGraph`.
 
-        Before a product, a rank sends those columns of its own rows that are in other ranks'
-        slices. After the product, it sends those rows of its slice that other ranks own. If the c
-        ranks of a group have equal shares of n rows, the group sends 2 n width (c - 1) / c words,
-        less than 2 n width (Wan et al. 2025, Proposition 3.4). If there are several groups, ranks
-        also send halo rows, which are as wide as a slice.
+        Each rank of a group multiplies some columns of all rows of the group. Before a product, the
+        rank sends all other columns of its own rows. After the product, it sends its columns of the
+        rows that other ranks own. If the c ranks of a group have equal shares of n rows, the group
+        sends 2 n width (c - 1) / c words, less than 2 n width (Wan et al. 2025, Proposition 3.4).
+        If there are several groups, ranks also send their columns of halo rows.
         """
         assert isinstance(step, Aggregate)
         batches, ranks = self._batches, np.array([self._slicing.members.ranks])
@@ -243,25 +243,28 @@ class FeatureGraph(LayerGraph):
                     after(at)
 
     def _needs(self, coefficients: str, back: bool) -> list[int]:
-        """Return, for every batch of the product, the number of the last input batch it reads."""
+        """Return, for every batch of output rows, the index of the last input batch it reads."""
         return [0] if self._batches.stages == 1 else self._stages_of(coefficients, back).needs
 
     @property
     def alone(self) -> bool:
-        """Whether no slices are sent: the group has one rank, and there is no pipeline.
+        """Whether products send nothing: the group has one rank, and there is no pipeline.
 
-        False if slices are in host memory while own rows are on a device.
+        False if this rank's columns are in host memory, but its own rows are on a device.
         """
         return self._grid.columns == self._batches.stages == 1 and not self._slicing.crosses
 
     def multiply(self, stage: int, x: Tensor, coefficients: str, back: bool) -> Tensor:
-        """Return one batch of the product of a slice: Tensor[rows of the batch, columns].
+        """Multiply some columns by A or, if `back`, by A^T; return one batch of the result's rows.
 
-        Collective among the ranks that have the same number in their groups.
+        Collective among the ranks that have the same position in their groups.
 
         Parameters:
-            stage: Number of the batch.
-            x (Tensor[rows of the part, columns]): The slice.
+            stage: Index of the batch, from 0.
+            x (Tensor[rows of the part, columns]): The columns that this rank multiplies.
+
+        Returns:
+            Tensor[rows of the batch, columns]
         """
         if self._batches.stages == 1:
             return self._slices.multiplied(x, coefficients, back)
@@ -310,8 +313,8 @@ def empty_like(x: Tensor) -> Tensor:
 class _ProductLinear(torch.autograd.Function):
     """The product (A x) W of a graph with a pipeline, with its gradients.
 
-    In the backward pass, each batch of g W^T is sent as soon as it is computed; g is the gradient
-    of the result.
+    g is the gradient of the result. In the backward pass, g W^T is computed in batches of rows;
+    each batch is sent as soon as it is computed.
     """
 
     @staticmethod
@@ -357,8 +360,8 @@ class _ProductLinear(torch.autograd.Function):
 class _LinearProduct(torch.autograd.Function):
     """The product A (x W) of a graph with a pipeline, with its gradients.
 
-    In the backward pass, each batch of A^T g is multiplied by W^T when it arrives; g is the
-    gradient of the result.
+    g is the gradient of the result. In the backward pass, batches of rows of A^T g arrive one after
+    another; each is multiplied by W^T as soon as it has arrived.
     """
 
     @staticmethod

@@ -1,8 +1,10 @@
 """The messages of a feature-parallel product.
 
-Before the product, own rows are sent to the ranks that have slices of their columns. After the
-product, slices are sent back to the owners of the rows. Each batch of rows has one all-to-all per
-direction. A rank receives rows directly into its slice, so it need not unpack them.
+A rank multiplies only some columns, but of all rows of its group. So before the product, every rank
+sends to every other rank of the group the columns of its own rows that the other rank multiplies.
+After the product, results are sent back to the owners of the rows. Each batch of rows has one
+all-to-all per direction. A rank receives rows directly into the input of its product, so it need
+not unpack them.
 """
 
 from __future__ import annotations
@@ -59,13 +61,13 @@ class Slicing:
 
     @property
     def place(self) -> torch.device:
-        """Device on which slices are."""
+        """Device that holds a rank's columns of all rows of the group (see `Flow.held`)."""
         return CPU if self.crosses else self.device
 
 
 @dataclass(frozen=True)
 class _Moving:
-    """An all-to-all in flight, and the buffers that it receives (`rows`) and sends (`others`)."""
+    """An all-to-all in flight: it receives into the buffers `rows`, and sends `others`."""
 
     pending: Pending
     rows: Sequence[Tensor]
@@ -79,8 +81,8 @@ class Flow:
 
     Parameters:
         source, out (Tensor[own rows, width]): Input and output of the product; contiguous.
-        before: Function that is called before each batch is sent. Its argument is the range of the
-            batch's rows; it fills these rows of `source`.
+        before: Function that is called before each batch of rows is sent. Its argument is the range
+            of the batch's rows; the function fills these rows of `source`.
 
     Attributes:
         held (Tensor[rows of the group, own columns]): This rank's columns of the input. A row is
@@ -127,10 +129,10 @@ class Flow:
                 self._inputs.popleft().pending.wait()
 
     def send_output(self, stage: int, found: Tensor) -> None:
-        """Start to send a batch of the product to the owners of its rows.
+        """Start to send a batch of rows of the product to the owners of these rows.
 
         Parameters:
-            stage: Number of the batch.
+            stage: Index of the batch.
             found (Tensor[rows of the batch, own columns]): The batch of the product.
         """
         slicing = self._slicing
@@ -146,7 +148,7 @@ class Flow:
         self._outputs.append(self._start(rows, [*pieces, buffer]))
 
     def receive_output(self, stage: int) -> slice:
-        """Wait for the own rows in a batch of the product, and copy them into `out`.
+        """Wait for the own rows in one batch of the product's rows, and copy them into `out`.
 
         Return the range of these rows in `out`.
         """
@@ -191,7 +193,11 @@ class Flow:
             return self._pieces(host, len(rows)), ready
 
     def _start(self, sends: list[Tensor], receives: list[Tensor]) -> _Moving:
-        """Start the all-to-all that sends and receives all slices except this rank's own slice."""
+        """Start the all-to-all that exchanges all tensors but those from this rank to itself.
+
+        Parameters:
+            sends, receives: For every rank of the group, the tensor to send or to receive.
+        """
         slicing = self._slicing
         others = [
             [self._nothing if k == slicing.column else side[k] for k in range(slicing.grid.columns)]
@@ -204,10 +210,10 @@ class Flow:
         return _Moving(pending, receives, sends)
 
     def _shares(self, stage: int, rows: Tensor, first: int) -> list[Tensor]:
-        """Return a view of `rows` for every rank of the group: the rank's rows in a batch.
+        """Return, for every rank of the group, a view of the rank's rows in one batch of `rows`.
 
         Parameters:
-            stage: Number of the batch.
+            stage: Index of the batch.
             rows: Rows of the part from row `first` on.
         """
         batches = self._slicing.batches
@@ -215,9 +221,9 @@ class Flow:
         return [rows[a - first : b - first] for a, b in shares]
 
     def _pieces(self, flat: Tensor, num_rows: int) -> list[Tensor]:
-        """Divide a flat buffer into the slices of `num_rows` rows, and return a view of each.
+        """Divide a flat buffer into one piece per process column, and return a view of each piece.
 
-        Slice k is Tensor[num_rows, columns of process column k].
+        Piece k is Tensor[num_rows, columns of process column k].
         """
         return [
             flat[num_rows * c.start : num_rows * c.stop].view(num_rows, c.stop - c.start)

@@ -2,13 +2,13 @@
 
 A process row has some of the rows of A. These rows are cut into pieces by columns (`Grid.pieces`);
 every piece is on one rank of the process row. A rank has the rows of H that belong to its part. If
-the grid splits columns, the rank has only a slice of the columns of these rows. A 1D grid has one
-process column, and sends no piece of A. A 2D grid is a Split-3D grid with one layer.
+the grid splits columns, the rank has only some of the columns of these rows. A 1D grid has one
+process column, and sends no piece of A. A 2D grid is a Split-3D grid with one grid layer.
 
-The forward product H -> A H has these steps at every rank (i, j) of a layer. The backward product
-G -> A^T G has the same steps in reverse order:
+The forward product H -> A H has these steps at every rank (i, j) of a grid layer. The backward
+product G -> A^T G has the same steps in reverse order:
 
-    for every piece q:   A_iq is broadcast in the process row, if that has several ranks
+    for every piece q:   A_iq is broadcast in the process row, if the row has several ranks
                          H_qj is broadcast in the process column
                          T_ij += A_iq H_qj
     between layers:      T_ij is reduce-scattered: every layer keeps the rows of its part
@@ -19,7 +19,7 @@ process column. Rank (i, j) multiplies by the columns of A that belong to chunk 
     for every part q of chunk j:   H_q is broadcast in the process column
                                    T_ij += A_iq H_q
     between copies:                T_i is the sum in the process row (all-reduce); backward, rank
-                                   (i, chunk of i) broadcasts its sum to the others
+                                   (i, chunk of i) broadcasts its sum in the process row
 
 If the plan says that only needed rows are sent, messages of the row plan replace the broadcasts and
 reductions in the process column. A part has c copies, which compute the same loss; each divides
@@ -186,9 +186,10 @@ class GridGraph(ProgramGraph):
         """Return x weight + bias, as in `LayerGraph`. Collective.
 
         This is the second phase of Algorithm 3. Each rank of a process row has some columns of x,
-        and broadcasts them to the others. In the backward pass, each rank broadcasts its columns of
-        the result's gradient. From these, every rank computes its columns of the gradient of x, and
-        the rows of the weight's gradient that belong to its columns of x.
+        and broadcasts them to the other ranks of the row. In the backward pass, each rank
+        broadcasts its columns of the result's gradient. From all these columns, every rank computes
+        its columns of the gradient of x, and the rows of the weight's gradient that belong to its
+        columns of x.
         """
         if not self.grid.splits_columns:
             return super().linear(x, weight, bias, rectified, onto)
@@ -216,22 +217,23 @@ class GridGraph(ProgramGraph):
     def whole_rows(self, x: Tensor, width: int) -> Tensor:
         """Return all columns of x, as in `LayerGraph`. Collective.
 
-        Each of `copies` ranks computes the loss of a row, and divides this loss by `copies`. So the
-        backward pass multiplies the gradient of a rank's slice by `copies`.
+        A row is on several ranks, as many as `copies`. Each of these ranks computes the loss of the
+        row, and divides this loss by `copies`. So the backward pass multiplies the gradient of a
+        rank's columns by `copies`.
         """
         if not self.grid.splits_columns:
             return x
         return _WholeRows.apply(x, self, width)
 
     def every_slice(self, x: Tensor, width: int) -> Iterator[tuple[slice, Tensor]]:
-        """Yield the slices of x that the ranks of the process row hold, one by one. Collective.
+        """Yield the columns of x that each rank of the process row holds, rank by rank. Collective.
 
-        Each slice is a pair: the range of its columns, and its values (Tensor[rows, columns]). The
-        values are valid until the next pair is yielded.
+        Yield a pair for each rank: the range of the rank's columns, and their values
+        (Tensor[rows, columns]). The values are valid until the next pair is yielded.
 
         Parameters:
-            x: This rank's slice.
-            width: Number of columns of all slices together.
+            x: The columns that this rank holds.
+            width: Number of columns of all ranks together.
         """
         columns = [self.slice_of(width, j) for j in range(self.row.size)]
         widths = [at.stop - at.start for at in columns]
@@ -288,12 +290,12 @@ class GridGraph(ProgramGraph):
         }
 
     def _words_of_slices(self, width: int) -> Int64Array:
-        """Return, for every rank of the process row, how many words its slice of own rows has.
+        """Return how many words of own rows each rank of the process row has: int64[ranks].
 
-        The result is int64[ranks].
+        These ranks have the same own rows, and divide the columns among them.
 
         Parameters:
-            width: Number of columns of all slices together.
+            width: Number of columns of all these ranks together.
         """
         slices = (self.slice_of(width, j) for j in range(self.row.size))
         return self.num_inputs * np.array([at.stop - at.start for at in slices], np.int64)

@@ -97,7 +97,7 @@ class OwnPieces:
 
     Attributes:
         both (tuple of two lists of BlockPiece): The pieces, and the transposes of the pieces.
-        csr (list of Csr): The arrays of the pieces that are broadcast; empty unless `travel`.
+        csr (list of Csr): The arrays of the pieces that are broadcast; empty if `travel` is False.
         nonzeros (int64[pieces]): Number of nonzeros of every piece.
     """
 
@@ -240,7 +240,7 @@ class RoundBuffers:
 
     Attributes:
         ring (tuple of two Tensor[rows of the largest piece, width]): Two buffers for pieces of
-            other ranks: the first for pieces with even numbers, the second for odd numbers.
+            other ranks: the first for pieces with even indices, the second for odd indices.
         rows (Tensor[rows of the part, width] or None): Own rows in a forward product, else None.
     """
 
@@ -256,7 +256,7 @@ class Rounds(RowMover[RoundBuffers]):
 
     Parameters:
         pieces: Pieces of the process row in this layer of the grid.
-        first_row: Number of this rank's first row in plan order.
+        first_row: Place of this rank's first row in plan order.
         column: Ranks of the process column.
         resources: Resources of the rank. If `overlap` is set, the next piece is sent while a piece
             is multiplied.

@@ -34,9 +34,9 @@ GROUP_ROWS = 2048  # packing or adding 2048 rows takes about as long as one call
 
 
 class MessageRun(Protocol):
-    """Protocol of objects that belong to consecutive messages of one exchange.
+    """Protocol of objects, each of which belongs to several consecutive messages of an exchange.
 
-    `messages` has the numbers of these messages.
+    `messages` is the range of these messages' indices.
     """
 
     @property
@@ -44,9 +44,10 @@ class MessageRun(Protocol):
 
 
 class RowRun(MessageRun, Protocol):
-    """Protocol of pieces of a block. A piece multiplies the halo rows of consecutive messages.
+    """Protocol of a piece of a block, which multiplies the halo rows of consecutive messages.
 
-    `source` and `target` are the ranges of the rows that the piece reads and computes.
+    `source` is the range of the rows that the piece reads, and `target` the range of the rows that
+    it computes.
     """
 
     @property
@@ -65,9 +66,9 @@ class OuterBlock:
     """Own rows that are sent in a group of messages.
 
     Attributes:
-        messages: Numbers of the messages, in the order of the send sets.
+        messages: Indices of the messages, in the order of the send sets.
         at: Range of the rows in `MessageBuffers.outer`.
-        rows (int64[m]): Local numbers of the rows. A row that several peers need occurs once for
+        rows (int64[m]): Local indices of the rows. A row that several peers need occurs once for
             each peer.
     """
 
@@ -149,8 +150,8 @@ class RowMover(ABC, Generic[M]):
     ) -> Iterator[tuple[Any, Tensor]]:
         """Yield the pieces of a block in a backward round, each with memory for the piece's rows.
 
-        Collective. The caller writes the rows to this memory. They are sent when the caller asks
-        for the next piece.
+        Collective. The caller writes the rows to this memory. The rows are sent when the caller
+        asks for the next piece.
 
         Parameters:
             out: Memory for the own rows.
@@ -168,13 +169,13 @@ class RowMover(ABC, Generic[M]):
 class HaloExchange(RowMover[B]):
     """The exchange of one block's halo rows, in forward and backward rounds.
 
-    In a forward round, callers call `send_rows`, then `arriving` or `take`. In a backward round,
-    callers call `leaving` or `send_all_back`, then `add_arrived`.
+    For a forward round, call `send_rows`, then `arriving` or `take`. For a backward round, call
+    `leaving` or `send_all_back`, then `add_arrived`.
 
     Attributes:
         num_inputs, num_halo: Number of own rows, and number of halo rows.
         steps: This rank's traffic in every step of a forward round. A node-aware exchange has three
-            steps, a direct exchange has one.
+            steps, a direct exchange has one step.
     """
 
     steps: tuple[StepTraffic, ...]

@@ -1,8 +1,8 @@
 """The interface of the graph that layers use, in every layout.
 
 A layout divides the rows of x among the ranks. In most layouts a rank holds whole rows of a layer's
-input and output. In layouts that split columns too (2D and 3D process grids), a rank holds a slice
-``first_column : first_column + m`` of the columns of its rows; these layouts override methods of
+input and output. In layouts that split columns too (2D and 3D process grids), a rank holds only the
+columns ``first_column : first_column + m`` of its rows; these layouts override methods of
 `LayerGraph`.
 """
 
@@ -131,7 +131,7 @@ class LayerGraph(ABC):
         """Return x weight + bias, divided among the ranks in the same way as x. Collective.
 
         Parameters:
-            weight, bias: The whole weight and bias, even if ranks hold slices of columns.
+            weight, bias: The whole weight and bias, even if ranks hold only some columns of x.
             rectified: Whether max(result, 0) is returned instead.
             onto: Tensor to which x weight is added in place. No earlier operation may have saved
                 this tensor for its backward pass.
@@ -158,7 +158,7 @@ class LayerGraph(ABC):
     ) -> Tensor:
         """Return (A x) weight + bias, divided among the ranks in the same way as x. Collective.
 
-        The parameters are those of `product` and `linear`.
+        For the parameters, see `product` and `linear`.
         """
         return self.linear(self.product(x, coefficients), weight, bias, rectified)
 
@@ -172,7 +172,7 @@ class LayerGraph(ABC):
     ) -> Tensor:
         """Return A (x weight) + bias, divided among the ranks in the same way as x. Collective.
 
-        The parameters are those of `product` and `linear`.
+        For the parameters see `product` and `linear`.
         """
         z = self.product(self.linear(x, weight), coefficients)
         return self.finished(z, bias, rectified)
@@ -208,18 +208,18 @@ class LayerGraph(ABC):
 
     @abstractmethod
     def moved(self, step: LayerStep) -> Mapping[str, Sequence[Transfer]]:
-        """Return all transfers of each step of `program`, by the name of the step.
+        """Return the transfers of every entry of ``program(step)``, by the name of the entry.
 
         The result covers `cycle` epochs and describes the forward direction. Ranks are numbered as
-        in `transport`. Messages between other ranks than this one may be missing.
+        in `transport`. Messages that this rank neither sends nor receives may be missing.
 
         Parameters:
-            step: Step of a layer. Its `columns` counts all columns, even if each rank holds only
-                some of them.
+            step: Step of a network layer. Its `columns` counts all columns, even if each rank holds
+                only some of them.
         """
 
     def counts(self, step: LayerStep) -> Counts:
-        """Return this rank's traffic for a step of a layer, in the epochs of one cycle.
+        """Return this rank's traffic for a step of a layer, summed over `cycle` epochs.
 
         The counts are arrays int64[1]. A product with the step's coefficients must have been
         computed before.

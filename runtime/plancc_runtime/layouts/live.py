@@ -60,7 +60,7 @@ def live_halo(block: Block, rows: Int64Array) -> Int64Array:
     """Return the halo columns in which some local rows have nonzeros, ascending: int64[m].
 
     Parameters:
-        rows: Numbers of the local rows.
+        rows: Indices of the local rows.
     """
     return block.num_inputs + np.flatnonzero(_marked(block, rows)[block.num_inputs :])
 
@@ -86,7 +86,9 @@ def isolated(block: Block, rows: Int64Array) -> Block:
 def _live_block(
     block: Block, outputs: Int64Array, transport: Transport
 ) -> tuple[Block, Int64Array]:
-    """Return the block of one layer without dead rows, and its input rows. Collective.
+    """Return one layer's block without dead rows, and the local numbers of its input rows.
+
+    Input rows are the own rows that this rank or another rank reads in the layer. Collective.
 
     Parameters:
         block: The block of all rows.
@@ -132,11 +134,11 @@ def _live_block(
 
 
 def _uses_left(block: Block, uses: Nonzeros, outputs: Int64Array, live: Any) -> Nonzeros:
-    """Return the numbers of the nonzeros that stay: in a live halo column and in an output row.
+    """Return only those of `uses` that are in a live halo column and in an output row.
 
     Parameters:
-        uses: Numbers of the nonzeros in all halo columns of `block`.
-        outputs: Local numbers of the output rows.
+        uses: The nonzeros in all halo columns of `block`.
+        outputs: The output rows, as local rows.
         live (bool[halo rows]): Whether each halo row is live.
     """
     left = np.zeros(block.num_local_rows, np.bool_)
@@ -149,12 +151,12 @@ def _uses_left(block: Block, uses: Nonzeros, outputs: Int64Array, live: Any) -> 
 
 
 def _marked(block: Block, rows: Int64Array) -> Any:
-    """Return whether each column is needed by some local rows: bool[num_columns].
+    """Return, for each column, whether at least one of the given rows needs it: bool[num_columns].
 
     A row needs its own column and the columns of its nonzeros.
 
     Parameters:
-        rows: Numbers of the local rows.
+        rows: The given local rows, as row numbers of the block.
     """
     marked = np.zeros(block.num_columns, np.bool_)
     marked[rows] = True

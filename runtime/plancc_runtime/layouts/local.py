@@ -103,7 +103,7 @@ class LocalGraph(ProgramGraph):
 
     @property
     def block(self) -> Block:
-        """The block of this graph. The first use in a sampled graph is slow: it draws nonzeros."""
+        """The block of the graph. In a sampled graph, the first use draws nonzeros and is slow."""
         return self._block if self._sample is None else self._sample.block
 
     @property
@@ -306,7 +306,7 @@ class LocalGraph(ProgramGraph):
 
     @cached_property
     def edge_factors(self) -> Tensor | None:
-        """For every edge, the factor by which sums over neighbours multiply it: Tensor[edges].
+        """For every edge, the factor of its value in sums over neighbours: Tensor[edges].
 
         The sampler of mini-batches sets these factors. Edges are in the order of
         ``local_pattern("edges")``. None if all factors are 1.
@@ -377,13 +377,13 @@ class LocalGraph(ProgramGraph):
 
 
 class GraphWithHalo(LocalGraph):
-    """A graph whose inputs have own rows and halo rows, so that no rows are sent.
+    """A graph for layers whose halo rows are already on the rank, so that no rows are sent.
 
     Parameters:
         graph: Graph of a row plan. Both graphs share their laid-out matrices. If `graph` is
             sampled, its block must come from `boundary.ready_to_draw`.
-        halo (Tensor[num_halo, ...], optional): Halo rows of all inputs; the inputs then have own
-            rows only.
+        halo (Tensor[num_halo, ...], optional): Halo rows of every input; an input then has own rows
+            only. None: every input has own rows, then halo rows.
     """
 
     def __init__(self, graph: LocalGraph, halo: Tensor | None = None) -> None:
@@ -450,7 +450,7 @@ class _HaloRows(torch.autograd.Function):
 
 
 class _Returned(torch.autograd.Function):
-    """Sends the halo rows `copies` to their owners, which add them to `own` (zeros if None).
+    """Sends the halo rows `copies` to their owners, which add them to `own` (None means zeros).
 
     If g is the gradient of the result, the gradient of `own` is g, and the gradient of `copies` is
     ``halo_rows(g)``.

@@ -30,13 +30,13 @@ class BlockPiece(NamedTuple):
 
     Attributes:
         matrix: The nonzeros of the piece.
-        messages: Numbers of the messages with which the rows in `source` arrive. In a transposed
-            piece, numbers of the messages that send the rows in `target`. Empty if no rows are
+        messages: Indices of the messages with which the rows in `source` arrive. In a transposed
+            piece, indices of the messages that send the rows in `target`. Empty if no rows are
             sent.
         source: Range of the rows that the piece reads, in the product's input.
         target: Range of the rows that the piece computes, in the product's output.
         rows (Tensor int64[m] or None): If `matrix` stores only rows that have nonzeros: for every
-            row of `matrix`, its number in the range `target`. None if it stores all rows.
+            row of `matrix`, its index within the range `target`. None if `matrix` stores all rows.
     """
 
     matrix: SparseMatrix
@@ -46,7 +46,7 @@ class BlockPiece(NamedTuple):
     rows: Tensor | None = None
 
     def start(self) -> Callable[[], BlockPiece]:
-        """Return a function that returns this piece. It waits for nothing: the piece is local."""
+        """Return a function that returns this piece without waiting: the piece is local."""
         return lambda: self
 
     def multiply(self, x: Tensor, out: Tensor, add: bool) -> None:
@@ -183,7 +183,7 @@ def _split_columns(block: Block, first: int, end: int) -> tuple[csr_matrix, csr_
 
 @njit(cache=True, nogil=True)
 def _columns_apart(row_ptr: Any, column: Any, value: Any, first: int, place: Any, num: int) -> Any:
-    """Split a CSR matrix. Return its columns before `first`, and the transpose of the others.
+    """Split a CSR matrix. Return the columns before `first`, and the transposed other columns.
 
     Each result is a tuple of the CSR arrays (values, columns, row pointers).
 

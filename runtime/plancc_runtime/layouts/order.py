@@ -85,7 +85,7 @@ def _handed_over(
         wanted: For every member of the group, its new rows.
         had (int64[members, 2]): For every member, the range ``first:last`` of its old rows.
         members: Ranks of the group.
-        place: Number of this rank among the members.
+        place: Position of this rank in `members`.
     """
     begin, end = had[place]
     goes = [rows[(rows >= begin) & (rows < end)] - begin for rows in wanted]
@@ -113,7 +113,7 @@ def order_for_cache(part: Part, method: str) -> Part:
 
 
 def row_order(part: Part, method: str) -> Int64Array:
-    """Return, for every row in the new order, its old number: int64[rows].
+    """Return the new order of the rows: for every place, the row's old number, int64[rows].
 
     Parameters:
         method: Method of `kernels.order.cache_order`.
@@ -131,11 +131,11 @@ def reordered(part: Part, order: Int64Array) -> Part:
     """Return the slice with its rows renumbered. Messages move the same rows as before.
 
     Parameters:
-        order (int64[rows]): For every row in the new order, its old number. Interior rows must stay
+        order (int64[rows]): For every row in the new order, its old index. Interior rows must stay
             before boundary rows.
 
     Returns:
-        A slice. Its rows are not in plan order, and the row numbers in a message may be unsorted.
+        A slice. Its rows are not in plan order, and the row indices in a message may be unsorted.
     """
     new = np.empty(part.num_rows + part.num_halo, part.column.dtype)
     new[order] = np.arange(part.num_rows)

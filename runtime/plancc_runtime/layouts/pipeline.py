@@ -13,14 +13,14 @@ from plancc.plan.stages import wanted_stages
 
 @dataclass(frozen=True)
 class Pipelining:
-    """Size, bandwidth and number of batches of a pipelined matrix.
+    """Size and bandwidth of a matrix, and number of batches of rows in a pipelined product.
 
     See Wan et al. 2025, Proposition 3.5.
 
     Attributes:
         num_rows: n, the number of rows.
         bandwidth: b, the largest |i - j| over the nonzeros (i, j).
-        stages: s, the number of batches.
+        stages: s, the number of batches of rows.
     """
 
     num_rows: int
@@ -32,8 +32,8 @@ class Pipelining:
         """Return the pipelining of a square CSR matrix.
 
         Parameters:
-            stages: Number of batches; None: the number that `wanted_stages` computes from the
-                bandwidth.
+            stages: Number of batches of rows; None: the number that `wanted_stages` computes from
+                the bandwidth.
         """
         n, b = len(row_ptr) - 1, bandwidth(row_ptr, column)
         return cls(n, b, max(1, min(n, stages or wanted_stages(n, b))))
@@ -53,7 +53,8 @@ def pipelining(share: GridShare | None, choice: str) -> Pipelining | None:
     Parameters:
         share: The rank's share of the grid. The rows of its block are in the order of the batches.
             None if the plan is no grid plan.
-        choice: "off", a number of batches, or "auto", which computes the number from the bandwidth.
+        choice: "off"; a number of batches of rows; or "auto", which computes this number from the
+            bandwidth of the matrix.
     """
     if share is None or choice == "off":
         return None

@@ -141,7 +141,7 @@ class TypedBlock:
         """Return whether each halo row is used by a nonzero of these relations: bool[num_halo].
 
         Parameters:
-            relations: Numbers of the relations.
+            relations: Indices of the relations.
         """
         used = np.zeros(self.block.num_columns, np.bool_)
         used[self.block.column[np.isin(self.relation, [*relations])]] = True

@@ -1,4 +1,4 @@
-"""Rates at which epochs sample boundary rows and edges."""
+"""Rates at which epochs sample halo rows, nonzeros in halo columns, and edges."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ class Sampling:
 
     @property
     def active(self) -> bool:
-        """Whether epochs train on a random subset."""
+        """Whether every epoch trains on a random subset of the rows or edges."""
         rates = self.boundary, self.boundary_edges, self.edges
         return any(rate is not None and rate < 1 for rate in rates)

@@ -70,7 +70,7 @@ class StackGraph(LocalGraph):
 
     @property
     def row_type(self) -> Tensor:
-        """Number of the type of every input: int64[num_inputs]."""
+        """For every input row, the position of its type among all types: int64[num_inputs]."""
         sizes = torch.tensor([each.stop - each.start for each in self.inputs_of.values()])
         number = torch.arange(len(sizes)).repeat_interleave(sizes)
         return number.to(self.resources.device)
@@ -81,10 +81,10 @@ class StackGraph(LocalGraph):
         return int(rows.stop - rows.start)
 
     def targets_of(self, name: str, columns: Tensor) -> Tensor:
-        """Return the output rows of the type `name`.
+        """Return those rows of `columns` that belong to the layer's output rows of type `name`.
 
         Parameters:
-            columns: Rows of the type in a result of `columns_by_type`.
+            columns: Tensor of the type in a result of `columns_by_type`: own rows, then halo rows.
         """
         size = self.num_outputs_of(name)
         if self._union.outputs is None:
@@ -185,14 +185,14 @@ class StackGraph(LocalGraph):
 
 
 class StackWithHalo(GraphWithHalo, StackGraph):
-    """A stack for inputs whose halo rows are already on this rank, so that no rows are sent."""
+    """A stack of relations whose inputs include the halo rows, so that no rows are sent."""
 
 
 class RelationGraph(LocalGraph):
     """The graph of one relation, for a layer that computed its source rows before training.
 
-    The layer stores the source rows (`Conv.fixed`), so they are no inputs. Both its inputs and its
-    outputs are rows of the destination type.
+    The layer stores the source rows (`Conv.fixed`), so they are not inputs of the graph. Both the
+    inputs and the outputs of the graph are rows of the destination type.
     """
 
     def __init__(self, stack: StackGraph, relation: Relation) -> None:

@@ -1,4 +1,4 @@
-"""Counts of the edges of every row on all ranks. Means over neighbours divide by these counts."""
+"""Number of edges of every row, summed over all ranks; means over neighbours divide by it."""
 
 from __future__ import annotations
 

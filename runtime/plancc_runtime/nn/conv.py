@@ -163,9 +163,9 @@ class Conv(nn.Module, ABC):
 
     @property
     def own_map(self) -> Tensor | None:
-        """The weight by which a vertex's own row is multiplied: Tensor[width of the row, d_out].
+        """The weight matrix that multiplies a vertex's own row: Tensor[width of the row, d_out].
 
-        None if the layer has no such weight.
+        None if the layer has no such matrix.
         """
         return None
 
@@ -179,9 +179,9 @@ class Conv(nn.Module, ABC):
         return None
 
     def halves(self, graph: LocalGraph, fixed: bool, first: bool) -> Halves:
-        """Return the layer as three functions, which `nn.recompute` calls to compute rows again.
+        """Return the layer as three functions: `before`, `across` and `after` (`Halves`).
 
-        Not collective.
+        `nn.recompute` calls these functions to compute rows again. Not collective.
 
         Parameters:
             fixed: Whether `before` gets the result of the method `fixed` instead of x. If so,
@@ -294,10 +294,16 @@ class LinearAggregation:
     def projects_first(self, first: bool) -> bool:
         """Return whether `nn.recompute` should multiply rows by W before the rows are sent.
 
-        If so, the layer keeps one tensor of sums for the backward pass. The result is true with
-        order "project-first". With "auto", it is true if d_out < d_in or, in all layers but the
-        first, if d_out = d_in. In the first layer, rows that are sent before the product are sent
-        in the forward pass only, because the layer's input needs no gradient.
+        If so, the layer keeps one tensor of sums for the backward pass.
+
+        With order "project-first" the result is true. With order "auto" it depends on the layer:
+
+        - in the first layer: true if d_out < d_in. If d_out = d_in it is false, because rows that
+          are sent before they are multiplied by W are sent in the forward pass only: the layer's
+          input needs no gradient;
+        - in all other layers: true if d_out <= d_in.
+
+        With all other orders the result is false.
 
         Parameters:
             first: Whether this is the first layer.

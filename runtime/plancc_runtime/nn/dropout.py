@@ -24,14 +24,14 @@ _32 = np.uint64(32)
 def dropout(
     x: Tensor, rate: float, key: np.uint64, vertices: Tensor, first_column: int = 0
 ) -> Tensor:
-    """Set every number of x to zero with probability `rate`, and divide the others by 1 - rate.
+    """Set every number of x to 0 with probability `rate`; divide all other numbers by 1 - rate.
 
     Parameters:
         x: Tensor[m, width].
         rate: Probability in [0, 1).
         key (uint64): Number that determines the mask, together with vertices and columns.
         vertices (int32[m]): The vertex of every row.
-        first_column: Number of the first column of x, if x has only a slice of the columns.
+        first_column: Index of the first column of x, if this rank has only some of the columns.
 
     Returns:
         Tensor[m, width]
@@ -123,7 +123,7 @@ def _mask_rows(
 
 
 def drawn_bits(vertices: Tensor, width: int, key: np.uint64, first_column: int) -> Tensor:
-    """Return 32 random bits for every number of m rows: int64[m, width].
+    """Return 32 random bits for every entry of a matrix of m rows: int64[m, width].
 
     The bits are computed by torch, on any device. See `dropout` for the parameters.
     """

@@ -34,9 +34,9 @@ class GATConv(Conv):
 
     Hidden layers concatenate heads of width d_out / heads; the last layer averages heads of width
     d_out. As in PyTorch Geometric's GATConv, one Glorot matrix holds the W of all heads, a_source
-    and a_target are Glorot matrices [heads, width], and the bias starts at 0. If the vertex type of
-    the targets differs from that of their neighbours (`d_target`), the targets have a separate W,
-    and do not attend to themselves. With `parametrization` "paper", every head has separate Glorot
+    and a_target are Glorot matrices [heads, width], and the bias starts at 0. If the targets and
+    their neighbours differ in vertex type (`d_target`), the targets have a separate W, and do not
+    attend to themselves. With `parametrization` "paper", every head has separate Glorot
     matrices W and [a_source, a_target], and the layer has a bias only if the option `bias` is set.
     """
 
@@ -117,7 +117,7 @@ class GATConv(Conv):
         """Return the outputs of the heads side by side or, if `mean`, their mean.
 
         Parameters:
-            projected (Tensor[num_columns, heads width]): Rows W h of all columns.
+            projected (Tensor[num_columns, heads width]): W h for every column of the matrix.
             key: Key of the dropout mask.
         """
         vectors = torch.stack([self.score_source, self.score_target])

@@ -2,8 +2,8 @@
 
     h'_v = MLP((1 + eps) h_v + sum of h_u over u in N(v))                         (Equation 4.1)
 
-N(v) is the set of the columns of row v. It does not contain v itself if the matrix has its diagonal
-only because it was normalised.
+N(v) is the set of the columns of row v. If the matrix has a diagonal only because normalisation
+added it, N(v) does not contain v itself.
 """
 
 from __future__ import annotations

@@ -156,9 +156,9 @@ class Network(nn.Module):
             graphs: Graph of every layer: the outputs of a graph are the inputs of the next graph.
             x (Tensor[inputs of the first graph, d_0]): Features.
             fixed: Result of `fixed` for the first graph and x.
-            step: Number of the update; dropout depends on this number.
-            kept: Dictionary with numbers of layers, from 1, as keys. This method stores the outputs
-                of these layers in `kept`, after norm, activation and residual, with all columns.
+            step: Index of the update; dropout depends on it.
+            kept: Dictionary whose keys are layers, counted from 1. For every key, this method
+                stores the layer's outputs, after norm, activation and residual, with all columns.
 
         Returns:
             Tensor[outputs of the last graph, d_L] with all columns, in the type of the parameters.
@@ -213,7 +213,7 @@ class Network(nn.Module):
         Parameters:
             x (Tensor[m, width]): Input rows of the layer.
             k: Index of the layer, counted from 0.
-            step: Number of the update.
+            step: Index of the update, counted from 0.
             vertices, first_column: See `nn.dropout.dropout`.
         """
         rate = self._rate(k)
@@ -245,10 +245,10 @@ class Network(nn.Module):
         )
 
     def both_ways(self, k: int, fixed: bool = False, plain: bool = False) -> BothWays:
-        """Return the forward and backward steps of a layer, with those of its residual.
+        """Return the forward and backward steps of a layer and of its residual connection.
 
         Parameters:
-            k: Index of the layer, counted from 0.
+            k: Index of the layer, from 0.
             fixed: Whether the result of the layer's method `fixed` is given.
             plain: Whether the pass "order" is off.
         """

@@ -18,8 +18,8 @@ BLOCK = 1 << 17  # largest count of numbers in a temporary block of rows, so tha
 class BatchNorm(nn.Module):
     """Batch normalisation (Ioffe and Szegedy 2015) over the rows of all ranks.
 
-    The result equals that of `torch.nn.BatchNorm1d` on one process with all rows. A rank may have
-    no rows. Several ranks may have the same row, if every row is on the same number of ranks.
+    The result equals what `torch.nn.BatchNorm1d` computes on one process with all rows. A rank may
+    have no rows. Several ranks may have the same row, if every row is on the same number of ranks.
 
     Parameters:
         width: Number of columns.

@@ -39,7 +39,7 @@ def aggregate(
 
     Parameters:
         pattern: Pattern with m rows, n columns and nnz nonzeros.
-        x (Tensor[n, d]): Rows of all columns.
+        x (Tensor[n, d]): One row for each column of the pattern.
         weight (Tensor[nnz] or Tensor[nnz, d], optional): Weights in CSR order; not for a maximum.
         reduce: Name in `REDUCTIONS`.
 

@@ -123,9 +123,13 @@ class _Layer:
         return (self._halves.after(*given), *own)
 
     def finish(self, place: slice, rows: Rows) -> Rows:
-        """Return some rows of a hidden layer's output: apply layer norm, activation and residual.
+        """Apply layer norm, activation and residual to some rows of a hidden layer's output.
 
         A batch norm is not applied here, since it needs all rows.
+
+        Parameters:
+            rows: These rows of the result of `after`, and of the layer's input if the layer has a
+                residual.
         """
         (z,), own = self._parted(rows)
         if self._network.options.norm == "layer":

@@ -151,8 +151,9 @@ class ByType(nn.Module):
     Parameters:
         widths: For every wanted type, the number of columns in the input.
         d_out: Number of columns in the output.
-        make: Function that takes an input width and an output width, and returns a module. Unless
-            the module is an `nn.Identity`, it is called with rows and the graph.
+        make: Function that takes an input width and an output width, and returns a module. The
+            module is called with rows and the graph. An `nn.Identity` is not called, since it would
+            return the rows themselves.
     """
 
     def __init__(

@@ -3,9 +3,9 @@
     z_v = AGGREGATE {h_u : u in N(v)}                                   (Wan et al. 2022, Eq. 1)
     h'_v = W . CONCAT(z_v, h_v)                                         (Wan et al. 2022, Eq. 2)
 
-N(v) is the set of the columns of row v. It does not contain v itself if the matrix has its diagonal
-only because it was normalised. The update is computed as z W_n + h W_s, so the concatenation is
-never stored.
+N(v) is the set of the columns of row v. If the normalisation added the diagonal of the matrix, N(v)
+does not contain v itself. The update is computed as z W_n + h W_s, so the concatenation is never
+stored.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class SAGEConv(Conv):
             self._linear = LinearAggregation(order, d_in, d_out, coefficients)
 
     def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
-        """Return z: Tensor[num_outputs, d_in]."""
+        """Return z, the aggregated neighbours of every output row: Tensor[num_outputs, d_in]."""
         if self._linear is not None:
             return self._linear.fixed(graph, x)
         with torch.no_grad():

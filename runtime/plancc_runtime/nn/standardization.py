@@ -47,7 +47,8 @@ class Standardization(nn.Module):
         Parameters:
             x (Tensor[m, d]): Features of this rank. Several ranks may have the same row if every
                 row is on the same number of ranks.
-            first_column: Number of the first column of x, if a rank has only some of the columns.
+            first_column: Which column of the features is the first column of x, counted from 0. It
+                is above 0 only if ranks have some of the columns each.
         """
         width, own = len(self.mean), slice(first_column, first_column + x.shape[1])
         sums, bounds = np.zeros((2, width)), np.full((2, width), -np.inf)

@@ -31,7 +31,7 @@ class RowAxis(NamedTuple):
     """An axis of a tensor that has entries for the rows of a graph, in the order of the rows.
 
     Attributes:
-        axis: Number of the axis, counted from 0.
+        axis: Index of the axis among the tensor's axes, from 0.
         each: Number of consecutive entries for every row.
     """
 

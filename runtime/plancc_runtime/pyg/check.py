@@ -202,7 +202,8 @@ class _Entries(NamedTuple):
         chosen (bool[...]): For each of this rank's rows (or edges) in the whole graph, whether it
             is in the subgraph.
         keys (int64[1, n] or int64[3, n]): Vertex of each row; or relation, source and target of
-            each edge. Entries are sorted by the last of these numbers, then by those before it.
+            each edge. Entries are sorted by the last of these numbers, then by the number before
+            it, and so on.
         order (int64[n]): For each sorted entry, its position in the list that has the entries of
             rank 0 first, then those of rank 1, and so on.
         mine (int64[...]): For each entry of this rank, its position among the sorted entries.
@@ -235,7 +236,7 @@ class _Output(NamedTuple):
     Attributes:
         layer: Name of the layer; "" for the network itself.
         of: Kind of the rows that the tensor has; None if the tensor is the same on all ranks.
-        axis: Number of the axis of these rows.
+        axis: Index of the axis that has these rows.
         x: The tensor.
     """
 
@@ -260,7 +261,8 @@ class _Side(NamedTuple):
     def taken(self, x: Tensor, entry: Entry) -> Tensor:
         """Return the entries of x that are in the subgraph and belong to this run. Collective.
 
-        The run on all ranks has entries of this rank; the run on one rank has those of all ranks.
+        The run on all ranks has the entries of this rank. The run on one rank has the entries of
+        all ranks.
 
         Parameters:
             x: Tensor whose first axis has this rank's rows or edges in the whole graph.

@@ -473,12 +473,12 @@ class Distributed(nn.Module):
     def _dropped(
         self, key: tuple[int, int], x: Tensor, rate: float, number: Tensor | None, draw: int
     ) -> Tensor:
-        """Return x after dropout. The mask is a function of (key, draw, entry's number, column).
+        """Return x after dropout. The mask is a function of (key, draw, id of the entry, column).
 
         Parameters:
-            key: The seed, and the number of this call of the network in training.
-            number (int64[entries], optional): Number of every entry of x; by default its position.
-            draw: Number of this dropout mask among the masks of the call.
+            key: The seed, and the index of this call among the network's calls in training.
+            number (int64[entries], optional): Id of every entry of x; by default its position.
+            draw: Index of this dropout mask among the masks of the call.
         """
         axis = x.axis if isinstance(x, Spread) else 0
         moved = plain(x).movedim(axis, 0) if x.ndim else x
@@ -537,7 +537,7 @@ def _cloned(state: State) -> State:
 
 
 def _put(state: State) -> None:
-    """Set buffers and numbers of modules to those in `state`.
+    """Set buffers and numbers of modules to the values in `state`.
 
     New tensors replace the old buffers; the memory of the old buffers does not change.
     """
@@ -547,7 +547,10 @@ def _put(state: State) -> None:
 
 
 def _constants_of(model: nn.Module) -> dict[str, Any]:
-    """Return all tensors, arrays and floats of modules by name, except parameters and buffers."""
+    """Return a model's tensors, arrays and floats, except parameters and buffers, by name.
+
+    A float inside a list, tuple or dict is not returned.
+    """
     return {
         ".".join(map(str, (*filter(None, [name]), each, *path))): x
         for name, layer in model.named_modules()
@@ -593,7 +596,7 @@ def _around(layer: nn.Module, enter: Enter) -> list[Any]:
 
 
 def _enter_unmarked(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
-    """Remove the marks of a layer's arguments; its output gets the first argument's mark.
+    """Remove the marks of a layer's arguments; the output gets the first argument's mark.
 
     Use this function as `enter` of `_around`. It serves layers that handle each row independently,
     although they call functions that mix rows.
@@ -637,7 +640,7 @@ def tensors_in(value: Any) -> list[tuple[Path, Tensor]]:
 
 
 def _path_text(path: Path) -> str:
-    """Return the name that messages use for an argument, or for a tensor in it."""
+    """Return the name that error messages use for an argument, or for a tensor in an argument."""
     return str(path[0]) + "".join(f"[{key!r}]" for key in path[1:])
 
 

@@ -1,7 +1,7 @@
 """Marks on tensors.
 
-A mark says that an axis of a tensor has the rows of a graph, or that a tensor's values are numbers
-of rows. The rows are a `TypeRows`: the rows of all vertices, or of one vertex type.
+A mark says that an axis of a tensor has the rows of a graph, or that a tensor's values are row ids.
+The rows are a `TypeRows`: the rows of all vertices, or of one vertex type.
 
 A marked tensor is an object of a subclass of Tensor, with attributes. A mark does not change what
 torch computes. Outside of `rules.TorchRules`, a marked tensor acts like any other tensor, and
@@ -45,7 +45,7 @@ class Spread(Mark):
     """A tensor with an axis that is spread over the ranks: each rank has some of its entries.
 
     Attributes:
-        axis: Number of the spread axis, counted from 0.
+        axis: Index of the spread axis, counted from 0.
         of: Rows that the entries belong to; None if the entries do not belong to rows, for example
             if there is one entry for each local edge.
         each: Number of consecutive entries that belong to the same row.
@@ -70,11 +70,11 @@ class RowNumbers(NamedTuple):
 
 
 class EdgeEnds(Mark):
-    """A tensor of row numbers: int64[...] with one end of edges, or int64[2, edges] with both ends.
+    """A tensor of row ids: int64[...] with one end of edges, or int64[2, edges] with both ends.
 
     Attributes:
-        ends: Meaning of the numbers of each end: one item, or two items for both ends.
-        relations: Numbers of the relations to which the edges belong.
+        ends: Meaning of the ids: one item, or two items if the tensor has both ends.
+        relations: Indices of the relations to which the edges belong.
     """
 
     ends: tuple[RowNumbers, ...]
@@ -136,7 +136,7 @@ class Message(Spread):
     def read(self) -> tuple[Tensor, Tensor | None]:
         """Return `rows` and `factors`.
 
-        Raise InputError if either was changed in place after this object was made.
+        Raise InputError if one of the two was changed in place after this object was made.
         """
         if [version(self.rows), version(self.factors)] != self.versions:
             raise InputError(
@@ -145,7 +145,7 @@ class Message(Spread):
         return self.rows, self.factors
 
     def formed(self) -> Tensor:
-        """Return the values, Tensor[edges, ...]. They are computed once."""
+        """Return the message of every edge, Tensor[edges, ...]. It is computed once, then kept."""
         if self.made is None:
             with torch.enable_grad():  # rows without gradient are detached already
                 rows, factors = self.read()
@@ -160,7 +160,7 @@ def version(x: Any) -> int:
 
 
 class Unknown(Mark):
-    """A tensor int64[...] whose values no rank knows: positions of extremes among all ranks' rows.
+    """A tensor int64[...] whose values no rank knows: positions of maxima or minima in all rows.
 
     Functions that read such a tensor raise InputError.
     """
@@ -246,7 +246,7 @@ def mark_in_place(x: Tensor, axis: int, of: TypeRows | None, each: int = 1) -> T
 
 
 def counted(size: int, of: TypeRows | None, total: Callable[[], int]) -> Count:
-    """Return the size of a spread axis as a `Count`."""
+    """Return a `Count`: the size of a spread axis on this rank, with the attributes of `Count`."""
     found = Count(size)
     found.of, found.total = of, total
     return found
@@ -265,10 +265,10 @@ def is_rows(x: Any, axis: int | None = None) -> TypeGuard[Spread]:
 
 
 def is_end(x: Any, is_source: bool | None = None) -> TypeGuard[EdgeEnds]:
-    """Return whether x has one end of edges.
+    """Return whether x holds one end of the edges: their sources, or their targets.
 
     Parameters:
-        is_source: The end that is asked for: sources (True), targets (False), or either (None).
+        is_source: Which end x must hold: sources (True), targets (False), or either (None).
     """
     return isinstance(x, EdgeEnds) and len(x.ends) == 1 and is_source in (None, x.ends[0].is_source)
 

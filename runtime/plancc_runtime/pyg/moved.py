@@ -39,7 +39,7 @@ class FetchedColumns:
         Collective.
 
         Parameters:
-            read: Numbers of these relations.
+            read: Indices of the relations whose edges read the halo rows.
         """
         self.fetch([x], read)
         return self._found(x)[0]
@@ -52,7 +52,7 @@ class FetchedColumns:
 
         Parameters:
             tensors: Tensors with rows of the same `TypeRows`.
-            read: Indices of the relations whose edges read the rows.
+            read: Indices of the relations whose edges read the halo rows.
         """
         new: dict[Any, dict[int, Spread]] = {}
         for x in tensors:
@@ -159,7 +159,7 @@ def returned(y: Tensor, axis: int, index: EdgeEnds, largest: bool = False) -> Te
 
     Parameters:
         y (Tensor[..., num_columns, ...]): Axis `axis` has the own and halo rows of ``index.of``.
-            Rows whose numbers are not in `index` are 0.
+            Rows to which no entry of `index` refers are 0.
         largest: Whether to return the elementwise maximum instead of the sum, without gradient.
 
     Returns:

@@ -35,7 +35,7 @@ class OverRanks(TorchFunctionMode):
     Parameters:
         patterns: Sparsity patterns of edges, from this and earlier forward passes.
         mask (callable): Function that applies dropout and returns the result. Its arguments are a
-            tensor, the rate, the numbers of the entries (or None), and the number of the mask.
+            tensor, the rate, the indices of the entries (or None), and the index of the mask.
         num_vertices: Number of vertices of the graph.
     """
 
@@ -57,7 +57,7 @@ class OverRanks(TorchFunctionMode):
     def _reduce_by_index(self, call: Call, dim: int, index: Any, src: Any, reduce: str) -> Tensor:
         """Reduce entries that have the same index, over all ranks.
 
-        The indices are sources of edges, or numbers of groups such as the graphs of a batch.
+        The indices are sources of edges, or indices of groups, such as the graphs of a mini-batch.
         """
         transport, is_source = self.transport, is_end(index, True)
         whole, at = plain(call.args[0]), plain(index)
@@ -144,11 +144,11 @@ class OverRanks(TorchFunctionMode):
         return ties
 
     def _numbers(self, x: Spread) -> Tensor | None:
-        """Return a number for every entry, int64[entries], that does not depend on the ranks.
+        """Return an id for every entry, int64[entries], that does not depend on the ranks.
 
-        If one process had all entries, the numbers would ascend. The number of a row is its vertex.
-        The number of an edge is computed from its target and its source. Return None if the entries
-        are neither rows nor edges.
+        If one process had all entries, their ids would ascend. The id of a row is its vertex. The
+        id of an edge is computed from its target and its source. Return None if the entries are
+        neither rows nor edges.
         """
         of, edges = x.of, self.edges
         if of is not None and is_rows(x):
@@ -160,7 +160,10 @@ class OverRanks(TorchFunctionMode):
         return edges.sources.vertices[ends[row]] + self.num_vertices * target
 
     def _bins(self, axes: tuple[int, ...]) -> Bins:
-        """Return bins for a reduction over `axes`: a bin has all entries along these axes."""
+        """Return bins for a reduction over `axes`, one of which is divided among the ranks.
+
+        Entries are in the same bin if their indices differ only on these axes.
+        """
         transport = self.transport
 
         def most(x: Tensor) -> Tensor:
@@ -180,7 +183,10 @@ class OverRanks(TorchFunctionMode):
         return of.total if of is not None else int(summed(torch.tensor(size), self.transport))
 
     def _count(self, x: Spread, axes: Iterable[int]) -> int:
-        """Return the number of entries along `axes` on all ranks, which share one of these axes."""
+        """Return the number of entries of x along `axes`, over all ranks.
+
+        One of these axes is ``x.axis``, along which each rank has some of the entries.
+        """
         size = self._total(x.shape[x.axis], x.of if is_rows(x) else None)
         return size * prod(x.shape[k] for k in axes if k != x.axis)
 
@@ -210,7 +216,7 @@ class OverRanks(TorchFunctionMode):
     def _normalized(self, call: Call, x: Spread, axes: tuple[int, ...]) -> Tensor:
         """Return x normalised over all ranks, separately for every channel (axis 1).
 
-        This is (x - mean) / sqrt(variance + eps) scale + shift; running statistics are updated.
+        This is (x - mean) / sqrt(variance + eps) * scale + shift. Running statistics are updated.
         """
         scale, shift = call.get(3, "weight"), call.get(4, "bias")
         momentum, eps = call.get(6, "momentum", 0.1), call.get(7, "eps", 1e-5)
@@ -228,7 +234,7 @@ class OverRanks(TorchFunctionMode):
 
 
 class Bins(NamedTuple):
-    """A division of the entries of all ranks into bins: functions that map entries to bins or back.
+    """A division of entries into bins, which may have entries on several ranks.
 
     Attributes:
         total (callable): Maps entries to the sum of every bin, with gradient.
@@ -287,5 +293,5 @@ def least(x: Tensor) -> float:
 
 
 def with_gradient(value: Tensor, like: Tensor) -> Tensor:
-    """Return `value` with the gradient of `like`."""
+    """Return the numbers of `value`; in the backward pass, the gradient goes to `like`."""
     return torch.where(value == like, like, like + (value - like).detach())

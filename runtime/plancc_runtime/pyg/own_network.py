@@ -155,11 +155,11 @@ class OwnNetwork(Network):
 
     @property
     def draws(self) -> bool:
-        """True: the class may apply dropout, so its outputs may differ from those in evaluation."""
+        """True: the class may apply dropout, so outputs in training and evaluation may differ."""
         return True
 
     def both_ways(self, k: int, fixed: bool = False, plain: bool = False) -> BothWays:
-        """Return no steps, since the layers of the class are unknown."""
+        """Return empty lists of forward and backward steps: the class's layers are unknown."""
         return BothWays((), ())
 
 

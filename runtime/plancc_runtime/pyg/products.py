@@ -83,7 +83,7 @@ class _KeptPattern(NamedTuple):
 
     Attributes:
         ends (int64[2, edges]): Sources and targets of the edges.
-        order (int64[edges] or None): Numbers of the edges, sorted by target; None if the edges are
+        order (int64[edges] or None): Indices of the edges, sorted by target; None if the edges are
             sorted already.
     """
 
@@ -104,7 +104,7 @@ class Patterns:
         self._last, self._now = self._now, []
 
     def total(self, message: Message, targets: EdgeEnds) -> Tensor:
-        """Return the sum of a message tensor at every own row: Tensor[num_rows, ...].
+        """Return, for every own row, the sum of the messages that arrive: Tensor[num_rows, ...].
 
         Parameters:
             targets: Target of every edge.

@@ -49,7 +49,9 @@ from plancc_runtime.pyg.trees import all_in, changed
 
 
 class TorchRules(OverRanks):
-    """Context manager: in the context, the rules apply. See `OverRanks` for the parameters."""
+    """Context manager in which torch functions on marked tensors follow the rules of this module.
+
+    See `OverRanks` for the parameters."""
 
     def __torch_function__(
         self, func: Any, _: Any, args: Sequence[Any] = (), kwargs: Any = None
@@ -200,7 +202,14 @@ class TorchRules(OverRanks):
     # Ends of edges
 
     def _call_on_ends(self, call: Call, found: Sequence[Mark]) -> Any:
-        """Run a function that reads ends of edges, but not as an index."""
+        """Return the result of a function, such as `cat` or `flip`, of the ends of edges.
+
+        It is not a function that indexes a tensor by the ends. InputError is raised if the result
+        would depend on the number of ranks.
+
+        Parameters:
+            found: All marks among the arguments, at least one of which is an `EdgeEnds`.
+        """
         name, x = call.name, next(each for each in found if isinstance(each, EdgeEnds))
         ends = [*x.ends]
         if name in ("eq", "ne") and all(map(is_end, call.args)):
@@ -225,10 +234,10 @@ class TorchRules(OverRanks):
         return _with_ends(call, call.run(), ends, x.relations)
 
     def _joined_ends(self, call: Call, parts: Sequence[Any]) -> Tensor:
-        """Run `stack` or `cat` of ends of edges.
+        """Run `stack` or `cat` on tensors that hold ends of edges.
 
-        If one of the joined ends has sources, the result is marked as sources: the number of an own
-        row is valid as a source too.
+        If sources and targets are concatenated into one list, the list is marked as sources. This
+        is right, since targets are own rows, and the id of an own row is a valid source too.
         """
         if not all(isinstance(each, EdgeEnds) for each in parts):
             refuse(call, calls.ENDS)
@@ -389,9 +398,10 @@ class TorchRules(OverRanks):
         call.func(x, tuple(map(plain, keys)), totals(plain(value)))
 
     def _scattered(self, call: Call) -> Any:
-        """Run a function that reduces entries with the same index, to a sum, mean or extreme.
+        """Run a function that reduces all entries with the same index to one number.
 
-        Each index is the end of an edge, or the number of a group.
+        The number is their sum, mean or extreme. An index is the end of an edge, or the id of a
+        group.
         """
         out, dim, index = call.args[0], call.get(1, "dim"), call.get(2, "index")
         base, in_place = call.name.rstrip("_"), call.name.endswith("_")

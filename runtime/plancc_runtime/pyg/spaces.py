@@ -18,7 +18,7 @@ Key = str | tuple[str, ...]
 
 @dataclass(frozen=True)
 class TypeRows:
-    """This rank's rows: those of all vertices, or those of one vertex type.
+    """This rank's rows of all vertices, or of the vertices of one type.
 
     Columns number the own rows first, then the halo rows.
 
@@ -55,7 +55,7 @@ class TypeEdges:
     Attributes:
         index (int64[2, edges]): Sources and targets of the edges.
         sources, targets: Rows to which the sources refer, and rows to which the targets refer.
-        relation: Number of the relation.
+        relation: Index of the relation.
     """
 
     index: Tensor

@@ -44,7 +44,10 @@ def leaves_of(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def all_in(value: Any, kind: type[T] | tuple[type[T], ...]) -> list[T]:
-    """Return the objects of class `kind`, or of several classes, inside a value."""
+    """Return the objects of class `kind` inside nested lists, tuples, dicts and dataclasses.
+
+    If `kind` has several classes, return the objects of all these classes.
+    """
     if isinstance(value, kind):
         return [value]
     if isinstance(value, SINGLE):
@@ -56,7 +59,7 @@ def all_in(value: Any, kind: type[T] | tuple[type[T], ...]) -> list[T]:
 def changed(value: Any, kind: type[T], change: Callable[[T], Any]) -> Any:
     """Return a copy of the value in which every object of class `kind` is replaced.
 
-    If it contains no such object, return the value itself.
+    If the value contains no such object, return the value itself.
 
     Parameters:
         change: Function that maps each object to its replacement.

@@ -1,7 +1,7 @@
 """Links of mini-batches for link prediction.
 
 The owner of a link's source holds the link, and gets the row of the target from the target's
-owner. The seeds of a batch are the ends of its links and negatives.
+owner. The seed vertices of a mini-batch are the ends of its links and of its negatives.
 """
 
 from __future__ import annotations
@@ -59,12 +59,14 @@ class LinkBatch(Seeds):
 
 
 class LinkBatches:
-    """Draws the training links of a slice, batch by batch. The constructor is collective.
+    """Draws the training links of a slice, one mini-batch after another.
+
+    The constructor is collective.
 
     Parameters:
         part: The slice of a row plan.
-        options: Options of the run. If `exclude_links` is set, the edges of a batch's links are
-            left out of the batch's blocks, in both directions.
+        options: Options of the run. If `exclude_links` is set, the edges of a mini-batch's links
+            are left out of the blocks of this mini-batch, in both directions.
     """
 
     def __init__(
@@ -96,7 +98,7 @@ class LinkBatches:
         self._row, self._target = np.concatenate([own, halo])[target].T.astype(np.int64)
 
     def drawn(self, sampler: Any, number: int) -> Rounds[LinkBatch]:
-        """Draw this rank's share of batch `number` of the run, from 0. Collective."""
+        """Draw this rank's share of the mini-batch with index `number` in the run. Collective."""
         rows = self._num_rows
         links, negatives, epoch = sampler.numbers(self._seed, number)
         _, own = _found(links, self._number)
@@ -126,7 +128,7 @@ class LinkBatches:
         The arrays have the row of the source, the rank of the target, and the target's row there.
 
         Parameters:
-            negatives (int64[m]): The batch's negatives, as indices among the negatives of the
+            negatives (int64[m]): The mini-batch's negatives, as indices among the negatives of the
                 epoch.
             total: Number of negatives in an epoch.
         """
@@ -145,7 +147,8 @@ class LinkBatches:
         For a link from u to v, these are the nonzeros (u, v) and (v, u).
 
         Parameters:
-            own (int64[m]): This rank's links in the batch, as positions among its training links.
+            own (int64[m]): This rank's links in the mini-batch, as positions among its training
+                links.
             column (int64[m]): For every link, the column of its target.
             exchange: Exchange by which this rank receives the targets that other ranks own.
         """

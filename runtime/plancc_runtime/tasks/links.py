@@ -143,7 +143,7 @@ class LinkLearner(Learner):
         return drawn_negatives(self._vertices, n, self._negatives, (seed, epoch))
 
     def _negative_ends(self, epoch: int) -> Ends:
-        """Return the ends of an epoch's negatives. Collective."""
+        """Return the ends of the negatives (drawn pairs) of an epoch. Collective."""
         if epoch not in self._drawn:
             drawn = self._drawn_in(epoch)
             first = self._drawn.get(0)  # evaluations score the negatives of epoch 0
@@ -228,7 +228,7 @@ class LinkLearner(Learner):
     def _among_own(
         self, split: str, scores: npt.NDArray[Any], truth: npt.NDArray[np.bool_]
     ) -> Float64Array:
-        """Return sums over the links of a split on all ranks: float64[1 + number of K].
+        """Return sums over the links of a split on all ranks: float64[1 + len(HITS)].
 
         Let r be the position of a link, from 1, if the link and its own negatives are sorted by
         score, highest first. The first sum is the sum of 1 / r. Then follows, for every K in
@@ -245,6 +245,8 @@ class LinkLearner(Learner):
 
 def edge_remarks(header: Header, num_links: int) -> list[str]:
     """Return a remark if many of the negatives that training draws are edges; else an empty list.
+
+    Negatives are pairs of vertices that training treats as pairs without a link.
 
     Parameters:
         num_links: Number of training links.

@@ -148,8 +148,9 @@ class TypedVertices(LearningTask):
             plan: The plan's name, for messages.
 
         Raises:
-            InputError: If the user's type is unknown, or has no labels although other types have
-                labels. Also if the user chose no type, and not exactly one type has labels.
+            InputError: If the user chose a type that is unknown, or that has no labels although
+                other types have labels. Also if the user chose no type, and there is no type
+                with labels, or more than one.
         """
         types, target = self.types, self.options.target
         self.target = labelled[0] if target is None and len(labelled) == 1 else target
@@ -202,7 +203,7 @@ class TypedVertices(LearningTask):
 def with_weights(
     convolution: Convolution, file: PlanFile, dims: Sequence[int], target: str | None
 ) -> Convolution:
-    """Return a copy of the convolution whose `weights` is the number of weights of its network.
+    """Return a copy of the convolution; its `weights` counts the weights of the whole network.
 
     Parameters:
         file: The plan with types for which the network is built.

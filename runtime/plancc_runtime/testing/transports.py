@@ -57,7 +57,7 @@ def check_exchanges(
 ) -> None:
     """Check several exchanges in flight at once, over several rounds.
 
-    In half of an exchange's rounds, ranks call `arrivals`; in the others, they call only `finish`.
+    In half of an exchange's rounds, ranks call `arrivals`; in the other rounds, only `finish`.
     """
     make, rank, size = make or transport.exchange, transport.rank, transport.size
     random = np.random.default_rng(seed)
@@ -194,7 +194,7 @@ def check_groups(transport: Transport, device: str = "cpu") -> None:
 
 
 def check_pieces(transport: Transport, device: str = "cpu") -> None:
-    """Check buffers that are longer than a message may be, with a small `max_words`."""
+    """Check buffers that are longer than the longest message; `max_words` is made small."""
     transport.max_words, usual = 3, transport.max_words
     check_exchanges(transport, 2, device=device)
     check_reductions(transport, (0, 1, 10), device)

@@ -107,7 +107,7 @@ class Pending:
         self._finish = finish
 
     def wait(self) -> None:
-        """Wait until this member may use its buffers again."""
+        """Wait until this rank may use the operation's buffers again."""
         finish, self._finish = self._finish, None
         if finish is not None:
             finish()
@@ -121,7 +121,7 @@ class Group(ABC):
 
     Subclasses define the abstract methods, whose names begin with an underscore. These methods get
     flat buffers, and need not count traffic. They are called only if this member sends or receives
-    words; single buffers may be empty.
+    words; some of the buffers may be empty.
 
     Attributes:
         ranks: The members' ranks in the transport, ascending and distinct.
@@ -186,7 +186,7 @@ class Group(ABC):
         """
         out, back = self._checked(sends, self.size), self._checked(receives, self.size)
         if len(out[self.rank]) != len(back[self.rank]):
-            raise ValueError("a member's send to itself and its receive differ in size")
+            raise ValueError("what a member sends to itself and what it receives differ in size")
         back[self.rank][...] = out[self.rank]
         others = self._others()
         counted = self._counted([(k, out[k]) for k in others], [(k, back[k]) for k in others])

@@ -42,8 +42,8 @@ def run_ranks(
 ) -> list[T]:
     """Call ``work(transport)`` for every rank, each in a separate thread.
 
-    torch keeps some settings for each thread, such as those of `torch.set_num_threads` and
-    `torch.no_grad`. Make such settings inside `work`.
+    torch keeps some settings for each thread, for example what `torch.set_num_threads` and
+    `torch.no_grad` set. Make such settings inside `work`.
 
     Parameters:
         work: Function that every rank calls. It may call collective methods of the transport.
@@ -133,7 +133,7 @@ class LocalTransport(Transport):
         self._allreduce(array, lambda x, y: torch.maximum(x, y, out=x))
 
     def _allreduce(self, array: Buffer, combine: Callable[[Any, Any], Any]) -> int:
-        """Replace `array` by the combined values of all ranks; return its number of words.
+        """Replace `array` by the combined values of all ranks; return the array's size in words.
 
         The values are combined in the order of the ranks.
         """

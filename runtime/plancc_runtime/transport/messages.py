@@ -78,7 +78,7 @@ class MessagePiece(NamedTuple):
     Attributes:
         number: Position of the buffer in the list of sends or receives.
         peer: The rank at the message's other end.
-        tag: Number of the piece among all pieces between the two ranks in this direction; the same
+        tag: Index of the piece among all pieces between the two ranks in this direction; the same
             at both ends.
         data (Buffer[words]): The words of the piece.
     """
@@ -90,7 +90,10 @@ class MessagePiece(NamedTuple):
 
 
 def pieces(buffers: Addressed, max_words: int) -> list[list[MessagePiece]]:
-    """Return every buffer's messages of at most `max_words` words; an empty buffer has none."""
+    """Split every buffer into messages of at most `max_words` words; return a list per buffer.
+
+    The list of an empty buffer is empty.
+    """
     tags: Counter[int] = Counter()
     result = []
     for number, (peer, buffer) in enumerate(buffers):

@@ -176,8 +176,8 @@ class MpiTransport(Transport):
 def _wait(request: Any, requests: list[Any], late: set[int]) -> None:
     """Wait for all requests.
 
-    `late` has the numbers of all requests. In a long wait, the function removes the numbers of
-    complete requests, so that the watchdog can name the ranks that are late.
+    `late` has the indices of all requests in `requests`. In a long wait, the function removes the
+    indices of complete requests, so that the watchdog can name the ranks that are late.
     """
     # most often all requests complete soon; else the watchdog must know which ranks are late
     if not any(request.Testall(requests) for _ in range(TESTS)):

@@ -23,7 +23,7 @@ Rounds = Generator[None, None, T]
 
 
 def finished(rounds: Rounds[T]) -> T:
-    """Run all remaining rounds without a pause. Return the generator's result. Collective."""
+    """Run the generator `rounds` to its end without a pause; return its result. Collective."""
     while True:
         try:
             next(rounds)
@@ -179,18 +179,17 @@ class RowBits:
         )
 
     def tell(self, rows: Int64Array) -> Rounds[Int64Array]:
-        """Tell the receivers a subset of the rows to send. Return the subset of the rows to
-        receive.
+        """Tell receivers which rows this rank will send; return which rows it will receive.
 
-        Collective.
+        Collective. These rows are some of the rows that the exchange sends and receives.
 
         Parameters:
-            rows (int64[m]): The subset of the rows that this rank sends in the exchange: positions
-                among these rows, ascending.
+            rows (int64[m]): The rows that this rank will send, as ascending positions in the list
+                of all rows that it sends in the exchange.
 
         Returns:
-            int64[k]: The subset of the rows that this rank receives in the exchange: positions
-                among these rows, ascending.
+            int64[k]: The rows that will arrive, as ascending positions in the list of all rows that
+                this rank receives in the exchange.
         """
         if self._transport.size == 1:
             return rows

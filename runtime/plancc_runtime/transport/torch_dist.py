@@ -199,7 +199,7 @@ class TorchTransport(Transport):
             dist.all_reduce(torch.zeros(1), group=self.group)
 
     def abort(self, code: int) -> NoReturn:
-        """End this rank; the launcher ends the others."""
+        """End this rank; the launcher ends all other ranks."""
         sys.stdout.flush()
         os._exit(code)
 
@@ -246,7 +246,10 @@ class TorchTransport(Transport):
 
 
 class _HostChannel(Channel):
-    """A channel over gloo. Messages are sent at once; the rank waits for receives in order."""
+    """A channel over gloo.
+
+    Sends do not wait for each other. The rank waits for the receives in the order of the buffers.
+    """
 
     def __init__(self, transport: TorchTransport, sends: Addressed, receives: Addressed) -> None:
         self._transport = transport

@@ -66,7 +66,7 @@ def unpacked(data: bytes) -> Any:
     end = LENGTH + int.from_bytes(data[:LENGTH], "little")
     try:
         if not LENGTH <= end <= len(data):
-            raise ValueError("the header does not fit into the bytes")
+            raise ValueError("the header needs more bytes than there are")
         header = json.loads(data[LENGTH:end])
         arrays = []
         for text, shape in header["arrays"]:

@@ -31,9 +31,10 @@ def _stop_all() -> None:
 
 
 class Waiter(Protocol):
-    """What a watchdog must know of a rank. A transport has these attributes.
+    """What a watchdog must know of a rank.
 
-    Before there is a transport, another object may have them.
+    A transport has these attributes. Before the transport is made, another object can take its
+    place.
     """
 
     rank: int

@@ -114,7 +114,7 @@ def test_arguments_that_do_not_fit_are_named():
 
     for given, sentence in (
         (lambda g, x: (x[1:], g.edge_index, None), "`x` has shapes"),
-        (lambda g, x: (x, g.edge_index + 99, None), "`edge_index` has ids of vertices beyond"),
+        (lambda g, x: (x, g.edge_index + 99, None), "`edge_index` has numbers that are not local"),
         (lambda g, x: (Data(x=x, edge_index=g.edge_index), None, None), "an argument is a Data,"),
         (lambda g, x: (x[:1, :3], None, None), "no argument of the network has"),
     ):

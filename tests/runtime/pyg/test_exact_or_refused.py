@@ -590,7 +590,7 @@ class Changing(Again):
 
 
 def test_rows_that_change_before_they_are_computed_again_are_refused():
-    with pytest.raises(InputError, match=r"recompute.*argument of a GATConv of the net"):
+    with pytest.raises(InputError, match=r"recompute.*changes an argument of its GATConv in place"):
         passed_again(True, Changing)
 
 

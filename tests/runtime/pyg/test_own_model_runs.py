@@ -232,7 +232,7 @@ def test_the_command_line_saves_and_predicts(kind, plans, tmp_path, monkeypatch)
     Path("my_net.py").unlink()
     done = command(*predict, "-o", "c.npz")
     assert done.code == 2
-    assert f"w.npz: its network is class {model}" in done.err
+    assert f"w.npz: the class of its network, {model}, must be in the folder" in done.err
     assert "my_net.py: no such file" in done.err
 
 
@@ -253,7 +253,7 @@ def test_check_model(name, kind, code, plans):
     assert done.code == code, done.err
     assert "  gradient of first." in done.out
     assert ("equal to 1e-9" in done.out) == (not code)
-    assert (f"{name}: results on 3 ranks and on one differ, first in" in done.err) == bool(code)
+    assert (f"{name}: results on 3 ranks and 1 rank differ, first in" in done.err) == bool(code)
 
 
 REFUSED = {
