@@ -131,7 +131,7 @@ class SlowNetwork:
     bandwidth: float = 2e7
 
     def __str__(self) -> str:
-        return f"{1e3 * self.latency:g} ms and {self.bandwidth / 1e6:g} MB/s"
+        return f"{1e3 * self.latency:g} ms latency and {self.bandwidth / 1e6:g} MB/s"
 
     def machine(self, num_ranks: int) -> Machine:
         """For predictions: a card for every rank, and the cores of this machine for all of them.

@@ -553,8 +553,8 @@ def _over_shp(rows: Rows) -> Found:
 
 FIGURE_5 = Item(
     name="stochastic-model",
-    setting=f"Rows are counted on {BATCHES:,} new uniform batches of 6% of the vertices. SHP "
-    "is `stochastic-hp`. Here, Algorithm 3 uses Mt-KaHyPar.",
+    setting=f"Rows are counted on {BATCHES:,} new uniform mini-batches of 6% of the vertices. "
+    "SHP is `stochastic-hp`. Here, Algorithm 3 uses Mt-KaHyPar.",
     graphs=("dblp-2010", "soc-Slashdot0902", "CoauthorCS", "cit-HepTh"),
     measure=_stochastic,
     claims=(

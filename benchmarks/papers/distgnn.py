@@ -488,7 +488,8 @@ def _more_work(rows: Rows) -> Found:
 TABLES_7_9 = Item(
     name="full-batch-work",
     setting="One rank aggregates three layers of widths 100, 256, 256. Sampling draws 99 batches "
-    "with fan-outs 15,10,5, and trains 8% of the vertices. A step takes 1.4 times DGL's.",
+    "with fan-outs 15,10,5, and trains 8% of the vertices. A step takes 1.4 times as long as "
+    "DGL's.",
     graphs=("fb100-Cornell5", "AmazonPhoto", "soc-Slashdot0902", "dblp-2010"),
     measure=_work,
     claims=(
@@ -581,7 +582,7 @@ PER_ROW = 51
 
 BLOCKING = Item(
     name="blocking",
-    setting=f"One core multiplies A, in {','.join(map(str, BLOCKS))} blocks of columns, by "
+    setting=f"One core multiplies A, cut into {','.join(map(str, BLOCKS))} blocks of columns, by "
     f"{COLUMNS} columns. The best number of blocks is compared with one block.",
     graphs=("fb100-Cornell5", "dblp-2010", "soc-Slashdot0902"),
     measure=_blocking,
@@ -628,8 +629,8 @@ def _best_reuse(rows: Rows) -> Found:
 
 REUSE = Item(
     name="cache-reuse",
-    setting="Reuse is rows read over rows loaded, counted for an LRU cache. It holds the share "
-    "of rows that a Xeon 8280 can hold of Reddit (dense) or OGBN-Products (sparse).",
+    setting="Reuse is rows read over rows loaded, counted for an LRU cache that holds as "
+    "large a share of rows as a Xeon 8280 holds of Reddit (dense) or OGBN-Products (sparse).",
     graphs=("fb100-Cornell5", "dblp-2010", "soc-Slashdot0902"),
     measure=_reuse,
     claims=(
