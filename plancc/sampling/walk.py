@@ -20,7 +20,7 @@ MAX_LENGTH = 1_000_000
 
 @dataclass(frozen=True)
 class WalkSampler(SizedSampler):
-    """A batch has the vertices of random walks (Zeng et al., GraphSAINT, ICLR 2020, section 3.4).
+    """A mini-batch has the vertices of random walks (Zeng et al., GraphSAINT, ICLR 2020, sec. 3.4).
 
     The walks start from ``batch_size // (walk_length + 1)`` distinct vertices (roots), at least
     one; every set of roots is equally likely. From vertex i, a walk goes to a random neighbour of
