@@ -313,7 +313,7 @@ class RowJob(RefiningJob):
         limits: Limits | None = None,
         label: Owner | None = None,
     ) -> Owner | None:
-        """Run a partitioner, add its owners to the record, and return them.
+        """Run a partitioner, add its owners to the record of the search's trials, and return them.
 
         Return None if the partitioner failed but an earlier start succeeded, or if there was
         nothing to partition. The partitioner runs with one thread, so that the same seed gives the

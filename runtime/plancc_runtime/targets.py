@@ -142,7 +142,8 @@ class ClassTarget(Target):
     def ranking(outputs: Tensor, labels: Tensor) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
         """Return each vertex's score for each ranked class, and whether the vertex is in the class.
 
-        Both are [m, ranked classes]. Areas under curves are computed from these two arrays.
+        Both are [m, ranked classes]. Areas under curves are computed from these two arrays. All
+        classes are ranked; but if every vertex has one of two classes, only the second.
         """
 
     @classmethod

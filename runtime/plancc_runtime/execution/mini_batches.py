@@ -133,7 +133,7 @@ class UnderWay:
             self.words += self._traffic.words_sent - before
 
     def end(self) -> BatchShare:
-        """Run the remaining rounds, and return the share. Collective."""
+        """Run the remaining rounds of messages, and return the rank's share. Collective."""
         while self._share is None:
             self.go_on()
         return self._share

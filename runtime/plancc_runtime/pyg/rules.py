@@ -148,9 +148,10 @@ class TorchRules(OverRanks):
         return torch.Size(sizes) if dim is None else sizes[dim]
 
     def _copied(self, call: Call, x: Tensor) -> Any:
-        """Return a copy of x with the mark of x.
+        """Return a copy of x with the same mark as x, if x has a mark (`Mark`).
 
-        The copy may have another dtype. If x has ends of edges, another dtype raises InputError.
+        The copy may have another dtype. But if x holds row numbers of ends of edges (`EdgeEnds`),
+        another dtype raises InputError.
         """
         out = call.run()
         if isinstance(x, EdgeEnds) and out.dtype != x.dtype:
@@ -160,8 +161,9 @@ class TorchRules(OverRanks):
         return alike(out, x)
 
     def _made(self, call: Call) -> Any:
-        """Make a tensor. If a size is a `Count`, the tensor is spread.
+        """Call a function that makes a tensor of given sizes.
 
+        If a size is a `Count`, the tensor is marked as `Spread`: each rank has some of its entries.
         If `arange` numbers all own rows, its result is marked as row numbers.
         """
         sizes = [*call.args, call.kwargs.get("size", call.kwargs.get("repeats"))]

@@ -143,9 +143,10 @@ class Group(ABC):
         return self._broadcast(data, root) if self._counted(sends, receives) else Pending()
 
     def start_reduce_sum(self, buffer: Buffer, root: int) -> Pending:
-        """Replace the root's `buffer` by the sum over the members.
+        """Begin to replace the root's `buffer` by the sum of all members' buffers.
 
-        The content of the other members' buffers is undefined afterwards.
+        Afterwards, the content of the other members' buffers is undefined. `root` is a position
+        among the members.
         """
         [data] = self._checked([buffer], 1, root)
         from_others = [(k, data) for k in self._others()]
