@@ -257,7 +257,7 @@ def _start_from_cut(job: RowJob, expectation: Expectation) -> Owner | None:
 
 
 def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
-    """Run the steps of effort balanced; return the partitions that they made, as members.
+    """Run the steps of effort "balanced"; return the partitions that they made, as `Member`s.
 
     The first member is the result. The other members are the partitions that the result was
     combined with.

@@ -53,7 +53,9 @@ class Members:
         return int(difference @ self.cost)
 
     def add(self, child: Member) -> bool:
-        """Add a child to the population if it is good enough; return whether it was added.
+        """Add a new partition, the child, to the population if it is good enough.
+
+        Return whether the child was added.
 
         In a full population, the child replaces a member: among the members that are worse than the
         child, the most similar one. If the distance between the child and a member is 0, only the

@@ -274,8 +274,9 @@ class Samples:
 
 @dataclass(frozen=True)
 class MemoryTerms:
-    """Measured numbers of bytes that libraries need, and the share of the free memory that a search
-    may use.
+    """Measured numbers of bytes that Python, METIS and other libraries need while plancc compiles.
+
+    Also the share of the free memory that a search may use.
     """
 
     # Python with its libraries, half of it code, with kernels and a partitioner's child process.

@@ -79,7 +79,7 @@ class Bits:
         After the last step, bits tell which of an owner's visited rows other ranks use.
 
         Parameters:
-            key: Key of the batch, which decides the walks.
+            key: Random key of the mini-batch, which decides the walks.
             visited: All vertices that the walks visit.
         """
         n, walks, found = len(self._owner), np.arange(sampler.num_roots), []

@@ -51,7 +51,9 @@ from plancc_runtime.pyg.trees import all_in, changed
 class TorchRules(OverRanks):
     """Context manager in which torch functions on marked tensors follow the rules of this module.
 
-    See `OverRanks` for the parameters."""
+    A mark says to which rows or edges of the graph the entries of a tensor belong (`Mark`). See
+    `OverRanks` for the parameters.
+    """
 
     def __torch_function__(
         self, func: Any, _: Any, args: Sequence[Any] = (), kwargs: Any = None
