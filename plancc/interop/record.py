@@ -275,7 +275,7 @@ def held_record(record: Record, name: str, format: str) -> Held:
 def format_of_records(
     name: str, read_record: Callable[[StrPath], Record], extensions: tuple[str, ...], **others: Any
 ) -> Format:
-    """Return the format of files that hold one record each.
+    """Return the format of files that hold one record each: a dict with the arrays of a graph.
 
     Parameters:
         name: Name of the format.

@@ -426,7 +426,7 @@ class RowJob(RefiningJob):
     def row_owner(self, owner: Owner) -> Owner:
         """Return the owners of the rows of the matrix, given owners of the search's vertices.
 
-        They differ only if fixed vertices are merged (`plancc.search.given_nets`).
+        Rows and vertices differ only if fixed vertices are merged (`plancc.search.given_nets`).
         """
         return owner
 
