@@ -297,8 +297,8 @@ def _chains(job: RowJob, first: Owner, decide: bool) -> list[Member]:
 
     Return the resulting owners of each start, with their figures, as a `Member`.
 
-    If `decide` is True, and if the owners from `_start_from_cut` are far better than those that
-    V-cycles make from `first`, set `job.decided` and return only the better owners.
+    If `decide` is True, and if the owners from `_start_from_cut` are far better than the owners
+    that V-cycles make from `first`, set `job.decided` and return only the better owners.
     """
     seed, few, cuts = job.options.seed, job.few, _cuts(job)
     turns, most = _turns(job)

@@ -112,8 +112,8 @@ def kind_of(degree: npt.NDArray[np.int64], boundary: float | None = None) -> str
 def tightest(degree: npt.NDArray[np.int64], limits: Limits) -> Limits | None:
     """Return the limits for a start that balances only the tightest constraint, or None.
 
-    The tightest constraint is the constraint with the smallest allowed imbalance. The result is
-    None if such a start is not worth making:
+    The tightest constraint is the constraint with the smallest allowed imbalance. In each of these
+    cases, such a start is not worth making, and the result is None:
 
     - there is only one constraint, or another constraint is as tight;
     - the graph has hubs, so that the weights of its vertices differ too much;

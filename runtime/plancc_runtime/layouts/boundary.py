@@ -78,7 +78,7 @@ def numbered(block: Block, sampling: Sampling) -> Block:
 
 
 def with_uses_sent(block: Block, transport: Transport) -> Block:
-    """Return the block with `Numbering.uses_sent`, which other ranks send from their `uses`.
+    """Return the block with `Numbering.uses_sent`: for each sent row, the receiver's `uses`.
 
     Collective. If the block has no `Numbering.uses`, return it unchanged.
     """
