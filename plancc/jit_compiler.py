@@ -241,7 +241,7 @@ class _BorrowingCompiler(_Compiler):
 
 
 class _Memory:
-    """A typing context that remembers the types of calls of built-in functions."""
+    """A typing context of numba that remembers the types of calls of built-in functions."""
 
     def __init__(self, context: Any) -> None:
         self._context = context
@@ -356,7 +356,7 @@ class _InnerLibrary(_Library):
         self._finalized = True
 
     def alone(self) -> Any:
-        """Return the module of this function, without the functions that it calls."""
+        """Return the LLVM module of this function, without the functions that it calls."""
         return super()._get_module_for_linking()
 
     def _get_module_for_linking(self) -> Any:

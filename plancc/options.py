@@ -307,7 +307,7 @@ class SearchOptions(PartitionOptions):
 
     @property
     def wishes(self) -> dict[str, Any]:
-        """The options in `WISHES` that are given, by name."""
+        """Those of the options "effort" and "budget" (`WISHES`) that are given, by name."""
         own, known = vars(self), self.__dataclass_fields__
         return {name: checked(known[name], own[name]) for name in WISHES if own[name] is not None}
 

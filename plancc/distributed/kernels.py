@@ -67,10 +67,11 @@ def wanted_labels(
 def take_labels(
     vertices: Any, wanted: Any, weight: Any, load: Any, heaviest: Any, label: Any
 ) -> int:
-    """Give vertices the labels that they have chosen, one by one.
+    """Give vertices the labels (clusters) that they have chosen, one by one.
 
-    A vertex keeps its label if the chosen label has no room left. Returns the number of vertices
-    that have changed their label.
+    A vertex keeps its label if it would make the chosen cluster heavier than `heaviest`. `label`
+    and `load`, the weights of the clusters, are updated. Returns the number of vertices that have
+    changed their label.
     """
     moved = 0
     for i in range(len(vertices)):

@@ -572,7 +572,7 @@ def _names_columns(path: StrPath, line: _Line, data: bytes, wanted: Sequence[str
 
 
 def _is_id(word: bytes, data: bytes, start: int, separator: bytes) -> bool:
-    """Return whether some column of a line after offset `start` of `data` holds just `word`."""
+    """Return whether any line of `data` after offset `start` has a column equal to `word`."""
     found = re.escape(word)
     ends = rb'[\s"%s]' % re.escape(separator)
     pattern = re.compile(rb"%s(?<=%s%s)(?=%s|$)" % (found, ends, found, ends))

@@ -193,7 +193,7 @@ def _read(path: StrPath) -> Mapping[str, Any]:
 def _labelled(
     objects: Sequence[Any], graph: Graph, known: Int64Array, where: str
 ) -> dict[str, Any]:
-    """Return the links that RandomLinkSplit made, by their names in `NAMES`.
+    """Return the links that PyTorch Geometric's RandomLinkSplit made, by their names in `NAMES`.
 
     Negatives for training are left out.
     """

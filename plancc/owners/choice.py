@@ -47,7 +47,7 @@ class Candidate:
     """An entry of the table of candidates in the provenance.
 
     Attributes:
-        model: Name of the model, followed by the options of its form.
+        model: Name of the model, followed by the options with which it was tried.
         objective: Objective of the search; "" for a model without a search.
         volume, messages, max_volume, nonzero_imbalance, row_imbalance: See
             `plancc.plan.metrics.Metrics`.

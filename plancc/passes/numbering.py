@@ -136,9 +136,10 @@ def _exchange(i, j, node, rows, sums):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def seconds(sums, rank, links):  # type: ignore[no-untyped-def]
-    """Return the seconds of all steps; a step takes as long as its slowest rank.
+    """Return the estimated seconds of all steps; a step takes as long as its slowest rank.
 
-    A small share of the ranks' mean time is added, to choose between equal times.
+    A small share of the ranks' mean time is added, to choose between equal times. `sums`: rows and
+    messages that every part sends and receives in each step. `rank`: rank of every part.
     """
     steps, _, _, num_parts = sums.shape
     node = links.node[rank]

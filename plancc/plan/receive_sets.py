@@ -157,7 +157,9 @@ def mark(place, row0, row1, bitmap):  # type: ignore[no-untyped-def]
 def list_marked(  # type: ignore[no-untyped-def]
     bitmap, part_ptr, first_local, local, row, size, lengths, owner, messages
 ):
-    """Clear a bitmap over plan order, and list the marked rows as messages, one for each owner.
+    """List the rows marked in a bitmap as messages, one for each owner, and clear the bitmap.
+
+    The bitmap has one bit for each row, in plan order.
 
     The local numbers of the marked rows at their owner are written to `row` from index `size` on.
     From index `messages` on, the number of rows of each message is added to `lengths`, which has

@@ -345,7 +345,7 @@ class EdgeJob(RefiningJob):
         return self.refine(owners, self.objective, seed)
 
     def _combine_until_end(self, population: list[Member], timed: bool) -> None:
-        """Combine random pairs of members into new partitions.
+        """Combine random pairs of members (partitions in `population`) into new partitions.
 
         A new partition that is better than the worse member of its pair replaces this member.
 

@@ -437,7 +437,7 @@ def _strong(job: RowJob) -> list[Member]:
 
 
 def _best(job: RowJob) -> list[Owners]:
-    """Evolve a population from the members of effort balanced and of `_strong`.
+    """Evolve a population from the partitions that effort "balanced" and `_strong` found.
 
     Return the owners of its best members, the best first.
     """

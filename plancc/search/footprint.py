@@ -132,8 +132,8 @@ def starting(sizes: ProblemSizes) -> int:
 
 
 def cycling(sizes: ProblemSizes) -> int:
-    """Return the bytes of the levels of a V-cycle, without the arrays that `nets` and `state`
-    count.
+    """Return the bytes of the levels of a V-cycle, without the arrays whose bytes the functions
+    `nets` and `state` return.
     """
     return 90 * sizes.nonzeros if sizes.uneven else 4 * sizes.nonzeros + 30 * sizes.rows
 

@@ -44,7 +44,7 @@ class Members:
         return min(self.members)
 
     def distance(self, one: Member, two: Member) -> int:
-        """Return how much two members differ.
+        """Return how much two members (partitions of the population) differ.
 
         The connectivity of a net in one member is compared with its connectivity in the other. The
         result is the sum of these differences over all nets, each times the cost of the net.
@@ -252,7 +252,10 @@ def _grow(
 
 
 def _member(job: RowJob, start: _Start, seed: int) -> Member | None:
-    """Make a start, and improve it by sweeps and V-cycles; None if the start failed."""
+    """Make an initial partition by `start`, and improve it by sweeps and V-cycles.
+
+    Return None if `start` fails.
+    """
     owner = start.make(seed, EVOLUTION.start_share)
     if owner is None:
         return None
@@ -263,7 +266,7 @@ def _member(job: RowJob, start: _Start, seed: int) -> Member | None:
 
 
 def _parents(population: Members, rng: np.random.Generator) -> tuple[Member, Member | None]:
-    """Draw two members to combine, the better one first; or one member to mutate, and None."""
+    """Draw two partitions to combine, the better one first; or one to mutate, and None."""
     members = population.members
     if len(members) == 1 or rng.random() < EVOLUTION.mutations:
         return members[int(rng.integers(len(members)))], None
@@ -274,10 +277,10 @@ def _parents(population: Members, rng: np.random.Generator) -> tuple[Member, Mem
 def _child(
     job: RowJob, one: Member, two: Member | None, number: int, prices: tuple[float, ...]
 ) -> Member:
-    """Make a child by a V-cycle from one or two members.
+    """Make a child, a new partition, by a V-cycle from one or two members of the population.
 
-    If the child is better than `one`, it is improved further by minimum cuts. This is done only for
-    kinds of graphs for which minimum cuts pay.
+    If the child is better than `one`, minimum cuts improve it further; but only if the graph is of
+    a kind for which minimum cuts pay.
 
     `number`: index of the child; with the search's seed, it determines the random numbers of the
     V-cycle. `prices`: see `RowJob.cycle`.

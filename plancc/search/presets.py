@@ -70,7 +70,10 @@ KIND_NUMBERS = {"hubs": HUBS, "wide": WIDE, "even": EVEN, "dense": EVEN, "thin":
 
 @dataclass(frozen=True)
 class Starts:
-    """Tuned parameters of the starts of a search for owners of rows, and of the next sweeps."""
+    """Tuned parameters of the initial partitions of a search for owners of rows.
+
+    Also of the sweeps that follow.
+    """
 
     # A start that balances only the tightest constraint is tried if the constraint's limit leaves
     # room for this many average vertices: with less room, METIS often cuts several times as much

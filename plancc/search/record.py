@@ -101,9 +101,9 @@ class Member:
 
     @property
     def merit(self) -> tuple[float, float, int]:
-        """Key that compares members by the objective: overload, then value, then volume.
+        """Key that compares members (partitions with their figures): overload, value, volume.
 
-        The smaller key is better.
+        `value` is the value of the objective. The smaller key is better.
         """
         return self.overload, self.value, self.volume
 

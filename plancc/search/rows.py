@@ -170,10 +170,11 @@ class RowJob(RefiningJob):
         return replace(self.graph, objective=how.objective)
 
     def first(self, effort: str, more: int = 0) -> Owner | None:
-        """Make the first start of an effort: try starts, the best first, until one does not fail.
+        """Make the first partition of an effort: try the ways to make it, until one does not fail.
 
-        Add the start to the record, and set `kind`. Return the owners, or None if there is nothing
-        to search (one part, or no nets). For `more`, see `begin`.
+        The best way is tried first. Add the partition to the record, and set `kind`, the kind of
+        the graph. Return the owners, or None if there is nothing to search (one part, or no nets).
+        For `more`, see `begin`.
         """
         owner = None
         self.kind, self.starter = ("", AUTO)  # the choice must not depend on a lower effort
@@ -595,7 +596,7 @@ class RowJob(RefiningJob):
         return least_volume(self.nets, self.limits)
 
     def is_least(self, member: Member) -> bool:
-        """Whether a member's volume is close to the lower bound `least`."""
+        """Whether the volume of a partition, `member`, is close to the lower bound `least`."""
         return reaches(member.volume, member.overload, self.least)
 
     @property

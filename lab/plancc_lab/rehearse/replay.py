@@ -60,9 +60,9 @@ BEGINNING = Moment(0, 0.0)
 class Wait(NamedTuple):
     """An interval in which a rank waited, in seconds, and the cause that ended the wait.
 
-    Between the time of the cause and the end of the wait, only the network worked. If the network
-    waited for this rank, the cause is a moment of this rank itself. For example, a message was sent
-    earlier, but could only travel when this rank began to receive it.
+    `cause` is the last moment at which the network had to wait for a rank: from then to `end`, only
+    the network worked. It may be a moment of the waiting rank itself. For example, another rank
+    sent a message early, but the message could only travel when this rank began to receive it.
     """
 
     begin: float
@@ -361,8 +361,9 @@ class _Rank:
 class _Round:
     """A round of messages, or a collective, of one rank.
 
-    `open` is the number of unfinished pieces, sent or received. `missing` has, for every receive,
-    the number of its unfinished pieces.
+    A *piece* is one message of the round, sent or received, or one step of the collective. `open`
+    is the number of unfinished pieces. `missing` has, for every receive, the number of its
+    unfinished pieces.
     """
 
     rank: _Rank
@@ -385,7 +386,10 @@ class _ReplayEnd(NamedTuple):
 
 @dataclass(eq=False)
 class _Item:
-    """A message, or one rank's share of a collective; `left` counts its unfinished ports."""
+    """A message, or one rank's share of a collective.
+
+    `left` is the number of ports (`_Port`) that have not finished it yet.
+    """
 
     seconds: float
     left: int

@@ -155,7 +155,10 @@ def _sides(q: int, sent: int, received: int, flow: Any, tariff: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _row_price(q: int, flow: Any, tariff: Any) -> float:
-    """Return the cost if part q sends one more row: 1, plus the rise in the cost of its excess."""
+    """Return the cost if part q sends one more row.
+
+    The cost is 1, plus the rise of the penalty for q's traffic above the ceiling.
+    """
     # the derivative of pressure / 2 * excess^2 by the rows
     out = tariff.row * flow.sent[q] + tariff.message * flow.messages_sent[q]
     return 1.0 + tariff.pressure * tariff.row * max(0.0, out - tariff.ceiling)

@@ -131,6 +131,8 @@ class FeatureGraph(LayerGraph):
         """Return A x or, if `back`, A^T x, without autograd. Collective.
 
         If x has fewer columns than the group has ranks, some ranks get no columns.
+
+        `coefficients`: values of A, a name in `plancc.plan.layers.COEFFICIENTS`.
         """
         if self.alone:
             return self.multiply(0, x.contiguous(), coefficients, back)

@@ -89,11 +89,12 @@ def _live_block(
 ) -> tuple[Block, Int64Array]:
     """Return one layer's block without dead rows, and the local numbers of its input rows.
 
-    Input rows are the own rows that this rank or another rank reads in the layer. Collective.
+    Dead rows are rows that no wanted output depends on. Input rows are the own rows that this rank
+    or another rank reads in the layer. Collective.
 
     Parameters:
         block: The block of all rows.
-        outputs: Local numbers of the layer's output rows.
+        outputs: Local numbers of the output rows that the layer must compute.
     """
     n = block.num_inputs
     live = _marked(block, outputs)

@@ -218,7 +218,9 @@ def _columns_apart(row_ptr: Any, column: Any, value: Any, first: int, place: Any
 
 
 def halo_blocks(name: str, part: csr_matrix, recv_ptr: Int64Array, resources: Resources) -> Blocks:
-    """Return the nonzeros in halo columns as laid-out pieces, one per group of messages.
+    """Return the nonzeros in halo columns, and their transposes, as pieces laid out for products.
+
+    There is one piece for each group of messages.
 
     Parameters:
         name: Name of the pieces in the result.

@@ -92,7 +92,8 @@ class _Layer:
         """Return the arguments of the method `after` for all rows of the first layer.
 
         Parameters:
-            fixed: Fixed part of the first layer: the result of its method `fixed`.
+            fixed: What the method `fixed` of the first layer returned: the result of the steps that
+                depend on no weights.
             x: Input of the first layer.
         """
         reads = self._network.convs[0].reads_input

@@ -92,7 +92,7 @@ class EdgeEnds(Mark):
 
     @property
     def source_row(self) -> int:
-        """In a tensor with both ends, the index of the sources in the first axis: 0 or 1."""
+        """Index of the sources in the first axis, 0 or 1, in a tensor with both ends of edges."""
         return int(self.ends[1].is_source)
 
     @property

@@ -330,9 +330,10 @@ class TorchRules(OverRanks):
         return alike(found, x)
 
     def _sliced(self, call: Call, x: Spread, key: Any) -> Tensor:
-        """Return ``x[key]`` if the key selects all entries of the spread axis, or every n-th edge.
+        """Return ``x[key]`` if the key selects whole axes or every n-th edge.
 
-        Raise InputError for any other key.
+        More exactly: along the axis that is spread over the ranks, the key must select all entries,
+        or every n-th edge. Raise InputError for any other key.
         """
         keys = key if isinstance(key, tuple) else (key,)
         if any(isinstance(k, Mark) for k in keys):
