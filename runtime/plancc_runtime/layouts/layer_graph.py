@@ -225,8 +225,8 @@ class LayerGraph(ABC):
     def counts(self, step: LayerStep) -> Counts:
         """Return this rank's traffic for a step of a layer, summed over `cycle` epochs.
 
-        After `cycle` epochs, the messages of a product repeat. The counts are arrays int64[1]. A product with the step's coefficients must have been
-        computed before.
+        After `cycle` epochs, the messages of a product repeat. The counts are arrays int64[1]. A
+        product with the step's coefficients must have been computed before.
         """
         program, transport = self.program(step), self.transport
         if not program:
