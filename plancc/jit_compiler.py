@@ -202,7 +202,7 @@ def _entry_flags(flags: Any) -> _Flags:
 
 
 def _inner_flags(flags: Any) -> _Flags:
-    """Set and return the flags of functions that only kernels call."""
+    """Set numba's flags as for functions that only kernels call, and return them."""
     flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
     return _Flags(flags)
 

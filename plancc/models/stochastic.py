@@ -70,7 +70,7 @@ class StochasticModel(Model):
     Attributes:
         sampler: A name in `plancc.sampling.SAMPLERS`.
         theta, delta: The error allowed for the expected connectivity, and the allowed probability
-            of a larger error (equation 12).
+            of a larger error (Demirci et al. 2022, equation 12).
         batches ("auto" or int): Number of mini-batches to sample. "auto": 0 if the sampler's
             probabilities are known, else the number from equation 14.
         sampler_options: Options of the sampler; missing options keep their defaults.

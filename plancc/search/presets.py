@@ -70,9 +70,9 @@ KIND_NUMBERS = {"hubs": HUBS, "wide": WIDE, "even": EVEN, "dense": EVEN, "thin":
 
 @dataclass(frozen=True)
 class Starts:
-    """Tuned parameters of the initial partitions of a search for owners of rows.
+    """Tuned parameters of a search for owners of rows: of its starts, and of the next sweeps.
 
-    Also of the sweeps that follow.
+    A start is an initial partition, made by a partitioner.
     """
 
     # A start that balances only the tightest constraint is tried if the constraint's limit leaves

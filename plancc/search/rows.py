@@ -132,7 +132,7 @@ class RowJob(RefiningJob):
 
     @property
     def size(self) -> int:
-        """Number of nonzeros, which determines the number of starts."""
+        """Number of nonzeros, which determines how many starts (initial partitions) are made."""
         return self.matrix.num_nonzeros
 
     @property

@@ -58,7 +58,7 @@ def volume_density(num_parts: int, sends: Iterable[Side], most: int) -> Density:
     Senders are rows of the picture, and receivers are columns.
 
     Parameters:
-        sends: What `send_tables` returns.
+        sends: Tables of the rows that parts send, from `send_tables`.
         most: Largest width of the picture in pixels.
     """
     step = per_pixel(num_parts, most)

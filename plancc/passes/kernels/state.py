@@ -96,7 +96,7 @@ def volume(nets: Nets, state: State) -> int:
 
 @njit(cache=True, nogil=True)
 def boundary(nets: Any, state: Any) -> Any:
-    """Return the vertices whose nets touch several parts, ascending: int64[m]."""
+    """Return the vertices with at least one net that touches several parts: int64[m], ascending."""
     found = np.zeros(len(state.owner), dtype=np.bool_)
     for e in range(len(state.spread)):
         if state.spread[e] > 1:

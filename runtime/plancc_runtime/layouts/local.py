@@ -249,7 +249,10 @@ class LocalGraph(ProgramGraph):
         return self._fold_patterns[nonzeros]
 
     def degree(self, nonzeros: str) -> Tensor:
-        """Return the number of nonzeros of every own row, on all ranks: int64[num_outputs]."""
+        """Return the number of nonzeros of every own row, on all ranks: int64[num_outputs].
+
+        `nonzeros`: which nonzeros count, a name in `layouts.block.NONZEROS`.
+        """
         if not self.folds:
             return self.local_pattern(nonzeros).degree
         counts = self.block.whole_degree(nonzeros)[: self.num_outputs]

@@ -235,8 +235,9 @@ class RelationConv(Conv):
         """Return the output rows of type `name`, or None if they are 0.
 
         Parameters:
-            own: The entry of type `name` in the second result of `_rows`; None if it has no entry.
-            moved: First result of `_rows`.
+            own: Input rows of the output vertices of this type, from `_rows`; None if `_rows`
+                returned none for the type.
+            moved: For every relation, the rows or sums of neighbours that `_rows` returned.
         """
 
     def _rows(
