@@ -146,7 +146,7 @@ def sort_by_sender(receiver, sender, row_ptr, row, num_senders):  # type: ignore
 def mark(place, row0, row1, bitmap):  # type: ignore[no-untyped-def]
     """In a bitmap over plan order, mark the rows `place` that are not own rows.
 
-    All bits of `place` are set; then the bits of the own rows, row0..row1-1, are cleared.
+    All bits of `place` are set; then the bits of the part's own rows, row0..row1-1, are cleared.
     """
     for k in range(len(place)):
         at = np.uint64(place[k])
@@ -167,8 +167,8 @@ def list_marked(  # type: ignore[no-untyped-def]
     The local numbers of the marked rows at their owner are written to `row` from index `size` on.
     From index `messages` on, the number of rows of each message is added to `lengths`, which has
     zeros there, and the owner of these rows is written to `owner`. ``local[r]`` becomes the local
-    number of marked row r at the part that needs or folds the row. These numbers begin at
-    `first_local`.
+    number of marked row r at the part that needs the row, or that has partial sums of it. These
+    numbers begin at `first_local`.
 
     Returns the new values of `size` and `messages`.
     """

@@ -279,8 +279,8 @@ def _child(
 ) -> Member:
     """Make a child, a new partition, by a V-cycle from one or two members of the population.
 
-    If the child is better than `one`, minimum cuts improve it further; but only if the graph is of
-    a kind for which minimum cuts pay.
+    If the child is better than `one`, and minimum cuts pay for graphs of this kind, minimum cuts
+    improve it further.
 
     `number`: index of the child; with the search's seed, it determines the random numbers of the
     V-cycle. `prices`: see `RowJob.cycle`.

@@ -90,7 +90,11 @@ def is_mild(degree: npt.NDArray[np.int64]) -> bool:
 
 
 def begins_with_clusters(degree: npt.NDArray[np.int64], effort: str, num_parts: int) -> bool:
-    """Whether a search of this effort starts from a partition of clusters; only effort fast may."""
+    """Whether a search of this effort starts from a partition of clusters.
+
+    Only effort "fast" may, for large graphs with hubs. `degree`: number of neighbours of every
+    vertex.
+    """
     whole = num_parts <= FEW and is_mild(degree)
     return effort == "fast" and int(degree.sum()) >= LARGE and has_hubs(degree) and not whole
 

@@ -277,7 +277,10 @@ def volume(density: Density, name: str, note: str, span: tuple[float, float]) ->
 
 
 def _pixels(axes: Any, density: Density, span: tuple[float, float], unit: str) -> Any:
-    """Draw a matrix in colours on a logarithmic scale, with the scale below; return the image."""
+    """Draw a matrix in colours on a logarithmic scale, with the scale below; return the image.
+
+    `span`: least and largest number of the scale. `unit`: label of the scale.
+    """
     from matplotlib.colors import LogNorm
 
     low, high = span

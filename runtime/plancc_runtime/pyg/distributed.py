@@ -190,7 +190,10 @@ class Distributed(nn.Module):
     def _recomputed(
         self, layer: nn.Module, rules: TorchRules, forward: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        """Return the output of a layer, which the backward pass will compute again. Collective."""
+        """Return the output of a layer without keeping its intermediate results. Collective.
+
+        The backward pass will call `forward`, the layer's forward pass, again.
+        """
         then, given = copy(rules), all_in((args, kwargs), Tensor)
         then.columns, versions = rules.columns.copy(), [version(x) for x in given]
         state = _cloned(_state_of(layer))

@@ -330,10 +330,9 @@ class TorchRules(OverRanks):
         return alike(found, x)
 
     def _sliced(self, call: Call, x: Spread, key: Any) -> Tensor:
-        """Return ``x[key]`` if the key selects whole axes or every n-th edge.
+        """Return ``x[key]``; raise InputError for keys that cut the axis spread over the ranks.
 
-        More exactly: along the axis that is spread over the ranks, the key must select all entries,
-        or every n-th edge. Raise InputError for any other key.
+        Along this axis, the key must select all entries, or every n-th edge.
         """
         keys = key if isinstance(key, tuple) else (key,)
         if any(isinstance(k, Mark) for k in keys):
