@@ -76,7 +76,10 @@ class Candidate:
 
 @dataclass
 class Contest:
-    """A comparison of the forms of all candidates, which are tried one after the other.
+    """A comparison of all candidates, which model auto tries one after the other.
+
+    A *candidate* is a model, and a *form* is a candidate with fixed options. The *price* of a form
+    is its predicted epoch time before any search.
 
     Attributes:
         asked: The matrix with the task of model auto.

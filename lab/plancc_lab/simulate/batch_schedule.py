@@ -121,7 +121,8 @@ class Bits:
     def _needed(self, matrix: Graph) -> Int64Array:
         """Return the halo rows of all parts as ascending keys.
 
-        A key is (part * num_parts + owner) * n + place in plan order.
+        The key of a row is (part * num_parts + owner) * n + place: the part that reads the row, the
+        row's owner, the number of all rows (n), and the row's place in plan order.
         """
         part = np.repeat(self._owner, matrix.row_nonzeros()).astype(np.int64)
         owner = self._owner[matrix.indices]

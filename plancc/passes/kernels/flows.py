@@ -378,7 +378,7 @@ class CutFlow(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def empty_flow(net: Any) -> Any:
-    """Make a flow of 0 in which neither side has reached a node."""
+    """Make a flow of 0, in which neither side's search has reached a node of the flow network."""
     v, m = len(net.vertex), len(net.cost)
     nodes = v + 2 * m
     return CutFlow(
@@ -405,8 +405,12 @@ def empty_flow(net: Any) -> Any:
 def _levels(side: int, num: int, net: Any, flow: Any) -> Any:
     """Search breadth first from ``queue[:num]``, through nodes that the side has not reached yet.
 
-    The search writes the visited nodes into `queue`, and their distances plus 1 into `level`. If it
-    finds a fixed vertex of the other side, it visits no node that is further away.
+    The nodes are nodes of the flow network (`CutFlow`). The search writes the visited nodes into
+    `queue`, and their distances plus 1 into `level`. If it finds a fixed vertex of the other side,
+    it visits no node that is further away.
+
+    Parameters:
+        num: Number of nodes in `queue` from which the search starts.
 
     Returns:
         end, found: Number of visited nodes, and whether a fixed vertex of the other side is among

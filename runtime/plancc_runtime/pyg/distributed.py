@@ -537,7 +537,7 @@ def _cloned(state: State) -> State:
 
 
 def _put(state: State) -> None:
-    """Set buffers and numbers of modules to the values in `state`.
+    """Set buffers and number-valued attributes of modules to the values in `state`.
 
     New tensors replace the old buffers; the memory of the old buffers does not change.
     """
