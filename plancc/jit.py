@@ -474,7 +474,10 @@ class _Lock(event.Listener):
 
 
 def _locked(descriptor: int) -> bool:
-    """Wait at most `PATIENCE` seconds for the lock; return whether this process got the lock."""
+    """Lock the open file `descriptor` for this process; return whether this succeeded.
+
+    If another process has the lock, wait for it at most `PATIENCE` seconds.
+    """
     listener, end, waits = compilation(), time.monotonic() + PATIENCE, False
     try:
         while time.monotonic() < end:

@@ -136,9 +136,9 @@ class Contest:
         self.answers.append(found)
 
     def _check_time(self, form: Form, left: float) -> None:
-        """If the `left` seconds of the budget are too few for a search, leave `form` out.
+        """Mark `form` as not tried if too little of the time budget is left to search its owners.
 
-        The reason is written into `why`.
+        The reason is written into `why`. `left`: seconds of the budget that are left.
         """
         if left < self.least:
             self.late.append(form.name)

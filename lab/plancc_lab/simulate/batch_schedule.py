@@ -108,9 +108,10 @@ class Bits:
         return OwnedRows(Population(n), False, *pattern, np.arange(n, dtype=np.int32))
 
     def _words(self, rows: Int64Array) -> Pairs:
-        """Return, for every pair of parts, how many words have at least one bit of these rows.
+        """Return, for every pair of parts, how many words are sent to tell owners of these rows.
 
-        In the words of a pair, every row of `_rows` that belongs to the pair has one bit.
+        The words of a pair have one bit for each row of `_rows` that one part reads from the other.
+        A word is sent if it has a bit of at least one of the given rows.
 
         Parameters:
             rows: Positions of the rows in `_rows`.

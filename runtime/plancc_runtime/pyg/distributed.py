@@ -493,7 +493,10 @@ class Distributed(nn.Module):
 
 
 def _fetching(layer: nn.Module, rules: TorchRules, names: str) -> Any:
-    """Return a hook that fetches halo rows of all tensors that a layer reads at sources.
+    """Return a hook of a message-passing layer, which fetches halo rows before the layer runs.
+
+    It fetches the halo rows of all tensors of which the layer's message function reads the rows of
+    the edges' sources.
 
     Parameters:
         names: Attribute of the layer that lists the arguments of its message function.

@@ -459,7 +459,10 @@ class TorchRules(OverRanks):
         return self._row_by_row(call, found)
 
     def _row_by_row(self, call: Call, found: list[Spread]) -> Any:
-        """Run a function that handles each row independently, or a product that sums over rows."""
+        """Run a function that handles each row independently, or a product that sums over rows.
+
+        `found` has the function's arguments that are spread over the ranks.
+        """
         of = _only(call, (each.of for each in found))
         places = places_of_rows(call)
         if places is None:
