@@ -231,7 +231,7 @@ class _Compiler(compiler.CompilerBase):
 
 
 class _BorrowingCompiler(_Compiler):
-    """A compiler of functions that also runs `_Borrowing`, a compiler step, after type inference."""
+    """A compiler of functions that runs one more step, `_Borrowing`, after type inference."""
 
     def define_pipelines(self) -> list[Any]:
         (passes,) = super().define_pipelines()
