@@ -288,7 +288,7 @@ class Revision:
             record: The steps of the search that found the owners.
             first: Entries that are kept from the previous plan; see `kept_of`.
             about: Entries about refining or patching.
-            command: Text of the entry "command".
+            command: Name of the command, such as "refine".
             notes: Warnings for the user.
         """
         before = search_seconds(self.plan.provenance) or 0.0

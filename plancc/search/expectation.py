@@ -281,7 +281,7 @@ class SampledExpectation:
         return how, notes
 
     def _gap(self, owner: Owner, num_parts: int) -> float:
-        """Return how much more rows are sent in held-out mini-batches than in the sample.
+        """Return by which share more rows are sent in held-out mini-batches than in the sample.
 
         The result is (f - s) / f. Here f is the mean number of rows sent in a held-out mini-batch,
         which is not in the sample, and s is the mean number in a mini-batch of the sample. If the

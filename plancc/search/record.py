@@ -1,4 +1,4 @@
-"""What a search keeps: its steps, the owners that each step found, and the best owners so far."""
+"""The record of a search: its steps, the figures of their owners, and the best owners so far."""
 
 from __future__ import annotations
 

@@ -105,8 +105,8 @@ class Replay:
     def _at(self, time: float, call: Callable[[], None], of: _Node | _Port | None = None) -> None:
         """Schedule `call` for `time`.
 
-        `of`: the node or port whose state the call changes. A call that is already scheduled for
-        the same node or port is cancelled.
+        `of`: the node or port to which the call belongs. A call that is already scheduled for the
+        same node or port is cancelled. None: no call is cancelled.
         """
         self._number += 1
         if of is not None:

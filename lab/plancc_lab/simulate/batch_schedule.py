@@ -108,13 +108,13 @@ class Bits:
         return OwnedRows(Population(n), False, *pattern, np.arange(n, dtype=np.int32))
 
     def _words(self, rows: Int64Array) -> Pairs:
-        """Return, for every pair of parts, how many words are sent to tell owners of these rows.
+        """Return how many words are sent, for every pair of parts, to say that rows are needed.
 
         The words of a pair have one bit for each row of `_rows` that one part reads from the other.
-        A word is sent if it has a bit of at least one of the given rows.
+        A word is sent if it has the bit of at least one needed row.
 
         Parameters:
-            rows: Positions of the rows in `_rows`.
+            rows: Positions of the needed rows in `_rows`.
         """
         words = np.unique(self._word[rows])
         return self._pairs(*np.unique(self._message[words], return_counts=True))
