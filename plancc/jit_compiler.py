@@ -231,7 +231,7 @@ class _Compiler(compiler.CompilerBase):
 
 
 class _BorrowingCompiler(_Compiler):
-    """A compiler that also runs the pass `_Borrowing`, after type inference."""
+    """A compiler of functions that runs one more step, `_Borrowing`, after type inference."""
 
     def define_pipelines(self) -> list[Any]:
         (passes,) = super().define_pipelines()

@@ -283,8 +283,13 @@ class Revision:
         """Return the provenance of the new plan.
 
         Parameters:
+            made: The new plan.
+            owners: Its owners.
+            record: The steps of the search that found the owners.
             first: Entries that are kept from the previous plan; see `kept_of`.
             about: Entries about refining or patching.
+            command: Name of the command, such as "refine".
+            notes: Warnings for the user.
         """
         before = search_seconds(self.plan.provenance) or 0.0
         found = {

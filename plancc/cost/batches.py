@@ -251,7 +251,10 @@ def estimate(values: npt.NDArray[Any]) -> Estimate:
 
 
 def difference(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Estimate:
-    """Return the mean of a - b over the same batches, with a paired 95% confidence interval."""
+    """Return the mean of a - b, with a paired 95% confidence interval.
+
+    Entry k of each array is for mini-batch k.
+    """
     return estimate(np.asarray(a) - np.asarray(b))
 
 

@@ -225,8 +225,8 @@ def choose_owners(order: Any, held: Any, load: Any) -> Any:
     of its owner.
 
     Parameters:
-        order (int64[n]): Ranks of the vertices (see the module), in the order in which the vertices
-            choose.
+        order (int64[n]): The vertices in the order in which they choose. A vertex is given by its
+            *rank*: its position, from 0, if vertices are sorted by their number of nonzeros.
         held: See `assign_edges`.
         load (int64[num_parts]): Number of nonzeros of every part, its load at the start.
 

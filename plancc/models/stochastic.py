@@ -221,9 +221,10 @@ def hoeffding_nets(num_parts: int, theta: float, delta: float) -> int:
 
 
 def batches_of(nets: int, nets_per_batch: float) -> int:
-    """Return how many mini-batches together have `nets` nets; each has `nets_per_batch` on average.
+    """Return how many mini-batches to draw so that together they have about `nets` nets.
 
-    The result is at least 1. It is 1 if mini-batches have no nets.
+    A mini-batch has `nets_per_batch` nets on average. The result is at least 1; it is 1 if
+    mini-batches have no nets.
     """
     return max(1, math.ceil(nets / nets_per_batch)) if nets_per_batch > 0 else 1
 

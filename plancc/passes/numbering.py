@@ -60,8 +60,15 @@ class MapToMachine:
 def _swap(rows, pairs, kind, links):  # type: ignore[no-untyped-def]
     """Try to swap the ranks of each two parts in `pairs`; keep each swap that lowers the time.
 
-    `rows`, float64[steps, p, p], is the number of rows that each part sends to each other part in
-    every step. Only parts of the same `kind` are swapped. Returns the rank of every part, int32[p].
+    Returns the rank of every part, int32[p].
+
+    Parameters:
+        rows (float64[steps, p, p]): Number of rows that each part sends to each other part in every
+            step.
+        pairs (int64[m, 2]): Pairs of parts, in the order in which they are tried.
+        kind (int64[p]): A number for every part, equal for parts of equal speed. Only parts with
+            equal numbers are swapped.
+        links: See `MapToMachine`.
     """
     rank = np.arange(rows.shape[1]).astype(np.int32)
     node = links.node.copy()  # node of every part

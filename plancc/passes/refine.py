@@ -285,7 +285,11 @@ class _RefineTraffic(RefineVolume, ABC):
 
 
 class _Rounds:
-    """One run of a `_RefineTraffic` pass: its rounds (`push`), then `shave` and `recover`."""
+    """One run of a `_RefineTraffic` pass.
+
+    The method `push` runs the rounds of V-cycles. Then `shave` lowers the objective in small steps,
+    and `recover` lowers the volume.
+    """
 
     def __init__(self, options: _RefineTraffic, run: _Run) -> None:
         self.options, self.run, self.sweeps = options, run, run.sweeps
@@ -330,7 +334,11 @@ class _Rounds:
         return cycle
 
     def shave(self) -> None:
-        """Lower the objective in small steps: shave its value (see `TrafficRounds`) repeatedly."""
+        """Lower the objective in small steps, after the rounds.
+
+        Every step *shaves* the best value of the objective so far: it runs sweeps in which the
+        objective must not exceed a slightly lower value (`TrafficRounds`).
+        """
         how = self.options.schedule
         if how.shavings == 0:
             return

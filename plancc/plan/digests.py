@@ -142,7 +142,8 @@ def root_of(
 
     The hash is SHA-256 of a text. The text has one line ``name=value`` for each header attribute,
     then one line ``name dtype shape digest`` for each dataset. Attributes and datasets are sorted
-    by name. ``digest`` is the BLAKE3 digest of the dataset's leaves.
+    by name. ``digest`` is the BLAKE3 digest of the dataset's leaves; a leaf is the digest of one
+    part's entries in the dataset.
 
     Parameters:
         attributes: The header attributes.

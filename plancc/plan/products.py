@@ -68,7 +68,10 @@ class Gather(Step):
 
 @dataclass(frozen=True)
 class ScatterAdd(Step):
-    """Send rows back, against the direction of a `Gather`, and add them to rows of the target."""
+    """Send rows of the source to their owners, which add them to rows of the target.
+
+    The messages have the opposite direction of the messages of a `Gather`.
+    """
 
     reverse = True
 

@@ -133,7 +133,7 @@ class EdgeJob(RefiningJob):
 
     @property
     def combines(self) -> bool:
-        """Whether the search combines members of its population; true only if no row is fixed."""
+        """Whether the search combines two partitions to make a new one; false if rows are fixed."""
         return self.held is None
 
     @cached_property

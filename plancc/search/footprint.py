@@ -24,7 +24,7 @@ class ProblemSizes:
             every row.
         mirrored: Share of the nonzeros (i, j) off the diagonal for which (j, i) is a nonzero too.
         weighted: Whether the edges of the graph have weights.
-        constraints: Number of constraints of the balance.
+        constraints: Number of weights of a vertex that the parts share evenly.
         uneven: Whether some rows have many more nonzeros than others
             (`plancc.search.starts.is_uneven`). If so, the coarser levels of a V-cycle have nearly
             as many nonzeros as the matrix.

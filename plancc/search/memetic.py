@@ -27,7 +27,7 @@ from plancc.search.rows import RowJob
 
 @dataclass
 class Members:
-    """A population of members, of which no two are equal.
+    """A population of members: the partitions that the search combines. No two are equal.
 
     Attributes:
         cost (int64[num_nets]): Costs of the nets.
@@ -178,7 +178,10 @@ class _Start:
 
 
 def _starts(job: RowJob) -> list[_Start]:
-    """Return the ways to make a start for a new member of the population, the best way first."""
+    """Return the ways to make a partition from which a new member of the population develops.
+
+    The best way comes first.
+    """
     found = [
         _Start(partial(job.begin, each), each.how.slowness, partial(job.has_begun, each))
         for each in job.beginnings("best")

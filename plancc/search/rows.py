@@ -137,7 +137,10 @@ class RowJob(RefiningJob):
 
     @property
     def kind_now(self) -> str:
-        """Kind of the graph; before the first start, the kind that follows from its degrees."""
+        """Kind of the graph, a key of `KIND_NUMBERS`.
+
+        Before the first partition is found, it is the kind that follows from the degrees alone.
+        """
         return self.kind or kind_of(self.degrees)
 
     @property
@@ -455,9 +458,14 @@ class RowJob(RefiningJob):
         return self.note_state(step, begin, state)
 
     def minimum_cuts(self, owner: Owner, cuts: Cuts) -> Member:
-        """Improve owners by minimum cuts, and add the result to the record.
+        """Improve owners by minimum cuts between neighbouring parts; return the result.
 
-        Neither the volume nor the overload of the parts rises.
+        Neither the volume nor the overload of the parts rises. The result is also added to the
+        record of the search.
+
+        Parameters:
+            owner: The owners, which are not changed.
+            cuts: Presets of the minimum cuts.
         """
         sweeps = self.sweeps(np.random.default_rng(0))  # minimum cuts use no random numbers
         return self.refined("minimum cuts", owner, sweeps, partial(Sweeps.cut, cuts=(cuts,)))
@@ -478,7 +486,9 @@ class RowJob(RefiningJob):
         cuts: Cuts | None = CUTS,
         prices: tuple[float, ...] | None = None,
     ) -> Member:
-        """Run one V-cycle from one or two partitions, and add the result to the record.
+        """Run one V-cycle from one or two partitions; return its result.
+
+        The result is also added to the record of the search.
 
         Parameters:
             owner: The partition from which the V-cycle begins.
@@ -507,9 +517,10 @@ class RowJob(RefiningJob):
         return one and able
 
     def improve(self, member: Member, seed: int) -> Member:
-        """Run the V-cycle of a partitioning library from a member.
+        """Improve the owners of `member` by a V-cycle of the library that `improver` finds.
 
-        Return the result, or the member itself if it is better.
+        Return the result as a new `Member`, or `member` itself if that is better or the library
+        fails.
         """
         limit = min(self.options.time_limit or np.inf, self.deadline.seconds_left())
         begin, stop, problem = wall_seconds(), self.deadline.stopped, self.hypergraph
@@ -576,9 +587,10 @@ class RowJob(RefiningJob):
         cuts: Cuts | None = None,
         rng: np.random.Generator | None = None,
     ) -> Member:
-        """Run up to `cycles` V-cycles from the member `best`; return the best member.
+        """Run up to `cycles` V-cycles, and return the best owners found, as a `Member`.
 
-        Stop when a V-cycle finds nothing better.
+        The first V-cycle starts from the owners `best`, every other one from the best owners so
+        far. Stop when a V-cycle finds nothing better.
         """
         rng = rng or np.random.default_rng([seed, 3])
         for k in range(1, cycles + 1):

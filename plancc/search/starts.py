@@ -104,8 +104,8 @@ def kind_of(degree: npt.NDArray[np.int64], boundary: float | None = None) -> str
 
     Parameters:
         degree (int64[n]): Number of neighbours of every vertex in the undirected graph.
-        boundary: Share of the rows that are boundary rows in the partition of a quick start. None:
-            unknown; the kind is then "hubs" or "even".
+        boundary: Share of the rows that are boundary rows in the search's first partition. None:
+            there is no partition yet; the kind is then "hubs" or "even".
     """
     kind = "hubs" if has_hubs(degree) else "even"
     if boundary is not None and boundary > KINDS.wide:

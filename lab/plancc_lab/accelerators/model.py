@@ -200,7 +200,7 @@ def _tiled(memory: OutputTiles, work: Aggregations, width: int) -> MemoryTraffic
 def _masked_outputs(work: Aggregations, whole: float) -> float:
     """Return the bytes read for the mask, plus the bytes written for outputs that the mask keeps.
 
-    `whole` is the number of bytes of Z.
+    `whole` is the number of bytes of all outputs Z, including those that the mask does not keep.
     """
     return (work.mask_density + 1 / 32) * whole
 

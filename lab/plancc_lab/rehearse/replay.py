@@ -103,7 +103,11 @@ class Replay:
         return [(rank.times, rank.waits) for rank in self._ranks]
 
     def _at(self, time: float, call: Callable[[], None], of: _Node | _Port | None = None) -> None:
-        """Schedule `call` for `time`; it replaces the call scheduled before for `of`, if any."""
+        """Schedule `call` for `time`.
+
+        `of`: the node or port to which the call belongs. A call that is already scheduled for the
+        same node or port is cancelled. None: no call is cancelled.
+        """
         self._number += 1
         if of is not None:
             of.version = self._number
@@ -325,6 +329,8 @@ class _Shared:
 class _Node:
     """Cores and ports that the ranks of a node share.
 
+    `pace` is the speed of every rank that computes: below 1 if more ranks compute than there are
+    cores. `pace.done` is the work that a rank could have done since the beginning at this speed.
     `computing` has, for every rank that computes, the value of `pace.done` at which its computation
     ends.
     """

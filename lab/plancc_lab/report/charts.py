@@ -91,7 +91,7 @@ class Chart:
 
 
 def style() -> AbstractContextManager[None]:
-    """Return a context in which figures have the style of the page."""
+    """Return a context in which matplotlib draws figures in the style of the report's page."""
     from matplotlib import rc_context
 
     return rc_context(STYLE)

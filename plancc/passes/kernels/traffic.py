@@ -177,10 +177,13 @@ def sweep_traffic(  # type: ignore[no-untyped-def]
 ):
     """Move every vertex in `order` to the part where the total cost falls most, if it falls.
 
-    If there are fees, a vertex that needs rows from very many parts tries only some parts.
+    The cost is the sum in the module's docstring. If messages have fees (prices for each pair of
+    parts), a vertex that needs rows from very many parts tries only some parts.
 
     Parameters:
         order (int64[m]): Vertices, in the order in which they move.
+        flow: Traffic of every part, a `PairTraffic`; updated.
+        tariff: Prices of traffic, a `Tariff`.
         bounds (plancc.models.limits.Bounds): Targets, prices and caps of the parts' weights.
 
     Returns:

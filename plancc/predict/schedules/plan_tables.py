@@ -268,7 +268,10 @@ def _hops(source: _Source, step: str) -> tuple[Pairs, ...]:
 
 
 def _check(source: _Source, node: str, numbers: npt.NDArray[Any], bound: int) -> None:
-    """Raise PlanError if a number of a dataset is negative, or is not below `bound`."""
+    """Raise PlanError if a number of a dataset is negative, or is not below `bound`.
+
+    `node`: name of the dataset in the file. `numbers`: its numbers.
+    """
     if not within(numbers, bound):
         raise PlanError(f"{source.path}: /{node} is damaged: a number is out of range")
 

@@ -142,7 +142,9 @@ class FullBatch(Execution):
         return halo
 
     def _leave_out_dead_rows(self, data: LocalData, fixed_by: Conv | None) -> None:
-        """Make the view for training use live rows only, if any rank has a dead row. Collective.
+        """Make the view for training leave out dead rows, if any rank has one. Collective.
+
+        Dead rows are rows that no training vertex needs (`layouts.live`).
 
         Parameters:
             fixed_by: The first layer, if it reads the view's `fixed` (`nn.conv`) instead of the

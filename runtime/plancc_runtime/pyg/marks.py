@@ -219,7 +219,14 @@ M = TypeVar("M", bound=Mark)
 
 
 def marked(x: Tensor, kind: type[M], **what: Any) -> M:
-    """Return an alias of x with a mark of class `kind`. Gradients pass through the alias."""
+    """Return an alias of x with a mark, which says what an axis or the values of x refer to.
+
+    Gradients pass through the alias.
+
+    Parameters:
+        kind: Class of the mark.
+        what: Attributes of the mark.
+    """
     found = x.as_subclass(kind)
     vars(found).update(what)
     return found
@@ -274,7 +281,7 @@ def is_end(x: Any, is_source: bool | None = None) -> TypeGuard[EdgeEnds]:
 
 
 def plain(x: Any) -> Any:
-    """Remove the marks of all tensors inside x, and return the result.
+    """Return x, in which tensors have lost their marks (`Mark`) and are plain tensors again.
 
     A `Message` is replaced by its values.
     """

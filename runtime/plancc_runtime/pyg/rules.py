@@ -135,7 +135,11 @@ class TorchRules(OverRanks):
         return bool(summed(found.any().long(), self.transport) > 0)
 
     def _sizes(self, call: Call, x: Any) -> Any:
-        """Return what a call asks of a marked tensor: shape, size of an axis, number of entries."""
+        """Return what a call asks of a tensor with a spread axis.
+
+        This is the tensor's shape, the size of an axis, or the number of entries, each over all
+        ranks.
+        """
         here, of = x.shape[x.axis], x.of if is_rows(x) else None
         others = prod(size for k, size in enumerate(x.shape) if k != x.axis)
         if call.name == "numel":
@@ -148,9 +152,10 @@ class TorchRules(OverRanks):
         return torch.Size(sizes) if dim is None else sizes[dim]
 
     def _copied(self, call: Call, x: Tensor) -> Any:
-        """Return a copy of x with the mark of x.
+        """Return a copy of x that is marked as x is, for example as rows of a graph (`Mark`).
 
-        The copy may have another dtype. If x has ends of edges, another dtype raises InputError.
+        The copy may have another dtype. But if x holds row ids, the ends of edges (`EdgeEnds`),
+        another dtype raises InputError.
         """
         out = call.run()
         if isinstance(x, EdgeEnds) and out.dtype != x.dtype:
@@ -454,7 +459,10 @@ class TorchRules(OverRanks):
         return self._row_by_row(call, found)
 
     def _row_by_row(self, call: Call, found: list[Spread]) -> Any:
-        """Run a function that handles each row independently, or a product that sums over rows."""
+        """Run a function that handles each row independently, or a product that sums over rows.
+
+        `found` has the function's arguments that are spread over the ranks.
+        """
         of = _only(call, (each.of for each in found))
         places = places_of_rows(call)
         if places is None:
