@@ -187,10 +187,10 @@ def _parallel(
 
 
 def without_relations(graph: Graph) -> Graph:
-    """Return the graph after the nonzeros of parallel relations are summed.
+    """Return the graph without relations; nonzeros with the same row and column are summed.
 
-    Nonzeros are summed if they have the same row and column. Searches need the result, in which the
-    columns of every row are distinct.
+    Such nonzeros belong to relations that join the same two types. Searches need the result, in
+    which the columns of every row are distinct.
     """
     if graph.relation is None:
         return graph

@@ -72,7 +72,8 @@ def sweep(
 ) -> Sweep:
     """Return the predicted epochs of all models on all numbers of ranks.
 
-    If a model does not allow a number of ranks, its cell has the reason.
+    If a model does not allow a number of ranks, the cell of this model and number in the result has
+    the reason instead.
 
     Parameters:
         source: The normalised matrix, or sizes that replace the matrix.
