@@ -116,7 +116,10 @@ def with_ids(graph: Graph, of_types: Sequence[npt.NDArray[Any] | None]) -> Graph
 
 
 def _counted_otherwise(types: Types, entries: Mapping[Relation, Entries]) -> Iterator[str]:
-    """Yield remarks about ids that seem to be vertex numbers of the union, or to count from 1."""
+    """Yield remarks about ids that seem to count over all types, or to count from 1.
+
+    Ids should count from 0 within every type.
+    """
     least = [
         (relation, name, int(ends.min()))
         for relation, (row, column, _) in entries.items()

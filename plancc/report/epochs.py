@@ -52,7 +52,7 @@ class Basis:
         dims: Sequence[int] | None = None,
         machine: Machine | None = None,
     ) -> Basis:
-        """Return the basis of a plan's predicted times.
+        """Return the machine and the widths for which the times of a plan are predicted.
 
         Parameters:
             provenance: Provenance of the plan; recorded widths that contradict its data are

@@ -73,6 +73,6 @@ def study(subject: Subject, machines: Mapping[str, Accelerator]) -> list[Acceler
 
 
 def published_beside(subjects: Sequence[Subject], machines: Mapping[str, Any]) -> list[Comparison]:
-    """Return comparisons with all published figures for these subjects and machines."""
+    """Return comparisons with all published figures for these subjects (graphs) and machines."""
     datasets = {subject.dataset for subject in subjects}
     return [each for each in comparisons() if each.machine in machines and each.dataset in datasets]

@@ -168,7 +168,7 @@ def _tables_of_graph(
 
 
 def _check_boundaries(sizes: Sizes, models: Sequence[Contender]) -> None:
-    """Check that every model has the boundary fractions that it needs.
+    """Check that every model has the boundary fractions (halo rows per own row) that it needs.
 
     Raises:
         InputError: If a model that needs fractions has none, if fractions name a model that is not
