@@ -527,7 +527,7 @@ def _only(call: Call, rows: Iterable[TypeRows | None]) -> TypeRows | None:
     """Return the `TypeRows` that all arguments of a call have; None if an argument has none.
 
     Parameters:
-        rows: For every argument, its `TypeRows` or None.
+        rows: For every argument, its `TypeRows` (the graph's rows that it has), or None.
 
     Raises:
         InputError: If two arguments have different `TypeRows`.
