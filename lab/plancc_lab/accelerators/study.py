@@ -61,7 +61,7 @@ class AcceleratorRow:
 
 
 def study(subject: Subject, machines: Mapping[str, Accelerator]) -> list[AcceleratorRow]:
-    """Return a row for every accelerator in `machines`, with its figures for the subject's work."""
+    """Return a row for each accelerator in `machines`, with its figures for the subject's graph."""
     base = estimate(accelerator(CPU), subject.work).seconds
     published = DATASETS[subject.dataset].joules if subject.dataset else {}
     rows = []
