@@ -369,7 +369,7 @@ def with_rows_placed(
 
 
 def kept_of(recorded: Mapping[str, Any], *stale: str) -> dict[str, Any]:
-    """Return the entries of a provenance that stay valid for other owners.
+    """Return the entries of a plan's provenance that stay valid if the owners change.
 
     `stale` has names of further entries that are left out.
     """

@@ -246,7 +246,7 @@ def ends_with(code: int) -> None:
 
 
 def end_code() -> int | None:
-    """Return the exit code if another thread says why the process ends; else None."""
+    """Return the exit code if another thread has called `ends_with`; else None."""
     return None if _ending.acquire(timeout=KILLED) else _code
 
 

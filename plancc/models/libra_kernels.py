@@ -209,7 +209,10 @@ def assign_rest(
 
 @njit(cache=True, nogil=True)
 def num_held(held: Any) -> Any:
-    """Return how many parts hold each vertex: int32[n], sorted by the rank of the vertex."""
+    """Return how many parts hold each vertex: int32[n].
+
+    The vertices are in the order of `held`: by their number of nonzeros, ascending.
+    """
     count = np.zeros(len(held), dtype=np.int32)
     for r in range(len(held)):
         for w in range(held.shape[1]):

@@ -294,7 +294,7 @@ class BatchSource:
         return Hypergraph(net_ptr, pins, weights, net_sources=column), inclusion
 
     def sample(self, num_batches: int, seed: int, stream: int = FITTED) -> NetSample:
-        """Return the merged nets of the batches 0..num_batches - 1.
+        """Return the merged nets of the mini-batches 0..num_batches - 1 of a stream.
 
         Stop earlier if the sample is full (`GrowingSample.grown`).
         """
@@ -435,8 +435,8 @@ def fitted_cut(
     Let a net have m pins besides its source. The pins are assumed to be spread evenly over parts,
     with c = m / num_parts pins in each part, but at least 1. A part needs the row of the net with
     probability reach[c], where `reach` is an attribute of `inclusion`. So each pin contributes
-    ``reach[c] / c``, and the edges of a hub weigh less than other edges. The weight of an edge is
-    the mean over the nets of its two ends.
+    ``reach[c] / c`` rows to the expected volume, and the edges of a hub weigh less than other
+    edges. The weight of an edge is the mean over the nets of its two ends.
 
     Parameters:
         graph: The graph; other weights of its edges are ignored.

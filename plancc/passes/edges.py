@@ -168,7 +168,7 @@ class _Search:
             self._sweep(price, np.inf, strength, restoring=True)
 
     def _sweep(self, price: float, cap: Any, strength: float, *, restoring: bool = False) -> None:
-        """Run a sweep that moves owners of rows, then a sweep that moves nonzeros.
+        """Run a sweep that changes owners of rows, then a sweep that moves nonzeros to other parts.
 
         Parameters:
             price: Price of overweight.

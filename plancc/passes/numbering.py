@@ -115,7 +115,8 @@ def sums_of(rows, node):  # type: ignore[no-untyped-def]
 def _count(s, q, m, far, sign, rows, sums):  # type: ignore[no-untyped-def]
     """Add the message from part q to part m to `sums`; subtract it if `sign` is -1.
 
-    `s` is the step. `far` is 1 if the parts are on different nodes, else 0.
+    `s` is the index of the exchange: 0 for the expand, 1 for the fold. `far` is 1 if the parts are
+    on different nodes, else 0.
     """
     sums[s, 0, far, q] += sign * rows[s, q, m]
     sums[s, 1, far, m] += sign * rows[s, q, m]

@@ -99,7 +99,10 @@ class _Run:
         self.state = state_of(self.nets, self.owner, self.context.num_parts)
 
     def merit(self, value: float) -> Merit:
-        """Return the merit of the current state; `value`: the objective in this state."""
+        """Return overload, objective and volume of the current owners, as a `Merit`.
+
+        `value`: the value of the objective.
+        """
         overload = self.sweeps.limits.overload(self.state.sums)
         return Merit(overload, value, volume(self.nets, self.state))
 

@@ -104,7 +104,7 @@ def points_of(arrays: Arrays) -> dict[str, Int64Array]:
 
 
 def leaves_of(arrays: Arrays, points: Mapping[str, Int64Array]) -> dict[str, Digests]:
-    """Return the leaves of each dataset, by dataset name.
+    """Return the leaves (digests of each part's entries) of each dataset, by dataset name.
 
     Parameters:
         arrays: The datasets, by name.

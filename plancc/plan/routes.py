@@ -150,10 +150,11 @@ def _group_of(once: _Once, owner: Int32Array, node: Int32Array, nodes: int) -> I
 def _carriers(
     messages: _Messages, once: _Once, topology: Topology
 ) -> tuple[Int32Array, Int32Array]:
-    """Choose who carries the rows of each group of `once` from the owner's node to the other node.
+    """Choose the parts that send rows from one node to another, and that receive them there.
 
-    Returns two arrays int32[k]: for each group, the part that sends the rows to the other node, and
-    the part that receives them there.
+    A group of `once` has the rows of one owner that one other node needs. Returns two arrays
+    int32[k]: for each group, the part on the owner's node that sends the rows to the other node,
+    and the part on the other node that receives them.
     """
     node = topology.node_of_rank()
     pair, pair_of = np.unique(

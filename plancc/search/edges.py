@@ -299,8 +299,9 @@ class EdgeJob(RefiningJob):
     def split(self, start: Member, seed: int, first: bool = False) -> Member:
         """Alternate splits and V-cycles, starting from owners of rows; then move single nonzeros.
 
-        `first`: Whether this is the first start, which lower efforts make too. If so, the last
-        steps of each lower effort are run after as many splits as the lower effort makes.
+        A split assigns each nonzero to its row or to its column. `first`: Whether this is the first
+        start, which lower efforts make too. If so, the last steps of each lower effort are run
+        after as many splits as the lower effort makes.
         """
         matrix = self.matrix
         deadline = self.deadline.earlier((1 - self.how.split_share) * self.deadline.seconds_left())

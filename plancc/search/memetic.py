@@ -1,4 +1,4 @@
-"""Effort best: evolve a population of partitions by combination, mutation and replacement.
+"""Effort "best": evolve a population of partitions by combination, mutation and replacement.
 
 This is a memetic search, like KaHyPar-E (Andre, Schlag and Schulz, 2018). A *member* is a partition
 in the population; a *child* is a new partition. Two members are combined by a V-cycle that merges

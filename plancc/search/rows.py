@@ -272,7 +272,9 @@ class RowJob(RefiningJob):
     def begin(
         self, how: Beginning, seed: int, share: float | None = None, more: int = 0
     ) -> Owner | None:
-        """Make a start, and add it to the record; for the result and for `share` see `start`.
+        """Make a start: a partition that the search then improves.
+
+        The start is added to the record of the search. For the result and for `share` see `start`.
 
         `more`: number of later starts that differ from this start only in the seed. If it saves
         time, the partitioner runs with the seeds of these later starts too, in the same process,
@@ -471,7 +473,9 @@ class RowJob(RefiningJob):
         return self.refined("minimum cuts", owner, sweeps, partial(Sweeps.cut, cuts=(cuts,)))
 
     def polish(self, owner: Owner, rng: np.random.Generator) -> Member:
-        """Improve owners by wide minimum cuts and local searches; add the result to the record.
+        """Improve owners by wide minimum cuts and local searches.
+
+        The result is also added to the record of the search.
 
         The improvement is worth the time if every part exchanges rows with few other parts.
         """

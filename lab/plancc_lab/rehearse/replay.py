@@ -404,7 +404,10 @@ class _Item:
     crossing: float | None = None  # seconds of what the ranks of either node share
 
     def over(self, cause: Moment) -> None:
-        """Record that one of the ports has finished the item."""
+        """Record that one of the ports has finished the item (a message, or part of a collective).
+
+        `cause`: the moment that is passed on, as the cause, after the last port has finished.
+        """
         self.left -= 1
         if not self.left:
             self.done(cause._replace(what=self.cause.what))

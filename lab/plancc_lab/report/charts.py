@@ -343,7 +343,10 @@ def convergence(logs: Sequence[tuple[str, RunLog]]) -> list[tuple[str, Chart]]:
 
 
 def _curves(logs: Sequence[tuple[str, RunLog]], which: str, note: str) -> Chart | None:
-    """Return a chart of all runs: the loss or a score of each split over epochs."""
+    """Return a chart of all runs over epochs: the loss, or a score of each split.
+
+    `which`: "loss", or name of the score. None is returned if no run has it.
+    """
     (axes,) = panels_of(HALF, 2.6)
     for letter, log in logs:
         for split, values in (log.scores | {"loss": log.loss}).get(which, {}).items():

@@ -193,7 +193,7 @@ def adjacent_parts(max_spread: int, most: int, nets: Any, state: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def network_of(pair: Any, cut_nets: Any, region: Any, place: Any, nets: Any, state: Any) -> Any:
-    """Build the network around the boundary of a pair of parts.
+    """Build the hypergraph around the boundary of a pair of parts (the cut network).
 
     Parameters:
         pair (int64[2]): The two parts.
@@ -601,12 +601,11 @@ def _block(side: int, source: int, net: Any, flow: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def extend(side: int, num: int, bound: int, max_work: int, net: Any, flow: Any) -> Any:
-    """Add as much flow as possible from the vertices ``queue[:num]``, then mark reached nodes.
+    """Add as much flow as possible from the vertices ``flow.queue[:num]``, then mark reached nodes.
 
-    These are all nodes of the flow network to which the vertices could still send flow.
-
-    The function stops early, without marks, if the added flow exceeds `bound`, or if ``flow.work``
-    exceeds `max_work`.
+    Reached nodes are all nodes of the flow network to which these vertices, which are on the side
+    `side`, could still send flow. The function stops early, without marks, if the added flow
+    exceeds `bound`, or if ``flow.work`` exceeds `max_work`.
 
     Returns:
         The added flow.

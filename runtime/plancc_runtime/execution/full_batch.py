@@ -7,8 +7,8 @@
     dead-rows   rows that no labelled training vertex depends on are dropped (`layouts.live`)
     overlap     own rows are multiplied while messages are in flight (`layouts.executor`)
 
-Samples are drawn from live rows. The draws for a row are the same whether passes are on or off
-(`layouts.boundary`).
+Samples are drawn from the rows that are not dropped. The draws for a row are the same whether
+passes are on or off (`layouts.boundary`).
 
 All passes are exact: losses and weights change only by rounding, since floating-point numbers are
 added in another order. A pass that does not fit the options is off; `Execution.off` has the reason.

@@ -516,7 +516,8 @@ class DelayedSums:
 def bin_of(vertices: Int32Array, num_bins: int) -> Int64Array:
     """Return the bin of every vertex, from 0 to num_bins - 1: int64[vertices].
 
-    The bin is computed from a hash of the vertex.
+    Rows of the vertices in one bin are exchanged in the same epochs. The bin is computed from a
+    hash of the vertex.
     """
     return (_mixed(vertices) % np.uint64(num_bins)).astype(np.int64)
 

@@ -141,7 +141,7 @@ def _uses_left(block: Block, uses: Nonzeros, outputs: Int64Array, live: Any) -> 
     Parameters:
         uses: The nonzeros in all halo columns of `block`.
         outputs: The output rows, as local rows.
-        live (bool[halo rows]): Whether each halo row is live.
+        live (bool[halo rows]): Whether each halo row is live, as the module defines it.
     """
     left = np.zeros(block.num_local_rows, np.bool_)
     left[outputs] = True

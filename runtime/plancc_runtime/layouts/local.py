@@ -176,10 +176,11 @@ class LocalGraph(ProgramGraph):
         return found
 
     def largest_returned(self, y: Tensor) -> Tensor:
-        """Send halo rows of y to their owners, and return the maxima: Tensor[num_inputs, width].
+        """Send halo rows of y to their owners, and return maxima: Tensor[num_inputs, width].
 
-        Like `returned`, but with the elementwise maximum instead of the sum, and without gradient.
-        The exchange is direct, never node-aware. Collective.
+        Row i of the result is the elementwise maximum of own row i of y and all copies of this row
+        on other ranks. Like `returned`, but with maxima instead of sums, and without gradient. The
+        exchange is direct, never node-aware. Collective.
         """
         if self._returning is None:
             exchange = self.block.expand

@@ -119,7 +119,10 @@ class _Layer:
         return (*self._halves.across(*moved), *(self._graph.targets(each) for each in own))
 
     def after(self, place: slice, rows: Rows) -> Rows:
-        """Return the output of the convolution for some rows."""
+        """Return the output of the convolution for the rows in the range `place`.
+
+        `rows`: these rows of the result of `across` or `across_fixed`.
+        """
         given, own = self._parted(rows)
         return (self._halves.after(*given), *own)
 

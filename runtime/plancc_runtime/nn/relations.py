@@ -148,6 +148,8 @@ class RGCNOptions(ConvOptions):
 class ByType(nn.Module):
     """Applies a separate module to the rows of each wanted type; rows of other types become 0.
 
+    A type is wanted if the next layer or the loss reads its output rows.
+
     Parameters:
         widths: For every wanted type, the number of columns in the input.
         d_out: Number of columns in the output.

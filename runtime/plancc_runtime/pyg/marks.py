@@ -233,7 +233,10 @@ def marked(x: Tensor, kind: type[M], **what: Any) -> M:
 
 
 def alike(x: Tensor, mark: M, **what: Any) -> M:
-    """Return an alias of x with the mark of another tensor; `what` has attributes to replace."""
+    """Return an alias of x that is marked as the tensor `mark` is.
+
+    `what`: new values for some attributes of the mark, by name.
+    """
     return marked(x, type(mark), **{**vars(mark), **what})
 
 

@@ -104,11 +104,12 @@ class TorchRules(OverRanks):
         return self._call_on_spread(call, found)
 
     def _call_on_messages(self, call: Call) -> Any:
-        """Run a function that has a message tensor as an argument.
+        """Run a function that has a message tensor (`marks.Message`) as an argument.
 
-        A product with factors of edges, or a sum at targets, needs no values of the message tensor.
-        Functions that only read properties, such as dtype or device, get the tensor's `rows`. All
-        other functions get its values.
+        A message tensor has a row for every edge; the values are computed only if needed. A product
+        with factors of edges, or a sum at targets, needs no values of the message tensor. Functions
+        that only read properties, such as dtype or device, get the tensor's `rows`. All other
+        functions get its values.
         """
         if call.name in calls.SIZES:
             return self._sizes(call, call.args[0])
@@ -302,7 +303,10 @@ class TorchRules(OverRanks):
         return refuse(call, "selects entries by several indices")
 
     def _masked(self, call: Call, x: Tensor, mask: Spread) -> Tensor:
-        """Return the entries of x at which `mask` is true; ranks share one axis of the mask."""
+        """Return the entries of x at which `mask` is true.
+
+        One axis of the mask is spread over the ranks: each rank has only some of its entries.
+        """
         if (
             not isinstance(x, Spread)
             or (x.axis, x.of, x.each) != (mask.axis, mask.of, mask.each)
@@ -531,7 +535,7 @@ def _only(call: Call, rows: Iterable[TypeRows | None]) -> TypeRows | None:
     """Return the `TypeRows` that all arguments of a call have; None if an argument has none.
 
     Parameters:
-        rows: For every argument, its `TypeRows` or None.
+        rows: For every argument, its `TypeRows` (the graph's rows that it has), or None.
 
     Raises:
         InputError: If two arguments have different `TypeRows`.
@@ -553,7 +557,7 @@ def _joined_end(call: Call, ends: Sequence[RowNumbers]) -> RowNumbers:
 def _with_ends(
     call: Call, x: Tensor, ends: Sequence[RowNumbers], relations: frozenset[int]
 ) -> Tensor:
-    """Return x with the mark of one end, or of both ends, of edges.
+    """Mark x as vertex numbers of one end, or of both ends, of edges; return the marked tensor.
 
     If x has both ends, one of them must refer to own rows: this end has the targets. The other end
     has the sources, which may be own rows too.
