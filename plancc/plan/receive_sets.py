@@ -144,7 +144,10 @@ def sort_by_sender(receiver, sender, row_ptr, row, num_senders):  # type: ignore
 
 @njit(cache=True, nogil=True)
 def mark(place, row0, row1, bitmap):  # type: ignore[no-untyped-def]
-    """Set the bits of the rows `place`, then clear the bits of the own rows row0..row1-1."""
+    """In a bitmap over plan order, mark the rows `place` that are not own rows.
+
+    All bits of `place` are set; then the bits of the part's own rows, row0..row1-1, are cleared.
+    """
     for k in range(len(place)):
         at = np.uint64(place[k])
         bitmap[at >> SIX] |= ONE << (at & LOW_SIX)
