@@ -266,7 +266,7 @@ class RowJob(RefiningJob):
         return highest(self.model.problem is Hypergraph, self.starts_by_kind)
 
     def has_begun(self, how: Beginning, seed: int) -> bool:
-        """Whether the search has made this start with this seed."""
+        """Whether the search has made a start in the way `how` with this seed."""
         return (*how.name, seed) in self.begun
 
     def begin(

@@ -346,7 +346,7 @@ class Numbers(Target):
 
     @staticmethod
     def constant(class_shares: list[float]) -> float:
-        """Return R2 if the answer for every vertex is the mean: 0."""
+        """Return 0: the R2 if the mean of the targets is predicted for every vertex."""
         return 0.0
 
 

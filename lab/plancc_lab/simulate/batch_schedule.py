@@ -140,7 +140,7 @@ class Bits:
 
 
 class BatchScheduler(SampledScheduler):
-    """Scheduler that makes the operations of a row plan for a step on a mini-batch."""
+    """Says how much work the ranks of a row plan have in a step on a mini-batch."""
 
     def begun(self, width: int) -> Iterator[tuple[str, Work]]:
         live = self._tables.live

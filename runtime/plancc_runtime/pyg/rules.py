@@ -263,7 +263,7 @@ class TorchRules(OverRanks):
         return _with_ends(call, call.run(), ends, relations)
 
     def _index_ends(self, call: Call, x: EdgeEnds, key: Any) -> Tensor:
-        """Return ``x[key]``: some of the edges, or one of their ends."""
+        """Return ``x[key]``; `key` selects some of the edges, or only their sources or targets."""
         keys = key if isinstance(key, tuple) else (key,)
         ends, others = [*x.ends], [*keys]
         if len(ends) == 2:
