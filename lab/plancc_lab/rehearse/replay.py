@@ -167,7 +167,7 @@ class Replay:
             self._meet((peer, rank.number, tag), _ReplayEnd(mine, self.now, False, k))
 
     def _send(self, rank: _Rank, number: int, pieces: Sequence[tuple[int, ...]]) -> None:
-        """Send messages; `pieces` has the receiver, tag and bytes of each."""
+        """Send messages in round `number`; `pieces` has the receiver, tag and bytes of each."""
         mine = rank.rounds[number]
         mine.open += len(pieces)
         for peer, tag, num_bytes in pieces:

@@ -427,8 +427,9 @@ class MiniBatches(FullBatch):
         return drawing
 
     def _made(self, number: int, features: Tensor) -> Rounds[BatchShare]:
-        """Draw a batch, and make its graphs. If there is one rank, also copy the batch's features.
+        """Draw the mini-batch with index `number`, and make the graph of each of its blocks.
 
+        If there is one rank, also copy the features of the mini-batch from `features`.
         Collective if every rank draws only for its own rows (`OwnerDraws`).
         """
         which: RowsOfBlocks = "live" if "dead-rows" in self._passes else "all"

@@ -87,9 +87,9 @@ class Clones:
     diagonal: npt.NDArray[np.float64]
 
     def alone(self) -> Clones:
-        """Return these clones with edges counted on this rank only.
+        """Return these clones, but count the edges of every row on this rank only.
 
-        In variant 0c, means divide by these counts.
+        Means over neighbours divide by these counts in variant 0c, which sends no rows.
         """
         block = self.block
         assert block.edges is not None
@@ -220,7 +220,7 @@ def _trees_of(block: Block, transport: Transport) -> tuple[Exchange, Int32Array,
 def with_leaves(clones: Clones, x: Tensor, transport: Transport) -> Tensor:
     """Return own rows, and after them the rows of the leaves: Tensor[clones, width]. Collective.
 
-    The rows of the leaves are received from their owners.
+    Leaves are this rank's copies of vertices of other ranks, which send the rows.
 
     Parameters:
         x (Tensor[own rows, width]): Own rows.

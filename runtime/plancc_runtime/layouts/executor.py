@@ -115,7 +115,8 @@ def _actions(
 ) -> list[Action]:
     """Return the actions of a program or, if `back`, of its adjoint.
 
-    If `is_local`, the steps that send messages are left out.
+    Steps named in `idle` are left out, and so are steps that send messages if `is_local`. For
+    `overlap`, see `actions_of`.
     """
     steps = without_messages(program) if is_local else program
     return list(actions_of(checked(adjoint(steps)) if back else steps, overlap, idle))
