@@ -437,7 +437,7 @@ class _Line(NamedTuple):
 def _line_from(path: StrPath, data: bytes, start: int, wanted: tuple[str, ...]) -> _Line | None:
     """Return the first line from byte `start` of `data` on that is not blank and not a comment.
 
-    Return None if there is no such line.
+    Return None if there is no such line. `wanted`: columns that the user has chosen, if any.
     """
     text, end = b"", start - 1
     while not text.strip() or text.startswith(COMMENT):

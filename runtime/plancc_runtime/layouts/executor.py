@@ -388,7 +388,10 @@ class ProgramGraph(LayerGraph):
         return {"x": x, "y": y}
 
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
-        """Return A x or, if `back`, A^T x, computed in `resources.dtype`. Collective."""
+        """Return A x or, if `back`, A^T x, computed in `resources.dtype`. Collective.
+
+        `coefficients`: which values A has, a name in `plancc.plan.layers.COEFFICIENTS`.
+        """
         rows = converted(x, self.resources.dtype).contiguous()
         out = empty(self.num_inputs if back else self.num_outputs, x.shape[1], rows)
         executor = self.lay_out(coefficients)
