@@ -533,7 +533,7 @@ def _names_columns(path: StrPath, line: _Line, data: bytes, wanted: Sequence[str
     """Whether the first line of a text holds column names.
 
     Warns:
-        PlanccWarning: If the line may also be an edge between names.
+        PlanccWarning: If the line may also be an edge between vertices whose ids are names.
     """
     words, separator, after = line.words, line.separator, line.after
     if words[2:] and words == [b"", *(b"%d" % k for k in range(len(words) - 1))]:

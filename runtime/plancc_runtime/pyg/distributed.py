@@ -296,6 +296,7 @@ class Distributed(nn.Module):
     def kinds_of(self, named: Mapping[Any, Any]) -> list[ArgumentKind]:
         """Return the kind of each tensor in the arguments, the same on all ranks. Collective.
 
+        A kind says whether a tensor has rows or edges, is an edge index, or none of these.
         On one rank, the shape of a tensor may fit a kind by chance. So a tensor gets a kind only if
         its shape fits the kind on all ranks.
 
