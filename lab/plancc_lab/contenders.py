@@ -54,9 +54,9 @@ class Contender:
         """Return the contender that a string [LABEL=]NAME[:OPTION=VALUE...] describes.
 
         NAME is a model or a partitioner. A partitioner of hypergraphs gets the problem of model
-        "hp", a partitioner of graphs that of model "gp". An option without a value is a flag, which
-        becomes true. A value may contain a colon, as in balance=nnz:0.05. The text after such a
-        colon must not be the name of an option, and must not contain "=".
+        "hp", a partitioner of graphs gets the problem of model "gp". An option without a value is a
+        flag, which becomes true. A value may contain a colon, as in balance=nnz:0.05. The text
+        after such a colon must not be the name of an option, and must not contain "=".
 
         Raises:
             InputError: If the name or an option is unknown, or if the model does not accept a

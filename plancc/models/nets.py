@@ -188,7 +188,7 @@ class NetUnion:
         self.num_pins = 0
 
     def add(self, block: BatchLayer) -> None:
-        """Add the nets of a block: the nonzeros of a mini-batch in one layer.
+        """Add the nets of a block (the nonzeros that a mini-batch keeps in one layer).
 
         Equal nets of all blocks are merged when the number of pins has doubled since the last
         merge, or when more than `MAX_WAITING` blocks wait to be merged.

@@ -117,10 +117,7 @@ class Around:
         return len(np.unique(owner[len(owner) - number :])) == number
 
     def within(self, context: Context) -> Context:
-        """Return a pass's context for the smaller problem, given that for the original problem.
-
-        In the smaller problem, the fixed vertices of each part are merged into one vertex.
-        """
+        """Convert a pass's context from the given problem to the smaller problem."""
         time = context.time
         if time is not None:
             seconds = time.seconds

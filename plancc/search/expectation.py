@@ -120,8 +120,9 @@ def _recipe(
 ) -> dict[str, Any]:
     """Return entries for the provenance: the sampler, and the number of mini-batches needed.
 
-    With so many mini-batches, the mean connectivity of a net is estimated with an error below theta
-    (Demirci et al. 2022, equation 14: Hoeffding's bound; theta and delta are the model's options).
+    With so many mini-batches, the error of the estimated mean connectivity of a net is below theta
+    with a probability of at least 1 - delta (Demirci et al. 2022, equation 14: Hoeffding's bound).
+    The model has theta and delta as options.
     """
     nets = hoeffding_nets(num_parts, model.theta, model.delta)
     per_batch = source.nets_per_batch(seed)

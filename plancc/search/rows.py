@@ -500,16 +500,19 @@ class RowJob(RefiningJob):
 
     @cached_property
     def improvable(self) -> bool:
-        """Whether `improve` can run on this problem, and is worth the time to start a process."""
+        """Whether `improve` supports this problem, and is worth the time to start its process.
+
+        `improve` runs the V-cycle of another partitioner in a process of its own.
+        """
         least, most = IMPROVED
         one = self.nets.weight.shape[1] == 1 and least <= self.size <= most
         able = self.model.problem is Hypergraph and improver(self.hypergraph) is not None
         return one and able
 
     def improve(self, member: Member, seed: int) -> Member:
-        """Run the V-cycle of a partitioning library from a member.
+        """Improve the partition `member` by the V-cycle of another partitioner, such as Mt-KaHyPar.
 
-        Return the result, or the member itself if it is better.
+        Return the result, or `member` itself if it is better.
         """
         limit = min(self.options.time_limit or np.inf, self.deadline.seconds_left())
         begin, stop, problem = wall_seconds(), self.deadline.stopped, self.hypergraph

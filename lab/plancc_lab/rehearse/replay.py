@@ -208,7 +208,9 @@ class Replay:
         return (lambda: mine.open == 0) if mine.open else None
 
     def _done(self, mine: _Round, cause: Moment, receive: int | None = None) -> None:
-        """Record that one piece of a round has finished; this may end a wait of the rank.
+        """Record that a piece of round `mine` has finished: a message, or a step of a collective.
+
+        The rank of this round continues if it waited for this piece.
 
         Parameters:
             cause: The moment that led to the end of the piece.

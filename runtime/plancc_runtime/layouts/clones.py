@@ -232,8 +232,8 @@ def with_leaves(clones: Clones, x: Tensor, transport: Transport) -> Tensor:
 class CloneGraph(LocalGraph):
     """The graph of a layer in which every rank computes with its clones.
 
-    The module's docstring defines the products. Products send rows only in training with cd-r. They
-    are collective if `sums` is given.
+    The module's docstring defines the products. Products send rows only in training with variant
+    cd-r (`DelayedSums`). They are collective if `sums` is given.
 
     Parameters:
         last: Whether this is the last layer, whose outputs are own rows only.

@@ -274,9 +274,9 @@ class Distributed(nn.Module):
     # Kinds of arguments
 
     def _marked(self, named: Mapping[Any, Any]) -> dict[Any, Any]:
-        """Return the arguments; mark tensors that hold rows, edges or edge ends. Collective.
+        """Return the arguments, with a mark on every tensor of rows, edges or edge ends.
 
-        A mark says what the entries of a tensor belong to (module `marks`).
+        Collective. A mark says what the entries of a tensor belong to (module `marks`).
         """
         found = tensors_in(named)
         shapes = tuple((path, *x.shape, x.dtype) for path, x in found)
