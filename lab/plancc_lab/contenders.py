@@ -118,7 +118,11 @@ class Contender:
         return given | self.search | self.options
 
     def at(self, graph: str, num_parts: int) -> Contender:
-        """Return the contender, with ``{graph}`` and ``{p}`` replaced in the values of options."""
+        """Return the contender for this graph and number of parts.
+
+        In values of options, ``{graph}`` is replaced by the name of the file `graph` up to its
+        first dot, and ``{p}`` by the number of parts.
+        """
         stem = os.path.basename(graph).split(".")[0]
         options = {
             name: value.replace("{graph}", stem).replace("{p}", str(num_parts))
