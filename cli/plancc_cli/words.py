@@ -1,6 +1,7 @@
 """Sentences for the command line: messages of the library, and messages about interruptions.
 
-Messages of the library name parameters, which this module replaces by flags.
+The library's messages mention parameters by their Python names. This module replaces these names
+by the flags of the command line.
 """
 
 from __future__ import annotations

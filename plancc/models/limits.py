@@ -205,7 +205,8 @@ class Limits:
     def imbalance(self, loads: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """Return the largest ratio of a part's weight to its even share, less 1: float64[c].
 
-        The result is 0 if all weights are 0. For `loads`, see `overload`.
+        There is one number for each of the c constraints; 0 if all weights are 0. For `loads`, see
+        `overload`.
         """
         loads = loads.reshape(self.share.shape)
         fullest = (loads / self.relative[:, None]).max(axis=0) * self.num_parts

@@ -201,7 +201,7 @@ class Request:
 
 
 def default_balance(model: str, options: SearchOptions) -> str:
-    """Return the balance that parts have if the user names none.
+    """Return the default balance: the weights that parts share evenly if the user names none.
 
     A search for row plans has the balance `DEFAULT_BALANCE`, or "nnz,rows" if epsilon is above
     `LOOSE`. The same holds for model auto with objective "time". In all other cases the balance is

@@ -407,7 +407,7 @@ class _Rounds:
         return reached
 
     def _hold(self, value: float, times: int) -> Merit:
-        """Run sweeps that hold a value of the objective; return the merit of the result.
+        """Run sweeps that hold a value of the objective; return the result's overload and values.
 
         `TrafficRounds` explains "hold". `times` is the number of sweeps. No part exceeds its limit.
         """

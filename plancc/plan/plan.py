@@ -287,5 +287,8 @@ class Plan(WithColumns):
         return write_file(path, self.header, self.arrays(), self.attributes(), compress=compress)
 
     def attributes(self) -> dict[str, dict[str, Any]]:
-        """Return the attributes of each group in `plancc.plan.format.ATTRIBUTE_GROUPS`."""
+        """Return the attributes of the plan file's HDF5 groups ``/provenance`` and ``/metrics``.
+
+        The result maps names of groups to dicts.
+        """
         return attributes_of(self.provenance, self.metrics(), self.baseline)

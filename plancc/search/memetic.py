@@ -163,7 +163,7 @@ def evolve(job: RowJob, founders: list[Member]) -> list[Member]:
 
 @dataclass(frozen=True)
 class _Start:
-    """A way to make the start of a new member.
+    """A way to make a start: the owners from which a new member of the population grows.
 
     Attributes:
         make: Function of a seed and a share of the remaining time; it returns owners, or None if

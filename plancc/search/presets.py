@@ -98,7 +98,7 @@ class Starts:
 
 @dataclass(frozen=True)
 class Combined:
-    """Tuned parameters for the last step of effort balanced, which combines members.
+    """Tuned parameters for the last step of effort "balanced": it combines the best owners found.
 
     Without this step, the volume is 1.014 times as large with 64 parts.
     """

@@ -328,7 +328,7 @@ class _Cases:
     num_kept: int = 0
 
     def key(self, source: _GraphFile, contender: Contender, num_parts: int, seed: int) -> Key:
-        """Return all values on which a row depends."""
+        """Return the key of a row of the study: all values on which the row depends."""
         settings = {
             name: value.to_json() if isinstance(value, Machine) else value
             for name, value in contender.settings(self.settings).items()

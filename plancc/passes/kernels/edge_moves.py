@@ -529,7 +529,8 @@ def _staying(
     for each nonzero whose other net touches r.
 
     Returns:
-        base, num: The cost saved, -inf if one of the nonzeros may not move; the number of nonzeros.
+        base: The cost saved; -inf if one of the nonzeros may not move.
+        num: Number of nonzeros in `pins`.
     """
     num, base = 0, 0.0
     for a in range(pattern.net_ptr[e], pattern.net_ptr[e + 1]):

@@ -143,7 +143,10 @@ class LayoutTests:
 def _operands(
     layout: Layout, how: str = "product"
 ) -> tuple[Float64Array, Float64Array, Float64Array]:
-    """Return dense rows H, a weight matrix, and the gradient of the product's result."""
+    """Return dense rows H, a weight matrix W, and a gradient of the result of `LayerGraph`'s `how`.
+
+    `how` is the name of a method. For "product" the result is A H, else a product of A, H and W.
+    """
     n = len(next(iter(layout.dense.values())))
     random = np.random.default_rng(n)
     h, g = random.standard_normal((2, n, layout.width))
