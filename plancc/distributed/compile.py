@@ -131,8 +131,8 @@ def compile_folder(
 ) -> Compiled:
     """Compile a graph on all ranks, and write one plan file. Collective.
 
-    The owners and the content of the plan do not depend on the number of ranks. ``**options`` are
-    the fields of `SearchOptions` and `PlanOptions`, and the options `model_options`.
+    The owners and the content of the plan do not depend on the number of ranks. The options are
+    the fields of `SearchOptions` and `PlanOptions`, and further options `model_options`.
 
     Parameters:
         transport: A transport of `plancc_runtime`.

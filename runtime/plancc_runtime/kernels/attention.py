@@ -242,7 +242,8 @@ def _run(stage: int, side: PatternSide, kept: Attended, arrays: dict[int, Tensor
 def _compiled(dtype: torch.dtype) -> Any:
     """Return `_stages` as a C function. numba caches its code.
 
-    The argument of the C function is the address of a call (`kernels.claims`).
+    The argument of the C function is the address of a *call*: an int64 array that describes the
+    work by addresses and sizes (`kernels.claims`).
     """
     return cfunc("void(CPointer(int64))")(_call32 if dtype == torch.float32 else _call64)
 
