@@ -75,9 +75,9 @@ def _is_record(obj: Any) -> bool:
 
 
 def _is_graph(obj: Any) -> bool:
-    """Return whether an object is a graph, and not the slices of an InMemoryDataset.
+    """Return whether an object is a graph, and not the dict `slices` of an InMemoryDataset.
 
-    In slices, edge_index has one dimension.
+    In this dict, which has the offsets of graphs, "edge_index" has one dimension.
     """
     if isinstance(obj, Mapping):
         return getattr(obj.get("edge_index"), "ndim", 1) == 2

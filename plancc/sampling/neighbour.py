@@ -25,7 +25,7 @@ MARKS_FROM = 64
 class NeighbourSampler(SizedSampler):
     """Layer-wise neighbour sampling (Hamilton et al., GraphSAGE, NeurIPS 2017, algorithm 2).
 
-    A batch has `batch_size` seed vertices; every set of this size is equally likely. If the
+    A mini-batch has `batch_size` seed vertices; every set of this size is equally likely. If the
     population has a training mask, all seed vertices are training vertices. The rows of the last
     block are the seed vertices. The rows of every other block are the columns of the next block.
 

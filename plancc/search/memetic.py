@@ -107,7 +107,7 @@ class Choice:
 
 
 def evolve(job: RowJob, founders: list[Member]) -> list[Member]:
-    """Evolve a population; return the members of the last population, the best first.
+    """Evolve a population of partitions, its members; return the last population, best first.
 
     With a budget of time, the search ends when the time is up. Without a budget, it ends when the
     population would restart, or after `Evolution.rounds` children per member; in large graphs after
@@ -194,7 +194,7 @@ def _grown(
 
     If the first slow start is clearly better than a quick start and the founders, the next members
     also come from slow starts, and get twice the time. The reason: children of such a good member
-    and a much worse one would hardly be better than the good member.
+    and of a much worse member would hardly be better than the good member.
 
     `first_seconds`: time of the search's first start, from which the time of other starts is
     estimated.
