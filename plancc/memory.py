@@ -106,9 +106,12 @@ def _left(group: Path, limit: str, usage: str) -> Iterator[int]:
 
 
 def _cached(group: Path) -> int:
-    """Return the number of bytes of cached files, which the system would drop to free memory.
+    """Return how many bytes of a control group's memory are cached files.
 
-    Mapped files are included.
+    The system would drop cached files to free memory. Mapped files are included.
+
+    Parameters:
+        group: Folder of the control group.
     """
     cached = 0
     with suppress(OSError, ValueError):

@@ -284,8 +284,13 @@ class Revision:
         """Return the provenance of the new plan.
 
         Parameters:
+            made: The new plan.
+            owners: Its owners.
+            record: The steps of the search that found the owners.
             first: Entries that are kept from the previous plan; see `kept_of`.
             about: Entries about refining or patching.
+            command: Name of the command, such as "refine".
+            notes: Warnings for the user.
         """
         before = search_seconds(self.plan.provenance) or 0.0
         found = {
@@ -365,7 +370,7 @@ def with_rows_placed(
 
 
 def kept_of(recorded: Mapping[str, Any], *stale: str) -> dict[str, Any]:
-    """Return the entries of a provenance that stay valid for other owners.
+    """Return the entries of a plan's provenance that stay valid if the owners change.
 
     `stale` has names of further entries that are left out.
     """

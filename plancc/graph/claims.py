@@ -165,9 +165,10 @@ def warn_of_counts(
     ids: npt.NDArray[Any] | None = None,
     by_number: bool = False,
 ) -> None:
-    """Compare the claimed numbers of vertices and edges with the numbers that were read.
+    """Compare the numbers of vertices and edges that a file claims with the numbers that were read.
 
     Parameters:
+        claims: What the file says about itself.
         edges: Number of lines with an edge, and number of lines with a self loop.
         vertices: Number of vertices of the graph.
         ids: Ids of the vertices: ascending numbers, or names. None if ids are 0..vertices - 1.

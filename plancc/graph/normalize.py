@@ -74,7 +74,10 @@ def normalize(
 
 
 def _wrong_sum(name: str, what: str, total: float, normalization: str) -> InputError:
-    """Return the error for a sum that has no inverse or no square root."""
+    """Return the error for a sum of values that has no inverse or no square root.
+
+    `what`: phrase that says which values `name` sums to `total`.
+    """
     needs = f"`normalize` {normalization} needs positive and finite sums; use `normalize` none"
     return InputError(f"{name}: {what} sum to {total:g}; {needs}")
 

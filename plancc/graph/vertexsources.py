@@ -327,8 +327,11 @@ def _names_in(
 ) -> dict[str, str]:
     """Return, by key in `SOURCE_KEYS`, the name of each array of vertex data in the source.
 
-    `weights` is the number of rows that vertex weights must have, for a source that may also have
-    edge weights; None for any number.
+    Parameters:
+        held: The arrays of the source, by name.
+        keys: Names that the user gives, by key.
+        weights: Number of vertices. An array of weights with another number of rows is left out,
+            since the source may also have edge weights. None: any number of rows is accepted.
     """
     called = dict[str, str]()
     for key in SOURCE_KEYS:

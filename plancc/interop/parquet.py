@@ -246,7 +246,7 @@ def _named_edges(read: Any, names: Sequence[str], where: str) -> tuple[Names | N
 
 
 def _check_cost(numbers: int, where: str, what: str) -> None:
-    """Raise InputError if the files or the memory are too small for so many numbers.
+    """Raise InputError if Parquet files cannot hold, or memory cannot take, so many numbers.
 
     Parameters:
         numbers: How many numbers the metadata of the files declare.

@@ -19,7 +19,10 @@ from plancc.interop.torchfile import StoredHetero, StoredObject, load_torch
 
 
 def is_data(obj: Any) -> bool:
-    """Return whether an object looks like a Data, a HeteroData, or the ``to_dict()`` of one."""
+    """Return whether an object looks like a Data or HeteroData of PyTorch Geometric.
+
+    Also true if it looks like the dict that their ``to_dict()`` returns.
+    """
     if isinstance(obj, Mapping):
         return "edge_index" in obj or "adj_t" in obj or "_global_store" in obj
     has_edges = hasattr(obj, "edge_index") or hasattr(obj, "adj_t")

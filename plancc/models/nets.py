@@ -232,9 +232,9 @@ class NetUnion:
 
     @property
     def nonzeros_seen(self) -> float:
-        """Share of the nonzeros off the diagonal that occur in some block.
+        """Share of the off-diagonal nonzeros of the matrix that occur in at least one block.
 
-        1 if the matrix has no nonzero off the diagonal.
+        1 if the matrix has no off-diagonal nonzeros.
         """
         rows = np.repeat(np.arange(len(self._indptr) - 1), np.diff(self._indptr))
         off = rows != self._indices

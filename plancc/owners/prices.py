@@ -99,9 +99,12 @@ class PricedForms:
     def best_form(self, name: str, unfit: bool = False) -> list[Form]:
         """Return a list with the form of candidate `name` that has the lowest price.
 
-        The list is empty if no form suits the number of ranks, the widths of the layers and the
-        size of the graph. `unfit`: whether the candidate does not suit the graph for another
-        reason; then no price is computed, and the list has the first of the remaining forms.
+        A candidate is a model; its forms are the ways to set the model's options; a price is a
+        predicted epoch time. The list is empty if no form suits the number of ranks, the widths of
+        the layers and the size of the graph.
+
+        `unfit`: whether the candidate does not suit the graph for another reason. Then no price is
+        computed, and the list has the first form that suits these numbers.
         """
         forms = []
         for options in MODELS[name].forms(self.task.num_parts):

@@ -78,9 +78,10 @@ class Around:
 
     @property
     def refinable(self) -> Hypergraph:
-        """The smaller problem as passes need it, with one more weight for every vertex.
+        """The smaller problem (`problem`) as passes need it, with one more weight for every vertex.
 
-        This weight is 1 for a merged vertex, else 0: a part may hold only one merged vertex.
+        This weight is 1 for a merged vertex, which stands for all fixed vertices of a part, and 0
+        for a free vertex: a part may hold only one merged vertex.
         """
         return replace(self.problem, vertex_weights=self.limits.weights)
 

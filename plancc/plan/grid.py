@@ -247,7 +247,8 @@ class Grid:
         This follows Algorithms 1 and 3 of Tripathy et al. 2020. A square grid has one piece for
         each process row. Other grids have lcm(rows, columns) pieces. So one process row holds all
         rows of H that a piece has, and one process column holds all columns of A that the piece
-        has. In "1.5d" every part is a piece, and `Piece.column` is the part's chunk.
+        has. In "1.5d" every part is a piece, and `Piece.column` is the process column that needs
+        the rows of the part (`chunk`).
 
         Parameters:
             part_ptr (int64[num_parts + 1]): First row of every part in plan order.

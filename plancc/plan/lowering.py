@@ -324,8 +324,8 @@ def _lower_edge_parts(  # type: ignore[no-untyped-def]
 
     Returns the messages of received rows; the messages of folded rows; and the number of nonzeros
     of every local row, int64. The messages are four arrays: the local numbers of the rows at their
-    owner; the number of rows of each message; the part that needs or folds the rows; and the part
-    that owns them.
+    owner; the number of rows of each message; the part in first..last-1 that needs the rows, or
+    that has partial sums of them; and the part that owns the rows.
     """
     num_rows = part_ptr[-1]
     most = ptr[last] - ptr[first]

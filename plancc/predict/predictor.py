@@ -124,7 +124,8 @@ class Predictor:
     def bound_of(self, tables: Tables, word_bytes: int = WORD_BYTES) -> float:
         """Return the same lower bound as `bound`, for as many rows and nonzeros as `tables` count.
 
-        If the tables leave out dead rows, only the live rows of each layer count in the layer.
+        If the tables leave out dead rows, which no output in the loss needs, only the other rows of
+        each layer count in the layer.
         """
 
         def even(of: Tables) -> Tables:

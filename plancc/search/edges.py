@@ -133,7 +133,7 @@ class EdgeJob(RefiningJob):
 
     @property
     def combines(self) -> bool:
-        """Whether the search combines members of its population; true only if no row is fixed."""
+        """Whether the search combines two partitions to make a new one; false if rows are fixed."""
         return self.held is None
 
     @cached_property
@@ -299,8 +299,9 @@ class EdgeJob(RefiningJob):
     def split(self, start: Member, seed: int, first: bool = False) -> Member:
         """Alternate splits and V-cycles, starting from owners of rows; then move single nonzeros.
 
-        `first`: Whether this is the first start, which lower efforts make too. If so, the last
-        steps of each lower effort are run after as many splits as the lower effort makes.
+        A split assigns each nonzero to its row or to its column. `first`: Whether this is the first
+        start, which lower efforts make too. If so, the last steps of each lower effort are run
+        after as many splits as the lower effort makes.
         """
         matrix = self.matrix
         deadline = self.deadline.earlier((1 - self.how.split_share) * self.deadline.seconds_left())
@@ -345,7 +346,7 @@ class EdgeJob(RefiningJob):
         return self.refine(owners, self.objective, seed)
 
     def _combine_until_end(self, population: list[Member], timed: bool) -> None:
-        """Combine random pairs of members into new partitions.
+        """Combine random pairs of members (partitions in `population`) into new partitions.
 
         A new partition that is better than the worse member of its pair replaces this member.
 

@@ -13,9 +13,9 @@ best      evolve a diverse population from starts of all partitioners: see `plan
 
 Every effort first runs the steps of the lower efforts. So its objective is never worse than with a
 lower effort. Every effort first minimises the volume. If another objective is named, it then
-refines the owners for this objective. For the expected volume of mini-batches, efforts balanced and
-best also start from an edge cut that the strongest partitioner makes. If the model does not suit a
-graph (`StochasticModel.unfit`), every effort runs only the steps of fast.
+refines the owners for this objective. For the expected volume of mini-batches, efforts "balanced"
+and "best" also start from an edge cut that the strongest partitioner makes. If the model does not
+suit a graph (`StochasticModel.unfit`), every effort runs only the steps of "fast".
 """
 
 from __future__ import annotations
@@ -377,7 +377,7 @@ def _combined(job: RowJob) -> Combined:
 
 
 def _turns(job: RowJob) -> tuple[list[tuple[Beginning, int]], int]:
-    """Return the starts that effort balanced may make, in order, each with its seed.
+    """Return the starts that effort "balanced" may make, in order, each with its seed.
 
     Also return the largest number of these starts that the effort makes after the first one.
     """
@@ -437,7 +437,7 @@ def _strong(job: RowJob) -> list[Member]:
 
 
 def _best(job: RowJob) -> list[Owners]:
-    """Evolve a population from the members of effort balanced and of `_strong`.
+    """Evolve a population from the partitions that effort "balanced" and `_strong` found.
 
     Return the owners of its best members, the best first.
     """

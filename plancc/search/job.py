@@ -151,7 +151,7 @@ class RefiningJob(Job, ABC):
 
     @abstractmethod
     def refine_for(self, owners: Owners, seed: int, cycles: int | None) -> Member:
-        """Refine owners for the objective, and add the result to the record.
+        """Refine owners for the objective, and add the result to the record of the search.
 
         `cycles`: number of V-cycles; None: the default of the pass.
         """

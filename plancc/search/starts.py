@@ -90,7 +90,11 @@ def is_mild(degree: npt.NDArray[np.int64]) -> bool:
 
 
 def begins_with_clusters(degree: npt.NDArray[np.int64], effort: str, num_parts: int) -> bool:
-    """Whether a search of this effort starts from a partition of clusters; only effort fast may."""
+    """Whether a search of this effort starts from a partition of clusters.
+
+    Only effort "fast" may, for large graphs with hubs. `degree`: number of neighbours of every
+    vertex.
+    """
     whole = num_parts <= FEW and is_mild(degree)
     return effort == "fast" and int(degree.sum()) >= LARGE and has_hubs(degree) and not whole
 
@@ -100,8 +104,8 @@ def kind_of(degree: npt.NDArray[np.int64], boundary: float | None = None) -> str
 
     Parameters:
         degree (int64[n]): Number of neighbours of every vertex in the undirected graph.
-        boundary: Share of the rows that are boundary rows in the partition of a quick start. None:
-            unknown; the kind is then "hubs" or "even".
+        boundary: Share of the rows that are boundary rows in the search's first partition. None:
+            there is no partition yet; the kind is then "hubs" or "even".
     """
     kind = "hubs" if has_hubs(degree) else "even"
     if boundary is not None and boundary > KINDS.wide:

@@ -306,8 +306,8 @@ class Numbers(Target):
     def count(self, outputs: Tensor, labels: Tensor, total: float) -> Float64Array:
         """Return the loss, and four sums for every target.
 
-        These are the sums of squared errors, of absolute errors, of centred targets, and of squares
-        of centred targets.
+        These are the sums of squared errors, of absolute errors, of centred targets (targets less
+        `centre`), and of squares of centred targets.
         """
         outputs, labels = outputs.double(), labels.double()
         errors, targets = outputs - labels, labels if self.centre is None else labels - self.centre

@@ -83,6 +83,7 @@ def gcn_aggregations(
 
     Parameters:
         dims: Widths d_0..d_L, at least two; the last width is not aggregated.
+        mask_density: Share of the outputs that the masks keep.
     """
     return Aggregations(vertices, nonzeros, (*dims[:-1], *dims[1:-1]), mask_density)
 
@@ -199,13 +200,15 @@ def _tiled(memory: OutputTiles, work: Aggregations, width: int) -> MemoryTraffic
 def _masked_outputs(work: Aggregations, whole: float) -> float:
     """Return the bytes read for the mask, plus the bytes written for outputs that the mask keeps.
 
-    `whole` is the number of bytes of Z.
+    `whole` is the number of bytes of all outputs Z, including those that the mask does not keep.
     """
     return (work.mask_density + 1 / 32) * whole
 
 
 def _cached(memory: Cache, work: Aggregations, width: int) -> MemoryTraffic:
-    """Return the traffic of a processor with a cache, for the cheaper of two orders of computing.
+    """Return the memory traffic of Z = A H on a processor with a cache.
+
+    The cheaper of two orders of computing is taken.
 
     Row by row: the probability that a row of H is in the cache when a nonzero needs the row equals
     the share of H that fits into the cache; otherwise the row is read. Block by block: H is cut

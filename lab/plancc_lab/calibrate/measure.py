@@ -462,9 +462,12 @@ def _alone(matrix: csr_matrix) -> tuple[Header, Part]:
 
 
 def _link(watch: _Watch, targets: Sequence[int], sources: Sequence[int]) -> Link | None:
-    """Return latency and bandwidth of exchanges with peers. Collective.
+    """Return latency and bandwidth of exchanges between this rank and its peers. Collective.
 
     Return None if there are no peers.
+
+    Parameters:
+        targets, sources: Ranks to which this rank sends, and ranks from which it receives.
     """
     if not targets:
         return None

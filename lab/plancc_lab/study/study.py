@@ -320,7 +320,11 @@ class _GraphFile:
 
 @dataclass
 class _Cases:
-    """Settings and kept rows that all rows of a study share."""
+    """What all rows of a study have in common: the settings with which their plans are compiled.
+
+    Attributes:
+        num_kept: Number of rows that were taken from an earlier run of the study.
+    """
 
     settings: dict[str, Any]
     reading: dict[str, Any]

@@ -398,7 +398,7 @@ class MiniBatches(FullBatch):
             self._drawing.go_on()
 
     def _fetch(self, number: int, features: Tensor) -> UnderWay:
-        """Draw batch `number`, start to fetch its features, and return the batch.
+        """Draw the mini-batch with index `number`, start to fetch its features, and return it.
 
         If the fetch has begun already, only return the batch. Collective.
         """

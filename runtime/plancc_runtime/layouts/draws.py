@@ -114,7 +114,7 @@ class Draws(ABC, Generic[S]):
     def share(self, number: int, which: RowsOfBlocks = "all") -> Rounds[LocalBatch]:
         """Draw this rank's share of a mini-batch, in rounds of messages.
 
-        A draw must end before the next draw starts. Collective unless `alone`.
+        A draw must end before the next draw starts. Collective, except if `self.alone` is true.
 
         Parameters:
             number: Index of the mini-batch in the run, from 0.

@@ -380,6 +380,8 @@ class ProgramGraph(LayerGraph):
     def spaces(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         """Return the argument `given` of `Executor.run`: for every space, its tensor.
 
+        A space is a tensor that the steps of a product read or change, by its name.
+
         Parameters:
             x, y: Input and output of the product: the tensors of the spaces "x" and "y". The method
                 of a layout may return further spaces.

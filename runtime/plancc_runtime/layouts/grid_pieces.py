@@ -142,7 +142,7 @@ def _has_empty_rows(transposed: csr_matrix) -> bool:
 
 
 class RowPieces:
-    """All pieces of a process row, each on the rank that has the piece's columns.
+    """The pieces of A in a process row; each piece is on the rank that has the piece's columns.
 
     The constructor is collective.
 

@@ -190,7 +190,10 @@ class Distributed(nn.Module):
     def _recomputed(
         self, layer: nn.Module, rules: TorchRules, forward: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        """Return the output of a layer, which the backward pass will compute again. Collective."""
+        """Return the output of a layer without keeping its intermediate results. Collective.
+
+        The backward pass will call `forward`, the layer's forward pass, again.
+        """
         then, given = copy(rules), all_in((args, kwargs), Tensor)
         then.columns, versions = rules.columns.copy(), [version(x) for x in given]
         state = _cloned(_state_of(layer))
@@ -493,7 +496,10 @@ class Distributed(nn.Module):
 
 
 def _fetching(layer: nn.Module, rules: TorchRules, names: str) -> Any:
-    """Return a hook that fetches halo rows of all tensors that a layer reads at sources.
+    """Return a hook of a message-passing layer, which fetches halo rows before the layer runs.
+
+    It fetches the halo rows of all tensors of which the layer's message function reads the rows of
+    the edges' sources.
 
     Parameters:
         names: Attribute of the layer that lists the arguments of its message function.
@@ -537,7 +543,7 @@ def _cloned(state: State) -> State:
 
 
 def _put(state: State) -> None:
-    """Set buffers and numbers of modules to the values in `state`.
+    """Set buffers and number-valued attributes of modules to the values in `state`.
 
     New tensors replace the old buffers; the memory of the old buffers does not change.
     """

@@ -92,7 +92,7 @@ class EdgeEnds(Mark):
 
     @property
     def source_row(self) -> int:
-        """In a tensor with both ends, the index of the sources in the first axis: 0 or 1."""
+        """Index of the sources in the first axis, 0 or 1, in a tensor with both ends of edges."""
         return int(self.ends[1].is_source)
 
     @property
@@ -219,14 +219,24 @@ M = TypeVar("M", bound=Mark)
 
 
 def marked(x: Tensor, kind: type[M], **what: Any) -> M:
-    """Return an alias of x with a mark of class `kind`. Gradients pass through the alias."""
+    """Return an alias of x with a mark, which says what an axis or the values of x refer to.
+
+    Gradients pass through the alias.
+
+    Parameters:
+        kind: Class of the mark.
+        what: Attributes of the mark.
+    """
     found = x.as_subclass(kind)
     vars(found).update(what)
     return found
 
 
 def alike(x: Tensor, mark: M, **what: Any) -> M:
-    """Return an alias of x with the mark of another tensor; `what` has attributes to replace."""
+    """Return an alias of x that is marked as the tensor `mark` is.
+
+    `what`: new values for some attributes of the mark, by name.
+    """
     return marked(x, type(mark), **{**vars(mark), **what})
 
 
@@ -277,7 +287,7 @@ def is_end(x: Any, is_source: bool | None = None) -> TypeGuard[EdgeEnds]:
 
 
 def plain(x: Any) -> Any:
-    """Remove the marks of all tensors inside x, and return the result.
+    """Return x, in which tensors have lost their marks (`Mark`) and are plain tensors again.
 
     A `Message` is replaced by its values.
     """

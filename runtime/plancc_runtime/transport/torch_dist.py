@@ -83,6 +83,7 @@ def join(
 
     Parameters:
         backend: "gloo" or "nccl".
+        meeting: Number of this rank, number of ranks, and address where the ranks find rank 0.
         local_rank: This rank's index on its machine, from 0; with NCCL, also its device's index.
         timeout: See `TorchTransport`.
         ranks_here: Number of ranks on this machine; None if unknown.
