@@ -211,7 +211,7 @@ class Study:
         return replace(self, rows=rows)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the study for JSON."""
+        """Return the study as a dict that can be written as JSON."""
         rows = []
         for row in self.rows:
             flat = row.as_dict() | self.pays(row)
