@@ -93,8 +93,8 @@ def refine(
         with the owners `part`), and ``tried`` lists the steps of the search with their figures.
 
     Raises:
-        InputError: If an option is out of range, the plan has no data for the balance, or it is an
-            edge plan.
+        InputError: If an option is out of range, if the plan is an edge plan, or if it has no data
+            for the balance.
         PlanError: If the plan's file is damaged.
 
     Warns:
