@@ -459,7 +459,7 @@ class _Lock(event.Listener):
         return held
 
     def release(self, owner: KernelCache) -> None:
-        """Release the lock of this kernel, if this process holds the lock."""
+        """Release the lock, if this process took it for the kernel of the cache `owner`."""
         if self._owner is owner:
             self._owner = None
             os.close(self._descriptor)

@@ -67,7 +67,7 @@ def held_memory() -> int:
 
 
 def _bytes(file: Path, name: str) -> Iterator[int]:
-    """Yield the number of bytes from the line of a file in ``/proc`` that begins with `name`.
+    """Read a file in ``/proc``: yield the number of bytes in its line that begins with `name`.
 
     Yield nothing if there is no such line.
     """

@@ -136,7 +136,7 @@ def refine(
 def _better(revision: Revision, asked: RefineOptions, record: Record) -> Owners:
     """Return the refined owners, or the plan's owners if these are better.
 
-    The parts of the result are numbered for the machine.
+    The parts of the result are numbered so that the machine's nodes suit their messages.
     """
     plan, matrix, search = revision.plan, revision.matrix, revision.search
     from plancc.passes.refine import refiner

@@ -163,7 +163,8 @@ def checked_header(plan: str, ranks: int | None) -> Header | None:
 
     Parameters:
         plan: Path of the plan.
-        ranks: Number of ranks as threads; None if it is not given.
+        ranks: Number of ranks that will run as threads of this process; None if the user does not
+            give it.
 
     Raises:
         InputError: If the file cannot be opened, or if there are more ranks than parts.

@@ -193,7 +193,8 @@ def expected_volume(
 def _reached(ptr, pins, column, owner, num_parts, reach, allowed):  # type: ignore[no-untyped-def]
     """Return the sum of ``reach[c_jq]`` over all columns j and all parts q except the owner of j.
 
-    c_jq is the number of pins of net j that part q owns. Only `allowed` vertices count.
+    c_jq is the number of pins of net j that part q owns; ``reach[c_jq]`` is the probability that q
+    needs row j (`Inclusion`). Only vertices whose entry in `allowed` is true count.
     """
     count = np.zeros(num_parts, dtype=np.int64)
     total = 0.0

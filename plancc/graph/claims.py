@@ -148,7 +148,8 @@ def first_line(
 def _are_both_ways(below: Sequence[IntArray]) -> bool:
     """Whether every edge is listed in both directions; True if this is unknown.
 
-    It is unknown if `below` is one array of distinct ids, from which no edges can be read.
+    `below` has the columns u and v of the edges. It may instead have one array with the distinct
+    ids: then nothing is known of the edges.
     """
     if len(below) != 2:
         return True

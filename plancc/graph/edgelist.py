@@ -440,7 +440,7 @@ class _Line(NamedTuple):
 def _line_from(path: StrPath, data: bytes, start: int, wanted: tuple[str, ...]) -> _Line | None:
     """Return the first line from byte `start` of `data` on that is not blank and not a comment.
 
-    Return None if there is no such line.
+    Return None if there is no such line. `wanted`: columns that the user has chosen, if any.
     """
     text, end = b"", start - 1
     while not text.strip() or text.startswith(COMMENT):
@@ -536,7 +536,7 @@ def _names_columns(path: StrPath, line: _Line, data: bytes, wanted: Sequence[str
     """Whether the first line of a text holds column names.
 
     Warns:
-        PlanccWarning: If the line may also be an edge between names.
+        PlanccWarning: If the line may also be an edge between vertices whose ids are names.
     """
     words, separator, after = line.words, line.separator, line.after
     if words[2:] and words == [b"", *(b"%d" % k for k in range(len(words) - 1))]:

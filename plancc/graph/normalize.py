@@ -245,7 +245,7 @@ class Rows:
     def scale(self) -> FloatArray:
         """Return the factor by which each of these rows is multiplied, float64[m].
 
-        For "sym", the column of the same vertex is multiplied by the same factor.
+        If the normalisation is "sym", each column too is multiplied by the factor of its vertex.
 
         Raises:
             InputError: For a row whose sum is infinite or not above zero.

@@ -512,7 +512,10 @@ def _split_column(mask: Array, split: str | None, what: str) -> Array:
 
 
 def _read_array_file(name: str) -> dict[str, Array]:
-    """Return the features, labels or targets of an .npy file, by name."""
+    """Return the array in the .npy file `name`, under the key "features", "labels" or "targets".
+
+    The shape and the numbers decide which of these the array is.
+    """
     check_readable(name)
     check_kind(name, "npy")
     array = map_array(name)

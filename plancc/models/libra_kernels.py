@@ -79,9 +79,10 @@ def ahead(indptr: Any, indices: Any, in_column: Any, rank: Any) -> Ahead:
 
 @njit(cache=True, nogil=True)
 def _fill(indptr: Any, indices: Any, rank: Any, end: Any, pairs: Any) -> None:
-    """Write the nonzeros that `Ahead` holds to `pairs`, and the end of every column to `end`.
+    """Fill `pairs` and `end` of `Ahead`: the nonzeros (i, j) with rank[i] > rank[j], by column.
 
-    At the start, ``end[j]`` is the place in `pairs` of the first nonzero of column j.
+    At the call, ``end[j]`` is the place in `pairs` of the first nonzero of column j; afterwards, it
+    is the place after the last.
     """
     for i in range(len(rank)):
         for k in range(indptr[i], indptr[i + 1]):

@@ -368,7 +368,7 @@ def _unfits(matrix: Graph, task: Task, names: Sequence[str]) -> dict[str, str]:
 
 
 def _task(task: Task, form: Form, goal: str, spent: float, num_searched: int) -> Task:
-    """Return the task of finding owners by a form of a candidate.
+    """Return the task of finding owners by a form (a candidate model with fixed options).
 
     If the form needs a search, the search minimises `goal`. Suppose that the earlier forms have
     taken `spent` seconds of the budget, and that `num_searched` forms are still to be searched,

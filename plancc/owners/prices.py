@@ -120,9 +120,10 @@ class PricedForms:
     def left_out(self, forms: Sequence[Form], unfits: Mapping[str, str]) -> dict[str, str]:
         """Return a dict of the candidates whose price is too high for a search: name -> reason.
 
-        Of the candidates that need a search and suit the graph, only the `MOST` with the lowest
-        prices are searched. `unfits` maps names of candidates to the reasons why they do not suit
-        the graph. A candidate suits the graph if its reason is "" or missing.
+        A price is the time of an epoch, predicted before the search. Of the candidates that need a
+        search and suit the graph, only the `MOST` with the lowest prices are searched. `unfits`
+        maps names of candidates to the reasons why they do not suit the graph. A candidate suits
+        the graph if its reason is "" or missing.
         """
         searched = [form for form in forms if form.searched and not unfits.get(form.name)]
         if len(searched) <= MOST:

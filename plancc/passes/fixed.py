@@ -113,12 +113,12 @@ class Around:
         return numbered_by(self._parts, owner, self.limits.num_parts)[self.label]
 
     def holds(self, owner: Owner) -> bool:
-        """Whether every part holds at most one merged vertex."""
+        """Whether every part holds at most one merged vertex (one made of fixed vertices)."""
         number = len(self._parts)
         return len(np.unique(owner[len(owner) - number :])) == number
 
     def within(self, context: Context) -> Context:
-        """Return the context for the smaller problem, given the context for the whole problem."""
+        """Convert a pass's context from the given problem to the smaller problem."""
         time = context.time
         if time is not None:
             seconds = time.seconds

@@ -57,7 +57,7 @@ class Refined:
 
     Attributes:
         owners: The best owners.
-        before, after: Merit of the given owners, and of the best owners.
+        before, after: Scores (`Merit`) of the given owners, and of the best owners.
         cycles: Number of V-cycles.
         evaluations: Number of gains computed, each for a pair of vertex and part.
         least: Lower bound on the volume of a partition within the limits; 0 if the pass computes

@@ -178,7 +178,7 @@ class Grid:
         return [self.rank(row, column, layer) for row in range(self.rows)]
 
     def ranks_of_fiber(self, rank: int) -> list[int]:
-        """Return the ranks in the process row and process column of `rank`, ordered by layer."""
+        """Return the ranks at the same process row and column as `rank`, one per grid layer."""
         row, column, _ = self.position(rank)
         return [self.rank(row, column, layer) for layer in range(self.layers)]
 

@@ -196,7 +196,11 @@ def lowered_parts(
 
 @njit(cache=True, nogil=True)
 def mark_boundary(first: Any, indptr: Any, indices: Any, owner: Any) -> Any:
-    """Mark the rows first..first+m-1 that have a column owned by another part: uint8[m]."""
+    """Mark the rows that need a row of another part: uint8[m].
+
+    `indptr` and `indices` have the m rows from vertex `first` on. `owner` has the part of every
+    vertex.
+    """
     found = np.zeros(len(indptr) - 1, dtype=np.uint8)
     for i in range(len(found)):
         for k in range(indptr[i], indptr[i + 1]):

@@ -88,7 +88,7 @@ class Predictor:
         Parameters:
             matrix: The normalised matrix.
             owners: Owners of rows; without a grid also of nonzeros.
-            num_parts: Number of parts of the plan; with a grid, of the grid.
+            num_parts: Number of parts; with a grid, number of its blocks of rows.
             grid: Process grid, if the plan has one. If the grid is not square, the prediction may
                 differ a little from the prediction for the built plan: see `tables_of_owners`.
         """

@@ -287,9 +287,10 @@ class EdgeJob(RefiningJob):
         return EFFORTS[: EFFORTS.index(self.effort)]
 
     def _end_of(self, effort: str, best: Member) -> None:
-        """Run the last step of the lower effort `effort`: move single nonzeros to other parts.
+        """Run the last step of `effort`, which is lower than the search's own effort.
 
-        The step begins with the owners of the member `best`. Its result is kept in `below`.
+        The step moves single nonzeros to other parts. It begins with the owners in `best`; its
+        result is kept in `below`. Nothing is done if the step has run before.
         """
         if effort not in self.below:
             rounds, self.record.effort = EDGE_EFFORTS[effort].rounds, effort
@@ -366,9 +367,10 @@ class EdgeJob(RefiningJob):
                 population[population.index(worse)] = child
 
     def combined(self, one: Member, two: Member, number: int) -> Member:
-        """Combine two members by a V-cycle on the fine-grain hypergraph; return the new member.
+        """Combine the owners `one` and `two` by a V-cycle on the fine-grain hypergraph.
 
-        The V-cycle merges only vertices that are in the same part in both members.
+        The V-cycle merges only vertices that are in the same part according to both. Return the new
+        owners with their figures.
 
         `number`: index of this combination in the search; with the search's seed, it determines the
         random numbers of the V-cycle.

@@ -396,10 +396,10 @@ def _turns(job: RowJob) -> tuple[list[tuple[Beginning, int]], int]:
 
 
 def _seeds_of_first(job: RowJob, effort: str) -> int:
-    """Return how often effort balanced will repeat the first start of `effort` with other seeds.
+    """Return how often effort "balanced" will repeat the first start of `effort` with other seeds.
 
-    The number is 0 if effort balanced begins with another start. The partitioner can then make all
-    these starts in one process (`RowJob.begin`).
+    A *start* is a partition that a partitioner makes. The partitioner can make all these starts in
+    one process (`RowJob.begin`). The number is 0 if "balanced" begins with another kind of start.
     """
     turns, most = _turns(job)
     names = [each.name for each, _ in turns[: 1 + most]]
@@ -408,9 +408,10 @@ def _seeds_of_first(job: RowJob, effort: str) -> int:
 
 
 def _onward(job: RowJob, found: Sequence[Member]) -> list[Member]:
-    """Improve the best members by V-cycles, and return all members. Used only for few parts.
+    """Improve the best of the partitions `found` by V-cycles. Used only for few parts.
 
-    The presets say how many members are improved. The other members are returned unchanged.
+    The presets say how many partitions are improved. All partitions are returned: first the
+    improved ones, then the others unchanged.
     """
     members = sorted(found)
     seed, cycles, kept = job.options.seed, job.kind_numbers.scout_cycles, _combined(job).kept

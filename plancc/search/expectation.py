@@ -118,9 +118,11 @@ def expectation_of(
 def _recipe(
     model: StochasticModel, source: BatchSource, num_parts: int, seed: int
 ) -> dict[str, Any]:
-    """Return entries for the provenance: the sampler, and how many mini-batches are needed.
+    """Return entries for the provenance: the sampler, and the number of mini-batches needed.
 
-    This number follows from equation 14 of Demirci et al. 2022, which is Hoeffding's bound.
+    With so many mini-batches, the error of the estimated mean connectivity of a net is below theta
+    with a probability of at least 1 - delta (Demirci et al. 2022, equation 14: Hoeffding's bound).
+    The model has theta and delta as options.
     """
     nets = hoeffding_nets(num_parts, model.theta, model.delta)
     per_batch = source.nets_per_batch(seed)

@@ -72,7 +72,7 @@ class Members:
         return True
 
     def alike(self) -> bool:
-        """Whether the members differ little from the best member (`Evolution.alike`)."""
+        """Whether all partitions differ little from the best one, as `Evolution.alike` says."""
         best = self.best
         apart = [self.distance(best, member) for member in self.members if member is not best]
         return not apart or float(np.mean(apart)) < EVOLUTION.alike * max(best.volume, 1)

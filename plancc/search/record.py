@@ -189,7 +189,7 @@ class Record:
         return sum(trial.seconds for trial in self.trials)
 
     def found(self) -> Member:
-        """Return the best member so far; the record must have at least one step."""
+        """Return the best owners so far, with their figures; at least one step must have ended."""
         assert self.best is not None
         return self.best
 

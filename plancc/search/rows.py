@@ -145,7 +145,7 @@ class RowJob(RefiningJob):
 
     @property
     def kind_numbers(self) -> KindNumbers:
-        """Tuned parameters of the efforts for this kind of graph."""
+        """Tuned parameters of the efforts for the kind of the job's graph (`kind_now`)."""
         return KIND_NUMBERS[self.kind_now]
 
     @property
@@ -202,10 +202,11 @@ class RowJob(RefiningJob):
         return self.begin(how, self.options.seed, more=more) if owner is None else owner
 
     def _first_ways(self, effort: str, more: int) -> Iterator[Callable[[], Owner | None]]:
-        """Yield functions that make a start: first those for the kind of graph, then one for every
-        other partitioner of graphs.
+        """Yield functions, each of which lets a partitioner make the search's first partition.
 
-        If all of them fail, the built-in partitioner makes the start.
+        First come the functions for this kind of graph, then one for every other partitioner of
+        graphs. If all of them fail, the built-in partitioner makes the partition. For `more`, see
+        `begin`.
         """
         beginnings, seed = self.beginnings(effort), self.options.seed
         for each in beginnings:
@@ -297,7 +298,7 @@ class RowJob(RefiningJob):
         return self.start(problem, how.adapter, seeds=[seed], **given)
 
     def scattered(self, seed: int) -> Owner:
-        """Draw random owners, and add them to the record.
+        """Draw random owners, and add them to the record of the search's steps.
 
         The search begins with these owners if no clusters are found in the graph. In such a graph,
         sweeps need no better start.
@@ -438,7 +439,7 @@ class RowJob(RefiningJob):
         return owner
 
     def member(self, owner: Owner) -> Member:
-        """Return owners with their figures, without adding them to the record.
+        """Return owners with their figures, without adding a step to the search's record.
 
         `Member.value` is the volume.
         """
@@ -515,7 +516,10 @@ class RowJob(RefiningJob):
 
     @cached_property
     def improvable(self) -> bool:
-        """Whether `improve` can run on this problem, and is worth the time to start a process."""
+        """Whether `improve` supports this problem, and is worth the time to start its process.
+
+        `improve` runs the V-cycle of another partitioner in a process of its own.
+        """
         least, most = IMPROVED
         one = self.nets.weight.shape[1] == 1 and least <= self.size <= most
         able = self.model.problem is Hypergraph and improver(self.hypergraph) is not None

@@ -141,12 +141,13 @@ def beginnings(
 
     If the best installed partitioner of graphs declares no starts, yield nothing; the caller then
     chooses partitioners by `auto_rank`. Some partitioners balance only one weight. If vertices have
-    several weights, and the graph is not of kind even or thin, the starts of these partitioners are
-    only for effort best: it takes long to bring the other weights within their limits.
+    several weights, and the graph's kind is neither "even" nor "thin", the starts of these
+    partitioners are only for effort "best": it takes long to bring the other weights within their
+    limits.
 
     Parameters:
         kind: A key of `KIND_NUMBERS`.
-        effort: Name of the effort. Effort best has all starts, except starts only for effort fast.
+        effort: Name of the effort. "best" has all starts, except starts that are only for "fast".
         weights (int64[n] or int64[n, num_constraints]): Vertex weights.
         num_nonzeros, num_parts: Number of nonzeros and of parts. Some starts are only for a range
             of these numbers.

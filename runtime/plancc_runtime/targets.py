@@ -216,7 +216,8 @@ class OneClass(ClassTarget):
     def ranking(outputs: Tensor, labels: Tensor) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
         """Return every class's score for each vertex, and whether the vertex is of the class.
 
-        Both arrays are [vertices, classes]. If there are two classes, they have only the second.
+        Both arrays are [vertices, classes]; if there are only two classes, they are [vertices, 1],
+        for class 1.
         """
         classes = torch.arange(outputs.shape[1] == 2, outputs.shape[1], device=labels.device)
         scores = torch.softmax(outputs, dim=1)[:, classes]

@@ -11,10 +11,11 @@ time
 energy
     Power x time, plus an energy for every bit that the memory reads or writes.
 bytes
-    Data that do not fit into a buffer are read again. The columns of H are cut into slices and the
-    rows of Z into tiles, so that a tile of a slice fits into the output buffer. A is read for every
-    slice, and H for every tile. With wide slices A is read rarely and H often; with narrow slices
-    it is the reverse. Every design is modelled with the slice width that moves the fewest bytes.
+    Data that do not fit into a buffer are read again. The columns of H and Z are cut into *slices*,
+    and the rows of Z into *tiles*, so that the rows of one tile, in the columns of one slice, fit
+    into the output buffer. A is read once per slice, and H once per tile. With wide slices A is
+    read rarely and H often; with narrow slices it is the reverse. Every design is modelled with the
+    slice width that moves the fewest bytes.
 
 Nonzeros are assumed to be spread evenly at random over the tiles. So a tile with e nonzeros needs
 each of the n rows of H with probability 1 - (1 - 1/n)^e.

@@ -171,7 +171,7 @@ class Replay:
             self._meet((peer, rank.number, tag), _ReplayEnd(mine, self.now, False, k))
 
     def _send(self, rank: _Rank, number: int, pieces: Sequence[tuple[int, ...]]) -> None:
-        """Send messages; `pieces` has the receiver, tag and bytes of each."""
+        """Send messages in round `number`; `pieces` has the receiver, tag and bytes of each."""
         mine = rank.rounds[number]
         mine.open += len(pieces)
         for peer, tag, num_bytes in pieces:
@@ -212,7 +212,9 @@ class Replay:
         return (lambda: mine.open == 0) if mine.open else None
 
     def _done(self, mine: _Round, cause: Moment, receive: int | None = None) -> None:
-        """Record that one piece of a round has finished; this may end a wait of the rank.
+        """Record that a piece of round `mine` has finished: a message, or a step of a collective.
+
+        The rank of this round continues if it waited for this piece.
 
         Parameters:
             cause: The moment that led to the end of the piece.

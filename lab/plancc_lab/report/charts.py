@@ -324,7 +324,7 @@ def convergence(logs: Sequence[tuple[str, RunLog]]) -> list[tuple[str, Chart]]:
     """Return pairs (title, chart): a chart of the loss, and a chart for every score.
 
     Parameters:
-        logs: Letter of the plan, and log of the run, for every run.
+        logs: For every run, the letter that stands for its plan in the report, and its log.
     """
     notes: dict[str, list[str]] = {name: [] for name in TITLES}
     for letter, log in logs:

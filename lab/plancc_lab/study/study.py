@@ -234,7 +234,7 @@ def study(
     results: str | os.PathLike[str] | None = None,
     observer: Observer | None = None,
 ) -> Study:
-    """Compile every graph with every contender for every number of parts.
+    """Compile every graph with every contender (model or partitioner) for every number of parts.
 
     Parameters:
         baseline: Label of the contender to which all other contenders are compared by ratios.

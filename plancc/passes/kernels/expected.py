@@ -160,8 +160,9 @@ def sweep_expected(order: Any, nets: Any, state: Any, reach: Any, bounds: Any) -
 
     Parameters:
         order (int64[m]): Vertices, in the order in which they move.
-        reach (float64[k]): Probabilities, ascending, as in the formula at the top of this module; k
-            is larger than the sum of the sizes of the pins of any net.
+        reach (float64[k]): Probabilities, ascending, as in the formula at the top of this module. A
+            pin's size is the number of original pins in its cluster; k must exceed the total size
+            of the pins of every net.
         bounds (plancc.models.limits.Bounds): Targets, prices and caps of the parts' weights.
 
     Returns:

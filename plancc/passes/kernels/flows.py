@@ -96,7 +96,7 @@ def cut_nets_of_pairs(partner: Any, max_spread: int, state: Any) -> Any:
     Parameters:
         partner (int64[num_parts]): For every part, the other part of its pair; the part itself if
             it is in no pair.
-        max_spread: Nets that touch more parts are left out.
+        max_spread: Largest number of parts that a net may touch; other nets are left out.
 
     Returns:
         ptr (int64[num_parts + 1]), nets (int32[m]): If q is the part of a pair that has the lower
@@ -470,7 +470,7 @@ def _levels(side: int, num: int, net: Any, flow: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _push(side: int, length: int, amount: int, net: Any, flow: Any) -> int:
-    """Send `amount` along ``path[:length]``.
+    """Send `amount` units of flow along the path ``flow.path[:length]`` of the flow network.
 
     Returns the number of nodes on the path before its first full arc; `length` if no arc is full.
     """

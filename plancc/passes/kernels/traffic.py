@@ -166,7 +166,10 @@ def _row_price(q: int, flow: Any, tariff: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _fee(q: int, m: int, more: int, flow: Any, tariff: Any) -> float:
-    """Return the fee of a row that the message from q to m gains (`more` 0) or loses (-1)."""
+    """Return the fee for one row more (`more` is 0) or less (-1) in the message from q to m.
+
+    Fees are in `Tariff.fees`.
+    """
     at = flow.pair[0, q, m] + more
     return tariff.fees[max(0, min(at, len(tariff.fees) - 1))]
 

@@ -87,9 +87,9 @@ class Clones:
     diagonal: npt.NDArray[np.float64]
 
     def alone(self) -> Clones:
-        """Return these clones with edges counted on this rank only.
+        """Return these clones, but count the edges of every row on this rank only.
 
-        In variant 0c, means divide by these counts.
+        Means over neighbours divide by these counts in variant 0c, which sends no rows.
         """
         block = self.block
         assert block.edges is not None
@@ -222,7 +222,7 @@ def _trees_of(block: Block, transport: Transport) -> tuple[Exchange, Int32Array,
 def with_leaves(clones: Clones, x: Tensor, transport: Transport) -> Tensor:
     """Return own rows, and after them the rows of the leaves: Tensor[clones, width]. Collective.
 
-    The rows of the leaves are received from their owners.
+    Leaves are this rank's copies of vertices of other ranks, which send the rows.
 
     Parameters:
         x (Tensor[own rows, width]): Own rows.
@@ -234,8 +234,8 @@ def with_leaves(clones: Clones, x: Tensor, transport: Transport) -> Tensor:
 class CloneGraph(LocalGraph):
     """The graph of a layer in which every rank computes with its clones.
 
-    The module's docstring defines the products. Products send rows only in training with cd-r. They
-    are collective if `sums` is given.
+    The module's docstring defines the products. Products send rows only in training with variant
+    cd-r (`DelayedSums`). They are collective if `sums` is given.
 
     Parameters:
         last: Whether this is the last layer, whose outputs are own rows only.

@@ -394,7 +394,9 @@ def owners_draw(
 def owners_are_quicker(
     sampler: Sampler, num_vertices: int, num_nonzeros: int, num_ranks: int, most: Sequence[int]
 ) -> tuple[bool, str]:
-    """Predict whether a batch is drawn more quickly if owners draw.
+    """Predict whether a mini-batch is drawn more quickly if each owner draws for its own rows only.
+
+    Otherwise every rank draws the whole mini-batch.
 
     Parameters:
         sampler: Sampler of a class in `BY_OWNERS`.

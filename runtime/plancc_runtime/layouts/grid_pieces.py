@@ -166,7 +166,7 @@ class RowPieces:
         self._buffers: list[Csr] = []
 
     def blocks(self) -> Blocks:
-        """Return all pieces, and all transposed pieces, under the name "matrix"."""
+        """Return all pieces, and all transposed pieces, for the step "matrix" of a program."""
         count = range(len(self._pieces))
         return {
             ("matrix", back): [_Travelling(self, k, back) for k in count] for back in (False, True)

@@ -79,7 +79,7 @@ class OuterBlock:
 
 @dataclass(frozen=True)
 class Buffers:
-    """Message buffers for products of one width. The caller owns the buffers.
+    """Message buffers for products with matrices of `width` columns. The caller owns the buffers.
 
     Attributes:
         halo (Tensor[halo rows, width]): Halo rows. `HaloExchange.expand` receives them;

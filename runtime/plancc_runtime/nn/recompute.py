@@ -111,9 +111,9 @@ class _Layer:
         return (*self._halves.before(x), *((x,) if self._skips else ()))
 
     def across(self, given: Rows) -> Rows:
-        """Exchange the results of `before` for all rows; return the arguments of `after`.
+        """Do the layer's exchange: return the arguments of the method `after` for all rows.
 
-        Collective.
+        Collective. `given` has the results of the method `before` for all rows.
         """
         moved, own = self._parted(given)
         return (*self._halves.across(*moved), *(self._graph.targets(each) for each in own))

@@ -277,7 +277,10 @@ class Distributed(nn.Module):
     # Kinds of arguments
 
     def _marked(self, named: Mapping[Any, Any]) -> dict[Any, Any]:
-        """Return the arguments; tensors of rows, edges or edge ends get marks. Collective."""
+        """Return the arguments, with a mark on every tensor of rows, edges or edge ends.
+
+        Collective. A mark says what the entries of a tensor belong to (module `marks`).
+        """
         found = tensors_in(named)
         shapes = tuple((path, *x.shape, x.dtype) for path, x in found)
         held = _constants_of(self.model)
@@ -296,6 +299,7 @@ class Distributed(nn.Module):
     def kinds_of(self, named: Mapping[Any, Any]) -> list[ArgumentKind]:
         """Return the kind of each tensor in the arguments, the same on all ranks. Collective.
 
+        A kind says whether a tensor has rows or edges, is an edge index, or none of these.
         On one rank, the shape of a tensor may fit a kind by chance. So a tensor gets a kind only if
         its shape fits the kind on all ranks.
 
@@ -445,8 +449,9 @@ class Distributed(nn.Module):
         """Return hooks of one of PyTorch Geometric's aggregations.
 
         An aggregation reduces the edges of own rows, and all these edges are on this rank. If the
-        aggregation is known to handle each row independently, tensors have no marks inside it.
-        Inside any other aggregation, the rules apply.
+        aggregation is known to handle each row independently, it gets plain tensors, without the
+        marks that say which rows they hold. In any other aggregation, tensors keep their marks, and
+        functions follow `TorchRules`.
         """
         pads = _pads(layer.__class__)
         is_sum = type(layer).__name__ in ("SumAggregation", "MeanAggregation")  # take messages

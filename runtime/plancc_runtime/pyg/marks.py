@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Mark(Tensor):
-    """A tensor with a mark: the base class of all marks."""
+    """A tensor with a mark, which says what its entries belong to: base class of all marks."""
 
     # This turns off torch's rules for subclasses of Tensor; mypy expects a class method.
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
@@ -125,7 +125,10 @@ class Message(Spread):
 
     @classmethod
     def of_rows(cls, rows: Tensor, source: EdgeEnds, factors: Tensor | None = None) -> Message:
-        """Return a message tensor without values. Its device is "meta": no kernel can read it."""
+        """Return a message tensor (see the class) whose values are not computed yet.
+
+        Its device is "meta", so no kernel can read it.
+        """
         empty = torch.empty(len(source), *rows.shape[1:], dtype=rows.dtype, device="meta")
         if not torch.is_grad_enabled():
             rows, factors = rows.detach(), None if factors is None else factors.detach()
@@ -251,7 +254,8 @@ def spread(x: Tensor, axis: int, of: TypeRows | None, each: int = 1) -> Spread:
 def mark_in_place(x: Tensor, axis: int, of: TypeRows | None, each: int = 1) -> Tensor:
     """Mark the object x itself, not an alias, as a `Spread`, and return x.
 
-    Use this for the result of a function that changes x in place.
+    `axis`, `of` and `each` are the attributes of the `Spread`. Use this function for the result of
+    a function that changes x in place.
     """
     x.__class__ = Spread
     vars(x).update(axis=axis, of=of, each=each)
