@@ -39,7 +39,7 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Limits:
-    """The weights that parts should share evenly, and the largest weight of every part.
+    """The weights that parts should share evenly, and the most that every part may weigh.
 
     Every vertex has c weights, one for each constraint. Results for single parts have the shape
     [num_parts, c]; results for all parts together have the shape [c]. The *even share* of a part is
