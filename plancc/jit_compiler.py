@@ -331,7 +331,10 @@ class _Library(JITCodeLibrary):
         ll_module.data_layout = self._codegen._data_layout
 
     def _link_into(self, module: Any) -> None:
-        """Add to `module` the code of all functions that this function calls, also indirectly."""
+        """Add to `module` the code of all functions that this library's function calls.
+
+        Functions that are called indirectly are added too.
+        """
         todo, seen = self._linking_libraries[::-1], set()
         while todo:
             library = todo.pop()

@@ -72,7 +72,8 @@ def refine(
     """Look for better owners of a plan's rows, starting from its present owners.
 
     First, parts above the allowed imbalance are brought below it. Then the objective is lowered; it
-    never rises in this step. If no better owners are found, the owners stay the same.
+    never rises in this step. If no better owners are found, the owners stay the same. The
+    options are the fields of `RefineOptions`.
 
     Parameters:
         part (path or int[num_vertices], optional): Owners to start from, in place of the plan's;
@@ -85,15 +86,15 @@ def refine(
         **options
 
     Returns:
-        The plan, with the same matrix, grid, vertex data, original ids and baseline. Parts with new
-        owners are numbered for the topology that the plan was compiled for. The provenance differs
-        only in entries that depend on the owners or on refining. Of these, ``refined_from`` is the
-        content hash of the given plan (or of the plan with the owners `part`), and ``tried`` has
-        the figures that were reached.
+        The plan, with the same matrix, grid, vertex data, original ids and baseline. If owners have
+        changed, the parts are numbered anew to suit the topology, if any, that the plan was
+        compiled for. The provenance differs only in entries that depend on the owners or on
+        refining. Of these, ``refined_from`` is the content hash of the given plan (or of the plan
+        with the owners `part`), and ``tried`` lists the steps of the search with their figures.
 
     Raises:
-        InputError: If an option is out of range, the plan has no data for the balance, or it is an
-            edge plan.
+        InputError: If an option is out of range, if the plan is an edge plan, or if it has no data
+            for the balance.
         PlanError: If the plan's file is damaged.
 
     Warns:

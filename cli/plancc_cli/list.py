@@ -182,7 +182,7 @@ def _print_all(found: Entries) -> None:
 
 
 def _print_one(name: str, entry: dict[str, Any]) -> None:
-    """Print all facts about an entry."""
+    """Print all facts about one entry of a registry, such as one model or one format."""
     for line in f"{name}: {entry.get('about') or entry['what']}\n".split("\n"):
         say(line)
     for key, value in entry.items():

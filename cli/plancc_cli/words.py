@@ -1,6 +1,7 @@
 """Sentences for the command line: messages of plancc's library, and messages about interruptions.
 
-If a message of the library names a Python parameter, this module names the flag instead.
+The library's messages mention parameters by their Python names. This module replaces these names
+by the flags of the command line.
 """
 
 from __future__ import annotations

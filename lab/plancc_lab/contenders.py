@@ -134,7 +134,11 @@ class Contender:
 
 
 def _split(words: Sequence[str], known: Collection[str]) -> list[tuple[str, str]]:
-    """Return names and values of options; any other word belongs to the previous value."""
+    """Return a pair (name, value) for every option in `words`.
+
+    An option is a word "name=value", or a name in `known`. Any other word that follows an option
+    with a value is appended to this value, after a colon.
+    """
     found: list[tuple[str, str]] = []
     for word in words:
         name, equals, value = word.partition("=")

@@ -131,7 +131,8 @@ def compile_folder(
 ) -> Compiled:
     """Compile a graph on all ranks, and write one plan file. Collective.
 
-    The owners and the content of the plan do not depend on the number of ranks.
+    The owners and the content of the plan do not depend on the number of ranks. The options are
+    the fields of `SearchOptions` and `PlanOptions`, and further options `model_options`.
 
     Parameters:
         transport: A transport of `plancc_runtime`.
@@ -283,8 +284,9 @@ def _shares(
 ) -> tuple[Share, Share, SplitLinks | None, npt.NDArray[np.int64]]:
     """Read this rank's rows of the graph, and choose the links for link prediction. Collective.
 
-    Returns the two shares of `read_share`; the links, on rank 0 only; and the counts of
-    `read_share`.
+    Returns this rank's share of the matrix in two forms: for searches, and for the plan; the
+    links, or None (always None on ranks other than 0); and counts of changed and lost entries. For
+    the shares and the counts, see `read_share`.
     """
     options, links, away = work.request.plan_options, None, None
     if options.learns_pairs:

@@ -81,7 +81,9 @@ class EdgeChanges:
         return cls(f"`{name}`", u, v, weights)
 
     def among(self, ids: Ids) -> EdgeChanges:
-        """Return these edges; if `ids` (of a graph's vertices) are names, the ends become names.
+        """Return these edges, with ends of the same kind as `ids`, the ids of a graph's vertices.
+
+        If `ids` are names, ends that are numbers become names.
 
         Raises:
             InputError: If the edges have names, and `ids` are numbers.

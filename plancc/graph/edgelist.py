@@ -223,7 +223,7 @@ def _bipartite_graph(path: StrPath, claims: Said, entries: Entries, flags: dict[
 def read_edges(path: StrPath) -> tuple[bytes, Any]:
     """Return the text of an edge list, and its edges: u, v and weights (or None).
 
-    In the returned text, a line of column names is a comment.
+    In the returned text, a line of column names has become a comment.
 
     Raises:
         InputError: See `read_edgelist`.

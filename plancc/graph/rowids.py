@@ -311,7 +311,10 @@ def _first(ids: npt.NDArray[Any]) -> str:
 
 
 def has_choice(graph: Graph) -> bool:
-    """Whether an option of the graph's format adds vertices that occur in no edge."""
+    """Whether the graph's format has an option that adds vertices which occur in no edge.
+
+    The option is `num_vertices`. False if the ids are names.
+    """
     name = graph.source.format
     known = name in FORMATS and not are_names(graph.original_ids)
     return known and "num_vertices" in FORMATS[name].options

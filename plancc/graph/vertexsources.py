@@ -425,9 +425,9 @@ def _may_be_row_ids(held: Mapping[str, Any], graph: Graph) -> str:
 
 
 def _own_ids(held: Mapping[str, Any], graph: Graph) -> str | None:
-    """Return the name of the array in this source that holds the ids of the graph.
+    """Return the name of the array that holds the ids of the graph's vertices, in their order.
 
-    Return None if there is no such array.
+    Return None if there is no such array. `held`: all arrays of the source, by name.
     """
     name, ids = ids_beside(held, graph.num_vertices) or (None, None)
     same = ids is not None and np.array_equal(like_ids_of(ids, graph), ids_of(graph))

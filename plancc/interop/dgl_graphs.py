@@ -30,7 +30,7 @@ def is_dgl(obj: Any) -> bool:
 
 
 def record_of_dgl(obj: Any, where: str) -> Record:
-    """Return a record of a DGLGraph: edges with weights, the number of vertices, and vertex data.
+    """Return a record (dict) of a DGLGraph: edges with weights, number of vertices, vertex data.
 
     For a heterogeneous graph, the record has edges by relation, and vertex data by vertex type.
 

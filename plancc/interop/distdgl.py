@@ -9,10 +9,10 @@ new numbers. A part vector uses the numbers of the graph before DGL renumbered i
 new to old numbers must be in a file in the same folder; dgl.distributed.partition_graph returns
 this mapping if ``return_mapping=True``.
 
-The chunked format of DistDGL's tools is written without dgl, with a partition for
-`dispatch_data.py` (DGL documentation, "Advanced Graph Partitioning"): ``metadata.json`` lists the
-files of edges and data, ``<type>.txt`` has a part per line, and ``partition_meta.json`` has version
-1.0.0.
+The chunked format, which DistDGL's tools read, is written without importing dgl. Its files include
+a partition for the tool `dispatch_data.py` (DGL documentation, "Advanced Graph Partitioning"):
+``metadata.json`` lists the files of edges and data, ``<type>.txt`` has a part per line, and
+``partition_meta.json`` has version 1.0.0.
 """
 
 from __future__ import annotations

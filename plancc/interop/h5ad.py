@@ -238,7 +238,10 @@ def _data(path: StrPath, keys: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _place(keys: Mapping[str, str]) -> str:
-    """Return the path in the file of the matrix of features, such as "X" or "obsm/X_pca"."""
+    """Return the path of the feature matrix inside the file, such as "X" or "obsm/X_pca".
+
+    ``keys["features"]`` is the matrix's name in ``obsm``, or "X", which is also the default.
+    """
     name = keys.get("features", "X")
     return name if name == "X" else f"obsm/{name}"
 

@@ -57,7 +57,7 @@ def graph_files(folder: str) -> list[str]:
 
 
 def read_record(path: StrPath) -> Record:
-    """Read the graph of a folder as a record.
+    """Read the graph of a folder as a record: a dict with its arrays by name.
 
     ``raw/`` holds the tables ``edge``, ``num-node-list`` and, if edges have data, ``edge-feat``,
     each as .csv.gz or .csv; or it holds ``data.npz`` with all of them. If ``edge-feat`` has one

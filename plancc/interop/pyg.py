@@ -59,7 +59,11 @@ def record_of(obj: Any, where: str) -> Record:
 
 
 def _only_record(obj: tuple[Any, ...] | list[Any], where: str) -> Record:
-    """Return the record of the only graph in a list, or in (data, slices) of an InMemoryDataset."""
+    """Return the record (arrays by name) of the only graph in `obj`.
+
+    `obj` is a list of graphs, or the tuple (data, slices) of an InMemoryDataset. InputError is
+    raised if it holds another number of graphs.
+    """
     whole = not isinstance(obj, list) and 2 <= len(obj) <= 3 and _is_record(obj[0])
     if not whole or any(map(_is_graph, obj[1:])):
         if len(obj) != 1:
@@ -78,9 +82,9 @@ def _is_record(obj: Any) -> bool:
 
 
 def _is_graph(obj: Any) -> bool:
-    """Return whether an object is a graph, and not the slices of an InMemoryDataset.
+    """Return whether an object is a graph, and not the dict `slices` of an InMemoryDataset.
 
-    In slices, edge_index has one dimension.
+    In this dict, which has the offsets of graphs, "edge_index" has one dimension.
     """
     if isinstance(obj, Mapping):
         return getattr(obj.get("edge_index"), "ndim", 1) == 2

@@ -39,7 +39,7 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Limits:
-    """The weights that parts should share evenly, and the largest weight of every part.
+    """The weights that parts should share evenly, and the most that every part may weigh.
 
     Every vertex has c weights, one for each constraint. Results for single parts have the shape
     [num_parts, c]; results for all parts together have the shape [c]. The *even share* of a part is
@@ -205,7 +205,8 @@ class Limits:
     def imbalance(self, loads: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """Return the largest ratio of a part's weight to its even share, less 1: float64[c].
 
-        The result is 0 if all weights are 0. For `loads`, see `overload`.
+        There is one number for each of the c constraints; 0 if all weights are 0. For `loads`, see
+        `overload`.
         """
         loads = loads.reshape(self.share.shape)
         fullest = (loads / self.relative[:, None]).max(axis=0) * self.num_parts

@@ -54,10 +54,11 @@ class MediumGrainModel(EdgeModel):
         return split_problem(matrix, lighter_columns(matrix))
 
     def unfit(self, matrix: Graph, num_parts: int) -> str:
-        """Say why a matrix with many full rows does not suit the model; "" if the matrix suits.
+        """Return why the matrix does not suit the model; "" if it does.
 
-        Many full rows come from cliques. Whatever the owners are, the nets of such rows have pins
-        in nearly every part.
+        A matrix does not suit if most of its nonzeros are in rows and columns that are more than
+        half full, as in a clique: whatever the owners are, the nets of such rows have pins in
+        nearly every part. If hubs are the cause (`FullRows.hubs`), the result is "".
         """
         full = FullRows.of(matrix, num_parts)
         if full is None or full.hubs:

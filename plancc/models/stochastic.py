@@ -5,10 +5,10 @@ The model minimises the expected volume of a mini-batch. It builds its nets in o
     exact     from the column nets of the whole matrix, if the sampler's probabilities are known
               (`plancc.sampling.batch.Inclusion`). The probabilities give the expected cost of
               every net. `fitted` approximates it by nets with constant costs.
-    sampled   from the column nets of many batches; equal nets are merged, and their costs added
-              (Algorithm 3)
+    sampled   from the column nets of many mini-batches; equal nets are merged, and their costs
+              added (Algorithm 3)
 
-A sample says much about other batches only if most nonzeros occur in the sample several times. The
+A sample says much about other mini-batches only if most nonzeros occur in it several times. The
 bound of equation 14 holds for one given partition, but not for a partition that a search has fitted
 to the sample.
 """

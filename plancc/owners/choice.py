@@ -321,13 +321,13 @@ def _names(model: AutoModel, layouts: Mapping[str, bool], grids: bool) -> tuple[
 
 
 def _unfits(matrix: Graph, task: Task, names: Sequence[str]) -> dict[str, str]:
-    """Return, for every candidate, why it does not suit the graph; "" for a candidate that does.
+    """Return, for every candidate in `names`, why it does not suit the graph; "" if it does.
 
-    The dict is empty if no candidate suits the graph, or if there is only one candidate.
+    The dict is empty if there is only one candidate, or if no candidate would be left.
 
     A row plan must give all nonzeros of a row to one part, even if the row is too heavy for a part.
     If the graph has such a hub, candidates for row plans are left out, provided that there is a
-    candidate for edge plans. Of the candidates for edge plans that are searched, only the first is
+    candidate for edge plans. Of the candidates for edge plans that need a search, only the first is
     kept. If there are many hubs, searches take long and gain little. Then only candidates for edge
     plans that need no search are kept, if there are any.
 

@@ -34,10 +34,10 @@ MOST = 3
 
 @dataclass(frozen=True)
 class Form:
-    """A candidate with fixed options, such as a process grid with a fixed shape.
+    """A candidate of model "auto" with fixed options, such as a process grid of a fixed shape.
 
     Attributes:
-        name: Name of the candidate.
+        name: Name of the candidate, which is a model.
         assigner: The model that assigns rows, with its number of parts.
         label: The name and the options, separated by colons, for messages and tables.
     """
@@ -48,7 +48,10 @@ class Form:
 
     @classmethod
     def of(cls, name: str, num_ranks: int, options: Mapping[str, Any]) -> Form:
-        """Make the form; raise InputError if the options do not suit the number of ranks."""
+        """Make the form of the candidate `name` with these options.
+
+        Raise InputError if the options do not suit the number of ranks.
+        """
         words = (key if value is True else f"{key}={value}" for key, value in options.items())
         return cls(name, Assigner.of(name, num_ranks, options), ":".join([name, *words]))
 

@@ -201,12 +201,12 @@ class Request:
 
 
 def default_balance(model: str, options: SearchOptions) -> str:
-    """Return the balance that parts have if the user names none.
+    """Return the default balance: the weights that parts share evenly if the user names none.
 
     A search for row plans has the balance `DEFAULT_BALANCE`, or "nnz,rows" if epsilon is above
-    `LOOSE`. The same holds for model auto with objective "time". In all other cases the balance is
-    "nnz", as in Demirci et al. 2022: for edge plans, for mini-batches, and for models that assign
-    rows themselves.
+    `LOOSE`. The same holds for model "auto" with objective "time". In all other cases the balance
+    is "nnz", as in Demirci et al. 2022: for edge plans, for mini-batches, and for models that
+    assign rows themselves.
 
     For row plans, there is one exception. If the user names a partitioner, and the objective is not
     "time", the balance is "nnz", so that the owners need no refinement. For objective "time", a

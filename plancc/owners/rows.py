@@ -54,7 +54,7 @@ CLUSTER_EPSILON = 0.1
 
 @dataclass(frozen=True)
 class _Rows:
-    """The task of finding owners of rows, with what follows from it.
+    """The task of finding owners of rows, with limits and objective that were computed from it.
 
     Attributes:
         asked: The matrix with its task.

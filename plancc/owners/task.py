@@ -114,8 +114,8 @@ class Task:
     def objective(self) -> str | None:
         """Objective of the search, or of the refinement of a partitioner's owners.
 
-        None if there is neither a search nor a refinement. If the user names no objective, and if
-        no other model has this model's default objective, a search minimises the volume.
+        None if there is neither a search nor a refinement. If the user names no objective, a search
+        minimises the model's default objective; or the volume, if no other model has this default.
         """
         model, asked = self.model, self.options.objective
         if model.of_batches:
@@ -138,10 +138,10 @@ class Task:
 
     @property
     def handed_on(self) -> dict[str, str]:
-        """A dict with the user's objective, if it must be an option of the model; otherwise empty.
+        """{"objective": the user's objective} if the model must get it as an option, else {}.
 
-        The objective must be an option of the model if the model has objectives of its own, and if
-        its partitioner minimises this objective itself.
+        The model must get it if the model has objectives of its own (`Model.own_objectives`), and
+        a partitioner minimises the user's objective without a search or refinement by plancc.
         """
         asked = self.options.objective
         if asked is None or self.objective is not None or not self.model.own_objectives:

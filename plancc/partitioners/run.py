@@ -309,10 +309,11 @@ def _best_of(ranked: Sequence[Adapter]) -> Adapter | None:
 def _candidates(
     problem: Hypergraph | WeightedGraph, partitioner: str, warnings: list[str]
 ) -> list[Adapter]:
-    """Return the adapters to try, in this order.
+    """Return the adapters (interfaces to partitioners) to try, the first to try first.
 
-    If `partitioner` is "auto", the result has the best installed partitioner, and then builtin. A
-    note about better partitioners that are not installed is added to `warnings`.
+    If `partitioner` is the name of a partitioner, the result has only its adapter. If it is "auto",
+    the result has the best installed partitioner, and then partitioner "builtin". A note about
+    better partitioners that are not installed is added to `warnings`.
     """
     if partitioner != AUTO:
         adapter: Adapter = PARTITIONERS[partitioner]

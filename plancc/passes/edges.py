@@ -118,7 +118,10 @@ class _Search:
         return Merit(self.limits.overload(state.sums), value, volume(state))
 
     def run(self) -> None:
-        """Run rounds until several rounds in a row have found no better owners."""
+        """Run at most `options.rounds` rounds; one if this is 0 and a part is above its limit.
+
+        Stop earlier if the time is up, or if several rounds in a row have made little progress.
+        """
         how = self.numbers
         strength, fruitless = how.first_fees if self.charges_messages else 0.0, 0
         self._climb(strength)

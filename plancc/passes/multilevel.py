@@ -53,7 +53,10 @@ class Goal:
 
     @property
     def overlap(self) -> float:
-        """The parameter `overlap` of `plancc.passes.kernels.coarsening.cluster`, in 0..1."""
+        """The parameter `overlap` of `plancc.passes.kernels.coarsening.cluster`, in 0..1.
+
+        It is 1 for the volume, and follows from `reach` for the expected volume.
+        """
         if self.reach is None or len(self.reach) < 3 or self.reach[1] <= 0:
             return 1.0
         return float(np.clip(2 - self.reach[2] / self.reach[1], 0, 1))

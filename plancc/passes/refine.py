@@ -421,9 +421,10 @@ class _Rounds:
         return reached
 
     def _hold(self, value: float, times: int) -> Merit:
-        """Run sweeps that hold a value of the objective; return the merit of the result.
+        """Run sweeps that hold a value of the objective; return the `Merit` of the result.
 
         `TrafficRounds` explains "hold". `times` is the number of sweeps. No part exceeds its limit.
+        The merit is made of overload, value and volume.
         """
         run, tariff = self.run, self.options._held(value)
         flow = self.options._flow(run.nets, run.state)

@@ -414,10 +414,11 @@ def too_many_classes(classes: int, num_vertices: int) -> str:
 
 
 def vertex_data_problem(name: str, array: npt.NDArray[Any], num_vertices: int) -> tuple[str, str]:
-    """Check the entries of a dataset of vertex data.
+    """Check `array`, the entries of the dataset `name` of vertex data.
 
     Returns:
-        The rule of the dataset as a phrase; and the first entry that breaks the rule, or "".
+        Two phrases: the rule that every entry must meet; and the first entry that breaks the rule,
+        such as "there is -2", or "" if no entry does.
     """
     rule = dataset_of(name).rule
     assert rule is not None

@@ -165,7 +165,7 @@ class Grid:
         return rank // self.columns
 
     def ranks_of_row(self, rank: int) -> list[int]:
-        """Return the ranks in the process row and layer of `rank`, ordered by process column.
+        """Return the ranks in the process row and grid layer of `rank`, by process column.
 
         These ranks share one part.
         """

@@ -94,7 +94,10 @@ def _is_held(
 
 
 def column_in_pieces(place: npt.NDArray[np.integer], pieces: Sequence[Piece]) -> Int64Array:
-    """Return the index of each place in the concatenated pieces; -1 if it is in no piece."""
+    """Return, for each number in `place`, its index in the concatenated ranges `pieces`.
+
+    The index is -1 if the number is in no piece. The numbers are places in plan order.
+    """
     nowhere = (0, 0)  # an empty piece, for places before the first piece
     first, last = np.array([nowhere, *((p.first, p.last) for p in pieces)], np.int64).T
     start = np.cumsum(last - first) - (last - first)

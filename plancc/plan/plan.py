@@ -67,7 +67,10 @@ def attributes_of(
 
 
 def fields_of(header: Header, arrays: Arrays) -> dict[str, Any]:
-    """Return the fields that `Plan` and `PartRange` have in common, made from datasets by name."""
+    """Return the fields that `Plan` and `PartRange` have in common, by name.
+
+    They are made from `arrays`: the datasets by name.
+    """
     matrix: dict[str, Any] = {n: arrays[f"matrix/{n}"] for n in ("row_ptr", "column", "value")}
     return matrix | {
         "columns": columns_of(**{name: arrays.get(f"matrix/{name}") for name in COLUMNS}),
@@ -287,5 +290,8 @@ class Plan(WithColumns):
         return write_file(path, self.header, self.arrays(), self.attributes(), compress=compress)
 
     def attributes(self) -> dict[str, dict[str, Any]]:
-        """Return the attributes of each group in `plancc.plan.format.ATTRIBUTE_GROUPS`."""
+        """Return the attributes of the plan file's HDF5 groups ``/provenance`` and ``/metrics``.
+
+        The result maps names of groups to dicts.
+        """
         return attributes_of(self.provenance, self.metrics(), self.baseline)

@@ -560,7 +560,10 @@ class PlanFile:
         self._sizes |= {f"{step} messages": messages, f"{step} volume": volume}
 
     def _length(self, name: str) -> int:
-        """Return the length of a one-dimensional dataset, if the header does not determine it."""
+        """Return the length of a one-dimensional dataset, as stored in the file.
+
+        Use this if the header does not determine the length.
+        """
         with self._container.reading(f"/{name}"):
             shape: tuple[int, ...] = self._container.dataset(name).shape or ()
             if len(shape) != 1:

@@ -138,10 +138,10 @@ class _Once(NamedTuple):
 
 
 def _group_of(once: _Once, owner: Int32Array, node: Int32Array, nodes: int) -> Int64Array:
-    """Return which group of `once` has the owner and the node of each pair: int64[len(owner)].
+    """Return, for each pair of an owner and a node, the index of its group: int64[len(owner)].
 
-    Pair k is (``owner[k]``, ``node[k]``), and `once` must have its group. `nodes` is the number of
-    nodes.
+    Pair k is (``owner[k]``, ``node[k]``); exactly one group of `once` has this owner and this node.
+    `nodes` is the number of nodes.
     """
     keys = once.owner.astype(np.int64) * nodes + once.node
     return np.searchsorted(keys, owner.astype(np.int64) * nodes + node)

@@ -44,7 +44,7 @@ class Counts:
             mine += getattr(other, each.name)
 
     def of_rank(self, rank: int) -> Counts:
-        """Return the counts of one rank, as arrays int64[1]."""
+        """Return the words, messages and reductions of one rank, as arrays int64[1]."""
         return Counts(*(getattr(self, each.name)[rank : rank + 1] for each in fields(self)))
 
 

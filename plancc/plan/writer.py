@@ -80,7 +80,8 @@ def reserve_file(
         path: An empty file.
         datasets: The datasets by name, either as arrays or as `Reserved`.
         attributes: See `write_file`.
-        leaves: Leaves of all complete datasets, by name (`plancc.plan.digests`).
+        leaves: Leaves of all complete datasets, by name: a digest of each part's entries
+            (`plancc.plan.digests`).
         content: Content hash of the complete plan.
 
     Returns:

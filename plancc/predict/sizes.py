@@ -195,7 +195,7 @@ def even_tables(
     grid: Grid | None = None,
     speeds: npt.NDArray[np.float64] | None = None,
 ) -> Tables:
-    """Return tables of parts that exchange no rows.
+    """Return the tables of a plan whose parts exchange no rows.
 
     The parts have equal sizes, or sizes in proportion to `speeds`, float64[num_parts].
     """

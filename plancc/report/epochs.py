@@ -211,7 +211,10 @@ class EpochTimes:
         return cls.of(basis, tables_of(plan), recorded_random(provenance, basis))
 
     def beside(self, plan: Plan) -> float | None:
-        """Return another plan's epoch seconds with the same machine and widths; None if unknown."""
+        """Return the predicted seconds of an epoch of another plan; None if unknown.
+
+        The prediction uses the same machine and the same widths (`basis`).
+        """
         try:
             return self.basis.predictor.epoch(tables_of(plan)).seconds
         except InputError:

@@ -66,7 +66,7 @@ class Population:
 
 @dataclass(frozen=True, eq=False)
 class BatchLayer:
-    """The nonzeros that a batch keeps in one layer; rows and columns are vertex numbers.
+    """The nonzeros that a mini-batch keeps in one network layer; rows, columns: vertex numbers.
 
     Attributes:
         rows (int32[m]): Rows, ascending.
@@ -133,7 +133,7 @@ class Batch(ABC):
 
 
 class VertexBatch(Batch):
-    """A batch that consists of vertices and of all nonzeros between them.
+    """A mini-batch that consists of vertices and of all nonzeros between them.
 
     Parameters:
         drawn: Function that returns the vertices, ascending: int32[m].

@@ -25,7 +25,7 @@ MARKS_FROM = 64
 class NeighbourSampler(SizedSampler):
     """Layer-wise neighbour sampling (Hamilton et al., GraphSAGE, NeurIPS 2017, algorithm 2).
 
-    A batch has `batch_size` seed vertices; every set of this size is equally likely. If the
+    A mini-batch has `batch_size` seed vertices; every set of this size is equally likely. If the
     population has a training mask, all seed vertices are training vertices. The rows of the last
     block are the seed vertices. The rows of every other block are the columns of the next block.
 
@@ -202,8 +202,8 @@ def subsets(vertices: Any, sizes: Any, itself: Any, fanout: Any, key: Any) -> An
     Parameters:
         vertices (int32[m]): Vertex of every row.
         sizes (int64[m]): Number of nonzeros of every row.
-        itself (int32[m]): Position of the nonzero on the diagonal in every row; the number of
-            nonzeros if there is none.
+        itself (int32[m]): Position of the nonzero on the diagonal in every row; for a row without
+            such a nonzero, the row's number of nonzeros.
         fanout (int): Number of nonzeros off the diagonal that a row keeps, if it has more.
         key (uint64): Random key.
 

@@ -334,7 +334,7 @@ def _chains(job: RowJob, first: Owner, decide: bool) -> list[Member]:
 
 
 def _merged(job: RowJob, best: Member, rest: Sequence[Member]) -> Member:
-    """Combine the best member with the other members, one after another, by V-cycles.
+    """Combine `best` with the first partitions in `rest`, one after another, by V-cycles.
 
     Return the resulting member, after further V-cycles and minimum cuts if these are worth their
     time.

@@ -109,7 +109,7 @@ class Choice:
 
 
 def evolve(job: RowJob, founders: list[Member]) -> list[Member]:
-    """Evolve a population; return the members of the last population, the best first.
+    """Evolve a population of partitions, its members; return the last population, best first.
 
     With a budget of time, the search ends when the time is up. Without a budget, it ends when the
     population would restart, or after `Evolution.rounds` children per member; in large graphs after
@@ -165,7 +165,7 @@ def evolve(job: RowJob, founders: list[Member]) -> list[Member]:
 
 @dataclass(frozen=True)
 class _Start:
-    """A way to make the start of a new member.
+    """A way to make a start: the owners from which a new member of the population grows.
 
     Attributes:
         make: Function of a seed and a share of the remaining time; it returns owners, or None if
@@ -199,7 +199,7 @@ def _grown(
 
     If the first slow start is clearly better than a quick start and the founders, the next members
     also come from slow starts, and get twice the time. The reason: children of such a good member
-    and a much worse one would hardly be better than the good member.
+    and of a much worse member would hardly be better than the good member.
 
     `first_seconds`: time of the search's first start, from which the time of other starts is
     estimated.

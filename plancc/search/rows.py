@@ -62,14 +62,14 @@ class RowJob(RefiningJob):
         starter: Name of the partitioner that partitions the problem `base`.
         kind: Kind of the graph (`plancc.search.starts`); "" before the first start.
         cut_made: For an expected volume: whether the strongest partitioner has made its start.
-        decided: Whether the start that `cut_made` means was so good that no other start is made.
-        begun: Name and seed of every start that was made, as one tuple.
+        decided: Whether this start was so good that no other start is made.
+        begun: For every start that was made, one tuple: the words of its name, then its seed.
         ready: Results of partitioners that no start has used yet, by the partitioner, its preset,
             its objective and the seed. One process may make several at once.
         first_seconds: Seconds that the first start took.
-        founders: The members that effort balanced made.
-        strong: The members that partitioners with their highest presets made, if they ran before
-            effort balanced.
+        founders: The owners that effort "balanced" found, with their figures.
+        strong: The owners, with their figures, that partitioners found with their presets of best
+            quality; empty if these did not run before effort "balanced".
         nets: The nets of `hypergraph`, in the form that kernels read.
     """
 
@@ -408,9 +408,10 @@ class RowJob(RefiningJob):
         return state_of(self.nets, owner, self.num_parts)
 
     def note_state(self, step: str, begin: float, state: State) -> Member:
-        """Measure the owners of a state, and add the step that made them to the record.
+        """Compute the figures of a state's owners; add them to the search's record of trials.
 
-        A state is a partition with its counts, in the form that kernels change.
+        A state is a partition with its counts, in the form that kernels change. `step`: name of the
+        step that made the state. `begin`: time when this step began.
         """
         seconds = wall_seconds() - begin
         return self.record.add(step, seconds, self.member_of(state))
@@ -449,11 +450,11 @@ class RowJob(RefiningJob):
         return Sweeps(self.limits, rng, self.deadline, threads=threads, numbers=numbers)
 
     def refined(self, step: str, owner: Owner, sweeps: Sweeps, *refiners: Refiner) -> Member:
-        """Improve owners by the functions `refiners`, one after another; add the result to the
-        record.
+        """Improve owners by the functions `refiners`, one after another; return the result.
 
-        Each function improves a state (see `note_state`) in place. It works on all vertices,
-        without coarser levels. `step`: name of the step.
+        The result is also added to the search's record of trials, as the step named `step`. Each
+        function improves a state (see `note_state`) in place. It works on all vertices, without
+        coarser levels.
         """
         begin, state = wall_seconds(), self.state(owner)
         for refine in refiners:
@@ -552,20 +553,21 @@ class RowJob(RefiningJob):
     def chain(
         self, owner: Owner, seed: int, cycles: int, cuts: Cuts | None = CUTS, quick: bool = False
     ) -> Member:
-        """Improve a start by sweeps, then by up to `cycles` V-cycles; return the best result.
+        """Improve the owners of a start by sweeps, then by up to `cycles` V-cycles.
 
-        There are two kinds of sweeps. In sweeps of the first kind, parts may exceed their limits
-        for a while; sweeps of the second kind stay within the limits. Thin graphs get only the
-        second kind, since the first kind makes their starts worse. On other graphs the second kind
-        is tried too if the first kind makes the start worse. The V-cycles end when a V-cycle finds
-        nothing better.
+        Return the best result. There are two kinds of sweeps. In sweeps of the first kind, parts
+        may exceed their limits for a while; sweeps of the second kind stay within the limits. Thin
+        graphs, such as road networks, get only the second kind, since the first kind makes their
+        starts worse. On other graphs the second kind is tried too if the first kind makes the start
+        worse. The V-cycles end when a V-cycle finds nothing better.
 
         If a thin graph has several constraints, a start may exceed one of the limits. Then a
         V-cycle, before any sweep, brings the start within the limits. A V-cycle moves clusters of
         vertices from part to neighbouring part; sweeps would move single vertices to distant parts.
 
-        `cuts`: see `cycle`. `quick`: whether to use the presets of effort fast. With these presets,
-        sweeps are quick, minimum cuts are smaller, and even graphs are treated like thin graphs.
+        `cuts`: see `cycle`. `quick`: whether to use the presets of effort "fast". With these,
+        sweeps are quick, minimum cuts are smaller, and graphs of kind "even", such as meshes, are
+        treated like thin graphs.
         """
         rng, best = np.random.default_rng(seed), self.member(owner)
         thin, even = self.kind == "thin", quick and self.kind == "even"

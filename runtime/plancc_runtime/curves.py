@@ -39,7 +39,7 @@ def areas(
             returned too.
 
     Returns:
-        A list of float64[groups, classes]:
+        A list of arrays float64[splits, classes]:
 
         1. The areas; NaN for a class that has all vertices or none.
         2. The average precisions; NaN for a class that has no vertex.

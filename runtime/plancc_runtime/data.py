@@ -50,7 +50,8 @@ class LocalData:
         first_column: Index of this rank's first feature column among all feature columns.
         labels (int64[num_rows], bool or float[num_rows, num_classes]): Labels of all rows; the
             form depends on the kind of targets (`plancc_runtime.targets`).
-        num_classes: Number of classes, or of real targets per vertex; the same on all ranks.
+        num_classes: Number of classes, or of real numbers to predict per vertex; the same on all
+            ranks.
         splits (dict of str to int64[m]): For every split, the local rows of its labelled vertices.
             The key "train" always exists.
         split_sizes: For every split, the number of its labelled vertices on all ranks.

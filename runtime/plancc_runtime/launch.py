@@ -73,7 +73,10 @@ def launcher() -> Launcher | None:
 
 
 def announced() -> tuple[int, int]:
-    """Return rank and number of ranks from the launcher's variables; (0, 1) without a launcher."""
+    """Return rank and number of ranks, from the environment variables that the launcher sets.
+
+    Without a launcher, return (0, 1).
+    """
     found = launcher()
     return (0, 1) if found is None else (_number(found.rank) or 0, _number(found.size) or 1)
 

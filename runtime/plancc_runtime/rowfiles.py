@@ -94,7 +94,7 @@ class RowFile(ABC):
         return [list(self._columns)]
 
     def write(self, block: Arrays) -> None:
-        """Append rows of the arrays in `block`; raise OutputError if they cannot be written."""
+        """Append the rows of `block`, arrays by name; raise OutputError if this is impossible."""
         try:
             self._write({name: _decoded(each) for name, each in block.items()})
         except OSError as error:

@@ -246,7 +246,7 @@ class Run:
             self.close()
 
     def close(self) -> None:
-        """Release the folder of checkpoints for other runs; not collective."""
+        """Release the folder of checkpoints, so that other runs may use it. Not collective."""
         if self._checkpoints is not None:
             self._checkpoints.close()
 
@@ -333,7 +333,10 @@ class Run:
         return Measure(*figures, volume, len(result.steps))
 
     def _see(self, scores: Scores, epoch: int) -> None:
-        """Record the validation loss of the weights after `epoch` epochs, if there is one."""
+        """Record the validation value of the followed metric (`_followed`) after `epoch` epochs.
+
+        Do nothing if the run has no such value.
+        """
         if self._validated:
             self._best.see(self._followed(scores), epoch, self._learner.network)
 

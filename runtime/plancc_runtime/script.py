@@ -112,7 +112,8 @@ def train(
 
     Without a launcher, this process trains alone, whatever the number of parts. If `ranks` is
     given, that many threads of this process train as ranks. If mpirun, srun or torchrun starts the
-    script, all its ranks train. A plan of a process grid needs as many ranks as the grid.
+    script, all its ranks train. A plan of a process grid needs as many ranks as the grid. The
+    options are the fields of `TrainOptions`.
 
         plan = plancc.compile("data.pt", num_parts=4)
         trained = plancc.train(plan, model="sage", epochs=50)

@@ -57,7 +57,9 @@ class Opened:
         return "" if self.file is None else sampler_of(self.file)
 
     def read(self, transport: Transport) -> Part:
-        """Return the whole slice, with the vertex data of `rows`. Collective; closes the file.
+        """Return the whole slice, with the vertex data of the attribute `rows`; close the file.
+
+        Collective.
 
         Raises:
             InputError, PlanError: On all ranks: the errors that `plancc.plan.slices.read_part`

@@ -98,7 +98,7 @@ class Target(ABC):
 
     @staticmethod
     def known_column(labels: Tensor) -> dict[str, npt.NDArray[Any]]:
-        """Return the targets as {column name: column}; {} if this kind has no column of targets."""
+        """Return `labels` as {column name: column}; {} if targets of this kind have no column."""
         return {}
 
     @staticmethod
@@ -119,7 +119,7 @@ class Target(ABC):
     def constant(class_shares: list[float]) -> float:
         """Return the best score of a network that gives every vertex the same answer.
 
-        `compared` names the score. `class_shares`: share of vertices in each class.
+        The attribute `compared` says which score. `class_shares`: share of vertices in each class.
         """
 
 

@@ -55,7 +55,7 @@ class AcceleratorRow:
     published_joules: float | None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the row for JSON."""
+        """Return the row as a dict that can be written as JSON."""
         values = asdict(self)
         return {"machine": values.pop("machine"), **values.pop("estimate"), **values}
 

@@ -181,7 +181,10 @@ class EpochTimeline:
             yield begin, self.end
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the epoch for JSON; times are seconds since the beginning of the epoch."""
+        """Return the epoch as a dict that can be written as JSON.
+
+        Times are seconds since the beginning of the epoch.
+        """
         return {
             "seconds": self.seconds,
             "ranks": {

@@ -297,7 +297,10 @@ def _united(times: Float64Array) -> Float64Array:
 
 
 def _spans(events: list[Any], name: str) -> tuple[list[int], list[_Spans]]:
-    """Return the ranks of a timeline, ascending, and the events of each."""
+    """Return the ranks of a timeline, ascending, and the events of each rank.
+
+    `events`: the events as the JSON file lists them. `name`: the file's name, for errors.
+    """
     titles: dict[int, str] = {}
     names: dict[int, list[str]] = {}
     times: dict[int, list[tuple[float, float]]] = {}

@@ -95,7 +95,10 @@ class Sweep:
         raise KeyError((label, num_ranks))
 
     def speedup(self, cell: Cell) -> float | None:
-        """Return the speed-up over one rank; None if the cell has no prediction."""
+        """Return the predicted speed-up over one rank; None if the cell has no prediction.
+
+        A cell is the prediction for one model and one number of ranks.
+        """
         return self.sequential / cell.seconds if cell.seconds else None
 
     def best(self, num_ranks: int) -> Cell | None:

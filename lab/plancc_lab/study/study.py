@@ -211,7 +211,7 @@ class Study:
         return replace(self, rows=rows)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the study for JSON."""
+        """Return the study as a dict that can be written as JSON."""
         rows = []
         for row in self.rows:
             flat = row.as_dict() | self.pays(row)
@@ -332,7 +332,7 @@ class _Cases:
     num_kept: int = 0
 
     def key(self, source: _GraphFile, contender: Contender, num_parts: int, seed: int) -> Key:
-        """Return all values on which a row depends."""
+        """Return the key of a row of the study: all values on which the row depends."""
         settings = {
             name: value.to_json() if isinstance(value, Machine) else value
             for name, value in contender.settings(self.settings).items()

@@ -9,9 +9,9 @@ The cost is the volume, plus prices of overweight and traffic. Sweeps minimise::
     side   = row * rows + message * messages + scale * (nonzero * nonzeros + own_row * own rows)
     excess = max(0, side - ceiling)
 
-A side is what one part sends or receives. The factors and bounds in the formulas are fields of
-`Prices`. Nets are the rows and columns of the matrix, as defined in ``edges.py``. There are three
-kinds of moves:
+A pair is a sender q and a receiver m. A side is what one part sends or receives. The factors and
+bounds in the formulas are fields of `Prices`. Nets are the rows and columns of the matrix, as
+defined in ``edges.py``. There are three kinds of moves:
 
 - One nonzero moves.
 - All nonzeros that a net has in one part move, so that the net leaves this part.
@@ -531,7 +531,8 @@ def _staying(
     for each nonzero whose other net touches r.
 
     Returns:
-        base, num: The cost saved, -inf if one of the nonzeros may not move; the number of nonzeros.
+        base: The cost saved; -inf if one of the nonzeros may not move.
+        num: Number of nonzeros in `pins`.
     """
     num, base = 0, 0.0
     for a in range(pattern.net_ptr[e], pattern.net_ptr[e + 1]):

@@ -71,7 +71,10 @@ def _options(v: int, limit: Any, nets: Any, state: Any, score: Any, seen: Any) -
 def eject(
     order: Any, limit: Any, depth: int, tries: int, most: int, chain: Any, nets: Any, state: Any
 ) -> Any:
-    """Run chains from the vertices in `order`; the volume never rises.
+    """Run ejection chains from the vertices in `order`; the volume never rises.
+
+    In a chain, a vertex moves to a full part, which ejects another vertex to a further part, and so
+    on.
 
     Parameters:
         order (int64[m]): Vertices from which chains start; only these vertices move.

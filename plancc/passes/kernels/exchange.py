@@ -67,9 +67,9 @@ class Scratch(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def chains(vertices: Any, owner: Any, num_parts: int) -> Any:
-    """Make a list for every part, of the vertices in `vertices` that the part owns.
+    """Return a `Chains` with a list for every part, of the vertices in `vertices` that it owns.
 
-    Each list has the reverse order of `vertices`.
+    In each list, the vertices are in the reverse order of `vertices`.
     """
     first = np.full(num_parts, -1, dtype=np.int32)
     after = np.full(len(owner), -1, dtype=np.int32)
@@ -258,7 +258,7 @@ def _pairs(here: int, there: int, num: Any, mine: Any, theirs: Any, state: Any, 
 def exchange(
     over: Any, roomy: Any, num_roomy: Any, chain: Any, nets: Any, state: Any, rules: Any, rng: Any
 ) -> int:
-    """Lower the overload of the parts in `over` by exchanges, one part after another.
+    """Lower the overload of the parts in `over` by exchanges of vertices, part after part.
 
     No exchange raises the total overload of all parts, and no exchange empties a part.
 

@@ -864,9 +864,10 @@ def split_pair(
     Parameters:
         pair, cut_nets, region, place: See `network_of`.
         most (float64[2, num_constraints]): Largest weights of the two parts.
-        history: Two values. First, int32[num_vertices]: for every vertex, the index of the batch of
-            pairs that last moved the vertex. Second, an int: the index of the batch of pairs in
-            which a cut of this pair was last searched.
+        history: Two values. Pairs of parts are processed in groups, which are counted. First,
+            int32[num_vertices]: for every vertex, the index of the group that last moved the
+            vertex. Second, an int: the index of the group in which a cut of this pair was last
+            searched, or one less if that search found vertices; -1 if there was no search.
     """
     net, now = network_of(pair, cut_nets, region, place, nets, state)
     moved_at, since = history

@@ -1,5 +1,6 @@
 """Epochs with `fold` "none" or "delayed", in which every rank computes with its clones.
 
+A rank's clones are its copies of all rows and columns of its nonzeros (`layouts.clones`).
 Evaluation uses the exact product of the whole plan, so scores depend on the weights only, not on
 delayed sums.
 """

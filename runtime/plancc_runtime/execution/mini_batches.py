@@ -122,7 +122,7 @@ class UnderWay:
         self.go_on()
 
     def go_on(self) -> None:
-        """End the current round, and start the next round. Collective."""
+        """End the current round of messages; start the next round, if there is one. Collective."""
         if self._share is None:
             before = self._traffic.words_sent
             try:

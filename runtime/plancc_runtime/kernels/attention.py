@@ -60,16 +60,21 @@ _BYTE = ir.IntType(8).as_pointer()
 class Attended:
     """Operands and results of `attention` that `attention_adjoint` reads.
 
+    The docstring of the module defines the symbols, and the factors in the two branches of the
+    LeakyReLU.
+
     Attributes:
         column (Tensor[n, 3, h]): For every column, its source score, and its factors in the two
             branches.
         row (Tensor[m, 4, h]): For every row, its target score, its factors in the two branches
             (which `attention` divides by Z), and memory for <g, out>.
         x (Tensor[n, h d]): For every column, the row that is summed.
-        parts (Tensor[m, 2 h d]): `positive`, and the result before the bias is added.
-        totals (Tensor[m, 2, h]): P and Z.
+        parts (Tensor[m, 2 h d]): `positive` (what the positive branch adds to the result), and the
+            result before the bias is added.
+        totals (Tensor[m, 2, h]): P and Z: for every row, the positive branch's share of Z; and Z,
+            the sum by which `attention` divides.
         slope: Slope of the LeakyReLU below 0, in [0, 1].
-        scale (Tensor[nnz, h] or None): Factors of the attention, in CSR order.
+        scale (Tensor[nnz, h] or None): Dropout factors of the attention, in CSR order.
         mean: Whether heads are averaged instead of concatenated.
     """
 
@@ -239,7 +244,8 @@ def _run(stage: int, side: PatternSide, kept: Attended, arrays: dict[int, Tensor
 def _compiled(dtype: torch.dtype) -> Any:
     """Return `_stages` as a C function. numba caches its code.
 
-    The argument of the C function is the address of a call (`kernels.claims`).
+    The argument of the C function is the address of a *call*: an int64 array that describes the
+    work by addresses and sizes (`kernels.claims`).
     """
     return cfunc("void(CPointer(int64))")(_call32 if dtype == torch.float32 else _call64)
 

@@ -99,9 +99,9 @@ def _drawn(
 def _put(
     pattern: Pattern, rows: Tensor, columns: Tensor, dropped: int, key: np.uint64, out: Tensor
 ) -> None:
-    """Write 0 to `out` where the random number is below `dropped`, else 1.
+    """Draw a random number for every nonzero and head; write 0 to `out` if below `dropped`, else 1.
 
-    torch operations do this on any device, for one block of nonzeros after another.
+    torch operations do this on any device, for one range of nonzeros after another.
     """
     heads = out.shape[1]
     pairs = (heads + 1) // 2

@@ -171,7 +171,8 @@ class _RowRange:
 def _compiled(dtype: torch.dtype) -> Any:
     """Return the C function that computes the product. numba caches its code.
 
-    The argument of the C function is the address of a call (`kernels.claims`).
+    The argument of the C function is the address of a *call*: an int64 array that describes the
+    work by addresses and sizes (`kernels.claims`).
     """
     return cfunc("void(CPointer(int64))")(_product32 if dtype == torch.float32 else _product64)
 

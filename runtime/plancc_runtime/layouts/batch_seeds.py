@@ -43,7 +43,7 @@ class SeedDraws(Protocol):
     """Object that draws the seed vertices of all mini-batches of a task."""
 
     def drawn(self, sampler: Any, number: int) -> Rounds[Seeds]:
-        """Return this rank's share of the seeds of batch `number`. Collective.
+        """Return this rank's share of the seed vertices of mini-batch `number`. Collective.
 
         Parameters:
             sampler: Sampler that draws the rows that the seeds need.

@@ -60,9 +60,9 @@ def ready_to_draw(block: Block, sampling: Sampling, transport: Transport) -> Blo
 
 
 def numbered(block: Block, sampling: Sampling) -> Block:
-    """Return the block with a `Numbering` that has all attributes except `uses_sent`.
+    """Return the block with a `Numbering`: the serial numbers on which random draws depend.
 
-    Not collective.
+    Its attribute `uses_sent` is None, since other ranks must send it. Not collective.
 
     Parameters:
         block: The block of all rows.

@@ -267,10 +267,10 @@ class WalkDraws(OwnerDraws[WalkSampler]):
         return batch
 
     def _rows_visited(self, key: np.uint64) -> Rounds[Int64Array]:
-        """Return the own rows that the walks of a batch visit, ascending: int64[m]. Collective.
+        """Return the own rows that a mini-batch's walks visit, ascending: int64[m]. Collective.
 
         Parameters:
-            key: Random key of the batch.
+            key: Random key of the mini-batch.
         """
         part, sampler = self._part, self._sampler
         with self._clock("draw"):

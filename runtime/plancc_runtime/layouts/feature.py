@@ -264,6 +264,7 @@ class FeatureGraph(LayerGraph):
         Parameters:
             stage: Index of the batch, from 0.
             x (Tensor[rows of the part, columns]): The columns that this rank multiplies.
+            coefficients: Values of A: a name in `plancc.plan.layers.COEFFICIENTS`.
 
         Returns:
             Tensor[rows of the batch, columns]

@@ -69,7 +69,7 @@ def live_halo(block: Block, rows: Int64Array) -> Int64Array:
 def isolated(block: Block, rows: Int64Array) -> Block:
     """Return a block that has only the given rows of `block`, and neither nonzeros nor messages.
 
-    If the product of a layer was computed once before training, the layer needs no other block.
+    This block is enough for a layer whose product was computed once, before training.
     """
     return replace(
         block,

@@ -80,10 +80,11 @@ class TypedBlock:
                 raise PlanError("the plan has a nonzero without a relation; compile it again")
 
     def stack(self) -> Block:
-        """Return the stack: for every relation, the own rows of the relation's destination type.
+        """Return the stack: one block with the matrices of all relations, one below the other.
 
-        The outputs of the stack are not among its inputs. The stack has the same messages as the
-        block. Nonzeros that belong to no relation are dropped.
+        Its rows are, for every relation, the own rows of the relation's destination type. So its
+        outputs are not a subset of its inputs. The stack has the same messages as this block.
+        Nonzeros that belong to no relation are dropped.
 
         Raises:
             InputError: If the plan is an edge plan.

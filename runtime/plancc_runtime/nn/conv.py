@@ -171,10 +171,11 @@ class Conv(nn.Module, ABC):
 
     @property
     def target_map(self) -> Tensor | None:
-        """The matrix that maps the targets' rows to the argument x of `forward`.
+        """Matrix, Tensor[d_target, m], that a caller must multiply the targets' rows by, or None.
 
-        It is Tensor[d_target, m]. If the layer was made with the argument `d_target`, the caller
-        multiplies the targets' rows by this matrix. None if `forward` needs these rows themselves.
+        It matters only if the layer was made with the argument `d_target`. The product of the
+        targets' rows and this matrix is then in the argument x of `forward`. None if x must have
+        the targets' rows themselves.
         """
         return None
 

@@ -278,9 +278,10 @@ class _Side(NamedTuple):
         return torch.from_numpy(np.concatenate(found))[self.entries[entry].order]
 
     def ends(self, key: Key) -> Tensor:
-        """Return sources and targets of the subgraph's edges in this run: int64[2, edges].
+        """Return the edge index of a relation `key` in the subgraph, as this run numbers rows.
 
-        Collective.
+        It is int64[2, edges]: sources and targets. In the run on all ranks it has this rank's
+        edges, in the run on one rank all edges. Collective.
         """
         if self.graph is not None:
             return spaces_of(self.graph)[1][key].index

@@ -87,7 +87,7 @@ class EdgeEnds(Mark):
 
     @property
     def of(self) -> TypeRows:
-        """Rows to which the first end refers."""
+        """Rows to which the ids refer; if the tensor has both ends, the ids in its first row."""
         return self.ends[0].of
 
     @property
@@ -244,7 +244,10 @@ def alike(x: Tensor, mark: M, **what: Any) -> M:
 
 
 def spread(x: Tensor, axis: int, of: TypeRows | None, each: int = 1) -> Spread:
-    """Return an alias of x whose axis `axis` (counted from 0) is marked as a spread axis."""
+    """Return an alias of x that is marked as a `Spread`: each rank has some entries of `axis`.
+
+    The parameters become the attributes of `Spread`.
+    """
     return marked(x, Spread, axis=axis, of=of, each=each)
 
 

@@ -100,7 +100,7 @@ class Patterns:
         self._now: list[_KeptPattern] = []
 
     def end_pass(self) -> None:
-        """End a forward pass: forget the patterns that it did not use."""
+        """End a forward pass: forget every kept sparsity pattern that this pass did not use."""
         self._last, self._now = self._now, []
 
     def total(self, message: Message, targets: EdgeEnds) -> Tensor:

@@ -211,10 +211,10 @@ class TorchRules(OverRanks):
     # Ends of edges
 
     def _call_on_ends(self, call: Call, found: Sequence[Mark]) -> Any:
-        """Return the result of a function, such as `cat` or `flip`, of the ends of edges.
+        """Run one of torch's functions, such as `cat` or `flip`, on the ends of edges.
 
-        It is not a function that indexes a tensor by the ends. InputError is raised if the result
-        would depend on the number of ranks.
+        Return its result. Functions that index a tensor by the ends have another method. InputError
+        is raised if the result would depend on the number of ranks.
 
         Parameters:
             found: All marks among the arguments, at least one of which is an `EdgeEnds`.

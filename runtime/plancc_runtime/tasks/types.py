@@ -129,7 +129,9 @@ class TypedVertices(LearningTask):
         return block
 
     def find_target(self, file: PlanFile) -> str | None:
-        """Choose and return the type whose vertices a run on this plan predicts.
+        """Set and return `target`: the name of the vertex type that a run on this plan predicts.
+
+        It is the type that the user chose or, without a choice, the only type with labels.
 
         Raises:
             InputError: If no type can be chosen.

@@ -143,7 +143,11 @@ class LayoutTests:
 def _operands(
     layout: Layout, how: str = "product"
 ) -> tuple[Float64Array, Float64Array, Float64Array]:
-    """Return dense rows H, a weight matrix, and the gradient of the product's result."""
+    """Return dense rows H, a weight matrix W, and the gradient of the result of a product.
+
+    `how` is the method of `LayerGraph` that computes the product. The result is A H for "product",
+    and a product of A, H and W for other methods.
+    """
     n = len(next(iter(layout.dense.values())))
     random = np.random.default_rng(n)
     h, g = random.standard_normal((2, n, layout.width))
