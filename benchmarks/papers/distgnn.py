@@ -82,7 +82,7 @@ def _copies(rows: Rows) -> Found:
         for graph in rows.values("graph")
         if len(of := rows.where(graph=graph)) > 1
     }
-    return {**dense, **middle, "factor at each p over factor at previous p": grows}
+    return {**dense, **middle, "factor at 2p over factor at p": grows}
 
 
 TABLE_4 = Item(
@@ -98,7 +98,7 @@ TABLE_4 = Item(
             {
                 **{f"Reddit p={p}": number(value) for p, value in REDDIT.items()},
                 **{f"Products p={p}": number(value) for p, value in PRODUCTS.items()},
-                "factor at each p over factor at previous p": least(1),
+                "factor at 2p over factor at p": least(1),
             },
             _copies,
         ),
