@@ -679,7 +679,7 @@ OTHERS = Item(
                     f"d = {row['d']}": row["RP"] / row["HP"] for row in rows if "d" in row
                 }
             },
-            missing="the graph has 1.6 billion edges and is not available",
+            missing="the graph (1.6 billion edges) is not available",
         ),
         Claim(
             "Reddit, seconds per epoch",

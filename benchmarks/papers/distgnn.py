@@ -293,7 +293,7 @@ SCALING = Item(
             "speed-up of 128 sockets on OGBN-Papers",
             "Figure 5",
             _three(27.43, 83.16, 123.13),
-            missing="the graph has 1.6 billion edges and is not available",
+            missing="the graph (1.6 billion edges) is not available",
         ),
         Claim(
             "counted memory: 0c needs least, cd-5 most",
