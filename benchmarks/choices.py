@@ -1,4 +1,4 @@
-"""Automatic choices of `plancc compile` and `plancc-run`, each forced each way.
+"""Automatic choices of `plancc compile` and `plancc-run`, each forced to every way.
 
     python -m benchmarks choices                        what is measured is kept, so that it goes on
     python -m benchmarks choices order social,road 1x2  some choices, settings and ranks x threads
@@ -71,7 +71,7 @@ class Choice:
         ways: By name; the first is the automatic one.
         state: What tells the ways apart after the first epochs, so that the automatic one is known
             by the name of the other that is the same. None: the first has a name of its own.
-        base: Options of `TrainOptions`; empty: the compiler is measured.
+        base: Options of `TrainOptions`.
         compile: Options of `plancc.compile`, where a way has no other.
         ranks, threads: The least of both.
     """
@@ -85,9 +85,8 @@ class Choice:
     threads: int = 1
 
     def is_made(self, ranks: int, threads: int) -> bool:
-        """Whether there is a choice on so many ranks of so many threads."""
-        most = ranks if self.base else 1  # the compiler runs on one
-        return self.ranks <= ranks <= most and self.threads <= threads
+        """Return whether the choice exists on this number of ranks, and threads of each."""
+        return self.ranks <= ranks and self.threads <= threads
 
 
 def _forced(first: str, kind: str, values: Mapping[str, Mapping[str, Any]]) -> dict[str, Way]:
@@ -198,8 +197,6 @@ CHOICES: dict[str, Choice] = {
     "objective": Choice("options.py for_search",
         _options("auto", "compile", "objective", "volume", "time", "max-volume"), _content,
         FULL, ranks=2),
-    "threads of the compiler": Choice("partitioners/options.py threads",
-        _options("auto", "compile", "threads", 1, 2), threads=2),
 }  # fmt: skip
 
 
@@ -324,14 +321,12 @@ class Bench:
             yield from map(json.loads, process.stdout)
 
     def _plan(self, cell: Cell, options: Mapping[str, Any]) -> Path:
-        """A plan for the cell, made once; the graph, where the compiler is measured."""
+        """Return a plan for the cell, which is compiled once."""
         small = "-quick" * self.inputs.quick
         stem = f"choices-{cell.setting.replace(' ', '-')}{small}"
         graph = self.inputs.folder / f"{stem}.mtx"
         if not graph.exists():
             plancc.write_graph(SETTINGS[cell.setting].graph(self.inputs.quick), graph)
-        if not CHOICES[cell.choice].base:
-            return graph
         words = "".join(f"-{name}-{value}" for name, value in options.items())
         path = graph.with_name(f"{stem}-{cell.ranks}{words.replace(':', '_')}.h5")
         if not path.exists():

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import plancc
 from benchmarks.choices import CHOICES, Choice, Way
 from plancc.errors import PlanccError
 from plancc_runtime.launch import open_transport
@@ -69,10 +68,6 @@ def forced(way: Way) -> Iterator[None]:
 
 def side_of(choice: Choice, way: Way, plan: str, options: Mapping[str, Any], to: Transport) -> Side:
     """A way, made. Collective."""
-    if not choice.base:
-        graph = plancc.read_graph(plan, symmetrize=True)
-        asked = {"effort": "fast", **way.compile}
-        return Side(way, lambda _: plancc.compile(graph, "hp", 4, **asked), str)
     given = {"epochs": 10**6, "eval_every": 0, **options, **choice.base, **way.train}
     with forced(way):
         run = prepared(plan, TrainOptions(**given), to)

@@ -248,8 +248,8 @@ class FolderLock:
 
     Attributes:
         holds: Whether the lock is held; False if the file system has no locks.
-        before: If the file system has no locks, the process of another machine that the file named
-            before this lock was taken; otherwise "".
+        before: If the file system has no locks, and the file named a process on another machine
+            when this lock was taken, that process; otherwise "".
 
     Raises:
         BlockingIOError: If another process, or another lock of this process, holds the lock; the

@@ -241,7 +241,10 @@ def processor() -> Processor:
 
 
 def levels(processor: Processor) -> list[str]:
-    """Return the names of the levels in `LEVELS` that a processor supports, best first."""
+    """Return the names of the levels in `LEVELS` that a processor supports, best first.
+
+    A level, such as "x86-64-v3", is a set of instructions that its processors have.
+    """
     triple, _, features = processor
     return [
         name
@@ -269,9 +272,9 @@ class KernelCache:
 
     Parameters:
         function (function): The Python function of the kernel.
-        is_portable: Whether a kernel that was compiled for a level in `LEVELS`, and not for this
-            processor, is allowed. False if the compiler may reorder sums, because results then
-            depend on the width of vectors.
+        is_portable: Whether a kernel is allowed that was compiled for all processors of a level in
+            `LEVELS`, such as "x86-64-v3", and not for this processor. False if the compiler may
+            reorder sums, because results then depend on the width of vectors.
     """
 
     def __init__(self, function: Any, is_portable: bool = True) -> None:
@@ -456,7 +459,7 @@ class _Lock(event.Listener):
         return held
 
     def release(self, owner: KernelCache) -> None:
-        """Release the lock of this kernel, if this process holds the lock."""
+        """Release the lock, if this process took it for the kernel of the cache `owner`."""
         if self._owner is owner:
             self._owner = None
             os.close(self._descriptor)
@@ -471,7 +474,10 @@ class _Lock(event.Listener):
 
 
 def _locked(descriptor: int) -> bool:
-    """Wait at most `PATIENCE` seconds for the lock; return whether this process got the lock."""
+    """Lock the open file `descriptor` for this process; return whether this succeeded.
+
+    If another process has the lock, wait for it at most `PATIENCE` seconds.
+    """
     listener, end, waits = compilation(), time.monotonic() + PATIENCE, False
     try:
         while time.monotonic() < end:

@@ -202,7 +202,7 @@ def _entry_flags(flags: Any) -> _Flags:
 
 
 def _inner_flags(flags: Any) -> _Flags:
-    """Set and return the flags of functions that only kernels call."""
+    """Set numba's flags as for functions that only kernels call, and return them."""
     flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
     return _Flags(flags)
 
@@ -231,7 +231,7 @@ class _Compiler(compiler.CompilerBase):
 
 
 class _BorrowingCompiler(_Compiler):
-    """A compiler that also runs the pass `_Borrowing`, after type inference."""
+    """A compiler of functions that runs one more step, `_Borrowing`, after type inference."""
 
     def define_pipelines(self) -> list[Any]:
         (passes,) = super().define_pipelines()
@@ -241,7 +241,7 @@ class _BorrowingCompiler(_Compiler):
 
 
 class _Memory:
-    """A typing context that remembers the types of calls of built-in functions."""
+    """A typing context of numba that remembers the types of calls of built-in functions."""
 
     def __init__(self, context: Any) -> None:
         self._context = context
@@ -356,7 +356,7 @@ class _InnerLibrary(_Library):
         self._finalized = True
 
     def alone(self) -> Any:
-        """Return the module of this function, without the functions that it calls."""
+        """Return the LLVM module of this function, without the functions that it calls."""
         return super()._get_module_for_linking()
 
     def _get_module_for_linking(self) -> Any:

@@ -67,7 +67,7 @@ def held_memory() -> int:
 
 
 def _bytes(file: Path, name: str) -> Iterator[int]:
-    """Yield the number of bytes from the line of a file in ``/proc`` that begins with `name`.
+    """Read a file in ``/proc``: yield the number of bytes in its line that begins with `name`.
 
     Yield nothing if there is no such line.
     """
@@ -106,9 +106,12 @@ def _left(group: Path, limit: str, usage: str) -> Iterator[int]:
 
 
 def _cached(group: Path) -> int:
-    """Return the number of bytes of cached files, which the system would drop to free memory.
+    """Return how many bytes of a control group's memory are cached files.
 
-    Mapped files are included.
+    The system would drop cached files to free memory. Mapped files are included.
+
+    Parameters:
+        group: Folder of the control group.
     """
     cached = 0
     with suppress(OSError, ValueError):

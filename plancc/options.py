@@ -56,9 +56,10 @@ combination must be refused; the message shows this value as ``{0}``."""
 
 
 def refuse(rows: Rows, asked: Any) -> None:
-    """Raise InputError if `asked` has a combination of options that `rows` refuses.
+    """Raise InputError if `asked`, an object with options, has a combination that is refused.
 
-    The message is the sentence that `rows` has for the first such combination.
+    `rows` maps error messages to tests of combinations (see `Rows`). The error has the message of
+    the first test that finds a combination.
     """
     for sentence, combination in rows.items():
         if wrong := combination(asked):
@@ -307,7 +308,7 @@ class SearchOptions(PartitionOptions):
 
     @property
     def wishes(self) -> dict[str, Any]:
-        """The options in `WISHES` that are given, by name."""
+        """Those of the options "effort" and "budget" (`WISHES`) that are given, by name."""
         own, known = vars(self), self.__dataclass_fields__
         return {name: checked(known[name], own[name]) for name in WISHES if own[name] is not None}
 

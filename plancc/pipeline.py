@@ -63,7 +63,7 @@ def compile(
         report: Function that is called with a `plancc.search.Trial` after every step of the search.
         **options
         **model_options: All further keywords: fields of the model's class (`Model.option_fields`),
-            such as ``part`` for model file.
+            such as ``part`` for model "file".
 
     Raises:
         InputError, BackendUnavailable, BackendError: InputError also if memory is too small, which

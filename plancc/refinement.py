@@ -135,7 +135,7 @@ def refine(
 def _better(revision: Revision, asked: RefineOptions, record: Record) -> Owners:
     """Return the refined owners, or the plan's owners if these are better.
 
-    The parts of the result are numbered for the machine.
+    The parts of the result are numbered so that the machine's nodes suit their messages.
     """
     plan, matrix, search = revision.plan, revision.matrix, revision.search
     from plancc.passes.refine import refiner
@@ -283,8 +283,13 @@ class Revision:
         """Return the provenance of the new plan.
 
         Parameters:
+            made: The new plan.
+            owners: Its owners.
+            record: The steps of the search that found the owners.
             first: Entries that are kept from the previous plan; see `kept_of`.
             about: Entries about refining or patching.
+            command: Name of the command, such as "refine".
+            notes: Warnings for the user.
         """
         before = search_seconds(self.plan.provenance) or 0.0
         found = {
@@ -364,7 +369,7 @@ def with_rows_placed(
 
 
 def kept_of(recorded: Mapping[str, Any], *stale: str) -> dict[str, Any]:
-    """Return the entries of a provenance that stay valid for other owners.
+    """Return the entries of a plan's provenance that stay valid if the owners change.
 
     `stale` has names of further entries that are left out.
     """

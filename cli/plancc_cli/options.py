@@ -362,7 +362,7 @@ def parsed_pairs(
 
 
 def shares(needed: str, most: float | None = None) -> dict[str, Any]:
-    """Return settings for an option whose value is a comma-separated list of numbers.
+    """Return arguments of `click.option` for a value that is a comma-separated list of numbers.
 
     Parameters:
         needed: The form that the string must have, for error messages.

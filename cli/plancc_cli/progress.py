@@ -113,7 +113,7 @@ class Progress:
     def incumbent(self, who: str, objective: str, trial: Trial) -> None:
         """Print a step of a search.
 
-        If the step found the best plan so far, its value also ends the `line` about the stage.
+        If the step found the best plan so far, the method `line` will also show its value.
 
         Parameters:
             who: Name of the search or partitioner.

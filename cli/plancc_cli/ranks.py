@@ -146,8 +146,8 @@ def said_alone(sentence: str) -> str:
     """Return the sentence about an error, for a rank that cannot reach the other ranks.
 
     In most cases, all ranks have the same error: rank 0 prints it at once, and the launcher then
-    kills all other ranks. So these wait here for `ALONE` seconds. If a rank is still running after
-    that, it alone has this error, and its number is added to the sentence.
+    kills all other ranks. So every rank but 0 waits here for `ALONE` seconds. A rank that is still
+    running after that is the only one with this error, and its number is added to the sentence.
     """
     rank, _ = launch.announced()
     if rank == 0:
@@ -163,7 +163,8 @@ def checked_header(plan: str, ranks: int | None) -> Header | None:
 
     Parameters:
         plan: Path of the plan.
-        ranks: Number of ranks as threads; None if it is not given.
+        ranks: Number of ranks that will run as threads of this process; None if the user does not
+            give it.
 
     Raises:
         InputError: If the file cannot be opened, or if there are more ranks than parts.

@@ -115,7 +115,7 @@ def _of_names(header: Header, provenance: Mapping[str, Any]) -> str:
 
 
 def words_of_links(sizes: Mapping[str, int]) -> str:
-    """Return a sentence with the number of links of each kind."""
+    """Return a sentence with the number of links of each kind, such as training links."""
     words = (f"{kind.replace('_', ' ')} {count:,}" for kind, count in sizes.items())
     return f"links: {', '.join(words)}"
 

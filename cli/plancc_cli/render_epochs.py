@@ -89,7 +89,7 @@ def why_none(times: EpochTimes) -> str:
 
 
 def epoch_table(times: EpochTimes) -> Table | str:
-    """Return a table of predicted times of an epoch, with ratios to the bound.
+    """Return a table of predicted times of an epoch, with their ratios to `EpochTimes.bound`.
 
     If there is no prediction, return a sentence with the reason.
     """

@@ -253,7 +253,7 @@ class _Printed:
         say_on_stderr(f"{PROGRAM}: {now - self._begun:.0f} s: {said}")
 
     def end(self, result: TrainResult) -> None:
-        """Print the lines after the epochs."""
+        """Print what follows the rows of the epochs, such as the final scores, and new remarks."""
         self._print(lambda out: self._table.print_end(result, out), result.remarks[self._told :])
 
     def _print(self, print_to: Callable[[Console], None], remarks: Sequence[str] = ()) -> None:

@@ -91,7 +91,8 @@ def answering(program: str, work: Callable[[], object]) -> None:
 def open_streams() -> None:
     """Open the null device in place of every closed standard stream.
 
-    Otherwise the next opened file gets the number of the stream, and native code prints into it.
+    Otherwise the next file that is opened would get the descriptor number of a closed stream, and
+    native code would print into this file.
     """
     while (null := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(null, True)
@@ -245,7 +246,7 @@ def ends_with(code: int) -> None:
 
 
 def end_code() -> int | None:
-    """Return the exit code if another thread says why the process ends; else None."""
+    """Return the exit code if another thread has called `ends_with`; else None."""
     return None if _ending.acquire(timeout=KILLED) else _code
 
 

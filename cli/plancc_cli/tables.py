@@ -222,7 +222,7 @@ def number(value: float | None) -> str:
 
 
 def short(value: float, digits: int = 3) -> str:
-    """Format a number with `digits` digits and a unit, for axes of charts: 1234567 -> 1.23 M."""
+    """Format a number with `digits` digits and k, M or G, for axes of charts: 1234567 -> 1.23 M."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(value) >= size:
             return f"{value / size:.{digits}g} {unit}"

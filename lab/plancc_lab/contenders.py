@@ -53,10 +53,10 @@ class Contender:
     def parse(cls, text: str) -> Contender:
         """Return the contender that a string [LABEL=]NAME[:OPTION=VALUE...] describes.
 
-        NAME is a model or a partitioner. A partitioner of hypergraphs solves model hp, a
-        partitioner of graphs model gp. An option without a value is a flag, which becomes true. A
-        value may contain a colon, as in balance=nnz:0.05. The text after such a colon must not be
-        the name of an option, and must not contain "=".
+        NAME is a model or a partitioner. A partitioner of hypergraphs gets the problem of model
+        "hp", a partitioner of graphs gets the problem of model "gp". An option without a value is a
+        flag, which becomes true. A value may contain a colon, as in balance=nnz:0.05. The text
+        after such a colon must not be the name of an option, and must not contain "=".
 
         Raises:
             InputError: If the name or an option is unknown, or if the model does not accept a
@@ -118,7 +118,11 @@ class Contender:
         return given | self.search | self.options
 
     def at(self, graph: str, num_parts: int) -> Contender:
-        """Return the contender, with ``{graph}`` and ``{p}`` replaced in the values of options."""
+        """Return the contender for this graph and number of parts.
+
+        In values of options, ``{graph}`` is replaced by the name of the file `graph` up to its
+        first dot, and ``{p}`` by the number of parts.
+        """
         stem = os.path.basename(graph).split(".")[0]
         options = {
             name: value.replace("{graph}", stem).replace("{p}", str(num_parts))
@@ -179,10 +183,7 @@ def _of_model(declared: Field[Any], text: str) -> Any:
 
 
 def _parse(parameter: str, text: str) -> Contender:
-    """Return the contender that `text` describes.
-
-    The message of an error begins with the parameter and the text.
-    """
+    """Return `Contender.parse(text)`; an error's message begins with `parameter` and `text`."""
     try:
         return Contender.parse(text)
     except InputError as error:

@@ -1,4 +1,4 @@
-"""Drawings of sweeps and studies."""
+"""Charts of sweeps (tables of predicted epochs) and of studies (tables of compiled plans)."""
 
 from __future__ import annotations
 

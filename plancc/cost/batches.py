@@ -70,15 +70,17 @@ def batch_figures(
     stream: int = SHOWN,
     threads: int = 1,
 ) -> list[BatchFigures]:
-    """Return figures of the same batches under several owner vectors. Every batch is drawn once.
+    """Return figures of the same mini-batches for several partitions.
+
+    Every mini-batch is drawn only once.
 
     Parameters:
         population: The graph to draw from, with its pattern.
         owners (sequence of (int32[n], int)): Owner vectors, each with its number of parts.
-        numbers: Indices of the batches to draw, such as ``range(1000)``.
+        numbers: Indices of the mini-batches to draw, such as ``range(1000)``.
         seed, stream: See `Sampler.batch`.
         threads: Number of threads, 1..1024. The result does not depend on `threads`. Every thread
-            holds 8 n bytes and one batch.
+            holds 8 n bytes and one mini-batch.
 
     Returns:
         One BatchFigures for each owner vector. Its arrays have the order of `numbers`.
@@ -170,10 +172,12 @@ def expected_volume(
 
     The value is exact: ``share`` times the sum of ``reach[c_jq]`` over all columns j and all parts
     q != owner[j]. Here c_jq is the number of rows i != j of part q that have a nonzero in column j.
-    Columns and rows that no batch can include are not counted.
+    Columns and rows that no mini-batch can include are not counted.
 
     Parameters:
-        inclusion: The probabilities ``share`` and ``reach`` of the sampler.
+        inclusion: ``share``, the probability that a mini-batch includes a vertex, and ``reach``.
+            If a part has c rows that need an included vertex, but does not own the vertex, then
+            ``reach[c]`` is the probability that the part needs it.
         indptr, indices (int64[n + 1], int32[num_nonzeros]): The pattern of the matrix.
         owner (int32[n]): Part of every vertex.
     """
@@ -189,7 +193,8 @@ def expected_volume(
 def _reached(ptr, pins, column, owner, num_parts, reach, allowed):  # type: ignore[no-untyped-def]
     """Return the sum of ``reach[c_jq]`` over all columns j and all parts q except the owner of j.
 
-    c_jq is the number of pins of net j that part q owns. Only `allowed` vertices count.
+    c_jq is the number of pins of net j that part q owns; ``reach[c_jq]`` is the probability that q
+    needs row j (`Inclusion`). Only vertices whose entry in `allowed` is true count.
     """
     count = np.zeros(num_parts, dtype=np.int64)
     total = 0.0
@@ -247,7 +252,10 @@ def estimate(values: npt.NDArray[Any]) -> Estimate:
 
 
 def difference(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Estimate:
-    """Return the mean of a - b over the same batches, with a paired 95% confidence interval."""
+    """Return the mean of a - b, with a paired 95% confidence interval.
+
+    Entry k of each array is for mini-batch k.
+    """
     return estimate(np.asarray(a) - np.asarray(b))
 
 

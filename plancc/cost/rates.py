@@ -30,7 +30,8 @@ class LinkRates(NamedTuple):
 
     Attributes:
         node (int64[num_parts]): Node of every rank, ascending.
-        message_inside, message_between: Seconds of one message, in all exchanges of an epoch.
+        message_inside, message_between: Seconds that one message takes inside a node, and between
+            nodes, summed over all exchanges of an epoch.
         row_inside, row_between: Seconds per row that a rank sends or receives, whichever is more.
         row_of_node: Seconds of one row that leaves or enters a node.
         row_copied: Two numbers, for the expand and for the fold: seconds in which the owner copies

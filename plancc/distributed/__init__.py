@@ -8,7 +8,7 @@ ranks.
 
 For some decisions, rank 0 can hold all data that are needed. Then rank 0 decides alone, by the
 methods of a compile in one process. This is so for the graph between clusters and, in graphs
-without hubs, for the corridor along the boundaries of parts (`nets`).
+without hubs, for the vertices near the boundaries of parts, the *corridor* (`nets`).
 
 The function `compile.compile_folder` shows all steps. Ranks communicate by a transport of the
 runtime. This package does not import the runtime; the class `ranks.Collectives` lists the methods

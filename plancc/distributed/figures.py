@@ -100,10 +100,10 @@ def mapped(
 def random_figures(
     ranks: Ranks, share: Share, num_parts: int, capacities: Capacities = None
 ) -> tuple[Metrics, Tables]:
-    """Return the figures and the tables of a random partition. Collective.
+    """Return the figures and the tables (for predictions) of a random partition. Collective.
 
-    Only rank 0 gets the messages in the tables. If `capacities` is None, the partition is the
-    baseline (`plancc.cost.owners.random_traffic`).
+    `share` is this rank's share of the graph. Only rank 0 gets the messages in the tables. If
+    `capacities` is None, the partition is the baseline (`plancc.cost.owners.random_traffic`).
     """
     owner = random_owner(len(share.degree), num_parts, BASELINE_SEED, capacities)
     volumes = pair_volumes(ranks, share, owner, num_parts)

@@ -67,10 +67,11 @@ def wanted_labels(
 def take_labels(
     vertices: Any, wanted: Any, weight: Any, load: Any, heaviest: Any, label: Any
 ) -> int:
-    """Give vertices the labels that they have chosen, one by one.
+    """Give vertices the labels (clusters) that they have chosen, one by one.
 
-    A vertex keeps its label if the chosen label has no room left. Returns the number of vertices
-    that have changed their label.
+    A vertex keeps its label if it would make the chosen cluster heavier than `heaviest`. `label`
+    and `load`, the weights of the clusters, are updated. Returns the number of vertices that have
+    changed their label.
     """
     moved = 0
     for i in range(len(vertices)):
@@ -113,7 +114,10 @@ def parts_of_nets(
 
 @njit(cache=True, nogil=True)
 def list_parts(base: int, net_ptr: Any, pins: Any, owner: Any, num_parts: int, entry: Any) -> Any:
-    """Fill `entry` with the entries that `parts_of_nets` describes; return their offsets `ptr`."""
+    """List, for each net of a rank, the parts that have pins of the net, as `parts_of_nets` does.
+
+    Writes the list into `entry`, and returns its offsets `ptr`.
+    """
     m = len(net_ptr) - 1
     ptr = np.zeros(m + 1, dtype=np.int64)
     count, seen = np.zeros(num_parts, dtype=np.int32), np.empty(num_parts, dtype=np.int32)

@@ -145,7 +145,8 @@ def _expand(
 ) -> Exchange:
     """Number the columns of this rank's parts locally; return the messages of these parts.
 
-    Collective.
+    These are the messages by which the parts receive halo rows, and the messages by which they send
+    own rows to other parts. Collective.
     """
     first, last = (int(each) for each in bounds[ranks.rank : ranks.rank + 2])
     rows, *messages = lowered_parts(part_ptr, row_ptr, first, last, column, value)

@@ -126,7 +126,8 @@ def _partitions(
 ) -> list[PartitionResult]:
     """Return partitions of the graph whose vertices are clusters, made with different seeds.
 
-    The partitioner is the one that the user has chosen, or the quick one for this kind of graph.
+    The partitioner is the user's choice or, if there is none, the one that effort "fast" would take
+    for this kind of graph.
     """
     options, num_parts, kind = task.options, task.num_parts, kind_of(degree)
     name, preset = options.partitioner, options.preset

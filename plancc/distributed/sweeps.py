@@ -83,7 +83,9 @@ class _Work:
         self.nets, self.volume = self._measured()
 
     def price_unit(self) -> npt.NDArray[np.float64]:
-        """Return the unit of the prices, as `plancc.passes.multilevel.Sweeps.price_unit` does.
+        """Return the unit of the prices of overweight, float64[num_parts, num_constraints].
+
+        It is computed as in `plancc.passes.multilevel.Sweeps.price_unit`.
 
         Collective.
         """

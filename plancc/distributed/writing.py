@@ -57,7 +57,7 @@ def write_plan(
     Parameters:
         header: Header of the whole plan.
         parts: This rank's consecutive parts, as a plan.
-        attributes: The attributes that `plancc.plan.writer.write_file` takes. Only the attributes
+        attributes: Attributes of each group of the file, by the group's name. Only the attributes
             that rank 0 gives are written.
 
     Raises:

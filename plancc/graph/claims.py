@@ -148,7 +148,8 @@ def first_line(
 def _are_both_ways(below: Sequence[IntArray]) -> bool:
     """Whether every edge is listed in both directions; True if this is unknown.
 
-    It is unknown if `below` is one array of distinct ids, from which no edges can be read.
+    `below` has the columns u and v of the edges. It may instead have one array with the distinct
+    ids: then nothing is known of the edges.
     """
     if len(below) != 2:
         return True
@@ -165,9 +166,10 @@ def warn_of_counts(
     ids: npt.NDArray[Any] | None = None,
     by_number: bool = False,
 ) -> None:
-    """Compare the claimed numbers of vertices and edges with the numbers that were read.
+    """Compare the numbers of vertices and edges that a file claims with the numbers that were read.
 
     Parameters:
+        claims: What the file says about itself.
         edges: Number of lines with an edge, and number of lines with a self loop.
         vertices: Number of vertices of the graph.
         ids: Ids of the vertices: ascending numbers, or names. None if ids are 0..vertices - 1.

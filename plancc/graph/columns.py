@@ -72,5 +72,10 @@ class WithColumns:
         return self.with_columns(**dict.fromkeys(self.read_columns))
 
     def with_columns(self, **columns: Any) -> Self:
-        """Return the matrix with these arrays in `columns` replaced; None removes an array."""
+        """Return a copy of the matrix in which some arrays with an entry per nonzero are replaced.
+
+        Parameters:
+            columns: The new arrays, by name; None removes the array of this name. All other arrays
+                of the attribute `columns` stay.
+        """
         return replace(self, columns=columns_of(**{**self.columns, **columns}))

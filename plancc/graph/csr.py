@@ -274,7 +274,7 @@ def _head(folder: str) -> dict[str, Any]:
         raise InputError(f"{path}: 'directed' must be true or false")
     version = head.get("version", VERSION)
     if version != VERSION:
-        raise InputError(f"{path}: version '{shown(version)}' is not {VERSION}; update plancc")
+        raise InputError(f"{path}: format version '{shown(version)}'; this plancc reads {VERSION}")
     made_of = head.get("made_of")
     return head | {"made_of": made_of if isinstance(made_of, dict) else {}}
 

@@ -234,7 +234,10 @@ def read_edges(path: StrPath) -> tuple[bytes, Any]:
 
 
 def _read(path: StrPath, columns: Sequence[str] = ()) -> tuple[bytes, _Table]:
-    """Return the result of `_sniff` for a file; raise InputError if the file holds no edge."""
+    """Read an edge list; return its text, and the layout of its lines, which `_sniff` finds.
+
+    Raise InputError if the file holds no edge.
+    """
     data, table = _sniff(path, read_bytes(path), tuple(columns))
     if table is None:
         raise InputError(f"{os.fspath(path)}: the file holds no edge")
@@ -437,7 +440,7 @@ class _Line(NamedTuple):
 def _line_from(path: StrPath, data: bytes, start: int, wanted: tuple[str, ...]) -> _Line | None:
     """Return the first line from byte `start` of `data` on that is not blank and not a comment.
 
-    Return None if there is no such line.
+    Return None if there is no such line. `wanted`: columns that the user has chosen, if any.
     """
     text, end = b"", start - 1
     while not text.strip() or text.startswith(COMMENT):
@@ -533,7 +536,7 @@ def _names_columns(path: StrPath, line: _Line, data: bytes, wanted: Sequence[str
     """Whether the first line of a text holds column names.
 
     Warns:
-        PlanccWarning: If the line may also be an edge between names.
+        PlanccWarning: If the line may also be an edge between vertices whose ids are names.
     """
     words, separator, after = line.words, line.separator, line.after
     if words[2:] and words == [b"", *(b"%d" % k for k in range(len(words) - 1))]:
@@ -572,7 +575,7 @@ def _names_columns(path: StrPath, line: _Line, data: bytes, wanted: Sequence[str
 
 
 def _is_id(word: bytes, data: bytes, start: int, separator: bytes) -> bool:
-    """Return whether some column of a line after offset `start` of `data` holds just `word`."""
+    """Return whether any line of `data` after offset `start` has a column equal to `word`."""
     found = re.escape(word)
     ends = rb'[\s"%s]' % re.escape(separator)
     pattern = re.compile(rb"%s(?<=%s%s)(?=%s|$)" % (found, ends, found, ends))
@@ -720,7 +723,10 @@ def check_relation_file(path: StrPath, counts: Mapping[str, int], relation: Rela
 
 
 def _read_weighted(path: StrPath, plain: bytes) -> tuple[Int64Array, Int64Array, FloatArray]:
-    """Return ids u and v, int64[lines], and weights, float64[lines], of a text from `_taken`."""
+    """Return the ids u and v, int64[lines], and the weights, float64[lines], of an edge list.
+
+    `plain` is its text as `_taken` returns it: three columns, separated by blanks.
+    """
     from scipy.io import mmread
 
     if b" +" in plain:  # mmread refuses plus signs

@@ -428,8 +428,8 @@ def reading_of(words: str) -> dict[str, Any]:
     Unknown options are left out.
 
     Raises:
-        InputError: For a string that `Source.reading` cannot hold, such as a quote that is not
-            closed.
+        InputError: For a string that `Source.reading` cannot hold, such as a string with a quote
+            that is not closed.
     """
     reading: dict[str, Any] = {}
     try:

@@ -259,7 +259,10 @@ def check_ids(u: IntArray, v: IntArray, num_vertices: int, place: Callable[[int]
 
 
 def _compact(u: IntArray, v: IntArray, largest: int) -> Numbered:
-    """Number the ids that occur in u or v: 0..n-1, in ascending order of the ids."""
+    """Number the ids that occur in u or v: 0..n-1, in ascending order of the ids.
+
+    `largest`: the largest id.
+    """
     if largest < 8 * len(u) + 1024:  # a table of all ids is cheaper than sorting
         occurs = np.zeros(largest + 1, np.bool_)
         occurs[u] = True

@@ -78,8 +78,8 @@ class SplitLinks:
     """Links of a whole graph.
 
     Attributes:
-        pairs (dict of str to int32[2, m]): Sources and targets of every kind in `KINDS`, in the
-            given order.
+        pairs (dict of str to int32[2, m]): For every kind in `KINDS` (links for training, for
+            validation and for test, and negatives): the sources and the targets of its links.
         per_link: Number of negatives of each validation and test link. Negatives ``i * per_link``
             to ``(i + 1) * per_link - 1`` belong to link i and have its source. 0 if all links of a
             split share the split's negatives.
@@ -193,7 +193,7 @@ def _read(path: StrPath) -> Mapping[str, Any]:
 def _labelled(
     objects: Sequence[Any], graph: Graph, known: Int64Array, where: str
 ) -> dict[str, Any]:
-    """Return the links that RandomLinkSplit made, by their names in `NAMES`.
+    """Return the links that PyTorch Geometric's RandomLinkSplit made, by their names in `NAMES`.
 
     Negatives for training are left out.
     """

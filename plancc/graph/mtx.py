@@ -307,7 +307,7 @@ class MtxEntries:
                 self._fail_entry(wrong, f"{also} {way}")
 
     def _fail_entry(self, wrong: Any, message: str) -> NoReturn:
-        """Raise InputError for the first wrong entry."""
+        """Raise InputError for the first entry of the file for which `wrong`, bool[m], is true."""
         with input_errors(self._path), open_input(self._path) as stream:
             lines = data_lines(self._path, stream, self._header.lines)
             line, text = next(islice(lines, int(np.argmax(wrong)), None))

@@ -74,7 +74,10 @@ def normalize(
 
 
 def _wrong_sum(name: str, what: str, total: float, normalization: str) -> InputError:
-    """Return the error for a sum that has no inverse or no square root."""
+    """Return the error for a sum of values that has no inverse or no square root.
+
+    `what`: phrase that says which values `name` sums to `total`.
+    """
     needs = f"`normalize` {normalization} needs positive and finite sums; use `normalize` none"
     return InputError(f"{name}: {what} sum to {total:g}; {needs}")
 
@@ -242,7 +245,7 @@ class Rows:
     def scale(self) -> FloatArray:
         """Return the factor by which each of these rows is multiplied, float64[m].
 
-        For "sym", the column of the same vertex is multiplied by the same factor.
+        If the normalisation is "sym", each column too is multiplied by the factor of its vertex.
 
         Raises:
             InputError: For a row whose sum is infinite or not above zero.

@@ -287,7 +287,10 @@ def warn_of_order(graph: Graph, where: str) -> None:
 
 
 def warn_of_lines(graph: Graph, path: Any) -> None:
-    """If the ids are names, warn that lines without ids are taken in the order of the vertices."""
+    """If vertex ids are names, warn that line k of the file `path` is taken for vertex k.
+
+    The file has no column of ids. Nothing is done if `path` is an array instead.
+    """
     ids: Any = graph.original_ids
     if isinstance(path, str | os.PathLike) and are_names(ids):
         warn(f"{os.fspath(path)}: lines are read in the graph's order of vertices ({_first(ids)})")

@@ -93,7 +93,7 @@ class Types:
         return np.array([0, *accumulate(self.counts.values())], np.int64)
 
     def vertices(self, name: str) -> slice:
-        """Return the range of the numbers that the vertices of a type have in the union.
+        """Return the range of vertex numbers that a type has in the union of all types.
 
         Raises:
             InputError: For an unknown type.
@@ -154,7 +154,8 @@ class Types:
         the index of one of these relations is returned.
 
         Parameters:
-            rows, columns (int[m]): Vertices of the union.
+            rows, columns (int[m]): The two ends of every nonzero, as vertex numbers in the union of
+                all types.
         """
         number = np.full((len(self.counts), len(self.counts)), -1, np.int64)
         for k, (source, _, destination) in enumerate(self.relations):

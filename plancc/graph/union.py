@@ -116,7 +116,10 @@ def with_ids(graph: Graph, of_types: Sequence[npt.NDArray[Any] | None]) -> Graph
 
 
 def _counted_otherwise(types: Types, entries: Mapping[Relation, Entries]) -> Iterator[str]:
-    """Yield remarks about ids that seem to be vertex numbers of the union, or to count from 1."""
+    """Yield remarks about ids that seem to count over all types, or to count from 1.
+
+    Ids should count from 0 within every type.
+    """
     least = [
         (relation, name, int(ends.min()))
         for relation, (row, column, _) in entries.items()
@@ -187,10 +190,10 @@ def _parallel(
 
 
 def without_relations(graph: Graph) -> Graph:
-    """Return the graph after the nonzeros of parallel relations are summed.
+    """Return the graph without relations; nonzeros with the same row and column are summed.
 
-    Nonzeros are summed if they have the same row and column. Searches need the result, in which the
-    columns of every row are distinct.
+    Such nonzeros belong to relations that join the same two types. Searches need the result, in
+    which the columns of every row are distinct.
     """
     if graph.relation is None:
         return graph

@@ -327,8 +327,11 @@ def _names_in(
 ) -> dict[str, str]:
     """Return, by key in `SOURCE_KEYS`, the name of each array of vertex data in the source.
 
-    `weights` is the number of rows that vertex weights must have, for a source that may also have
-    edge weights; None for any number.
+    Parameters:
+        held: The arrays of the source, by name.
+        keys: Names that the user gives, by key.
+        weights: Number of vertices. An array of weights with another number of rows is left out,
+            since the source may also have edge weights. None: any number of rows is accepted.
     """
     called = dict[str, str]()
     for key in SOURCE_KEYS:
@@ -509,7 +512,10 @@ def _split_column(mask: Array, split: str | None, what: str) -> Array:
 
 
 def _read_array_file(name: str) -> dict[str, Array]:
-    """Return the features, labels or targets of an .npy file, by name."""
+    """Return the array in the .npy file `name`, under the key "features", "labels" or "targets".
+
+    The shape and the numbers decide which of these the array is.
+    """
     check_readable(name)
     check_kind(name, "npy")
     array = map_array(name)

@@ -1,10 +1,10 @@
 """Functions that read the weights of vertices, for balance "weights".
 
 A text has a line for every vertex. A line holds one weight or several weights, separated by commas,
-tabs or blanks. If the text has a column of ids, its lines may be in any order. A line of names
-shows this column, such as "id" (`plancc.graph.rowids.id_column`). Without a line of names, the
-first column is the column of ids if it holds every id once, or if it holds names while the graph's
-ids are names.
+tabs or blanks. If the text has a column of ids, its lines may be in any order. If the first line
+names the columns, the column of ids is found by its name, such as "id"
+(`plancc.graph.rowids.id_column`). Otherwise the first column is the column of ids if it holds every
+id once, or if it holds names while the graph's ids are names.
 """
 
 from __future__ import annotations

@@ -55,7 +55,10 @@ def _vertices(data: Any, count: int) -> Record:
 
 
 def _edges(ends: Any, data: Any, where: str) -> Record:
-    """Return edges, and the weights and features in their data, as a record."""
+    """Return edges as a record (a dict of arrays), with the weights and features in their `data`.
+
+    `ends`: the sources and the targets of the edges.
+    """
     found = {"edge_index": np.stack([as_array(each, f"{where}: edges") for each in ends])}
     for key, names in (("edge_feat", _FEATURES), ("edge_weight", _WEIGHTS)):
         if known := [name for name in names if name in data]:

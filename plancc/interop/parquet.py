@@ -246,7 +246,7 @@ def _named_edges(read: Any, names: Sequence[str], where: str) -> tuple[Names | N
 
 
 def _check_cost(numbers: int, where: str, what: str) -> None:
-    """Raise InputError if the files or the memory are too small for so many numbers.
+    """Raise InputError if Parquet files cannot hold, or memory cannot take, so many numbers.
 
     Parameters:
         numbers: How many numbers the metadata of the files declare.
@@ -337,8 +337,8 @@ def _count_of_numbers(table: Any, chosen: list[str]) -> int:
 def _range_of_pandas(known: Any, rows: int) -> dict[str, npt.NDArray[Any] | None]:
     """Return the index of a table if pandas stored only its start, stop and step: {name: index}.
 
-    The name is "index" if the index has no name. Return an empty dict if there is no such index, or
-    if it is 0, 1, 2, ...
+    `known` has what pandas wrote about the table, or None. The name is "index" if the index has no
+    name. Return an empty dict if there is no such index, or if it is 0, 1, 2, ...
     """
     for each in (known or {}).get("index_columns", ()):
         if not isinstance(each, dict) or each.get("kind") != "range":

@@ -19,7 +19,10 @@ from plancc.interop.torchfile import StoredHetero, StoredObject, load_torch
 
 
 def is_data(obj: Any) -> bool:
-    """Return whether an object looks like a Data, a HeteroData, or the ``to_dict()`` of one."""
+    """Return whether an object looks like a Data or HeteroData of PyTorch Geometric.
+
+    Also true if it looks like the dict that their ``to_dict()`` returns.
+    """
     if isinstance(obj, Mapping):
         return "edge_index" in obj or "adj_t" in obj or "_global_store" in obj
     has_edges = hasattr(obj, "edge_index") or hasattr(obj, "adj_t")
@@ -85,7 +88,7 @@ def _is_graph(obj: Any) -> bool:
 
 
 def hold(obj: Any) -> Held | None:
-    """Return `obj` as a `Held` if `is_data` accepts it, else None."""
+    """Return `obj` as a `Held`, which can make a `Graph`, if `is_data` accepts it; else None."""
     if not is_data(obj):
         return None
     name = f"PyG {type(obj).__name__}"

@@ -26,7 +26,10 @@ from plancc.text import shown
 
 
 class StoredObject:
-    """An object of PyTorch Geometric in a file, reduced to its `state`."""
+    """An object of PyTorch Geometric in a file, without its class.
+
+    `state` is the value that pickle stored for the object, usually a dict of its attributes.
+    """
 
     state: Any = None
 
@@ -41,7 +44,7 @@ class StoredObject:
 
 
 class StoredHetero(StoredObject):
-    """A HeteroData in a file, reduced to its `state`."""
+    """A HeteroData in a file, without its class; see `StoredObject`."""
 
 
 _HOME = "torch_geometric.data"

@@ -46,7 +46,10 @@ class GraphModel(Model):
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
     ) -> WeightedGraph:
-        """Build the graph; `seed` is not used."""
+        """Return the undirected graph of the matrix; `seed` is not used.
+
+        Vertices i and j have an edge if (i, j) or (j, i) is a nonzero.
+        """
         check_choice("objective", self.objective, OBJECTIVES)
         check_num_parts(matrix.num_vertices, num_parts)
         pattern = symmetrised(matrix)

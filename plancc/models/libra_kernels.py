@@ -79,9 +79,10 @@ def ahead(indptr: Any, indices: Any, in_column: Any, rank: Any) -> Ahead:
 
 @njit(cache=True, nogil=True)
 def _fill(indptr: Any, indices: Any, rank: Any, end: Any, pairs: Any) -> None:
-    """Write the nonzeros that `Ahead` holds to `pairs`, and the end of every column to `end`.
+    """Fill `pairs` and `end` of `Ahead`: the nonzeros (i, j) with rank[i] > rank[j], by column.
 
-    At the start, ``end[j]`` is the place in `pairs` of the first nonzero of column j.
+    At the call, ``end[j]`` is the place in `pairs` of the first nonzero of column j; afterwards, it
+    is the place after the last.
     """
     for i in range(len(rank)):
         for k in range(indptr[i], indptr[i + 1]):
@@ -209,7 +210,10 @@ def assign_rest(
 
 @njit(cache=True, nogil=True)
 def num_held(held: Any) -> Any:
-    """Return how many parts hold each vertex: int32[n], sorted by the rank of the vertex."""
+    """Return how many parts hold each vertex: int32[n].
+
+    The vertices are in the order of `held`: by their number of nonzeros, ascending.
+    """
     count = np.zeros(len(held), dtype=np.int32)
     for r in range(len(held)):
         for w in range(held.shape[1]):
@@ -225,8 +229,8 @@ def choose_owners(order: Any, held: Any, load: Any) -> Any:
     of its owner.
 
     Parameters:
-        order (int64[n]): Ranks of the vertices (see the module), in the order in which the vertices
-            choose.
+        order (int64[n]): The vertices in the order in which they choose. A vertex is given by its
+            *rank*: its position, from 0, if vertices are sorted by their number of nonzeros.
         held: See `assign_edges`.
         load (int64[num_parts]): Number of nonzeros of every part, its load at the start.
 

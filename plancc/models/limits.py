@@ -161,7 +161,7 @@ class Limits:
 
     @cached_property
     def allowed(self) -> npt.NDArray[np.float64]:
-        """``(1 + epsilon) * even``, rounded down to a whole number: float64[num_parts, c]."""
+        """Even share of each part, times 1 + epsilon, rounded down: float64[num_parts, c]."""
         return np.asarray(np.floor((1 + self.epsilon) * self.even + 1e-9))
 
     @cached_property

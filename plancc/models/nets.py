@@ -188,7 +188,7 @@ class NetUnion:
         self.num_pins = 0
 
     def add(self, block: BatchLayer) -> None:
-        """Add the nets of a block.
+        """Add the nets of a block (the nonzeros that a mini-batch keeps in one layer).
 
         Equal nets of all blocks are merged when the number of pins has doubled since the last
         merge, or when more than `MAX_WAITING` blocks wait to be merged.
@@ -211,7 +211,7 @@ class NetUnion:
             self.merged()
 
     def merged(self) -> tuple[Any, Any, Any, Any]:
-        """Merge all nets so far; return net_ptr, pins, cost, source."""
+        """Merge equal nets of all blocks so far; return the nets: net_ptr, pins, cost, source."""
         ptrs, pins, costs, sources = zip(*self._waiting, strict=True)
         sizes = np.concatenate([np.diff(ptr) for ptr in ptrs])
         ptr, pin, _, cost, source = merge_equal_nets(
@@ -232,9 +232,9 @@ class NetUnion:
 
     @property
     def nonzeros_seen(self) -> float:
-        """Share of the nonzeros off the diagonal that occur in some block.
+        """Share of the off-diagonal nonzeros of the matrix that occur in at least one block.
 
-        1 if the matrix has no nonzero off the diagonal.
+        1 if the matrix has no off-diagonal nonzeros.
         """
         rows = np.repeat(np.arange(len(self._indptr) - 1), np.diff(self._indptr))
         off = rows != self._indices

@@ -69,9 +69,10 @@ class RcmModel(Model):
     ) -> Assignment:
         """Order the rows, and cut them into blocks of about the same weight; `seed` is not used.
 
-        The notes hold ``bandwidth``, ``granularity`` and ``stages``. Each of these is there twice:
-        with the suffix ``_before`` for the order in the graph file, and with ``_after`` for the
-        reverse Cuthill-McKee order.
+        The notes hold the ``bandwidth`` of the matrix, and the ``granularity`` and the number of
+        ``stages`` of a pipeline (`pipeline_granularity`, `pipeline_stages`). Each of these is there
+        twice: with the suffix ``_before`` for the order in the graph file, and with ``_after`` for
+        the reverse Cuthill-McKee order.
         """
         n = matrix.num_vertices
         check_num_parts(n, num_parts)

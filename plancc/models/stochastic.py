@@ -70,7 +70,7 @@ class StochasticModel(Model):
     Attributes:
         sampler: A name in `plancc.sampling.SAMPLERS`.
         theta, delta: The error allowed for the expected connectivity, and the allowed probability
-            of a larger error (equation 12).
+            of a larger error (Demirci et al. 2022, equation 12).
         batches ("auto" or int): Number of mini-batches to sample. "auto": 0 if the sampler's
             probabilities are known, else the number from equation 14.
         sampler_options: Options of the sampler; missing options keep their defaults.
@@ -221,9 +221,10 @@ def hoeffding_nets(num_parts: int, theta: float, delta: float) -> int:
 
 
 def batches_of(nets: int, nets_per_batch: float) -> int:
-    """Return how many mini-batches together have `nets` nets; each has `nets_per_batch` on average.
+    """Return how many mini-batches to draw so that together they have about `nets` nets.
 
-    The result is at least 1. It is 1 if mini-batches have no nets.
+    A mini-batch has `nets_per_batch` nets on average. The result is at least 1; it is 1 if
+    mini-batches have no nets.
     """
     return max(1, math.ceil(nets / nets_per_batch)) if nets_per_batch > 0 else 1
 
@@ -293,7 +294,7 @@ class BatchSource:
         return Hypergraph(net_ptr, pins, weights, net_sources=column), inclusion
 
     def sample(self, num_batches: int, seed: int, stream: int = FITTED) -> NetSample:
-        """Return the merged nets of the batches 0..num_batches - 1.
+        """Return the merged nets of the mini-batches 0..num_batches - 1 of a stream.
 
         Stop earlier if the sample is full (`GrowingSample.grown`).
         """
@@ -434,8 +435,8 @@ def fitted_cut(
     Let a net have m pins besides its source. The pins are assumed to be spread evenly over parts,
     with c = m / num_parts pins in each part, but at least 1. A part needs the row of the net with
     probability reach[c], where `reach` is an attribute of `inclusion`. So each pin contributes
-    ``reach[c] / c``, and the edges of a hub weigh less than other edges. The weight of an edge is
-    the mean over the nets of its two ends.
+    ``reach[c] / c`` rows to the expected volume, and the edges of a hub weigh less than other
+    edges. The weight of an edge is the mean over the nets of its two ends.
 
     Parameters:
         graph: The graph; other weights of its edges are ignored.

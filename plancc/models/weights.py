@@ -85,9 +85,10 @@ class Balance:
 
     @classmethod
     def parse(cls, text: str, dims: Sequence[int] | None = None) -> Balance:
-        """Return the balance that a string names, such as "nnz,rows" or "nnz:0.05,rows".
+        """Return the balance that a string such as "nnz,rows" or "nnz:0.05,rows" names.
 
-        A number after a colon is the allowed imbalance of the constraint before the colon.
+        The string lists the weights that parts must balance (the constraints). A number after a
+        colon is the allowed imbalance of the constraint before the colon.
         """
         names: list[str] = []
         allowed: dict[str, float] = {}

@@ -47,7 +47,7 @@ class Candidate:
     """An entry of the table of candidates in the provenance.
 
     Attributes:
-        model: Name of the model, followed by the options of its form.
+        model: Name of the model, followed by the options with which it was tried.
         objective: Objective of the search; "" for a model without a search.
         volume, messages, max_volume, nonzero_imbalance, row_imbalance: See
             `plancc.plan.metrics.Metrics`.
@@ -76,7 +76,10 @@ class Candidate:
 
 @dataclass
 class Contest:
-    """A comparison of the forms of all candidates, which are tried one after the other.
+    """A comparison of all candidates, which model auto tries one after the other.
+
+    A *candidate* is a model, and a *form* is a candidate with fixed options. The *price* of a form
+    is its predicted epoch time before any search.
 
     Attributes:
         asked: The matrix with the task of model auto.
@@ -133,9 +136,9 @@ class Contest:
         self.answers.append(found)
 
     def _check_time(self, form: Form, left: float) -> None:
-        """If the `left` seconds of the budget are too few for a search, leave `form` out.
+        """Mark `form` as not tried if too little of the time budget is left to search its owners.
 
-        The reason is written into `why`.
+        The reason is written into `why`. `left`: seconds of the budget that are left.
         """
         if left < self.least:
             self.late.append(form.name)
@@ -365,7 +368,7 @@ def _unfits(matrix: Graph, task: Task, names: Sequence[str]) -> dict[str, str]:
 
 
 def _task(task: Task, form: Form, goal: str, spent: float, num_searched: int) -> Task:
-    """Return the task of finding owners by a form of a candidate.
+    """Return the task of finding owners by a form (a candidate model with fixed options).
 
     If the form needs a search, the search minimises `goal`. Suppose that the earlier forms have
     taken `spent` seconds of the budget, and that `num_searched` forms are still to be searched,

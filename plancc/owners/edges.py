@@ -87,7 +87,7 @@ def _searched(asked: Unowned) -> Ownership:
 
 
 def _assigned(matrix: Graph, problem: Assignment, task: Task) -> Ownership:
-    """Return the model's owners of nonzeros, and owners of rows with which the fewest rows travel.
+    """Return the model's owners of nonzeros, and owners of rows that make the volume small.
 
     `VectorOwners` chooses the owners of rows. It may move nonzeros on the diagonal with their rows.
     """

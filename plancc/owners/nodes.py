@@ -58,7 +58,7 @@ ROWS_PER_RANK = 4
 
 
 def pays(matrix: Graph, topology: Topology) -> bool:
-    """Whether a search in two levels is worthwhile.
+    """Whether a search in two levels (nodes, then the ranks of every node) is worthwhile.
 
     There must be several nodes, more ranks than nodes, and enough rows for each rank.
     """
@@ -70,8 +70,10 @@ def pays(matrix: Graph, topology: Topology) -> bool:
 def search_on_nodes(find: Find, asked: Unowned, limits: Limits | None) -> SearchResult:
     """Search for owners, in two levels if the task has a topology and `pays` returns True.
 
+    The first level finds a node for every row, the second a rank of this node.
+
     Parameters:
-        find: The search in one level.
+        find: The search in one level, which finds ranks directly.
         asked: The matrix with its task.
         limits: Limits of the parts; None to search in one level.
 

@@ -33,8 +33,8 @@ def numbered(
 ) -> Ownership:
     """Renumber the parts if this makes the predicted epoch shorter.
 
-    If the objective is "time", the other owners that are at least as balanced (`Ownership.others`)
-    are also tried, each with its parts renumbered.
+    If the objective is "time", the search may have found more than one result. Those that are at
+    least as balanced as `found` (its attribute `others`) are tried too, with renumbered parts.
 
     Parts keep their numbers if the model needs no search, or if rows are fixed. If the objective is
     not "time", they also keep their numbers if the user names a partitioner or a topology.

@@ -96,9 +96,12 @@ class PricedForms:
     def best_form(self, name: str, unfit: bool = False) -> list[Form]:
         """Return a list with the form of candidate `name` that has the lowest price.
 
-        The list is empty if no form suits the number of ranks, the widths of the layers and the
-        size of the graph. `unfit`: whether the candidate does not suit the graph for another
-        reason; then no price is computed, and the list has the first of the remaining forms.
+        A candidate is a model; its forms are the ways to set the model's options; a price is a
+        predicted epoch time. The list is empty if no form suits the number of ranks, the widths of
+        the layers and the size of the graph.
+
+        `unfit`: whether the candidate does not suit the graph for another reason. Then no price is
+        computed, and the list has the first form that suits these numbers.
         """
         forms = []
         for options in MODELS[name].forms(self.task.num_parts):
@@ -114,9 +117,10 @@ class PricedForms:
     def left_out(self, forms: Sequence[Form], unfits: Mapping[str, str]) -> dict[str, str]:
         """Return a dict of the candidates whose price is too high for a search: name -> reason.
 
-        Of the candidates that need a search and suit the graph, only the `MOST` with the lowest
-        prices are searched. `unfits` maps names of candidates to the reasons why they do not suit
-        the graph. A candidate suits the graph if its reason is "" or missing.
+        A price is the time of an epoch, predicted before the search. Of the candidates that need a
+        search and suit the graph, only the `MOST` with the lowest prices are searched. `unfits`
+        maps names of candidates to the reasons why they do not suit the graph. A candidate suits
+        the graph if its reason is "" or missing.
         """
         searched = [form for form in forms if form.searched and not unfits.get(form.name)]
         if len(searched) <= MOST:

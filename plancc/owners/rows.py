@@ -119,7 +119,10 @@ def _expectation(asked: Unowned, limits: Limits) -> Expectation | None:
 
 
 def _searched(job: _Rows) -> Ownership:
-    """Find owners by a search in one level, or in two levels (see `plancc.owners.nodes`)."""
+    """Find owners by a search for parts, or in two levels: nodes, then parts within each node.
+
+    See `plancc.owners.nodes`.
+    """
     task, expectation = job.asked.task, job.expectation
     how: Any = {"model": task.model, "expectation": expectation}
 

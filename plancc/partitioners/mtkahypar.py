@@ -17,7 +17,7 @@ from plancc.partitioners.mtkahypar_child import improve
 def _write_hypergraph(path: str, problem: Hypergraph) -> None:
     """Write a file in the format of hMETIS.
 
-    Reading the file takes the library less time and memory than converting Python lists.
+    Mt-KaHyPar reads a file in less time and memory than it needs to convert Python lists.
     """
     pins, ends = problem.pins.astype(np.int64) + 1, problem.net_ptr[1:]
     if problem.net_costs is not None:

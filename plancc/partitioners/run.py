@@ -299,9 +299,9 @@ def strongest(problem: Hypergraph | WeightedGraph) -> Adapter | None:
 
 
 def _best_of(ranked: Sequence[Adapter]) -> Adapter | None:
-    """Return the first adapter that is installed, or None if there are no adapters.
+    """Return the first adapter whose partitioner is installed, or None if `ranked` is empty.
 
-    If no adapter is installed, return the first one, so that a message can name it."""
+    If no partitioner is installed, return the first adapter, so that a message can name it."""
     return next((each for each in ranked if each.available()), ranked[0] if ranked else None)
 
 

@@ -91,7 +91,7 @@ class _Search:
         self.scale = 1 / self.limits.relative
 
     def start(self, owners: Owners) -> Merit:
-        """Start the search from the given owners; return their merit."""
+        """Start the search from the given owners; return their merit, which ranks partitions."""
         self.owners = Owners(owners.rows, owners.of_nonzeros(self.matrix))
         self._back()
         self.best = self._merit()
@@ -157,9 +157,10 @@ class _Search:
                 return
 
     def _restore(self, strength: float) -> None:
-        """Sweep at rising prices of overweight until no part is above the limit.
+        """Run sweeps with rising prices of overweight, until no part is above its limit.
 
-        The sweeps run even after the deadline. Prices of traffic are proportional to `strength`.
+        The sweeps run even after the deadline. The prices of traffic, which do not rise, are
+        proportional to `strength`.
         """
         for price in self.numbers.restoring:
             if self.limits.overload(self.state.sums) == 0:
@@ -167,7 +168,7 @@ class _Search:
             self._sweep(price, np.inf, strength, restoring=True)
 
     def _sweep(self, price: float, cap: Any, strength: float, *, restoring: bool = False) -> None:
-        """Run a sweep that moves owners of rows, then a sweep that moves nonzeros.
+        """Run a sweep that changes owners of rows, then a sweep that moves nonzeros to other parts.
 
         Parameters:
             price: Price of overweight.

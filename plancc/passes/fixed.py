@@ -78,9 +78,10 @@ class Around:
 
     @property
     def refinable(self) -> Hypergraph:
-        """The smaller problem as passes need it, with one more weight for every vertex.
+        """The smaller problem (`problem`) as passes need it, with one more weight for every vertex.
 
-        This weight is 1 for a merged vertex, else 0: a part may hold only one merged vertex.
+        This weight is 1 for a merged vertex, which stands for all fixed vertices of a part, and 0
+        for a free vertex: a part may hold only one merged vertex.
         """
         return replace(self.problem, vertex_weights=self.limits.weights)
 
@@ -112,12 +113,12 @@ class Around:
         return numbered_by(self._parts, owner, self.limits.num_parts)[self.label]
 
     def holds(self, owner: Owner) -> bool:
-        """Whether every part holds at most one merged vertex."""
+        """Whether every part holds at most one merged vertex (one made of fixed vertices)."""
         number = len(self._parts)
         return len(np.unique(owner[len(owner) - number :])) == number
 
     def within(self, context: Context) -> Context:
-        """Return the context for the smaller problem, given the context for the whole problem."""
+        """Convert a pass's context from the given problem to the smaller problem."""
         time = context.time
         if time is not None:
             seconds = time.seconds

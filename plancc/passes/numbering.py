@@ -60,8 +60,15 @@ class MapToMachine:
 def _swap(rows, pairs, kind, links):  # type: ignore[no-untyped-def]
     """Try to swap the ranks of each two parts in `pairs`; keep each swap that lowers the time.
 
-    `rows`, float64[steps, p, p], is the number of rows that each part sends to each other part in
-    every step. Only parts of the same `kind` are swapped. Returns the rank of every part, int32[p].
+    Returns the rank of every part, int32[p].
+
+    Parameters:
+        rows (float64[steps, p, p]): Number of rows that each part sends to each other part in every
+            step.
+        pairs (int64[m, 2]): Pairs of parts, in the order in which they are tried.
+        kind (int64[p]): A number for every part, equal for parts of equal speed. Only parts with
+            equal numbers are swapped.
+        links: See `MapToMachine`.
     """
     rank = np.arange(rows.shape[1]).astype(np.int32)
     node = links.node.copy()  # node of every part
@@ -108,7 +115,8 @@ def sums_of(rows, node):  # type: ignore[no-untyped-def]
 def _count(s, q, m, far, sign, rows, sums):  # type: ignore[no-untyped-def]
     """Add the message from part q to part m to `sums`; subtract it if `sign` is -1.
 
-    `s` is the step. `far` is 1 if the parts are on different nodes, else 0.
+    `s` is the index of the exchange: 0 for the expand, 1 for the fold. `far` is 1 if the parts are
+    on different nodes, else 0.
     """
     sums[s, 0, far, q] += sign * rows[s, q, m]
     sums[s, 1, far, m] += sign * rows[s, q, m]
@@ -136,9 +144,10 @@ def _exchange(i, j, node, rows, sums):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def seconds(sums, rank, links):  # type: ignore[no-untyped-def]
-    """Return the seconds of all steps; a step takes as long as its slowest rank.
+    """Return the estimated seconds of all steps; a step takes as long as its slowest rank.
 
-    A small share of the ranks' mean time is added, to choose between equal times.
+    A small share of the ranks' mean time is added, to choose between equal times. `sums`: rows and
+    messages that every part sends and receives in each step. `rank`: rank of every part.
     """
     steps, _, _, num_parts = sums.shape
     node = links.node[rank]

@@ -48,7 +48,7 @@ class Coarsening:
 
 @dataclass(frozen=True)
 class Trading:
-    """Tuned parameters of the exchanges between parts above their limit and parts with room.
+    """Tuned parameters for exchanging vertices between parts above their limit and parts with room.
 
     Without exchanges, the volume with 64 parts is 1.010 times as high, and a part with two tight
     limits often stays above one of these limits.

@@ -57,7 +57,7 @@ class Refined:
 
     Attributes:
         owners: The best owners.
-        before, after: Merit of the given owners, and of the best owners.
+        before, after: Scores (`Merit`) of the given owners, and of the best owners.
         cycles: Number of V-cycles.
         evaluations: Number of gains computed, each for a pair of vertex and part.
         least: Lower bound on the volume of a partition within the limits; 0 if the pass computes
@@ -99,7 +99,10 @@ class _Run:
         self.state = state_of(self.nets, self.owner, self.context.num_parts)
 
     def merit(self, value: float) -> Merit:
-        """Return the merit of the current state; `value`: the objective in this state."""
+        """Return overload, objective and volume of the current owners, as a `Merit`.
+
+        `value`: the value of the objective.
+        """
         overload = self.sweeps.limits.overload(self.state.sums)
         return Merit(overload, value, volume(self.nets, self.state))
 
@@ -285,7 +288,11 @@ class _RefineTraffic(RefineVolume, ABC):
 
 
 class _Rounds:
-    """One run of a `_RefineTraffic` pass: its rounds (`push`), then `shave` and `recover`."""
+    """One run of a `_RefineTraffic` pass.
+
+    The method `push` runs the rounds of V-cycles. Then `shave` lowers the objective in small steps,
+    and `recover` lowers the volume.
+    """
 
     def __init__(self, options: _RefineTraffic, run: _Run) -> None:
         self.options, self.run, self.sweeps = options, run, run.sweeps
@@ -330,7 +337,11 @@ class _Rounds:
         return cycle
 
     def shave(self) -> None:
-        """Lower the objective in small steps: shave its value (see `TrafficRounds`) repeatedly."""
+        """Lower the objective in small steps, after the rounds.
+
+        Every step *shaves* the best value of the objective so far: it runs sweeps in which the
+        objective must not exceed a slightly lower value (`TrafficRounds`).
+        """
         how = self.options.schedule
         if how.shavings == 0:
             return
@@ -385,7 +396,10 @@ class _Rounds:
         self._sweep(level, state, flow, ladder)
 
     def _settled(self) -> Merit:
-        """Restore the balance on the finest level, run the last sweeps, and return the merit."""
+        """Restore the balance on the finest level, and run the last sweeps.
+
+        Return the merit (the score) of the resulting partition.
+        """
         run, schedule, limits = self.run, self.options.schedule, self.sweeps.limits
         if schedule.of_busiest:
             flow = self.options._flow(run.nets, run.state)

@@ -68,7 +68,7 @@ class MapToTopology:
         return owner if (number == np.arange(num_parts)).all() else number[owner]
 
     def _numbering(self, pairs: sp.csr_array) -> npt.NDArray[np.int32]:
-        """Return the new number of every part, int32[num_parts]."""
+        """Return the new number of every part, int32[num_parts]; for `pairs` see `run`."""
         nodes, ranks = self.topology.nodes, self.topology.ranks()
         num_parts = self.topology.num_ranks
         if nodes == 1 or nodes == num_parts:

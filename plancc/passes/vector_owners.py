@@ -133,8 +133,9 @@ def _assign(  # type: ignore[no-untyped-def]
     """Choose the owners of rows; if `anew`, ignore the current owners.
 
     The load of a part is the larger of two numbers: the rows that it sends, and the rows that it
-    receives. If several parts save the most rows, the owner is the part among them that would then
-    have the smallest load. `owner` and `nonzero_owner` are updated.
+    receives. A row goes to the part with which the fewest rows are sent. If several parts are
+    equal in this, the row goes to the one that would then have the smallest load. `owner` and
+    `nonzero_owner` are updated.
 
     Returns:
         The volume, and the largest load of a part.

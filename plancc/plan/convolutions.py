@@ -349,7 +349,7 @@ class Convolution:
         return self.options.title(self.name)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the name and the printed options, ready for JSON."""
+        """Return the name, and the options that commands print, ready for JSON."""
         options = self.options
         return {"name": self.name, **{name: getattr(options, name) for name in options.printed}}
 

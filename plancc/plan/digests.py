@@ -104,7 +104,7 @@ def points_of(arrays: Arrays) -> dict[str, Int64Array]:
 
 
 def leaves_of(arrays: Arrays, points: Mapping[str, Int64Array]) -> dict[str, Digests]:
-    """Return the leaves of each dataset, by dataset name.
+    """Return the leaves (digests of each part's entries) of each dataset, by dataset name.
 
     Parameters:
         arrays: The datasets, by name.
@@ -142,7 +142,8 @@ def root_of(
 
     The hash is SHA-256 of a text. The text has one line ``name=value`` for each header attribute,
     then one line ``name dtype shape digest`` for each dataset. Attributes and datasets are sorted
-    by name. ``digest`` is the BLAKE3 digest of the dataset's leaves.
+    by name. ``digest`` is the BLAKE3 digest of the dataset's leaves; a leaf is the digest of one
+    part's entries in the dataset.
 
     Parameters:
         attributes: The header attributes.

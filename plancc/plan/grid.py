@@ -178,7 +178,7 @@ class Grid:
         return [self.rank(row, column, layer) for row in range(self.rows)]
 
     def ranks_of_fiber(self, rank: int) -> list[int]:
-        """Return the ranks in the process row and process column of `rank`, ordered by layer."""
+        """Return the ranks at the same process row and column as `rank`, one per grid layer."""
         row, column, _ = self.position(rank)
         return [self.rank(row, column, layer) for layer in range(self.layers)]
 
@@ -247,7 +247,8 @@ class Grid:
         This follows Algorithms 1 and 3 of Tripathy et al. 2020. A square grid has one piece for
         each process row. Other grids have lcm(rows, columns) pieces. So one process row holds all
         rows of H that a piece has, and one process column holds all columns of A that the piece
-        has. In "1.5d" every part is a piece, and `Piece.column` is the part's chunk.
+        has. In "1.5d" every part is a piece, and `Piece.column` is the process column that needs
+        the rows of the part (`chunk`).
 
         Parameters:
             part_ptr (int64[num_parts + 1]): First row of every part in plan order.

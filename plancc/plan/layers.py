@@ -265,7 +265,10 @@ def placed(steps: Steps) -> Steps:
 
 
 def moved_columns(steps: Steps) -> int:
-    """Return how many columns all steps together send in every epoch."""
+    """Return the sum, over the steps that send rows, of the number of columns of these rows.
+
+    Steps whose results are computed before the first epoch (`at_hand`) are not counted.
+    """
     moving = (
         step
         for step in steps

@@ -218,6 +218,8 @@ def numbers_problem(links: PartLinks, per_link: int) -> str:
 def sources_problem(links: PartLinks, per_link: int) -> tuple[str, str]:
     """Check, for some parts, that the negatives of every link have the same source as the link.
 
+    `per_link`: number of negatives of every link; if 0, links share negatives, and any sources fit.
+
     Returns:
         The rule, and what violates it; "" if the rule holds.
     """

@@ -196,7 +196,11 @@ def lowered_parts(
 
 @njit(cache=True, nogil=True)
 def mark_boundary(first: Any, indptr: Any, indices: Any, owner: Any) -> Any:
-    """Mark the rows first..first+m-1 that have a column owned by another part: uint8[m]."""
+    """Mark the rows that need a row of another part: uint8[m].
+
+    `indptr` and `indices` have the m rows from vertex `first` on. `owner` has the part of every
+    vertex.
+    """
     found = np.zeros(len(indptr) - 1, dtype=np.uint8)
     for i in range(len(found)):
         for k in range(indptr[i], indptr[i + 1]):
@@ -324,8 +328,8 @@ def _lower_edge_parts(  # type: ignore[no-untyped-def]
 
     Returns the messages of received rows; the messages of folded rows; and the number of nonzeros
     of every local row, int64. The messages are four arrays: the local numbers of the rows at their
-    owner; the number of rows of each message; the part that needs or folds the rows; and the part
-    that owns them.
+    owner; the number of rows of each message; the part in first..last-1 that needs the rows, or
+    that has partial sums of them; and the part that owns the rows.
     """
     num_rows = part_ptr[-1]
     most = ptr[last] - ptr[first]

@@ -40,7 +40,8 @@ def graph_of(plan: Plan) -> Graph:
 def typed_graph_of(plan: Plan) -> Graph:
     """Return the normalised graph from which the plan was made.
 
-    The graph keeps parallel relations, and all arrays with an entry for every nonzero.
+    Nonzeros of several relations with the same row and column stay separate. The graph has all
+    arrays of the plan with an entry for every nonzero.
     """
     if not plan.columns:
         return graph_of(plan)

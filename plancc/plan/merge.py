@@ -123,6 +123,12 @@ def _renumbered(
 
     An own row gets its index from `local`. A foreign row gets the number of own rows, plus the
     position of its place in `others`, which is ascending.
+
+    Parameters:
+        foreign (bool[places]): Whether each row belongs to another rank.
+        local: Local indices of the own rows, in plan order.
+        row0: First own row in plan order.
+        others: Places of the foreign rows.
     """
     found = np.empty(len(place), dtype=np.int64)
     found[~foreign] = local[place[~foreign] - row0]

@@ -157,8 +157,11 @@ def _falling(parts: PartRange, relation: npt.NDArray[np.uint16]) -> str:
 def _message_fault(ptr, peer, row_ptr, row, rows, first, of_part):  # type: ignore[no-untyped-def]
     """Return the first fault in the messages of some parts; zeros if there is no fault.
 
-    The result is (key of `MESSAGE_FAULTS`, part, message). `rows` is the number of rows of every
-    part. `of_part`: whether the part, and not its peer, owns the rows of its messages.
+    The result is (key of `MESSAGE_FAULTS`, part, message).
+
+    `ptr`, `peer`, `row_ptr`, `row`: the arrays of a `Side`. `rows`: number of rows of every part.
+    `first`: index of the first part in `ptr`. `of_part`: whether the part, and not its peer, owns
+    the rows of its messages.
     """
     for i in range(len(ptr) - 1):
         part = first + i

@@ -68,7 +68,10 @@ class Gather(Step):
 
 @dataclass(frozen=True)
 class ScatterAdd(Step):
-    """Send rows back, against the direction of a `Gather`, and add them to rows of the target."""
+    """Send rows of the source to their owners, which add them to rows of the target.
+
+    The messages have the opposite direction of the messages of a `Gather`.
+    """
 
     reverse = True
 
@@ -256,7 +259,8 @@ def clone_program(late: bool, returns: bool = True) -> Program:
     """Return the program for edge plans whose partial sums are folded late, or not at all.
 
     In Md et al. 2021, the method without a fold is "0c", and the method with a late fold is "cd-r".
-    Space "y" has own rows, then "leaves", which are rows of vertices that other ranks own.
+    The matrix (space) "y" has own rows, then "leaves", which are rows of vertices that other ranks
+    own.
 
     Parameters:
         late: Whether there is a fold, whose rows arrive some epochs later.

@@ -264,7 +264,8 @@ class PlanFile:
 
         Parameters:
             name: Name of the dataset, or of the group of attributes.
-            found: Digests of consecutive parts' data; one digest if parts do not cut the data.
+            found: Digests of the data of consecutive parts. One digest if the data are not divided
+                by part.
             first: The first of these parts.
         """
         expected = self._digests[name][first : first + len(found)]

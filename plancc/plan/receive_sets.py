@@ -144,7 +144,10 @@ def sort_by_sender(receiver, sender, row_ptr, row, num_senders):  # type: ignore
 
 @njit(cache=True, nogil=True)
 def mark(place, row0, row1, bitmap):  # type: ignore[no-untyped-def]
-    """Set the bits of the rows `place`, then clear the bits of the own rows row0..row1-1."""
+    """In a bitmap over plan order, mark the rows `place` that are not own rows.
+
+    All bits of `place` are set; then the bits of the part's own rows, row0..row1-1, are cleared.
+    """
     for k in range(len(place)):
         at = np.uint64(place[k])
         bitmap[at >> SIX] |= ONE << (at & LOW_SIX)
@@ -157,13 +160,15 @@ def mark(place, row0, row1, bitmap):  # type: ignore[no-untyped-def]
 def list_marked(  # type: ignore[no-untyped-def]
     bitmap, part_ptr, first_local, local, row, size, lengths, owner, messages
 ):
-    """Clear a bitmap over plan order, and list the marked rows as messages, one for each owner.
+    """List the rows marked in a bitmap as messages, one for each owner, and clear the bitmap.
+
+    The bitmap has one bit for each row, in plan order.
 
     The local numbers of the marked rows at their owner are written to `row` from index `size` on.
     From index `messages` on, the number of rows of each message is added to `lengths`, which has
     zeros there, and the owner of these rows is written to `owner`. ``local[r]`` becomes the local
-    number of marked row r at the part that needs or folds the row. These numbers begin at
-    `first_local`.
+    number of marked row r at the part that needs the row, or that has partial sums of it. These
+    numbers begin at `first_local`.
 
     Returns the new values of `size` and `messages`.
     """

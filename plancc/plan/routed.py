@@ -57,8 +57,8 @@ class Routed(Exchange):
 
     Attributes:
         route: The rank's share of the hops.
-        from_owners: Whether the owners send the rows, so that hops run from collect to spread. A
-            fold uses the hops in reverse.
+        from_owners: Whether the owners send the rows, so that the hops are run in the order
+            "collect", "cross", "spread". A fold runs them in reverse.
     """
 
     route: PartRoute

@@ -150,10 +150,11 @@ def _group_of(once: _Once, owner: Int32Array, node: Int32Array, nodes: int) -> I
 def _carriers(
     messages: _Messages, once: _Once, topology: Topology
 ) -> tuple[Int32Array, Int32Array]:
-    """Choose who carries the rows of each group of `once` from the owner's node to the other node.
+    """Choose the parts that send rows from one node to another, and that receive them there.
 
-    Returns two arrays int32[k]: for each group, the part that sends the rows to the other node, and
-    the part that receives them there.
+    A group of `once` has the rows of one owner that one other node needs. Returns two arrays
+    int32[k]: for each group, the part on the owner's node that sends the rows to the other node,
+    and the part on the other node that receives them.
     """
     node = topology.node_of_rank()
     pair, pair_of = np.unique(
@@ -218,7 +219,10 @@ def _step(
 
 @njit(cache=True, nogil=True)
 def _once_per_node(ptr, peer, row_ptr, row, node, part_ptr):  # type: ignore[no-untyped-def]
-    """Return the fields of `_Once` for messages (ptr, peer, row_ptr, row), sorted by sender."""
+    """List the rows sent between nodes, each once per receiving node; return the fields of `_Once`.
+
+    The messages (ptr, peer, row_ptr, row) are sorted by sender.
+    """
     parts = len(ptr) - 1
     owner, to = np.empty(len(peer), np.int32), np.empty(len(peer), np.int32)
     ends = np.zeros(len(peer) + 1, np.int64)

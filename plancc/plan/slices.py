@@ -109,7 +109,13 @@ def _runs_alone(held: RankParts) -> bool:
 def _read_own_data(
     file: PlanFile, held: RankParts, part_ptr: Int64Array, on_disk: bool = False
 ) -> VertexData:
-    """Read the vertex data of a rank's rows, in plan order."""
+    """Read the vertex data of a rank's rows, in plan order.
+
+    Parameters:
+        held: What the rank has of the plan.
+        part_ptr: Offsets of the parts' rows in plan order.
+        on_disk: Whether features stay in the file (`PlanFile.rows_on_disk`).
+    """
     data, (first, last) = file.read_vertex_data(*held.parts, on_disk), held.rows(part_ptr)
     start, stop = part_ptr[list(held.parts)]
     return data if (first, last) == (start, stop) else data.take(np.arange(first, last) - start)

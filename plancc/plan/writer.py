@@ -136,7 +136,7 @@ def _write(
     compress: bool,
     hashed: Callable[[], tuple[Mapping[str, Digests], str]],
 ) -> dict[str, int]:
-    """Write everything except the entries of reserved datasets.
+    """Write everything except the entries of reserved datasets, which are written later.
 
     Returns, for each reserved dataset, the byte of the file at which its entries begin.
     """

@@ -54,7 +54,7 @@ class Memory:
         return np.sum([getattr(self, field.name) for field in fields(self)], axis=0)
 
     def part_terms(self, index: int) -> dict[str, int]:
-        """Return the terms of one part by name, and their sum as "total", in bytes."""
+        """Return the memory of one part, in bytes: every attribute by name, and their "total"."""
         names = [field.name for field in fields(self)]
         return {name: int(getattr(self, name)[index]) for name in (*names, "total")}
 
@@ -71,8 +71,9 @@ def row_memory(
     """Return the largest memory that every part of a row or edge plan needs at any time, in bytes.
 
     Parameters:
-        parts: Load and traffic of every part if all rows are exchanged.
-        live: For every layer, load and traffic of every part without dead rows.
+        parts: Load and traffic of every part if all rows are computed and exchanged.
+        live: For every layer, load and traffic of every part without dead rows: rows on which no
+            wanted output depends.
         dims: Widths d_0..d_L.
         halo_nonzeros (int64[num_parts]): Number of nonzeros of every part in halo columns or folded
             rows.

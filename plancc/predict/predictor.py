@@ -88,7 +88,7 @@ class Predictor:
         Parameters:
             matrix: The normalised matrix.
             owners: Owners of rows; without a grid also of nonzeros.
-            num_parts: Number of parts of the plan; with a grid, of the grid.
+            num_parts: Number of parts; with a grid, number of its blocks of rows.
             grid: Process grid, if the plan has one. If the grid is not square, the prediction may
                 differ a little from the prediction for the built plan: see `tables_of_owners`.
         """
@@ -124,7 +124,8 @@ class Predictor:
     def bound_of(self, tables: Tables, word_bytes: int = WORD_BYTES) -> float:
         """Return the same lower bound as `bound`, for as many rows and nonzeros as `tables` count.
 
-        If the tables leave out dead rows, only the live rows of each layer count in the layer.
+        If the tables leave out dead rows, which no output in the loss needs, only the other rows of
+        each layer count in the layer.
         """
 
         def even(of: Tables) -> Tables:

@@ -357,7 +357,7 @@ def _overlap(
 
 
 def order_of(place: Place) -> tuple[int, int, int]:
-    """Return a key that sorts places in the order of an epoch."""
+    """Return a key by which places (layer, direction, step) sort in the order of an epoch."""
     layer, direction, step = place
     sign = -1 if direction == "back" else 1
     return DIRECTIONS.index(direction), sign * layer, (DRAW, *STEPS).index(step)

@@ -82,7 +82,8 @@ class Boundary:
         """Return two figures of one part, for this number of parts.
 
         The first is the number of halo rows per own row. The second is the number of parts from
-        which the part receives rows, or None with the same meaning as in `points`.
+        which the part receives rows; None if it is None in a point of `points`: the part then
+        receives from all other parts, or from as many as it has halo rows.
         """
         parts = [point[0] for point in self.points]
         fraction = _power_law(parts, [point[1] for point in self.points], num_parts)

@@ -52,7 +52,7 @@ class Basis:
         dims: Sequence[int] | None = None,
         machine: Machine | None = None,
     ) -> Basis:
-        """Return the basis of a plan's predicted times.
+        """Return the machine and the widths for which the times of a plan are predicted.
 
         Parameters:
             provenance: Provenance of the plan; recorded widths that contradict its data are
@@ -115,7 +115,7 @@ class Basis:
             raise InputError(f"{file.path}: {error}") from None
 
     def on_nodes_of(self, header: Header) -> Basis:
-        """Return the basis with as many ranks per node as the plan that has this header."""
+        """Return a copy whose machine has as many ranks per node as the plan with this header."""
         machine = self.predictor.machine.on_nodes(header.ranks_per_node)
         return replace(self, predictor=replace(self.predictor, machine=machine))
 

@@ -31,7 +31,8 @@ class ProductTraffic:
         width: Number of columns of H.
         rows: Words of rows of H, which are broadcast within process columns, or sent in messages if
             only needed rows are sent.
-        sums: Words of partial sums, which the layers of a 3D grid add up.
+        sums: Words of partial sums, which ranks of a 3D grid add up if they have the same process
+            row and column, and different layers of the grid.
         swapped: Words of the all-to-alls of feature plans. Before the product, they turn some whole
             rows on every rank into some columns of all rows; after the product, they do the
             reverse.

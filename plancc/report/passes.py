@@ -96,7 +96,8 @@ def sampled_costs(
 ) -> list[SampledCost]:
     """Return the expected cost of an epoch for each of these rates of boundary sampling.
 
-    A message of s rows is sent if at least one row is kept, with probability 1 - (1 - p)^s.
+    At rate p, a message of s rows is sent if at least one of its rows is kept: with probability
+    1 - (1 - p)^s.
 
     Parameters:
         parts: Traffic of the exchange of all rows.

@@ -311,7 +311,7 @@ class _Source:
         return replace(times, random=random)
 
     def type_figures(self, traffic: Callable[[Plan], list[T]]) -> list[T]:
-        """Return the figures of the vertex types or relations, which `traffic` computes.
+        """Return ``traffic(plan)``: figures of every vertex type, or of every relation.
 
         Return [] if the plan has no vertex types, or if parts are merged.
         """

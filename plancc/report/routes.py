@@ -60,7 +60,8 @@ class TopologyCost:
             tables: Sizes of the plan's parts and messages.
             topology: The nodes.
             hops: For every hop of a node-aware exchange, a matrix with the number of rows that each
-                part sends to each other part; None if parts are merged.
+                part sends to each other part. None if ranks run several parts; the hops are then
+                not known.
             has_hops: Whether the plan has these hops.
         """
         ranks, total = topology.ranks(), topology.num_ranks

@@ -1,8 +1,9 @@
 """Mini-batches: samplers that choose the rows and nonzeros of a training step.
 
 Compiler and runtime use the same samplers, so that they draw the same batches from the same seed. A
-batch depends only on its seed, its stream and its number. So any rank can draw any batch without
-messages, or only the rows of a batch that the rank needs.
+batch depends only on its seed, its index and its *stream*, which says what the batch is for (for
+example, to find owners or to train). So any rank can draw any batch without messages, or only the
+rows of a batch that the rank needs.
 
     Population    what a sampler draws from: the pattern of the matrix, the training mask, clusters
     Sampler       base class of samplers; a sampler is a frozen dataclass, whose fields are options

@@ -264,7 +264,10 @@ def _insert_subset(found: Any, nonzeros: Any, itself: Any, key: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _mark_subset(found: Any, nonzeros: Any, itself: Any, key: Any) -> None:
-    """Do the same as `_insert_subset`, in a time that grows with the length of the row."""
+    """Draw nonzeros of a row as `_insert_subset` does, with the same result.
+
+    The time is proportional to `nonzeros`, the number of nonzeros of the row.
+    """
     taken = np.zeros(nonzeros, dtype=np.uint8)
     if itself < nonzeros:
         taken[itself] = 1

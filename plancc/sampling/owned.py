@@ -107,8 +107,9 @@ class OwnedRows:
 def _diagonals(row_ptr: Any, column: Any, places: Any) -> Any:
     """Return, for every row, the position of the diagonal nonzero among the row's nonzeros.
 
-    Positions count from 0, in the order `places`. For a row without a diagonal nonzero, return the
-    row's number of nonzeros.
+    Positions count from 0, in the order of the row's nonzeros that `places` gives: the nonzero at
+    position k of row i is nonzero ``places[row_ptr[i] + k]`` of the row as stored. For a row
+    without a diagonal nonzero, return the row's number of nonzeros.
     """
     found = np.empty(len(row_ptr) - 1, dtype=np.int32)
     for i in range(len(found)):

@@ -133,7 +133,7 @@ class EdgeJob(RefiningJob):
 
     @property
     def combines(self) -> bool:
-        """Whether the search combines members of its population; true only if no row is fixed."""
+        """Whether the search combines two partitions to make a new one; false if rows are fixed."""
         return self.held is None
 
     @cached_property
@@ -287,9 +287,10 @@ class EdgeJob(RefiningJob):
         return EFFORTS[: EFFORTS.index(self.effort)]
 
     def _end_of(self, effort: str, best: Member) -> None:
-        """Run the last step of the lower effort `effort`: move single nonzeros to other parts.
+        """Run the last step of `effort`, which is lower than the search's own effort.
 
-        The step begins with the owners of the member `best`. Its result is kept in `below`.
+        The step moves single nonzeros to other parts. It begins with the owners in `best`; its
+        result is kept in `below`. Nothing is done if the step has run before.
         """
         if effort not in self.below:
             rounds, self.record.effort = EDGE_EFFORTS[effort].rounds, effort
@@ -299,8 +300,9 @@ class EdgeJob(RefiningJob):
     def split(self, start: Member, seed: int, first: bool = False) -> Member:
         """Alternate splits and V-cycles, starting from owners of rows; then move single nonzeros.
 
-        `first`: Whether this is the first start, which lower efforts make too. If so, the last
-        steps of each lower effort are run after as many splits as the lower effort makes.
+        A split assigns each nonzero to its row or to its column. `first`: Whether this is the first
+        start, which lower efforts make too. If so, the last steps of each lower effort are run
+        after as many splits as the lower effort makes.
         """
         matrix = self.matrix
         deadline = self.deadline.earlier((1 - self.how.split_share) * self.deadline.seconds_left())
@@ -345,7 +347,7 @@ class EdgeJob(RefiningJob):
         return self.refine(owners, self.objective, seed)
 
     def _combine_until_end(self, population: list[Member], timed: bool) -> None:
-        """Combine random pairs of members into new partitions.
+        """Combine random pairs of members (partitions in `population`) into new partitions.
 
         A new partition that is better than the worse member of its pair replaces this member.
 
@@ -365,9 +367,10 @@ class EdgeJob(RefiningJob):
                 population[population.index(worse)] = child
 
     def combined(self, one: Member, two: Member, number: int) -> Member:
-        """Combine two members by a V-cycle on the fine-grain hypergraph; return the new member.
+        """Combine the owners `one` and `two` by a V-cycle on the fine-grain hypergraph.
 
-        The V-cycle merges only vertices that are in the same part in both members.
+        The V-cycle merges only vertices that are in the same part according to both. Return the new
+        owners with their figures.
 
         `number`: index of this combination in the search; with the search's seed, it determines the
         random numbers of the V-cycle.

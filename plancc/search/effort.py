@@ -13,9 +13,9 @@ best      evolve a diverse population from starts of all partitioners: see `plan
 
 Every effort first runs the steps of the lower efforts. So its objective is never worse than with a
 lower effort. Every effort first minimises the volume. If another objective is named, it then
-refines the owners for this objective. For the expected volume of mini-batches, efforts balanced and
-best also start from an edge cut that the strongest partitioner makes. If the model does not suit a
-graph (`StochasticModel.unfit`), every effort runs only the steps of fast.
+refines the owners for this objective. For the expected volume of mini-batches, efforts "balanced"
+and "best" also start from an edge cut that the strongest partitioner makes. If the model does not
+suit a graph (`StochasticModel.unfit`), every effort runs only the steps of "fast".
 """
 
 from __future__ import annotations
@@ -377,7 +377,7 @@ def _combined(job: RowJob) -> Combined:
 
 
 def _turns(job: RowJob) -> tuple[list[tuple[Beginning, int]], int]:
-    """Return the starts that effort balanced may make, in order, each with its seed.
+    """Return the starts that effort "balanced" may make, in order, each with its seed.
 
     Also return the largest number of these starts that the effort makes after the first one.
     """
@@ -396,10 +396,10 @@ def _turns(job: RowJob) -> tuple[list[tuple[Beginning, int]], int]:
 
 
 def _seeds_of_first(job: RowJob, effort: str) -> int:
-    """Return how often effort balanced will repeat the first start of `effort` with other seeds.
+    """Return how often effort "balanced" will repeat the first start of `effort` with other seeds.
 
-    The number is 0 if effort balanced begins with another start. The partitioner can then make all
-    these starts in one process (`RowJob.begin`).
+    A *start* is a partition that a partitioner makes. The partitioner can make all these starts in
+    one process (`RowJob.begin`). The number is 0 if "balanced" begins with another kind of start.
     """
     turns, most = _turns(job)
     names = [each.name for each, _ in turns[: 1 + most]]
@@ -408,9 +408,10 @@ def _seeds_of_first(job: RowJob, effort: str) -> int:
 
 
 def _onward(job: RowJob, found: Sequence[Member]) -> list[Member]:
-    """Improve the best members by V-cycles, and return all members. Used only for few parts.
+    """Improve the best of the partitions `found` by V-cycles. Used only for few parts.
 
-    The presets say how many members are improved. The other members are returned unchanged.
+    The presets say how many partitions are improved. All partitions are returned: first the
+    improved ones, then the others unchanged.
     """
     members = sorted(found)
     seed, cycles, kept = job.options.seed, job.kind_numbers.scout_cycles, _combined(job).kept
@@ -437,7 +438,7 @@ def _strong(job: RowJob) -> list[Member]:
 
 
 def _best(job: RowJob) -> list[Owners]:
-    """Evolve a population from the members of effort balanced and of `_strong`.
+    """Evolve a population from the partitions that effort "balanced" and `_strong` found.
 
     Return the owners of its best members, the best first.
     """

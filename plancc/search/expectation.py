@@ -100,8 +100,8 @@ def expectation_of(
         weights (int64[n] or int64[n, c]): Vertex weights.
         num_parts: Number of parts.
         seed: Seed of the mini-batches.
-        threads: Number of threads that count the rows sent in held-out batches; the result does not
-            depend on it.
+        threads: Number of threads that count the rows sent in held-out mini-batches, which are not
+            in the sample. The result does not depend on this number.
 
     Raises:
         InputError: See `StochasticModel.source`.
@@ -118,9 +118,11 @@ def expectation_of(
 def _recipe(
     model: StochasticModel, source: BatchSource, num_parts: int, seed: int
 ) -> dict[str, Any]:
-    """Return entries for the provenance: the sampler, and how many mini-batches are needed.
+    """Return entries for the provenance: the sampler, and the number of mini-batches needed.
 
-    This number follows from equation 14 of Demirci et al. 2022, which is Hoeffding's bound.
+    With so many mini-batches, the error of the estimated mean connectivity of a net is below theta
+    with a probability of at least 1 - delta (Demirci et al. 2022, equation 14: Hoeffding's bound).
+    The model has theta and delta as options.
     """
     nets = hoeffding_nets(num_parts, model.theta, model.delta)
     per_batch = source.nets_per_batch(seed)
@@ -281,10 +283,11 @@ class SampledExpectation:
         return how, notes
 
     def _gap(self, owner: Owner, num_parts: int) -> float:
-        """Return the relative gap between the rows sent in held-out batches and in the sample.
+        """Return by which share more rows are sent in held-out mini-batches than in the sample.
 
-        The gap is (f - s) / f, where f is the mean number of rows sent in a held-out batch, and s
-        the mean number in a batch of the sample. If the gap is large, the sample is too small.
+        The result is (f - s) / f. Here f is the mean number of rows sent in a held-out mini-batch,
+        which is not in the sample, and s is the mean number in a mini-batch of the sample. If the
+        result is large, the sample is too small.
         """
         fresh = self.value(owner, num_parts)
         return (fresh - self._on_sample(owner, num_parts)) / fresh if fresh > 0 else 0.0
@@ -296,8 +299,9 @@ class SampledExpectation:
     def _held_out(self, owner: Owner, num_parts: int) -> npt.NDArray[np.int64]:
         """Return the volume of every held-out mini-batch for these owners: int64[mini-batches].
 
-        The first call chooses the number of batches so that the mean is precise. The results of the
-        last few calls are kept, since callers ask for them several times.
+        *Held-out* mini-batches are not in the sample on which owners are refined. The first call
+        chooses their number so that the mean volume is precise. The results of the last few calls
+        are kept, since callers ask for the same owners several times.
         """
         for known, volumes in tuple(self._judged):
             if known is owner:

@@ -24,7 +24,7 @@ class ProblemSizes:
             every row.
         mirrored: Share of the nonzeros (i, j) off the diagonal for which (j, i) is a nonzero too.
         weighted: Whether the edges of the graph have weights.
-        constraints: Number of constraints of the balance.
+        constraints: Number of weights of a vertex that the parts share evenly.
         uneven: Whether some rows have many more nonzeros than others
             (`plancc.search.starts.is_uneven`). If so, the coarser levels of a V-cycle have nearly
             as many nonzeros as the matrix.
@@ -132,8 +132,8 @@ def starting(sizes: ProblemSizes) -> int:
 
 
 def cycling(sizes: ProblemSizes) -> int:
-    """Return the bytes of the levels of a V-cycle, without the arrays that `nets` and `state`
-    count.
+    """Return the bytes of the levels of a V-cycle, without the arrays whose bytes the functions
+    `nets` and `state` return.
     """
     return 90 * sizes.nonzeros if sizes.uneven else 4 * sizes.nonzeros + 30 * sizes.rows
 

@@ -44,8 +44,8 @@ class Job:
         time: Computes the time of an epoch, for the objective "time"; None for other objectives.
         record: The trials so far.
         whole: Deadline of the search.
-        deadline: Deadline of the current steps. It is earlier than `whole` while time is kept for
-            an objective other than the volume.
+        deadline: Deadline of the current steps. It is earlier than `whole` while time is reserved
+            for later steps, which minimise an objective other than the volume.
         warnings: Warnings of the steps so far.
         alone: Whether steps run one at a time. Each step may then use all threads.
 
@@ -151,7 +151,7 @@ class RefiningJob(Job, ABC):
 
     @abstractmethod
     def refine_for(self, owners: Owners, seed: int, cycles: int | None) -> Member:
-        """Refine owners for the objective, and add the result to the record.
+        """Refine owners for the objective, and add the result to the record of the search.
 
         `cycles`: number of V-cycles; None: the default of the pass.
         """
@@ -174,11 +174,11 @@ class RefiningJob(Job, ABC):
         return found
 
     def refine_until_end(self, owners: Sequence[Owners], cycles: int | None = None) -> None:
-        """Refine owners for the objective, and add the results to the record.
+        """Refine owners for the objective, and add each result to the search's record of steps.
 
-        If the effort is best and there is a budget, then refine the best owners so far again and
-        again, with new seeds. Stop when the budget is used, or when `ForObjective.vain` rounds, one
-        after another, have found nothing better.
+        If the effort is "best" and there is a budget, then refine the best owners so far again and
+        again, with new seeds. Stop when the budget is used, or when the last `ForObjective.vain`
+        rounds have found nothing better.
 
         `cycles`: see `refine_for`; it applies only to the first round.
         """

@@ -1,4 +1,4 @@
-"""Effort best: evolve a population of partitions by combination, mutation and replacement.
+"""Effort "best": evolve a population of partitions by combination, mutation and replacement.
 
 This is a memetic search, like KaHyPar-E (Andre, Schlag and Schulz, 2018). A *member* is a partition
 in the population; a *child* is a new partition. Two members are combined by a V-cycle that merges
@@ -27,7 +27,7 @@ from plancc.search.rows import RowJob
 
 @dataclass
 class Members:
-    """A population of members, of which no two are equal.
+    """A population of members: the partitions that the search combines. No two are equal.
 
     Attributes:
         cost (int64[num_nets]): Costs of the nets.
@@ -44,7 +44,7 @@ class Members:
         return min(self.members)
 
     def distance(self, one: Member, two: Member) -> int:
-        """Return how much two members differ.
+        """Return how much two members (partitions of the population) differ.
 
         The connectivity of a net in one member is compared with its connectivity in the other. The
         result is the sum of these differences over all nets, each times the cost of the net.
@@ -72,7 +72,7 @@ class Members:
         return True
 
     def alike(self) -> bool:
-        """Whether the members differ little from the best member (`Evolution.alike`)."""
+        """Whether all partitions differ little from the best one, as `Evolution.alike` says."""
         best = self.best
         apart = [self.distance(best, member) for member in self.members if member is not best]
         return not apart or float(np.mean(apart)) < EVOLUTION.alike * max(best.volume, 1)
@@ -178,7 +178,10 @@ class _Start:
 
 
 def _starts(job: RowJob) -> list[_Start]:
-    """Return the ways to make a start for a new member of the population, the best way first."""
+    """Return the ways to make a partition from which a new member of the population develops.
+
+    The best way comes first.
+    """
     found = [
         _Start(partial(job.begin, each), each.how.slowness, partial(job.has_begun, each))
         for each in job.beginnings("best")
@@ -252,7 +255,10 @@ def _grow(
 
 
 def _member(job: RowJob, start: _Start, seed: int) -> Member | None:
-    """Make a start, and improve it by sweeps and V-cycles; None if the start failed."""
+    """Make an initial partition by `start`, and improve it by sweeps and V-cycles.
+
+    Return None if `start` fails.
+    """
     owner = start.make(seed, EVOLUTION.start_share)
     if owner is None:
         return None
@@ -263,7 +269,7 @@ def _member(job: RowJob, start: _Start, seed: int) -> Member | None:
 
 
 def _parents(population: Members, rng: np.random.Generator) -> tuple[Member, Member | None]:
-    """Draw two members to combine, the better one first; or one member to mutate, and None."""
+    """Draw two partitions to combine, the better one first; or one to mutate, and None."""
     members = population.members
     if len(members) == 1 or rng.random() < EVOLUTION.mutations:
         return members[int(rng.integers(len(members)))], None
@@ -274,10 +280,10 @@ def _parents(population: Members, rng: np.random.Generator) -> tuple[Member, Mem
 def _child(
     job: RowJob, one: Member, two: Member | None, number: int, prices: tuple[float, ...]
 ) -> Member:
-    """Make a child by a V-cycle from one or two members.
+    """Make a child, a new partition, by a V-cycle from one or two members of the population.
 
-    If the child is better than `one`, it is improved further by minimum cuts. This is done only for
-    kinds of graphs for which minimum cuts pay.
+    If the child is better than `one`, and minimum cuts pay for graphs of this kind, minimum cuts
+    improve it further.
 
     `number`: index of the child; with the search's seed, it determines the random numbers of the
     V-cycle. `prices`: see `RowJob.cycle`.

@@ -70,7 +70,10 @@ KIND_NUMBERS = {"hubs": HUBS, "wide": WIDE, "even": EVEN, "dense": EVEN, "thin":
 
 @dataclass(frozen=True)
 class Starts:
-    """Tuned parameters of the starts of a search for owners of rows, and of the next sweeps."""
+    """Tuned parameters of a search for owners of rows: of its starts, and of the next sweeps.
+
+    A start is an initial partition, made by a partitioner.
+    """
 
     # A start that balances only the tightest constraint is tried if the constraint's limit leaves
     # room for this many average vertices: with less room, METIS often cuts several times as much
@@ -225,8 +228,8 @@ EVOLUTION = Evolution()
 class EdgeEffort:
     """Tuned parameters of a search for owners of rows and of nonzeros (`plancc.search.edges`).
 
-    If these parameters allow only one split, the volume is 1.022 times as large; if V-cycles after
-    splits are left out, 1.113 times.
+    A *split* assigns each nonzero to its row or to its column. If these parameters allow only one
+    split, the volume is 1.022 times as large; if V-cycles after splits are left out, 1.113 times.
     """
 
     splits: int  # number of splits one after the other, the model's own split included
@@ -246,8 +249,9 @@ EDGE_EFFORTS = {"fast": EdgeEffort(2, 0), "balanced": EdgeEffort(3, 2), "best": 
 
 @dataclass(frozen=True)
 class Samples:
-    """Tuned parameters of the samples of mini-batches, and of the held-out batches
-    (`plancc.search.expectation`).
+    """Tuned parameters of two samples of mini-batches (`plancc.search.expectation`).
+
+    Owners are fitted to the mini-batches of one sample, and judged on the other, held-out ones.
     """
 
     # Batches of the first sample by default.

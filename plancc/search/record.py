@@ -1,4 +1,4 @@
-"""The trials of a search, the figures of owners, and the best owners so far."""
+"""The record of a search: its steps, the figures of their owners, and the best owners so far."""
 
 from __future__ import annotations
 
@@ -101,9 +101,9 @@ class Member:
 
     @property
     def merit(self) -> tuple[float, float, int]:
-        """Key that compares members by the objective: overload, then value, then volume.
+        """Key that compares members (partitions with their figures): overload, value, volume.
 
-        The smaller key is better.
+        `value` is the value of the objective. The smaller key is better.
         """
         return self.overload, self.value, self.volume
 
@@ -139,13 +139,14 @@ class Judge:
 
 @dataclass
 class Record:
-    """The trials of a search; several threads may add trials.
+    """The steps of a search, and the best owners that they found; several threads may add steps.
 
     Attributes:
-        report: Called with every trial.
-        best: The best member, by overload, then by value, then by volume.
+        report: Function that is called with every `Trial`; None: none is called.
+        trials: The steps.
+        best: The best owners so far, by overload, then by value, then by volume.
         effort: The effort to which new steps belong.
-        best_of_effort: The best member of every effort.
+        best_of_effort: The best owners of every effort.
         start: Wall-clock second at which the search began.
     """
 
@@ -188,7 +189,7 @@ class Record:
         return sum(trial.seconds for trial in self.trials)
 
     def found(self) -> Member:
-        """Return the best member so far; the record must have at least one step."""
+        """Return the best owners so far, with their figures; at least one step must have ended."""
         assert self.best is not None
         return self.best
 

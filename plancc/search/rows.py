@@ -132,17 +132,20 @@ class RowJob(RefiningJob):
 
     @property
     def size(self) -> int:
-        """Number of nonzeros, which determines the number of starts."""
+        """Number of nonzeros, which determines how many starts (initial partitions) are made."""
         return self.matrix.num_nonzeros
 
     @property
     def kind_now(self) -> str:
-        """Kind of the graph; before the first start, the kind that follows from its degrees."""
+        """Kind of the graph, a key of `KIND_NUMBERS`.
+
+        Before the first partition is found, it is the kind that follows from the degrees alone.
+        """
         return self.kind or kind_of(self.degrees)
 
     @property
     def kind_numbers(self) -> KindNumbers:
-        """Tuned parameters of the efforts for this kind of graph."""
+        """Tuned parameters of the efforts for the kind of the job's graph (`kind_now`)."""
         return KIND_NUMBERS[self.kind_now]
 
     @property
@@ -170,10 +173,11 @@ class RowJob(RefiningJob):
         return replace(self.graph, objective=how.objective)
 
     def first(self, effort: str, more: int = 0) -> Owner | None:
-        """Make the first start of an effort: try starts, the best first, until one does not fail.
+        """Make the first partition of an effort: try the ways to make it, until one does not fail.
 
-        Add the start to the record, and set `kind`. Return the owners, or None if there is nothing
-        to search (one part, or no nets). For `more`, see `begin`.
+        The best way is tried first. Add the partition to the record, and set `kind`, the kind of
+        the graph. Return the owners, or None if there is nothing to search (one part, or no nets).
+        For `more`, see `begin`.
         """
         owner = None
         self.kind, self.starter = ("", AUTO)  # the choice must not depend on a lower effort
@@ -198,10 +202,11 @@ class RowJob(RefiningJob):
         return self.begin(how, self.options.seed, more=more) if owner is None else owner
 
     def _first_ways(self, effort: str, more: int) -> Iterator[Callable[[], Owner | None]]:
-        """Yield functions that make a start: first those for the kind of graph, then one for every
-        other partitioner of graphs.
+        """Yield functions, each of which lets a partitioner make the search's first partition.
 
-        If all of them fail, the built-in partitioner makes the start.
+        First come the functions for this kind of graph, then one for every other partitioner of
+        graphs. If all of them fail, the built-in partitioner makes the partition. For `more`, see
+        `begin`.
         """
         beginnings, seed = self.beginnings(effort), self.options.seed
         for each in beginnings:
@@ -268,7 +273,9 @@ class RowJob(RefiningJob):
     def begin(
         self, how: Beginning, seed: int, share: float | None = None, more: int = 0
     ) -> Owner | None:
-        """Make a start, and add it to the record; for the result and for `share` see `start`.
+        """Make a start: a partition that the search then improves.
+
+        The start is added to the record of the search. For the result and for `share` see `start`.
 
         `more`: number of later starts that differ from this start only in the seed. If it saves
         time, the partitioner runs with the seeds of these later starts too, in the same process,
@@ -291,7 +298,7 @@ class RowJob(RefiningJob):
         return self.start(problem, how.adapter, seeds=[seed], **given)
 
     def scattered(self, seed: int) -> Owner:
-        """Draw random owners, and add them to the record.
+        """Draw random owners, and add them to the record of the search's steps.
 
         The search begins with these owners if no clusters are found in the graph. In such a graph,
         sweeps need no better start.
@@ -431,7 +438,7 @@ class RowJob(RefiningJob):
         return owner
 
     def member(self, owner: Owner) -> Member:
-        """Return owners with their figures, without adding them to the record.
+        """Return owners with their figures, without adding a step to the search's record.
 
         `Member.value` is the volume.
         """
@@ -454,15 +461,22 @@ class RowJob(RefiningJob):
         return self.note_state(step, begin, state)
 
     def minimum_cuts(self, owner: Owner, cuts: Cuts) -> Member:
-        """Improve owners by minimum cuts, and add the result to the record.
+        """Improve owners by minimum cuts between neighbouring parts; return the result.
 
-        Neither the volume nor the overload of the parts rises.
+        Neither the volume nor the overload of the parts rises. The result is also added to the
+        record of the search.
+
+        Parameters:
+            owner: The owners, which are not changed.
+            cuts: Presets of the minimum cuts.
         """
         sweeps = self.sweeps(np.random.default_rng(0))  # minimum cuts use no random numbers
         return self.refined("minimum cuts", owner, sweeps, partial(Sweeps.cut, cuts=(cuts,)))
 
     def polish(self, owner: Owner, rng: np.random.Generator) -> Member:
-        """Improve owners by wide minimum cuts and local searches; add the result to the record.
+        """Improve owners by wide minimum cuts and local searches.
+
+        The result is also added to the record of the search.
 
         The improvement is worth the time if every part exchanges rows with few other parts.
         """
@@ -477,7 +491,9 @@ class RowJob(RefiningJob):
         cuts: Cuts | None = CUTS,
         prices: tuple[float, ...] | None = None,
     ) -> Member:
-        """Run one V-cycle from one or two partitions, and add the result to the record.
+        """Run one V-cycle from one or two partitions; return its result.
+
+        The result is also added to the record of the search.
 
         Parameters:
             owner: The partition from which the V-cycle begins.
@@ -499,16 +515,20 @@ class RowJob(RefiningJob):
 
     @cached_property
     def improvable(self) -> bool:
-        """Whether `improve` can run on this problem, and is worth the time to start a process."""
+        """Whether `improve` supports this problem, and is worth the time to start its process.
+
+        `improve` runs the V-cycle of another partitioner in a process of its own.
+        """
         least, most = IMPROVED
         one = self.nets.weight.shape[1] == 1 and least <= self.size <= most
         able = self.model.problem is Hypergraph and improver(self.hypergraph) is not None
         return one and able
 
     def improve(self, member: Member, seed: int) -> Member:
-        """Run the V-cycle of a partitioning library from a member.
+        """Improve the owners of `member` by a V-cycle of the library that `improver` finds.
 
-        Return the result, or the member itself if it is better.
+        Return the result as a new `Member`, or `member` itself if that is better or the library
+        fails.
         """
         limit = min(self.options.time_limit or np.inf, self.deadline.seconds_left())
         begin, stop, problem = wall_seconds(), self.deadline.stopped, self.hypergraph
@@ -575,9 +595,10 @@ class RowJob(RefiningJob):
         cuts: Cuts | None = None,
         rng: np.random.Generator | None = None,
     ) -> Member:
-        """Run up to `cycles` V-cycles from the member `best`; return the best member.
+        """Run up to `cycles` V-cycles, and return the best owners found, as a `Member`.
 
-        Stop when a V-cycle finds nothing better.
+        The first V-cycle starts from the owners `best`, every other one from the best owners so
+        far. Stop when a V-cycle finds nothing better.
         """
         rng = rng or np.random.default_rng([seed, 3])
         for k in range(1, cycles + 1):
@@ -595,7 +616,7 @@ class RowJob(RefiningJob):
         return least_volume(self.nets, self.limits)
 
     def is_least(self, member: Member) -> bool:
-        """Whether a member's volume is close to the lower bound `least`."""
+        """Whether the volume of a partition, `member`, is close to the lower bound `least`."""
         return reaches(member.volume, member.overload, self.least)
 
     @property

@@ -90,7 +90,11 @@ def is_mild(degree: npt.NDArray[np.int64]) -> bool:
 
 
 def begins_with_clusters(degree: npt.NDArray[np.int64], effort: str, num_parts: int) -> bool:
-    """Whether a search of this effort starts from a partition of clusters; only effort fast may."""
+    """Whether a search of this effort starts from a partition of clusters.
+
+    Only effort "fast" may, for large graphs with hubs. `degree`: number of neighbours of every
+    vertex.
+    """
     whole = num_parts <= FEW and is_mild(degree)
     return effort == "fast" and int(degree.sum()) >= LARGE and has_hubs(degree) and not whole
 
@@ -100,8 +104,8 @@ def kind_of(degree: npt.NDArray[np.int64], boundary: float | None = None) -> str
 
     Parameters:
         degree (int64[n]): Number of neighbours of every vertex in the undirected graph.
-        boundary: Share of the rows that are boundary rows in the partition of a quick start. None:
-            unknown; the kind is then "hubs" or "even".
+        boundary: Share of the rows that are boundary rows in the search's first partition. None:
+            there is no partition yet; the kind is then "hubs" or "even".
     """
     kind = "hubs" if has_hubs(degree) else "even"
     if boundary is not None and boundary > KINDS.wide:
@@ -137,12 +141,13 @@ def beginnings(
 
     If the best installed partitioner of graphs declares no starts, yield nothing; the caller then
     chooses partitioners by `auto_rank`. Some partitioners balance only one weight. If vertices have
-    several weights, and the graph is not of kind even or thin, the starts of these partitioners are
-    only for effort best: it takes long to bring the other weights within their limits.
+    several weights, and the graph's kind is neither "even" nor "thin", the starts of these
+    partitioners are only for effort "best": it takes long to bring the other weights within their
+    limits.
 
     Parameters:
         kind: A key of `KIND_NUMBERS`.
-        effort: Name of the effort. Effort best has all starts, except starts only for effort fast.
+        effort: Name of the effort. "best" has all starts, except starts that are only for "fast".
         weights (int64[n] or int64[n, num_constraints]): Vertex weights.
         num_nonzeros, num_parts: Number of nonzeros and of parts. Some starts are only for a range
             of these numbers.

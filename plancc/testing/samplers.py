@@ -36,7 +36,11 @@ BATCHES = 1000
 
 
 def pattern_of(density: float) -> npt.NDArray[np.bool_]:
-    """Return a directed pattern with an empty row, an empty column, and an isolated vertex."""
+    """Return a random directed pattern: bool[VERTICES, VERTICES].
+
+    An entry is True with probability `density`. One row is empty, one column is empty, and one
+    vertex is isolated.
+    """
     pattern = np.random.default_rng(0).random((VERTICES, VERTICES)) < density
     pattern[1] = pattern[:, 2] = pattern[3] = pattern[:, 3] = False
     return pattern

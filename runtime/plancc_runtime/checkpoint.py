@@ -508,7 +508,14 @@ def _is_object(value: object) -> bool:
 
 
 def _digest(text: str, tensors: dict[str, Tensor]) -> str:
-    """Return the SHA-256 of the JSON and of all tensors' names, dtypes, shapes and bytes."""
+    """Return the SHA-256 of a checkpoint: of its JSON, and of its tensors.
+
+    For each tensor, the name, dtype, shape and bytes are hashed.
+
+    Parameters:
+        text: The JSON.
+        tensors: The tensors, by name.
+    """
     digest = hashlib.sha256(text.encode())
     for name in sorted(tensors):
         value = tensors[name]

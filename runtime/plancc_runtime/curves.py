@@ -106,7 +106,7 @@ def _added(
 
 
 def _sorted_together(mine: Counts, transport: Transport) -> Counts:
-    """Return the counts of all ranks for this rank's range of keys. Collective.
+    """Return the counts of all ranks for this rank's range of keys (see `_counted`). Collective.
 
     Higher ranks have ranges of higher keys. To find the bounds of the ranges, every rank samples
     its sorted keys at regular distances. The ranks sort these samples together; the bounds are

@@ -276,10 +276,10 @@ class Learner:
     def _taken(
         self, name: str, outputs: Tensor, view: View, data: LocalData
     ) -> tuple[Tensor, Tensor]:
-        """Return a view's outputs for the vertices of the split `name`, and their labels.
+        """Return the outputs of the vertices in the split `name`, and the labels of these vertices.
 
-        The places of these outputs are looked up once per view. If the split has all outputs, the
-        outputs are returned without a copy.
+        Where the split is among the outputs of a view (the graphs of one forward pass) is looked up
+        once per view. If the split has all outputs, they are returned without a copy.
         """
         known = self._places.setdefault(view, {})
         if name not in known:

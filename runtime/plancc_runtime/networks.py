@@ -98,7 +98,7 @@ def _initialise(network: Network, path: str | PathLike[str]) -> None:
     if known and network.standardization is None:
         raise InputError(
             f"{fspath(path)}: these weights were trained on standardised features; set "
-            "`scale_features` columns too"
+            "`scale_features` to columns too"
         )
     if known:
         given |= read_weights(path, {k: shape for k, shape in shapes.items() if k not in own})

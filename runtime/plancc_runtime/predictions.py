@@ -43,7 +43,10 @@ def known_of(labels: Tensor | None, splits: Mapping[str, Tensor]) -> dict[str, n
 
 
 def known_in(part: Part, vertices: npt.NDArray[np.integer]) -> dict[str, np.ndarray]:
-    """Return the columns of `known_of` for these vertices, from the labels and masks in `part`."""
+    """Return the known labels and the splits of these vertices, as columns by name.
+
+    They come from the labels and masks in `part`, and have the form that `known_of` returns.
+    """
     data, order = part.vertex_data, np.argsort(part.global_id)
     order = order[np.searchsorted(part.global_id, vertices, sorter=order)]
     classes = data.labels if data.targets is None else data.targets

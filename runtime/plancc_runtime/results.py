@@ -424,11 +424,11 @@ def summarise(measures: Sequence[Measure], transport: Transport) -> list[Epoch]:
 
 
 def _step_seconds(mean: dict[str, float], reduce: float, steps: int) -> dict[str, float]:
-    """Return `Epoch.step_seconds`: mean seconds of each portion of a step.
+    """Return `Epoch.step_seconds`: mean seconds of each portion of a step, such as "products".
 
     Parameters:
-        mean: Mean seconds of each phase over ranks.
-        reduce: Smallest time that a rank spends in all-reduces, in seconds.
+        mean: Seconds of the epoch in each phase of the clock; means over the ranks.
+        reduce: Smallest time that a rank spends in the epoch's all-reduces, in seconds.
         steps: Number of steps of the epoch.
     """
     found = {name: mean[phase] for name, phase in STEP.items()}

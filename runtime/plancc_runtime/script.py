@@ -229,7 +229,7 @@ def _train(
 
 
 def _unknown(name: str) -> str:
-    """Return the error message for an unknown option, with the option that may be meant."""
+    """Return the error message for the unknown option `name`; it suggests a similar option."""
     said = f"unknown option of training '{shown(name)}'"
     if name in ELSEWHERE:
         return f"{said}; call {ELSEWHERE[name]} on what plancc.train returns"

@@ -170,7 +170,7 @@ def read_ids(plan: str | PathLike[str] | Slice, content: str, transport: Transpo
 
 
 def rows_of_rank(header: Header, part: Part) -> RowsOfRank:
-    """Return the rows that this rank contributes to results.
+    """Return the rows that this rank contributes if rows of all ranks are collected.
 
     If several ranks have copies of the same rows, only the rank in process column 0 contributes.
     """

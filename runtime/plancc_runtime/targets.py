@@ -216,7 +216,8 @@ class OneClass(ClassTarget):
     def ranking(outputs: Tensor, labels: Tensor) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
         """Return every class's score for each vertex, and whether the vertex is of the class.
 
-        Both arrays are [vertices, classes]. If there are two classes, they have only the second.
+        Both arrays are [vertices, classes]; if there are only two classes, they are [vertices, 1],
+        for class 1.
         """
         classes = torch.arange(outputs.shape[1] == 2, outputs.shape[1], device=labels.device)
         scores = torch.softmax(outputs, dim=1)[:, classes]
@@ -306,8 +307,8 @@ class Numbers(Target):
     def count(self, outputs: Tensor, labels: Tensor, total: float) -> Float64Array:
         """Return the loss, and four sums for every target.
 
-        These are the sums of squared errors, of absolute errors, of centred targets, and of squares
-        of centred targets.
+        These are the sums of squared errors, of absolute errors, of centred targets (targets less
+        `centre`), and of squares of centred targets.
         """
         outputs, labels = outputs.double(), labels.double()
         errors, targets = outputs - labels, labels if self.centre is None else labels - self.centre

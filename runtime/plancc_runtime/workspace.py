@@ -67,7 +67,7 @@ class _Kept:
         self._own = self._references()
 
     def is_free(self) -> bool:
-        """Return whether no tensor uses the memory."""
+        """Return whether no tensor uses this piece of memory any more."""
         return self._references() == self._own
 
     def _references(self) -> int:

@@ -84,5 +84,5 @@ def test_what_is_refused(monkeypatch):
     monkeypatch.setattr(fine_grain, "MAX_NUM_VERTICES", size)
     build(dense)
     monkeypatch.setattr(fine_grain, "MAX_NUM_VERTICES", size - 1)
-    with pytest.raises(InputError, match=f"{size} nonzeros and missing .* use 'medium-grain'"):
+    with pytest.raises(InputError, match=f"{size} nonzeros and zeros .* use 'medium-grain'"):
         build(dense)

@@ -39,7 +39,7 @@ def test_default_shapes_of_all_numbers_of_ranks():
         assert found == Grid("2d", *sides * 2) if sides else "not a perfect square" in found
         sides = [side for side in range(1, 5) if side**3 == p]
         found = fits("cagnet-3d", p)
-        assert found == Grid("3d", *sides * 3) if sides else "not a cube" in found
+        assert found == Grid("3d", *sides * 3) if sides else "not a perfect cube" in found
         for c in (1, 2, 3):
             found = fits("cagnet-1.5d", p, replication=c)
             if p % c:

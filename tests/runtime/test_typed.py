@@ -153,7 +153,7 @@ def test_wrong_use_is_one_sentence(tmp_path):
     for name, x, words in (
         ("reads", torch.ones(1, 1), "relation 'reads' is unknown; there are"),
         ("writes", torch.ones(7, 1), r"needs \[40, any number\] of type 'author'"),
-        (WRITES, torch.ones(40, 1, dtype=torch.float32), "x has torch.float32"),
+        (WRITES, torch.ones(40, 1, dtype=torch.float32), "x is torch.float32 on cpu, but"),
         (WRITES, np.ones((40, 1)), r"x is of type ndarray; give torch.as_tensor\(x\)"),
     ):
         with pytest.raises(InputError, match=words):

@@ -335,7 +335,7 @@ def test_too_few_batches_are_told():
     assert len(told) == 1
     assert f"{found['vertices_seen']:.1%} of the vertices" in told[0]
     assert f"{found['nonzeros_seen']:.1%} of the nonzeros" in told[0]
-    assert f"moves {found['expected_volume']:.1f} rows" in told[0]
+    assert f"sends {found['expected_volume']:.1f} rows" in told[0]
     assert found["batches"] == 1
     array, size = dense("rmat"), round(0.06 * len(dense("rmat")))
     exact = uniform_volume(array, plan.owner(), size)

@@ -175,7 +175,10 @@ def _print(shown: Shown, beside: list[Comparison], machines: dict[str, Accelerat
 
 
 def _print_comparison(beside: list[Comparison], machines: dict[str, Accelerator]) -> None:
-    """Print the speed-ups of Figure 12 by data set, and how far the model is from the paper."""
+    """Print the modelled speed-ups by data set beside the published ones (MixGCN, Figure 12).
+
+    Then print by which factor modelled and published figures differ at most.
+    """
     from plancc.report.table import Table
     from plancc_cli.tables import print_table, say
     from plancc_lab.accelerators.published import SPEEDUPS

@@ -29,7 +29,7 @@ _CHOICES = {"adjacency": ("csr", "csc", "pairs"), "skips": ("rows", "windows", "
 
 @dataclass(frozen=True)
 class OutputTiles:
-    """Memory of a design that completes a tile of Z on chip before the next tile.
+    """Memory of a design that computes Z = A H tile by tile, each tile of Z on chip.
 
     Attributes:
         node_buffer, output_buffer: Bytes on chip for rows of H, and for rows of Z; at least 4 each.

@@ -11,10 +11,11 @@ time
 energy
     Power x time, plus an energy for every bit that the memory reads or writes.
 bytes
-    Data that do not fit into a buffer are read again. The columns of H are cut into slices and the
-    rows of Z into tiles, so that a tile of a slice fits into the output buffer. A is read for every
-    slice, and H for every tile. With wide slices A is read rarely and H often; with narrow slices
-    it is the reverse. Every design is modelled with the slice width that moves the fewest bytes.
+    Data that do not fit into a buffer are read again. The columns of H and Z are cut into *slices*,
+    and the rows of Z into *tiles*, so that the rows of one tile, in the columns of one slice, fit
+    into the output buffer. A is read once per slice, and H once per tile. With wide slices A is
+    read rarely and H often; with narrow slices it is the reverse. Every design is modelled with the
+    slice width that moves the fewest bytes.
 
 Nonzeros are assumed to be spread evenly at random over the tiles. So a tile with e nonzeros needs
 each of the n rows of H with probability 1 - (1 - 1/n)^e.
@@ -83,6 +84,7 @@ def gcn_aggregations(
 
     Parameters:
         dims: Widths d_0..d_L, at least two; the last width is not aggregated.
+        mask_density: Share of the outputs that the masks keep.
     """
     return Aggregations(vertices, nonzeros, (*dims[:-1], *dims[1:-1]), mask_density)
 
@@ -199,13 +201,15 @@ def _tiled(memory: OutputTiles, work: Aggregations, width: int) -> MemoryTraffic
 def _masked_outputs(work: Aggregations, whole: float) -> float:
     """Return the bytes read for the mask, plus the bytes written for outputs that the mask keeps.
 
-    `whole` is the number of bytes of Z.
+    `whole` is the number of bytes of all outputs Z, including those that the mask does not keep.
     """
     return (work.mask_density + 1 / 32) * whole
 
 
 def _cached(memory: Cache, work: Aggregations, width: int) -> MemoryTraffic:
-    """Return the traffic of a processor with a cache, for the cheaper of two orders of computing.
+    """Return the memory traffic of Z = A H on a processor with a cache.
+
+    The cheaper of two orders of computing is taken.
 
     Row by row: the probability that a row of H is in the cache when a nonzero needs the row equals
     the share of H that fits into the cache; otherwise the row is read. Block by block: H is cut

@@ -61,7 +61,7 @@ class AcceleratorRow:
 
 
 def study(subject: Subject, machines: Mapping[str, Accelerator]) -> list[AcceleratorRow]:
-    """Return a row for every accelerator in `machines`, with its figures for the subject's work."""
+    """Return a row for each accelerator in `machines`, with its figures for the subject's graph."""
     base = estimate(accelerator(CPU), subject.work).seconds
     published = DATASETS[subject.dataset].joules if subject.dataset else {}
     rows = []
@@ -73,6 +73,6 @@ def study(subject: Subject, machines: Mapping[str, Accelerator]) -> list[Acceler
 
 
 def published_beside(subjects: Sequence[Subject], machines: Mapping[str, Any]) -> list[Comparison]:
-    """Return comparisons with all published figures for these subjects and machines."""
+    """Return comparisons with all published figures for these subjects (graphs) and machines."""
     datasets = {subject.dataset for subject in subjects}
     return [each for each in comparisons() if each.machine in machines and each.dataset in datasets]

@@ -192,8 +192,8 @@ class Calibration:
         threads: Threads per rank.
         cores: Cores per node.
         memory: Bytes per rank.
-        inside, between: Links between ranks of one node, and of different nodes; None if there are
-            no such ranks.
+        inside, between: Latency and bandwidth between ranks of one node, and between ranks of
+            different nodes; None if there are no such ranks.
         broadcast, allreduce: "ring" or "tree": of these two algorithms, the one whose modelled time
             is nearer to the measured time of the collective. None for one rank.
         spread: Relative difference of the longest and the shortest sample of a measurement: the
@@ -462,9 +462,12 @@ def _alone(matrix: csr_matrix) -> tuple[Header, Part]:
 
 
 def _link(watch: _Watch, targets: Sequence[int], sources: Sequence[int]) -> Link | None:
-    """Return latency and bandwidth of exchanges with peers. Collective.
+    """Return latency and bandwidth of exchanges between this rank and its peers. Collective.
 
     Return None if there are no peers.
+
+    Parameters:
+        targets, sources: Ranks to which this rank sends, and ranks from which it receives.
     """
     if not targets:
         return None

@@ -53,7 +53,7 @@ class Certificate:
 
     @classmethod
     def of(cls, matrix: Graph, most_rows: int, most_nonzeros: int) -> Certificate:
-        """Return the certificate of a matrix.
+        """Return the lower bound on the volume of any row plan of a matrix.
 
         Parameters:
             most_rows, most_nonzeros: Largest allowed number of rows, and of nonzeros, of a part.

@@ -285,7 +285,7 @@ def _steps(
 
 
 def links_of(machine: Machine, num_ranks: int) -> Links:
-    """Return the links of a machine for a replay.
+    """Return what a replay must know of a machine: times of messages, and speeds of the ranks.
 
     Raises:
         InputError: If the machine has speeds for another number of ranks.

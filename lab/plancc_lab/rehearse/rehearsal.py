@@ -62,7 +62,7 @@ class Rehearsal:
 
     @property
     def seconds(self) -> float:
-        """Seconds of the typical epoch on the machine."""
+        """Seconds that the epoch `typical` takes on the machine."""
         return self.typical.seconds
 
     def write_trace(self, path: str | PathLike[str]) -> None:
@@ -140,7 +140,10 @@ def rehearse(
 
 @dataclass(frozen=True)
 class Recording:
-    """One rank's epoch: its `replay.Step`s, and intervals as (name, first step, last step)."""
+    """One rank's epoch: its `replay.Step`s, and which of them belong to each phase and stage.
+
+    A phase or stage is an interval of steps: (name, first step, last step).
+    """
 
     seconds: Float64Array
     events: Sequence[tuple[Any, ...]]

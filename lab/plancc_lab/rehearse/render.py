@@ -194,7 +194,14 @@ def reasons(tables: Tables, rank: int) -> list[str]:
 
 
 def as_dict(basis: Basis, found: Rehearsal, prediction: Prediction, note: str) -> dict[str, Any]:
-    """Return the rehearsal as values for JSON."""
+    """Return the figures of a rehearsal, next to the predicted ones, as values for JSON.
+
+    Parameters:
+        basis: Machine and widths of the prediction.
+        found: The rehearsal; the figures are those of its typical epoch.
+        prediction: Prediction of the same epoch.
+        note: First of the remarks under "notes"; "" for none.
+    """
     epoch, result = found.typical, found.result
     busy = epoch.computed + epoch.networked
     return {

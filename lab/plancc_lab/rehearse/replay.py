@@ -60,9 +60,9 @@ BEGINNING = Moment(0, 0.0)
 class Wait(NamedTuple):
     """An interval in which a rank waited, in seconds, and the cause that ended the wait.
 
-    Between the time of the cause and the end of the wait, only the network worked. If the network
-    waited for this rank, the cause is a moment of this rank itself. For example, a message was sent
-    earlier, but could only travel when this rank began to receive it.
+    `cause` is the last moment at which the network had to wait for a rank: from then to `end`, only
+    the network worked. It may be a moment of the waiting rank itself. For example, another rank
+    sent a message early, but the message could only travel when this rank began to receive it.
     """
 
     begin: float
@@ -103,7 +103,11 @@ class Replay:
         return [(rank.times, rank.waits) for rank in self._ranks]
 
     def _at(self, time: float, call: Callable[[], None], of: _Node | _Port | None = None) -> None:
-        """Schedule `call` for `time`; it replaces the call scheduled before for `of`, if any."""
+        """Schedule `call` for `time`.
+
+        `of`: the node or port to which the call belongs. A call that is already scheduled for the
+        same node or port is cancelled. None: no call is cancelled.
+        """
         self._number += 1
         if of is not None:
             of.version = self._number
@@ -167,7 +171,7 @@ class Replay:
             self._meet((peer, rank.number, tag), _ReplayEnd(mine, self.now, False, k))
 
     def _send(self, rank: _Rank, number: int, pieces: Sequence[tuple[int, ...]]) -> None:
-        """Send messages; `pieces` has the receiver, tag and bytes of each."""
+        """Send messages in round `number`; `pieces` has the receiver, tag and bytes of each."""
         mine = rank.rounds[number]
         mine.open += len(pieces)
         for peer, tag, num_bytes in pieces:
@@ -208,7 +212,9 @@ class Replay:
         return (lambda: mine.open == 0) if mine.open else None
 
     def _done(self, mine: _Round, cause: Moment, receive: int | None = None) -> None:
-        """Record that one piece of a round has finished; this may end a wait of the rank.
+        """Record that a piece of round `mine` has finished: a message, or a step of a collective.
+
+        The rank of this round continues if it waited for this piece.
 
         Parameters:
             cause: The moment that led to the end of the piece.
@@ -325,6 +331,8 @@ class _Shared:
 class _Node:
     """Cores and ports that the ranks of a node share.
 
+    `pace` is the speed of every rank that computes: below 1 if more ranks compute than there are
+    cores. `pace.done` is the work that a rank could have done since the beginning at this speed.
     `computing` has, for every rank that computes, the value of `pace.done` at which its computation
     ends.
     """
@@ -361,8 +369,9 @@ class _Rank:
 class _Round:
     """A round of messages, or a collective, of one rank.
 
-    `open` is the number of unfinished pieces, sent or received. `missing` has, for every receive,
-    the number of its unfinished pieces.
+    A *piece* is one message of the round, sent or received, or one step of the collective. `open`
+    is the number of unfinished pieces. `missing` has, for every receive, the number of its
+    unfinished pieces.
     """
 
     rank: _Rank
@@ -385,7 +394,10 @@ class _ReplayEnd(NamedTuple):
 
 @dataclass(eq=False)
 class _Item:
-    """A message, or one rank's share of a collective; `left` counts its unfinished ports."""
+    """A message, or one rank's share of a collective.
+
+    `left` is the number of ports (`_Port`) that have not finished it yet.
+    """
 
     seconds: float
     left: int
@@ -394,7 +406,10 @@ class _Item:
     crossing: float | None = None  # seconds of what the ranks of either node share
 
     def over(self, cause: Moment) -> None:
-        """Record that one of the ports has finished the item."""
+        """Record that one of the ports has finished the item (a message, or part of a collective).
+
+        `cause`: the moment that is passed on, as the cause, after the last port has finished.
+        """
         self.left -= 1
         if not self.left:
             self.done(cause._replace(what=self.cause.what))

@@ -79,7 +79,7 @@ class PathStage:
 
     @property
     def rank(self) -> int | None:
-        """The rank that computed longest; None if no rank computed."""
+        """The rank that computed longest on the path in this stage; None if no rank computed."""
         return max(self.compute, key=lambda rank: self.compute[rank], default=None)
 
 

@@ -28,7 +28,7 @@ class Track(NamedTuple):
 
 
 def write_tracks(path: str | PathLike[str], tracks: Iterable[Track], plan: str) -> None:
-    """Write a timeline as trace events in JSON. Every track is a process of its own.
+    """Write a timeline as trace events in JSON. Each track becomes a process of the trace.
 
     Parameters:
         plan: Content hash of the plan, which is written into the file (otherData/plan).

@@ -91,7 +91,7 @@ class Chart:
 
 
 def style() -> AbstractContextManager[None]:
-    """Return a context in which figures have the style of the page."""
+    """Return a context in which matplotlib draws figures in the style of the report's page."""
     from matplotlib import rc_context
 
     return rc_context(STYLE)
@@ -277,7 +277,10 @@ def volume(density: Density, name: str, note: str, span: tuple[float, float]) ->
 
 
 def _pixels(axes: Any, density: Density, span: tuple[float, float], unit: str) -> Any:
-    """Draw a matrix in colours on a logarithmic scale, with the scale below; return the image."""
+    """Draw a matrix in colours on a logarithmic scale, with the scale below; return the image.
+
+    `span`: least and largest number of the scale. `unit`: label of the scale.
+    """
     from matplotlib.colors import LogNorm
 
     low, high = span
@@ -321,7 +324,7 @@ def convergence(logs: Sequence[tuple[str, RunLog]]) -> list[tuple[str, Chart]]:
     """Return pairs (title, chart): a chart of the loss, and a chart for every score.
 
     Parameters:
-        logs: Letter of the plan, and log of the run, for every run.
+        logs: For every run, the letter that stands for its plan in the report, and its log.
     """
     notes: dict[str, list[str]] = {name: [] for name in TITLES}
     for letter, log in logs:
@@ -340,7 +343,10 @@ def convergence(logs: Sequence[tuple[str, RunLog]]) -> list[tuple[str, Chart]]:
 
 
 def _curves(logs: Sequence[tuple[str, RunLog]], which: str, note: str) -> Chart | None:
-    """Return a chart of all runs: the loss or a score of each split over epochs."""
+    """Return a chart of all runs over epochs: the loss, or a score of each split.
+
+    `which`: "loss", or name of the score. None is returned if no run has it.
+    """
     (axes,) = panels_of(HALF, 2.6)
     for letter, log in logs:
         for split, values in (log.scores | {"loss": log.loss}).get(which, {}).items():

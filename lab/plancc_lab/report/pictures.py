@@ -58,7 +58,7 @@ def volume_density(num_parts: int, sends: Iterable[Side], most: int) -> Density:
     Senders are rows of the picture, and receivers are columns.
 
     Parameters:
-        sends: What `send_tables` returns.
+        sends: Tables of the rows that parts send, from `send_tables`.
         most: Largest width of the picture in pixels.
     """
     step = per_pixel(num_parts, most)
@@ -79,7 +79,8 @@ def send_tables(exchanges: Exchanges) -> list[Side]:
 def heaviest_pairs(num_parts: int, sends: Iterable[Side], count: int) -> list[tuple[int, int, int]]:
     """Return the `count` pairs of parts that send the most rows, in descending order.
 
-    Each is (sender, receiver, number of rows).
+    Each is (sender, receiver, number of rows). `sends`: tables of the rows that parts send, from
+    `send_tables`.
     """
     volumes = sum(
         (

@@ -286,7 +286,10 @@ class _Spans:
 
 
 def _united(times: Float64Array) -> Float64Array:
-    """Return the disjoint intervals that events cover, ascending: float64[intervals, 2]."""
+    """Return the union of the intervals `times`, float64[m, 2], as disjoint intervals.
+
+    The result is float64[intervals, 2], ascending.
+    """
     times = times[np.argsort(times[:, 0])]
     begin, end = times[:, 0], np.maximum.accumulate(times[:, 1])
     apart = begin[1:] > end[:-1]

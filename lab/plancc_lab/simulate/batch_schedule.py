@@ -108,12 +108,13 @@ class Bits:
         return OwnedRows(Population(n), False, *pattern, np.arange(n, dtype=np.int32))
 
     def _words(self, rows: Int64Array) -> Pairs:
-        """Return, for every pair of parts, how many words have at least one bit of these rows.
+        """Return how many words are sent, for every pair of parts, to say that rows are needed.
 
-        In the words of a pair, every row of `_rows` that belongs to the pair has one bit.
+        The words of a pair have one bit for each row of `_rows` that one part reads from the other.
+        A word is sent if it has the bit of at least one needed row.
 
         Parameters:
-            rows: Positions of the rows in `_rows`.
+            rows: Positions of the needed rows in `_rows`.
         """
         words = np.unique(self._word[rows])
         return self._pairs(*np.unique(self._message[words], return_counts=True))
@@ -121,7 +122,8 @@ class Bits:
     def _needed(self, matrix: Graph) -> Int64Array:
         """Return the halo rows of all parts as ascending keys.
 
-        A key is (part * num_parts + owner) * n + place in plan order.
+        The key of a row is (part * num_parts + owner) * n + place: the part that reads the row, the
+        row's owner, the number of all rows (n), and the row's place in plan order.
         """
         part = np.repeat(self._owner, matrix.row_nonzeros()).astype(np.int64)
         owner = self._owner[matrix.indices]

@@ -100,7 +100,10 @@ class BatchPrediction(Prediction):
 
 
 def words_drawn(prediction: Prediction) -> int:
-    """Return the number of words that tell owners which rows a mini-batch needs."""
+    """Return how many words all ranks send in a step to tell owners which rows they need.
+
+    `prediction` is the prediction of the step.
+    """
     counts = prediction.schedule.counts(lambda operation: operation.place.direction == "batch")
     return int(counts.words_sent.sum())
 

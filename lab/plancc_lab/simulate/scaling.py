@@ -85,7 +85,10 @@ class Sweep:
     notes: list[str] = field(default_factory=list)
 
     def cell(self, label: str, num_ranks: int) -> Cell:
-        """Return the cell of a model and a number of ranks; raise KeyError if there is none."""
+        """Return the predicted epoch of a model on a number of ranks.
+
+        Raise KeyError if the sweep does not have this model or this number of ranks.
+        """
         for cell in self.cells:
             if (cell.label, cell.num_ranks) == (label, num_ranks):
                 return cell

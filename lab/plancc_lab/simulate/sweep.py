@@ -72,7 +72,8 @@ def sweep(
 ) -> Sweep:
     """Return the predicted epochs of all models on all numbers of ranks.
 
-    If a model does not allow a number of ranks, its cell has the reason.
+    If a model does not allow a number of ranks, the cell of this model and number in the result has
+    the reason instead.
 
     Parameters:
         source: The normalised matrix, or sizes that replace the matrix.
@@ -167,7 +168,7 @@ def _tables_of_graph(
 
 
 def _check_boundaries(sizes: Sizes, models: Sequence[Contender]) -> None:
-    """Check that every model has the boundary fractions that it needs.
+    """Check that every model has the boundary fractions (halo rows per own row) that it needs.
 
     Raises:
         InputError: If a model that needs fractions has none, if fractions name a model that is not

@@ -219,7 +219,7 @@ def _table(sweep: Sweep, title: str, value: Callable[[Cell], Any]) -> Table:
 
 
 def _why(sweep: Sweep) -> list[str]:
-    """Return sentences about cells without a prediction, and cells that exceed the memory."""
+    """Return sentences about cells of the table that have no prediction or exceed the memory."""
     from plancc_cli.tables import size
 
     lines = []

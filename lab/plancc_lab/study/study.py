@@ -234,7 +234,7 @@ def study(
     results: str | os.PathLike[str] | None = None,
     observer: Observer | None = None,
 ) -> Study:
-    """Compile every graph with every contender for every number of parts.
+    """Compile every graph with every contender (model or partitioner) for every number of parts.
 
     Parameters:
         baseline: Label of the contender to which all other contenders are compared by ratios.
@@ -320,7 +320,11 @@ class _GraphFile:
 
 @dataclass
 class _Cases:
-    """Settings and kept rows that all rows of a study share."""
+    """What all rows of a study have in common: the settings with which their plans are compiled.
+
+    Attributes:
+        num_kept: Number of rows that were taken from an earlier run of the study.
+    """
 
     settings: dict[str, Any]
     reading: dict[str, Any]

@@ -350,13 +350,15 @@ def _best_part(  # type: ignore[no-untyped-def]
 def _leave(  # type: ignore[no-untyped-def]
     e, q, pins, mine, added, goal, pattern, state, prices, toll
 ):
-    """Move all nonzeros of net e in part q to the net's other parts, if the move lowers the cost.
+    """Move all nonzeros that net e has in part q to other parts, if this lowers the cost.
 
-    Part q does not own the vertex of net e. Returns the number of nonzeros that moved.
+    Net e is a row or a column of the matrix. It touches each of these other parts already, so
+    afterwards it touches one part less. Part q does not own the vertex of net e. Returns the number
+    of nonzeros that moved.
 
     Parameters:
         pins (int64[m]): The nonzeros of e in q.
-        mine (int64[num_parts]): Pins of e by part; updated.
+        mine (int64[num_parts]): Number of nonzeros that e has in every part; updated.
         added (int64[num_parts]): Scratch, zero before and after.
         goal (int32[at least m]): Scratch.
     """

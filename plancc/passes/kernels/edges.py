@@ -221,7 +221,10 @@ def send(e: int, m: int, rows: int, state: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def send_all(e: int, rows: int, state: Any) -> None:
-    """Call `send` for every part that net e touches, except the owner of the net's vertex."""
+    """Add `rows` rows to the traffic between each part that net e touches and the vertex's owner.
+
+    The owner is the part that owns the vertex of net e. See `send`.
+    """
     q = state.owner[e % len(state.owner)]
     for s in range(state.slot_ptr[e], last_slot(e, state)):
         if state.count[s] > 0 and state.part[s] != q:

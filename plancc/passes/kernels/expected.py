@@ -43,7 +43,11 @@ def expected(nets: Any, state: Any, reach: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _is_wide(v: int, e: int, nets: Any, state: Any) -> bool:
-    """Whether net e touches several parts, has a slot for every part, and is not the net of v."""
+    """Whether net e is wide for vertex v, so that `_rate` only bounds what a move of v saves in it.
+
+    A wide net touches several parts, is not the net of v, and has so many pins that `State` keeps
+    a count for every part.
+    """
     dense = state.slot_ptr[e + 1] - state.slot_ptr[e] == len(state.sums)
     return dense and nets.source[e] != v and state.spread[e] > 1
 
@@ -118,9 +122,10 @@ def _rate_wide(
     touched: Any,
     seen: Any,
 ) -> Any:
-    """Replace the bounds that `_rate` took for wide nets by exact values, in the same arrays.
+    """Make the bounds of `_rate` exact, by computing what a move of v saves in wide nets.
 
-    Returns the new `num` and `base`, as `_rate` does.
+    The arrays that `_rate` has filled are changed in place. Returns the new `num` and `base`, as
+    `_rate` does.
     """
     here, num_parts = state.owner[v], len(state.sums)
     for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
@@ -155,8 +160,9 @@ def sweep_expected(order: Any, nets: Any, state: Any, reach: Any, bounds: Any) -
 
     Parameters:
         order (int64[m]): Vertices, in the order in which they move.
-        reach (float64[k]): Probabilities, ascending, as in the formula at the top of this module; k
-            is larger than the sum of the sizes of the pins of any net.
+        reach (float64[k]): Probabilities, ascending, as in the formula at the top of this module. A
+            pin's size is the number of original pins in its cluster; k must exceed the total size
+            of the pins of every net.
         bounds (plancc.models.limits.Bounds): Targets, prices and caps of the parts' weights.
 
     Returns:

@@ -96,7 +96,7 @@ def cut_nets_of_pairs(partner: Any, max_spread: int, state: Any) -> Any:
     Parameters:
         partner (int64[num_parts]): For every part, the other part of its pair; the part itself if
             it is in no pair.
-        max_spread: Nets that touch more parts are left out.
+        max_spread: Largest number of parts that a net may touch; other nets are left out.
 
     Returns:
         ptr (int64[num_parts + 1]), nets (int32[m]): If q is the part of a pair that has the lower
@@ -193,7 +193,7 @@ def adjacent_parts(max_spread: int, most: int, nets: Any, state: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def network_of(pair: Any, cut_nets: Any, region: Any, place: Any, nets: Any, state: Any) -> Any:
-    """Build the network around the boundary of a pair of parts.
+    """Build the hypergraph around the boundary of a pair of parts (the cut network).
 
     Parameters:
         pair (int64[2]): The two parts.
@@ -336,7 +336,7 @@ class CutFlow(NamedTuple):
     Side 0 searches the residual network from the source along the arcs; side 1 searches from the
     target against the arcs. Each side numbers the nodes so that both can use the same code: first
     the v vertices, then the *near* nodes of all m nets, then their *far* nodes. A search enters a
-    net at its near node, which is *in* for side 0 and *out* for side 1.
+    net at its near node. It is the node *in* of the net for side 0, and the node *out* for side 1.
 
     The first index of an array whose first dimension is 2 is the side; `sent` is an exception.
 
@@ -378,7 +378,7 @@ class CutFlow(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def empty_flow(net: Any) -> Any:
-    """Make a flow of 0 in which neither side has reached a node."""
+    """Make a flow of 0, in which neither side's search has reached a node of the flow network."""
     v, m = len(net.vertex), len(net.cost)
     nodes = v + 2 * m
     return CutFlow(
@@ -405,8 +405,12 @@ def empty_flow(net: Any) -> Any:
 def _levels(side: int, num: int, net: Any, flow: Any) -> Any:
     """Search breadth first from ``queue[:num]``, through nodes that the side has not reached yet.
 
-    The search writes the visited nodes into `queue`, and their distances plus 1 into `level`. If it
-    finds a fixed vertex of the other side, it visits no node that is further away.
+    The nodes are nodes of the flow network (`CutFlow`). The search writes the visited nodes into
+    `queue`, and their distances plus 1 into `level`. If it finds a fixed vertex of the other side,
+    it visits no node that is further away.
+
+    Parameters:
+        num: Number of nodes in `queue` from which the search starts.
 
     Returns:
         end, found: Number of visited nodes, and whether a fixed vertex of the other side is among
@@ -466,7 +470,7 @@ def _levels(side: int, num: int, net: Any, flow: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _push(side: int, length: int, amount: int, net: Any, flow: Any) -> int:
-    """Send `amount` along ``path[:length]``.
+    """Send `amount` units of flow along the path ``flow.path[:length]`` of the flow network.
 
     Returns the number of nodes on the path before its first full arc; `length` if no arc is full.
     """
@@ -597,12 +601,11 @@ def _block(side: int, source: int, net: Any, flow: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def extend(side: int, num: int, bound: int, max_work: int, net: Any, flow: Any) -> Any:
-    """Add as much flow as possible from the vertices ``queue[:num]``, then mark reached nodes.
+    """Add as much flow as possible from the vertices ``flow.queue[:num]``, then mark reached nodes.
 
-    These are all nodes of the flow network to which the vertices could still send flow.
-
-    The function stops early, without marks, if the added flow exceeds `bound`, or if ``flow.work``
-    exceeds `max_work`.
+    Reached nodes are all nodes of the flow network to which these vertices, which are on the side
+    `side`, could still send flow. The function stops early, without marks, if the added flow
+    exceeds `bound`, or if ``flow.work`` exceeds `max_work`.
 
     Returns:
         The added flow.
@@ -691,10 +694,10 @@ def _hash(x: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _piercing(side: int, costly: bool, most: Any, net: Any, flow: Any) -> int:
-    """Return the vertex that a side takes in next; -1 if there is none.
+    """Return the vertex beyond its cut that a side takes in next; -1 if there is none.
 
     If `costly`, a vertex that the other side has reached may be taken, which increases the flow and
-    so the cost of the cut. `most` is the largest weight of each side.
+    so the cost of the cut. `most` is the largest weight that each side may have.
     """
     number, reached, behind = flow.number[side], flow.reached[side], flow.behind[side]
     # Round 1: vertices next to the cut. Round 2, if there are none: all other vertices.

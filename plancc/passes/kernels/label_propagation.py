@@ -15,7 +15,7 @@ from plancc.kernel import njit
 
 
 class ClusterLinks(NamedTuple):
-    """The links of all vertices; links of a vertex to itself are ignored.
+    """The links (edges with costs) of all vertices; links of a vertex to itself are ignored.
 
     Every vertex has a first list of neighbours, and may have a second list. The second list is for
     directed matrices: there, the first list of vertex v has the columns of row v, and the second
@@ -47,10 +47,10 @@ def propagate(
 ) -> int:
     """Give every vertex in `order` the label with the highest score.
 
-    The score of a label is the total cost of the links from the vertex to vertices with this label.
-    Besides the vertex's own label, only labels with room are considered. If several labels have the
-    highest score, a vertex keeps its own label if it is one of them; otherwise it gets the lightest
-    of them.
+    The score of a label is the total cost of the links (edges) from the vertex to vertices with
+    this label. Besides the vertex's own label, only labels are considered that would not become
+    heavier than `heaviest`. If several labels have the highest score, a vertex keeps its own label
+    if it is one of them; otherwise it gets the lightest of them.
 
     Parameters:
         order (int64[n]): Vertices, in the order in which they choose.

@@ -91,7 +91,7 @@ def _listed(v: int, gain: Any, keys: Any, number: Any) -> Any:
 
 
 def new_search(num_vertices: int) -> Search:
-    """Make a `Search` in which no search has begun."""
+    """Make a `Search`: a series of local searches, none of which has begun."""
     return Search(
         np.zeros(num_vertices, dtype=np.bool_),
         np.zeros(num_vertices, dtype=np.int64),

@@ -96,7 +96,7 @@ def volume(nets: Nets, state: State) -> int:
 
 @njit(cache=True, nogil=True)
 def boundary(nets: Any, state: Any) -> Any:
-    """Return the vertices whose nets touch several parts, ascending: int64[m]."""
+    """Return the vertices with at least one net that touches several parts: int64[m], ascending."""
     found = np.zeros(len(state.owner), dtype=np.bool_)
     for e in range(len(state.spread)):
         if state.spread[e] > 1:
@@ -118,7 +118,8 @@ def must_stay(v: int, nets: Any, state: Any) -> bool:
 def last_slot(e: int, state: Any) -> int:
     """Return the end of a loop over the slots of net e; the loop begins at ``slot_ptr[e]``.
 
-    The loop must skip slots whose count is 0.
+    A slot holds one part and its number of pins of the net, the count. The loop must skip slots
+    whose count is 0.
     """
     start = state.slot_ptr[e]
     dense = state.slot_ptr[e + 1] - start == len(state.sums)

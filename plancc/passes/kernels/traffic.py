@@ -155,7 +155,10 @@ def _sides(q: int, sent: int, received: int, flow: Any, tariff: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _row_price(q: int, flow: Any, tariff: Any) -> float:
-    """Return the cost if part q sends one more row: 1, plus the rise in the cost of its excess."""
+    """Return the cost if part q sends one more row.
+
+    The cost is 1, plus the rise of the penalty for q's traffic above the ceiling.
+    """
     # the derivative of pressure / 2 * excess^2 by the rows
     out = tariff.row * flow.sent[q] + tariff.message * flow.messages_sent[q]
     return 1.0 + tariff.pressure * tariff.row * max(0.0, out - tariff.ceiling)
@@ -163,7 +166,10 @@ def _row_price(q: int, flow: Any, tariff: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _fee(q: int, m: int, more: int, flow: Any, tariff: Any) -> float:
-    """Return the fee of a row that the message from q to m gains (`more` 0) or loses (-1)."""
+    """Return the fee for one row more (`more` is 0) or less (-1) in the message from q to m.
+
+    Fees are in `Tariff.fees`.
+    """
     at = flow.pair[0, q, m] + more
     return tariff.fees[max(0, min(at, len(tariff.fees) - 1))]
 
@@ -174,10 +180,13 @@ def sweep_traffic(  # type: ignore[no-untyped-def]
 ):
     """Move every vertex in `order` to the part where the total cost falls most, if it falls.
 
-    If there are fees, a vertex that needs rows from very many parts tries only some parts.
+    The cost is the sum in the module's docstring. If messages have fees (prices for each pair of
+    parts), a vertex that needs rows from very many parts tries only some parts.
 
     Parameters:
         order (int64[m]): Vertices, in the order in which they move.
+        flow: Traffic of every part, a `PairTraffic`; updated.
+        tariff: Prices of traffic, a `Tariff`.
         bounds (plancc.models.limits.Bounds): Targets, prices and caps of the parts' weights.
 
     Returns:

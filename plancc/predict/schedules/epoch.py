@@ -73,7 +73,10 @@ class Scheduler(ABC):
 
     @abstractmethod
     def program(self, layer: int) -> Program:
-        """Return the program of the forward product of a layer; layers are counted from 1."""
+        """Return the program (list of steps) of a layer's forward product.
+
+        Layers are counted from 1.
+        """
 
     @abstractmethod
     def works(self, layer: int, step: Aggregate) -> Works:

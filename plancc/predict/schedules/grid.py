@@ -1,7 +1,7 @@
 """Process grids: broadcasts and reductions of Tripathy et al. 2020, and messages of needed rows.
 
 `plancc.plan.grid` says what every rank holds. In the backward pass a broadcast becomes a reduction
-to its root, and an all-gather a reduce-scatter. Pieces of A are broadcast in both directions.
+to its root, and an all-gather a reduce-scatter. Pieces of A are broadcast in both passes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Link prediction in an epoch: rows and numbers that are sent, and the work of the decoder.
 
-Negatives are the same as in epoch 0 of a run with the same seed, so the words of epoch 0 are exact.
-Other epochs send about the same number of words.
+Negatives (drawn pairs of vertices) are the same as in epoch 0 of a run with the same seed, so the
+words of epoch 0 are exact. Other epochs send about the same number of words.
 """
 
 from __future__ import annotations

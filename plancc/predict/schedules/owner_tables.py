@@ -103,6 +103,8 @@ def layer_tables(
 ) -> Tables:
     """Return the tables of one layer that does not compute dead rows.
 
+    Dead rows are rows on which no wanted output depends.
+
     Parameters:
         used: Matrix with the nonzeros that the layer uses.
         live (bool[n]): Whether the layer computes each output row.

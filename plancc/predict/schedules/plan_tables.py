@@ -268,7 +268,10 @@ def _hops(source: _Source, step: str) -> tuple[Pairs, ...]:
 
 
 def _check(source: _Source, node: str, numbers: npt.NDArray[Any], bound: int) -> None:
-    """Raise PlanError if a number of a dataset is negative, or is not below `bound`."""
+    """Raise PlanError if a number of a dataset is negative, or is not below `bound`.
+
+    `node`: name of the dataset in the file. `numbers`: its numbers.
+    """
     if not within(numbers, bound):
         raise PlanError(f"{source.path}: /{node} is damaged: a number is out of range")
 
@@ -310,7 +313,10 @@ def _tables(source: _Source, with_blocks: bool, with_copies: bool, live: _LiveOf
 
 
 def _halo_nonzeros(source: _Source, tables: Tables) -> Int64Array | None:
-    """Return `Tables.halo_nonzeros` of a row plan; None for an edge plan."""
+    """Return the number of nonzeros that every part of a row plan has in halo columns.
+
+    The result is int64[num_parts]; None for an edge plan.
+    """
     if tables.fold is not None:
         return None
     columns = (source.read("matrix/column", k, k + 1) for k in range(tables.num_parts))
@@ -340,7 +346,7 @@ def _leaves(source: _Source, tables: Tables) -> Pairs:
 
 
 def _count_blocks(source: _Source, tables: Tables) -> Int64Array:
-    """Return `Tables.blocks` of a plan."""
+    """Return `Tables.blocks`: the nonzeros of every part in each piece of A's columns."""
     grid, part_ptr = tables.grid, tables.part_ptr
     assert grid is not None
     received, ptr, halo_ptr = _pairs(source, "expand/recv")

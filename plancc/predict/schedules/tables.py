@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 class Live:
     """The tables of every layer of a row plan if dead rows are left out.
 
+    Dead rows are rows that no output in the loss needs, directly or through later layers.
+
     A derived class sets `scheduler` if its epochs have other steps than those of a row plan.
 
     Attributes:
@@ -68,7 +70,8 @@ class Tables:
         self_loops: Whether the identity was added to the matrix.
         notes: Sentences that say what the tables assume.
         topology: Which parts share a node, if the plan has a node-aware exchange; else None.
-        live: For layout "row": tables of every layer without dead rows; None if not counted.
+        live: For layout "row": tables of every layer without dead rows (rows that no output
+            in the loss needs); None if not counted.
         links: Tables for link prediction; None for other tasks.
     """
 

@@ -82,10 +82,10 @@ class Drawn:
 
 
 def chosen_batches(plan: str | PathLike[str] | Slice, task: LearningTask) -> Drawn:
-    """Return the sampler of mini-batches and its population, without the pattern of nonzeros.
+    """Return the sampler of mini-batches, and the population from which it draws.
 
-    Not collective. If the user leaves out an option, the value for which the plan was compiled is
-    used.
+    The population lacks the pattern of nonzeros. Not collective. If the user leaves out an option,
+    the value for which the plan was compiled is used.
 
     Raises:
         InputError: If the options do not fit each other, the plan or the model.

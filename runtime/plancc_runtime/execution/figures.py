@@ -61,8 +61,9 @@ def words_of_pass(
 ) -> Int64Array:
     """Return the words that this rank sends in each layer, forward and backward: int64[layers].
 
-    The words of all epochs of a cycle are counted (`LayerGraph.cycle`). If no products have been
-    computed on these graphs yet, the call is collective.
+    If messages differ from epoch to epoch, they repeat after a cycle of epochs
+    (`LayerGraph.cycle`); then the result is the sum over the epochs of one cycle. If no products
+    have been computed on these graphs yet, the call is collective.
 
     Parameters:
         graphs: Graph of every layer, as in a `View`.
@@ -82,8 +83,9 @@ def words_of_pass(
 def words_of_outputs(network: Network, graphs: Sequence[LayerGraph]) -> int:
     """Return the number of words that this rank sends in a forward pass.
 
-    The number is a mean over the epochs of a cycle (`LayerGraph.cycle`). Not collective. See
-    `words_of_pass` for the parameters.
+    If messages differ from epoch to epoch, they repeat after a cycle of epochs
+    (`LayerGraph.cycle`); then the result is the mean over the epochs of one cycle. Not collective.
+    See `words_of_pass` for the parameters.
     """
     words = 0
     for k, graph in enumerate(graphs):

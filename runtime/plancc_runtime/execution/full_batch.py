@@ -7,8 +7,8 @@
     dead-rows   rows that no labelled training vertex depends on are dropped (`layouts.live`)
     overlap     own rows are multiplied while messages are in flight (`layouts.executor`)
 
-Samples are drawn from live rows. The draws for a row are the same whether passes are on or off
-(`layouts.boundary`).
+Samples are drawn from the rows that are not dropped. The draws for a row are the same whether
+passes are on or off (`layouts.boundary`).
 
 All passes are exact: losses and weights change only by rounding, since floating-point numbers are
 added in another order. A pass that does not fit the options is off; `Execution.off` has the reason.
@@ -142,7 +142,9 @@ class FullBatch(Execution):
         return halo
 
     def _leave_out_dead_rows(self, data: LocalData, fixed_by: Conv | None) -> None:
-        """Make the view for training use live rows only, if any rank has a dead row. Collective.
+        """Make the view for training leave out dead rows, if any rank has one. Collective.
+
+        Dead rows are rows that no training vertex needs (`layouts.live`).
 
         Parameters:
             fixed_by: The first layer, if it reads the view's `fixed` (`nn.conv`) instead of the

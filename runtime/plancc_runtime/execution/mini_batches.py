@@ -202,14 +202,15 @@ class MiniBatches(FullBatch):
             self._threads = min(self._threads, cores - 1)
 
     def _try(self, tried: tuple[list[float], list[float]], number: int, seconds: float) -> None:
-        """Record the time of a step, for the choice between the two ways to make batches.
+        """Record the time of a step, for the choice between two ways to make mini-batches.
 
+        A mini-batch is made between two steps, or beside the steps (while an earlier step runs).
         Collective. The two ways take turns of `TURN` steps each. After the last turn, keep the way
         whose median time of a step, on the slowest rank, is shorter.
 
         Parameters:
-            tried: Seconds of the steps whose batches were made between steps, and of the steps
-                whose batches were made beside steps.
+            tried: Seconds of the steps whose mini-batches were made between steps, and of the steps
+                whose mini-batches were made beside steps.
             number: Index of the step in the run, from 0.
             seconds: Time of the step.
         """
@@ -398,7 +399,7 @@ class MiniBatches(FullBatch):
             self._drawing.go_on()
 
     def _fetch(self, number: int, features: Tensor) -> UnderWay:
-        """Draw batch `number`, start to fetch its features, and return the batch.
+        """Draw the mini-batch with index `number`, start to fetch its features, and return it.
 
         If the fetch has begun already, only return the batch. Collective.
         """
@@ -427,8 +428,9 @@ class MiniBatches(FullBatch):
         return drawing
 
     def _made(self, number: int, features: Tensor) -> Rounds[BatchShare]:
-        """Draw a batch, and make its graphs. If there is one rank, also copy the batch's features.
+        """Draw the mini-batch with index `number`, and make the graph of each of its blocks.
 
+        If there is one rank, also copy the features of the mini-batch from `features`.
         Collective if every rank draws only for its own rows (`OwnerDraws`).
         """
         which: RowsOfBlocks = "live" if "dead-rows" in self._passes else "all"

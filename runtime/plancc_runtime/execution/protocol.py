@@ -158,9 +158,9 @@ class Execution(ABC):
         return figures_of(network, self._passes, self._whole, self._training, self._transport)
 
     def _fix_input(self, view: View, network: Network, data: LocalData) -> LocalData:
-        """Compute what the first layer reads instead of the features, and store it in a view.
+        """Compute what the first layer reads instead of the features; store it in `view.fixed`.
 
-        What is computed is the `fixed` of the layer (`nn.conv`) and of the view. Collective.
+        It is the result of the layer's method `fixed` (`nn.conv`). Collective.
 
         Returns:
             The data to train with. If no layer reads the features after this call, the data have

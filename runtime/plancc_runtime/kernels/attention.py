@@ -94,10 +94,12 @@ class Attended:
 def factors(
     pattern: Pattern, source: Tensor, target: Tensor, slope: float
 ) -> tuple[Tensor, Tensor] | None:
-    """Return `Attended.column` and `Attended.row`, or None if this kernel cannot be used.
+    """Return the scores and factors that `attention` reads for every column, and for every row.
 
-    The kernel needs a pattern on the CPU that has nonzeros and 32-bit indices, a slope of at most
-    1, and finite scores. The scores `source` of one head may differ by at most `LARGEST_SPREAD`.
+    They are the arrays `Attended.column` and `Attended.row`. Return None if the kernel of this
+    module cannot be used. The kernel needs a pattern on the CPU that has nonzeros and 32-bit
+    indices, a slope of at most 1, and finite scores. The scores `source` of one head may differ by
+    at most `LARGEST_SPREAD`.
 
     Parameters:
         source (Tensor[n, h]): Score of every column.

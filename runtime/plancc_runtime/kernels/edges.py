@@ -66,7 +66,7 @@ class PatternSide:
     native: bool
 
     def __len__(self) -> int:
-        """Return the number of groups."""
+        """Return the number of groups of nonzeros, which is the number of rows or of columns."""
         return len(self.ptr) - 1
 
 

@@ -120,7 +120,11 @@ class NumbaMatrix(SparseMatrix):
     def _pass(
         self, part: _RowRange, x: Tensor, out: Tensor, add: bool, rows: Tensor | None
     ) -> None:
-        """Compute the product with a column block, on all threads, and write or add it to `out`."""
+        """Multiply one column block of the matrix by x; write the product to `out`, or add it.
+
+        `part` is the column block. For `add` and `rows`, see `multiply`. The work is divided among
+        torch's threads.
+        """
         width, num_rows = x.shape[1], len(part.row_ptr) - 1
         columns = tiles(width, x.element_size())
         call = np.zeros(CALL_SIZE, np.int64)  # one per call: several threads may multiply at once

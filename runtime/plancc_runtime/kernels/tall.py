@@ -129,7 +129,8 @@ def _run(name: str, x: Tensor, right: Tensor, share: int, *others: int) -> None:
 def _compiled(name: str) -> Any:
     """Return `_forward` or `_backward` as a C function. numba caches its code.
 
-    The argument of the C function is the address of a call (`kernels.claims`).
+    The argument of the C function is the address of its *call*: an int64 array with the addresses
+    and sizes of all operands (`kernels.claims`).
     """
     return cfunc("void(CPointer(int64))")({"forward": _forward, "backward": _backward}[name])
 

@@ -96,7 +96,10 @@ def sampled_product(ptr: Tensor, index: Tensor, g: Tensor, x: Tensor) -> Tensor:
 def _csr(
     ptr: Tensor, index: Tensor, value: Tensor, transposed: bool = False, **options: Any
 ) -> Tensor:
-    """Return a CSR tensor. If `transposed`, `ptr`, `index` and `value` are its CSC arrays."""
+    """Return a CSR tensor. If `transposed`, `ptr`, `index` and `value` are its CSC arrays.
+
+    `options` are further arguments of torch's function, such as ``size``.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse", UserWarning)  # says "is in beta state"
         if transposed:

@@ -73,7 +73,9 @@ class KeptBlock:
         scratch: tuple[Int32Array, Int32Array],
         in_place: bool,
     ) -> tuple[Block, Int64Array, Int64Array]:
-        """Return the block with these nonzeros, and only the rows that the mini-batch needs.
+        """Return a block with the nonzeros of this `KeptBlock`.
+
+        The block has only the rows that the mini-batch needs.
 
         Parameters:
             whole: The slice.

@@ -124,7 +124,9 @@ class Block(WithColumns):
     def of_part(
         cls, part: Part, self_loops: bool, factor: npt.NDArray[np.float64] | None = None
     ) -> Block:
-        """Return the block of a plan's slice, which all layers can use.
+        """Return the block that has all rows and nonzeros of a plan's slice.
+
+        All layers can use this block.
 
         Parameters:
             part: The slice.

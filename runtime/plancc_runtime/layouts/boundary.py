@@ -152,10 +152,12 @@ class Sample:
         )
 
     def kept_halo_part(self, part: csr_matrix) -> csr_matrix:
-        """Return the kept nonzeros in halo columns, transposed, times the factor of halo columns.
+        """Return the transposed matrix of the kept nonzeros in halo columns.
 
-        The result is a csr_matrix[kept halo rows, local rows]. `keeps_own` must be true. The time
-        is proportional to the number of nonzeros in the columns of the kept halo rows.
+        Its values are multiplied by the second entry of `scale`, which makes up for dropped rows
+        and nonzeros. The result is a csr_matrix[kept halo rows, local rows]. `keeps_own` must be
+        true. The time is proportional to the number of nonzeros in the columns of the kept halo
+        rows.
 
         Parameters:
             part: `matrices.halo_part` of the whole block, with any coefficients.
@@ -252,7 +254,7 @@ def _row_keys(key: Any, peers: Any, ptr: Any, place: Any, rank: int, receives: b
         key: Random key of the epoch.
         peers: The other rank of every message.
         ptr: Message k has the rows ``ptr[k]:ptr[k + 1]``.
-        place: For every row, its position in its message of the whole block.
+        place: For every row, its position in the message before dead rows were removed.
         rank: This rank.
         receives: Whether this rank receives the messages; else it sends them.
     """

@@ -87,9 +87,9 @@ class Clones:
     diagonal: npt.NDArray[np.float64]
 
     def alone(self) -> Clones:
-        """Return these clones with edges counted on this rank only.
+        """Return these clones, but count the edges of every row on this rank only.
 
-        In variant 0c, means divide by these counts.
+        Means over neighbours divide by these counts in variant 0c, which sends no rows.
         """
         block = self.block
         assert block.edges is not None
@@ -194,6 +194,8 @@ def clones_of(block: Block, transport: Transport) -> Clones:
 def _trees_of(block: Block, transport: Transport) -> tuple[Exchange, Int32Array, Int64Array]:
     """Return the leaves of a rank, and the exchange between roots and leaves. Collective.
 
+    The leaves are the rank's copies of other ranks' vertices; the roots are the owners' rows.
+
     Parameters:
         block: The rank's block of an edge plan.
 
@@ -220,7 +222,7 @@ def _trees_of(block: Block, transport: Transport) -> tuple[Exchange, Int32Array,
 def with_leaves(clones: Clones, x: Tensor, transport: Transport) -> Tensor:
     """Return own rows, and after them the rows of the leaves: Tensor[clones, width]. Collective.
 
-    The rows of the leaves are received from their owners.
+    Leaves are this rank's copies of vertices of other ranks, which send the rows.
 
     Parameters:
         x (Tensor[own rows, width]): Own rows.
@@ -232,8 +234,8 @@ def with_leaves(clones: Clones, x: Tensor, transport: Transport) -> Tensor:
 class CloneGraph(LocalGraph):
     """The graph of a layer in which every rank computes with its clones.
 
-    The module's docstring defines the products. Products send rows only in training with cd-r. They
-    are collective if `sums` is given.
+    The module's docstring defines the products. Products send rows only in training with variant
+    cd-r (`DelayedSums`). They are collective if `sums` is given.
 
     Parameters:
         last: Whether this is the last layer, whose outputs are own rows only.
@@ -333,6 +335,8 @@ class CloneGraph(LocalGraph):
 class Bin:
     """Vertices whose leaves send their partial sums in the same epochs.
 
+    The *root* of a vertex is the owner's row; its *leaves* are the copies on other ranks.
+
     Attributes:
         halo: The exchange between the roots and the leaves of the bin.
         roots (int64[m]): Own rows in the bin that have leaves on other ranks.
@@ -365,11 +369,12 @@ class Delay:
 
 
 def _bin(trees: Exchange, sent: BoolArray, received: BoolArray, resources: Resources) -> Bin:
-    """Return a bin with the chosen roots and leaves.
+    """Return a bin with the chosen roots (own rows) and leaves (copies of other ranks' rows).
 
     In the bin's exchange, the roots of the bin are numbered from 0, and so are its leaves.
 
     Parameters:
+        trees: The exchange between all roots and leaves; see `_trees_of`.
         sent (bool[sent rows of `trees`]): Whether each sent root belongs to the bin.
         received (bool[leaves]): Whether each leaf belongs to the bin.
     """
@@ -392,6 +397,10 @@ def _on(resources: Resources, rows: npt.NDArray[np.integer]) -> Tensor:
 @dataclass(eq=False)
 class _Turns:
     """Rows that one bin has received in one layer, and rows that are in flight.
+
+    A *bin* is a set of vertices that send in the same epochs. The owner's row of a vertex is its
+    *root*, and the copies on other ranks are its *leaves*. A bin's *turn* is an epoch in which it
+    sends.
 
     Attributes:
         up, down: Message buffers: `up` for partial sums, from leaves to roots; `down` for totals,
@@ -507,7 +516,8 @@ class DelayedSums:
 def bin_of(vertices: Int32Array, num_bins: int) -> Int64Array:
     """Return the bin of every vertex, from 0 to num_bins - 1: int64[vertices].
 
-    The bin is computed from a hash of the vertex.
+    Rows of the vertices in one bin are exchanged in the same epochs. The bin is computed from a
+    hash of the vertex.
     """
     return (_mixed(vertices) % np.uint64(num_bins)).astype(np.int64)
 

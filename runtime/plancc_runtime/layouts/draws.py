@@ -114,7 +114,7 @@ class Draws(ABC, Generic[S]):
     def share(self, number: int, which: RowsOfBlocks = "all") -> Rounds[LocalBatch]:
         """Draw this rank's share of a mini-batch, in rounds of messages.
 
-        A draw must end before the next draw starts. Collective unless `alone`.
+        A draw must end before the next draw starts. Collective, except if `self.alone` is true.
 
         Parameters:
             number: Index of the mini-batch in the run, from 0.
@@ -394,7 +394,9 @@ def owners_draw(
 def owners_are_quicker(
     sampler: Sampler, num_vertices: int, num_nonzeros: int, num_ranks: int, most: Sequence[int]
 ) -> tuple[bool, str]:
-    """Predict whether a batch is drawn more quickly if owners draw.
+    """Predict whether a mini-batch is drawn more quickly if each owner draws for its own rows only.
+
+    Otherwise every rank draws the whole mini-batch.
 
     Parameters:
         sampler: Sampler of a class in `BY_OWNERS`.

@@ -132,7 +132,11 @@ class EdgeGraph(LocalGraph):
         return self._edge_order
 
     def edge_values(self, nonzeros: str = "edges") -> Tensor:
-        """Return the plan's values, Tensor[nonzeros], in the order of `local_edge_index`."""
+        """Return the values of the plan's nonzeros, Tensor[n], in the order of `local_edge_index`.
+
+        Parameters:
+            nonzeros: Which nonzeros, as in `local_edge_index`; n is their number.
+        """
         check_choice("nonzeros", nonzeros, NONZEROS)
         block = self.block.with_nonzeros(nonzeros)
         values = self._edge_tensor(block.value, self.resources.dtype)

@@ -129,7 +129,9 @@ class Directory:
     def ends(
         self, source: Int64Array, target: Int64Array, num_rows: int, resources: Resources
     ) -> Ends:
-        """Return pairs of vertices as an `Ends` object. Collective.
+        """Find the ranks that own the targets of pairs of vertices; return the pairs as `Ends`.
+
+        Collective.
 
         Parameters:
             source (int64[m]): Local row of the source of every pair.

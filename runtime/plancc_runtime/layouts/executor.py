@@ -115,7 +115,8 @@ def _actions(
 ) -> list[Action]:
     """Return the actions of a program or, if `back`, of its adjoint.
 
-    If `is_local`, the steps that send messages are left out.
+    Steps named in `idle` are left out, and so are steps that send messages if `is_local`. For
+    `overlap`, see `actions_of`.
     """
     steps = without_messages(program) if is_local else program
     return list(actions_of(checked(adjoint(steps)) if back else steps, overlap, idle))
@@ -380,6 +381,8 @@ class ProgramGraph(LayerGraph):
     def spaces(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         """Return the argument `given` of `Executor.run`: for every space, its tensor.
 
+        A space is a tensor that the steps of a product read or change, by its name.
+
         Parameters:
             x, y: Input and output of the product: the tensors of the spaces "x" and "y". The method
                 of a layout may return further spaces.
@@ -387,7 +390,10 @@ class ProgramGraph(LayerGraph):
         return {"x": x, "y": y}
 
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
-        """Return A x or, if `back`, A^T x, computed in `resources.dtype`. Collective."""
+        """Return A x or, if `back`, A^T x, computed in `resources.dtype`. Collective.
+
+        `coefficients`: which values A has, a name in `plancc.plan.layers.COEFFICIENTS`.
+        """
         rows = converted(x, self.resources.dtype).contiguous()
         out = empty(self.num_inputs if back else self.num_outputs, x.shape[1], rows)
         executor = self.lay_out(coefficients)

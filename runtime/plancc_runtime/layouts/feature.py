@@ -73,7 +73,7 @@ class FeatureGraph(LayerGraph):
     Parameters:
         part: Part of a feature plan, from `layouts.order.order_rows` with the same pipeline.
         resources: Resources of the rank. `wire` is the dtype in which halo rows are sent between
-            groups.
+            groups of ranks.
         pipeline: Value of the option `pipeline`, as in `layouts.pipeline.pipelining`.
         aggregate_on: "device" or "cpu". With "cpu", the columns that the rank multiplies are sent
             to host memory, and the CPU computes the products while the device updates rows
@@ -131,6 +131,8 @@ class FeatureGraph(LayerGraph):
         """Return A x or, if `back`, A^T x, without autograd. Collective.
 
         If x has fewer columns than the group has ranks, some ranks get no columns.
+
+        `coefficients`: values of A, a name in `plancc.plan.layers.COEFFICIENTS`.
         """
         if self.alone:
             return self.multiply(0, x.contiguous(), coefficients, back)
@@ -311,7 +313,7 @@ def empty_like(x: Tensor) -> Tensor:
 
 
 class _ProductLinear(torch.autograd.Function):
-    """The product (A x) W of a graph with a pipeline, with its gradients.
+    """The product (A x) W and its gradients, for a graph with a pipeline (see the module).
 
     g is the gradient of the result. In the backward pass, g W^T is computed in batches of rows;
     each batch is sent as soon as it is computed.

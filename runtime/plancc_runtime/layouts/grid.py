@@ -185,11 +185,11 @@ class GridGraph(ProgramGraph):
     ) -> Tensor:
         """Return x weight + bias, as in `LayerGraph`. Collective.
 
-        This is the second phase of Algorithm 3. Each rank of a process row has some columns of x,
-        and broadcasts them to the other ranks of the row. In the backward pass, each rank
-        broadcasts its columns of the result's gradient. From all these columns, every rank computes
-        its columns of the gradient of x, and the rows of the weight's gradient that belong to its
-        columns of x.
+        This is the second phase of Algorithm 3 of Tripathy et al. 2020. Each rank of a process row
+        has some columns of x, and broadcasts them to the other ranks of the row. In the backward
+        pass, each rank broadcasts its columns of the result's gradient. From all these columns,
+        every rank computes its columns of the gradient of x, and the rows of the weight's gradient
+        that belong to its columns of x.
         """
         if not self.grid.splits_columns:
             return super().linear(x, weight, bias, rectified, onto)

@@ -70,7 +70,8 @@ def block_of_share(share: GridShare, self_loops: bool) -> Block:
 def block_of_chunk(share: GridShare, self_loops: bool) -> Block:
     """Return the block of a rank of a "1.5d" grid that receives only the rows that it needs.
 
-    The block has only the columns that belong to the chunk of the rank's process column. The rows
+    A *chunk* is some parts whose rows one process column of the grid needs (`Grid.chunk`). The
+    block has only the columns that belong to the chunk of the rank's process column. The rows
     of these columns are halo rows, which other ranks of the process column send. If the rank's own
     part is in the chunk, the block also has own columns. In the messages, peer number k is the rank
     of the process column that has part k.

@@ -142,7 +142,7 @@ def _has_empty_rows(transposed: csr_matrix) -> bool:
 
 
 class RowPieces:
-    """All pieces of a process row, each on the rank that has the piece's columns.
+    """The pieces of A in a process row; each piece is on the rank that has the piece's columns.
 
     The constructor is collective.
 
@@ -166,7 +166,7 @@ class RowPieces:
         self._buffers: list[Csr] = []
 
     def blocks(self) -> Blocks:
-        """Return all pieces, and all transposed pieces, under the name "matrix"."""
+        """Return all pieces, and all transposed pieces, for the step "matrix" of a program."""
         count = range(len(self._pieces))
         return {
             ("matrix", back): [_Travelling(self, k, back) for k in count] for back in (False, True)

@@ -79,7 +79,7 @@ class OuterBlock:
 
 @dataclass(frozen=True)
 class Buffers:
-    """Message buffers for products of one width. The caller owns the buffers.
+    """Message buffers for products with matrices of `width` columns. The caller owns the buffers.
 
     Attributes:
         halo (Tensor[halo rows, width]): Halo rows. `HaloExchange.expand` receives them;
@@ -378,9 +378,10 @@ def groups(ptr: np.ndarray, work: np.ndarray, least: int) -> Iterator[tuple[rang
 
 
 def complete(arrivals: Iterator[int], parts: Sequence[G], clock: Clock) -> Iterator[G]:
-    """Yield the groups `parts` in their order. Before a group, wait for all of its messages.
+    """Yield groups of messages in their order. Before a group, wait for all of its messages.
 
     Parameters:
+        parts: The groups.
         arrivals: Indices of the messages, counted over all groups, in the order of arrival.
         clock: Clock that counts the time of waiting under the name "wait".
     """

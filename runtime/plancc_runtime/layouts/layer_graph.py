@@ -80,7 +80,10 @@ class LayerGraph(ABC):
 
     @abstractmethod
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
-        """Return A x or, if `back`, A^T x, without autograd. Collective."""
+        """Return A x or, if `back`, A^T x, without autograd. Collective.
+
+        `coefficients`: values of A, a name in `plancc.plan.layers.COEFFICIENTS`.
+        """
 
     def is_finite(self) -> bool:
         """Return whether the values of A that this rank keeps are finite."""
@@ -222,8 +225,8 @@ class LayerGraph(ABC):
     def counts(self, step: LayerStep) -> Counts:
         """Return this rank's traffic for a step of a layer, summed over `cycle` epochs.
 
-        The counts are arrays int64[1]. A product with the step's coefficients must have been
-        computed before.
+        After `cycle` epochs, the messages of a product repeat. The counts are arrays int64[1]. A
+        product with the step's coefficients must have been computed before.
         """
         program, transport = self.program(step), self.transport
         if not program:

@@ -89,11 +89,12 @@ def _live_block(
 ) -> tuple[Block, Int64Array]:
     """Return one layer's block without dead rows, and the local numbers of its input rows.
 
-    Input rows are the own rows that this rank or another rank reads in the layer. Collective.
+    Dead rows are rows that no wanted output depends on. Input rows are the own rows that this rank
+    or another rank reads in the layer. Collective.
 
     Parameters:
         block: The block of all rows.
-        outputs: Local numbers of the layer's output rows.
+        outputs: Local numbers of the output rows that the layer must compute.
     """
     n = block.num_inputs
     live = _marked(block, outputs)
@@ -140,7 +141,7 @@ def _uses_left(block: Block, uses: Nonzeros, outputs: Int64Array, live: Any) -> 
     Parameters:
         uses: The nonzeros in all halo columns of `block`.
         outputs: The output rows, as local rows.
-        live (bool[halo rows]): Whether each halo row is live.
+        live (bool[halo rows]): Whether each halo row is live, as the module defines it.
     """
     left = np.zeros(block.num_local_rows, np.bool_)
     left[outputs] = True

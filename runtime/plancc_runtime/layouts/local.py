@@ -176,10 +176,11 @@ class LocalGraph(ProgramGraph):
         return found
 
     def largest_returned(self, y: Tensor) -> Tensor:
-        """Send halo rows of y to their owners, and return the maxima: Tensor[num_inputs, width].
+        """Send halo rows of y to their owners, and return maxima: Tensor[num_inputs, width].
 
-        Like `returned`, but with the elementwise maximum instead of the sum, and without gradient.
-        The exchange is direct, never node-aware. Collective.
+        Row i of the result is the elementwise maximum of own row i of y and all copies of this row
+        on other ranks. Like `returned`, but with maxima instead of sums, and without gradient. The
+        exchange is direct, never node-aware. Collective.
         """
         if self._returning is None:
             exchange = self.block.expand
@@ -249,7 +250,10 @@ class LocalGraph(ProgramGraph):
         return self._fold_patterns[nonzeros]
 
     def degree(self, nonzeros: str) -> Tensor:
-        """Return the number of nonzeros of every own row, on all ranks: int64[num_outputs]."""
+        """Return the number of nonzeros of every own row, on all ranks: int64[num_outputs].
+
+        `nonzeros`: which nonzeros count, a name in `layouts.block.NONZEROS`.
+        """
         if not self.folds:
             return self.local_pattern(nonzeros).degree
         counts = self.block.whole_degree(nonzeros)[: self.num_outputs]

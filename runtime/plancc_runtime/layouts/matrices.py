@@ -218,7 +218,9 @@ def _columns_apart(row_ptr: Any, column: Any, value: Any, first: int, place: Any
 
 
 def halo_blocks(name: str, part: csr_matrix, recv_ptr: Int64Array, resources: Resources) -> Blocks:
-    """Return the nonzeros in halo columns as laid-out pieces, one per group of messages.
+    """Return the nonzeros in halo columns, and their transposes, as pieces laid out for products.
+
+    There is one piece for each group of messages.
 
     Parameters:
         name: Name of the pieces in the result.
@@ -237,10 +239,12 @@ def halo_blocks(name: str, part: csr_matrix, recv_ptr: Int64Array, resources: Re
 def halo_pieces(
     messages: range, at: slice, transposed: csr_matrix, resources: Resources
 ) -> tuple[BlockPiece, BlockPiece]:
-    """Return a piece that stores only the rows that have nonzeros, and its transpose.
+    """Return a piece of a block with the halo columns of some messages, and the transposed piece.
+
+    The first piece stores only the rows that have nonzeros.
 
     Parameters:
-        messages, at: Messages of the piece, and the range of their halo rows.
+        messages, at: Indices of these messages, and the range of their halo rows.
         transposed: The transpose of the piece, csr_matrix[halo rows of the piece, local rows].
     """
     num_halo, num_rows = transposed.shape

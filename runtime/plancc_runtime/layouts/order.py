@@ -76,9 +76,11 @@ def _handed_over(
     place: int,
     transport: Transport,
 ) -> VertexData:
-    """Exchange vertex data in a group, and return the data of this rank's new rows. Collective.
+    """Exchange vertex data in a group of ranks, because the ranks' rows change. Collective.
 
-    Rows are numbered in the old order of the group.
+    *Old* rows are the rows that a rank has before the change, *new* rows the rows that it gets. All
+    rows of the group are numbered in their order before the change. Return the data of this rank's
+    new rows.
 
     Parameters:
         data: Vertex data of this rank's old rows.

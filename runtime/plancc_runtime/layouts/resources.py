@@ -45,5 +45,5 @@ class Resources:
         return usual_kernel(self.device) if self.kernel == "auto" else self.kernel
 
     def lay_out(self, matrix: csr_matrix) -> SparseMatrix:
-        """Return the matrix, laid out for products with rows on the device."""
+        """Return the matrix on the device, in the layout that the kernel multiplies."""
         return prepare(matrix, self.dtype, self.device, self.kernel_name)

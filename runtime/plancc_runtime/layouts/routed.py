@@ -137,7 +137,9 @@ def halo_exchange(exchange: Exchange, num_inputs: int, resources: Resources) -> 
 def live_exchange(
     exchange: Exchange, sent: BoolArray, live: BoolArray, transport: Transport
 ) -> Exchange:
-    """Return the exchange without dead rows. Live rows are renumbered from 0.
+    """Return the exchange without dead rows, which no wanted output needs (`layouts.live`).
+
+    The remaining (live) rows are renumbered from 0.
 
     If all rows are live, return `exchange` itself. Collective if the exchange is node-aware: ranks
     then send one byte per row and hop.

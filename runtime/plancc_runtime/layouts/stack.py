@@ -26,7 +26,9 @@ from plancc_runtime.layouts.resources import Resources
 
 
 class StackGraph(LocalGraph):
-    """The graph of the stack. A product has, for every relation, rows of its destination type.
+    """The graph of the *stack*: the matrices of all relations, one below the other.
+
+    A product with the stack has rows for every relation: rows of the relation's destination type.
 
     Parameters:
         block: Block of a row plan with all types. It has the vertices of halo rows, and its inputs

@@ -26,7 +26,7 @@ def with_whole_counts(block: Block, groups: Sequence[Group]) -> Block:
 
 
 def with_whole_rows(block: Block, transport: Transport) -> Block:
-    """Return the block with `edges` and `closed_edges`, counted on all ranks.
+    """Return the block with `edges` and `closed_edges`: each row's edges, counted on all ranks.
 
     A block without a fold is returned unchanged. Collective; called once, at the start. For every
     folded row, a rank sends 16 bytes to the row's owner, and receives 16 bytes from it.

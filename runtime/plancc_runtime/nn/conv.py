@@ -298,9 +298,9 @@ class LinearAggregation:
 
         With order "project-first" the result is true. With order "auto" it depends on the layer:
 
-        - in the first layer: true if d_out < d_in. If d_out = d_in it is false, because rows that
-          are sent before they are multiplied by W are sent in the forward pass only: the layer's
-          input needs no gradient;
+        - in the first layer: true if d_out < d_in. If d_out = d_in it is false: the layer's input
+          needs no gradient, so its rows are sent in the forward pass only. Rows multiplied by W
+          would need an exchange in the backward pass too;
         - in all other layers: true if d_out <= d_in.
 
         With all other orders the result is false.

@@ -39,9 +39,10 @@ class DistMult(Dot):
 
 
 class Perceptron(Dot):
-    """A perceptron with one hidden layer; its input is the element-wise product of two outputs.
+    """A perceptron with one hidden layer, which scores pairs of vertices.
 
-    The Open Graph Benchmark (OGB) uses the same decoder.
+    Its input is the element-wise product of the network's outputs for the two vertices. The Open
+    Graph Benchmark (OGB) uses the same decoder.
     """
 
     def __init__(self, width: int, random: np.random.Generator) -> None:

@@ -89,10 +89,11 @@ class GINConv(LinearConv):
     def _mapped(
         self, graph: LayerGraph, z: Tensor, rectified: bool = False, onto: Tensor | None = None
     ) -> Tensor:
-        """Return the output of the MLP.
+        """Return the output of the layer's MLP, whose first linear map has been applied already.
 
         Parameters:
-            z: Result of the first linear map, before its bias is added.
+            z: Result of the first linear map, before its bias is added. It is overwritten.
+            rectified, onto: See `LayerGraph.linear`.
         """
         hidden = graph.finished(z, self.bias, rectified=True)
         return graph.linear(hidden, self.weight_out, self.bias_out, rectified, onto)

@@ -92,7 +92,8 @@ class _Layer:
         """Return the arguments of the method `after` for all rows of the first layer.
 
         Parameters:
-            fixed: Fixed part of the first layer: the result of its method `fixed`.
+            fixed: What the method `fixed` of the first layer returned: the result of the steps that
+                depend on no weights.
             x: Input of the first layer.
         """
         reads = self._network.convs[0].reads_input
@@ -110,15 +111,18 @@ class _Layer:
         return (*self._halves.before(x), *((x,) if self._skips else ()))
 
     def across(self, given: Rows) -> Rows:
-        """Exchange the results of `before` for all rows; return the arguments of `after`.
+        """Do the layer's exchange: return the arguments of the method `after` for all rows.
 
-        Collective.
+        Collective. `given` has the results of the method `before` for all rows.
         """
         moved, own = self._parted(given)
         return (*self._halves.across(*moved), *(self._graph.targets(each) for each in own))
 
     def after(self, place: slice, rows: Rows) -> Rows:
-        """Return the output of the convolution for some rows."""
+        """Return the output of the convolution for the rows in the range `place`.
+
+        `rows`: these rows of the result of `across` or `across_fixed`.
+        """
         given, own = self._parted(rows)
         return (self._halves.after(*given), *own)
 

@@ -148,6 +148,8 @@ class RGCNOptions(ConvOptions):
 class ByType(nn.Module):
     """Applies a separate module to the rows of each wanted type; rows of other types become 0.
 
+    A type is wanted if the next layer or the loss reads its output rows.
+
     Parameters:
         widths: For every wanted type, the number of columns in the input.
         d_out: Number of columns in the output.
@@ -235,8 +237,9 @@ class RelationConv(Conv):
         """Return the output rows of type `name`, or None if they are 0.
 
         Parameters:
-            own: The entry of type `name` in the second result of `_rows`; None if it has no entry.
-            moved: First result of `_rows`.
+            own: Input rows of the output vertices of this type, from `_rows`; None if `_rows`
+                returned none for the type.
+            moved: For every relation, the rows or sums of neighbours that `_rows` returned.
         """
 
     def _rows(

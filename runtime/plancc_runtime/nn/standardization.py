@@ -76,7 +76,7 @@ class Standardization(nn.Module):
     def forward(self, x: Tensor, first_column: int = 0) -> Tensor:
         """Return standardised rows, computed in float64: Tensor[m, d] in the type of x.
 
-        Not collective.
+        Not collective. `first_column`: index that column 0 of x has among all features.
         """
         own = slice(first_column, first_column + x.shape[1])
         mean, scale = self.mean[own].double(), self.scale[own].double()

@@ -127,13 +127,14 @@ def _on_shapes(call: Call, first: Spread, more: Iterable[int]) -> tuple[Any, Ten
 
 
 def _place(x: Tensor, given: Tensor, first: Spread) -> RowAxis:
-    """Return the row axis of x, the result of a trial run.
+    """Return the row axis of x, the result of a trial run of a call.
 
-    Raise ValueError if the entries of a row are not next to each other on this axis.
+    In a trial run, tensors without data replace the arguments (see the module). Raise ValueError if
+    the entries of a row are not next to each other on this axis.
 
     Parameters:
-        given: The trial run's first argument with a row axis.
-        first: The call's argument that `given` replaced.
+        given: The first of these tensors that has a row axis.
+        first: The argument of the call that `given` replaced.
     """
     [place] = [
         RowAxis(k, size // MANY) for k, size in enumerate(x.shape) if size and size % MANY == 0

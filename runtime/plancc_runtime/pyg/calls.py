@@ -137,7 +137,10 @@ class Call(NamedTuple):
 
 
 def refuse(call: Call, why: str) -> NoReturn:
-    """Raise InputError for a call whose result would depend on the number of ranks."""
+    """Raise InputError for a call whose result would depend on the number of ranks.
+
+    `why`: what the call does, in words that follow its name in the message.
+    """
     raise InputError(
         f"`{call.name}` {why}, so its result would depend on the number of ranks; move it out of "
         "the network, or replace the layer"

@@ -216,11 +216,14 @@ class _Entries(NamedTuple):
 
     @classmethod
     def of(cls, chosen: Tensor, keys: Tensor, transport: Transport) -> _Entries:
-        """Gather the keys of the subgraph's entries from all ranks, and sort them. Collective.
+        """Gather the keys of the subgraph's rows (or edges) from all ranks, and sort them.
+
+        Collective.
 
         Parameters:
-            chosen: Whether each entry of this rank is in the subgraph.
-            keys (int64[1, m] or int64[3, m]): For every entry that `chosen` selects, its key.
+            chosen: For each row (or edge) of this rank, whether it is in the subgraph.
+            keys (int64[1, m] or int64[3, m]): The vertex of every row that `chosen` selects; or the
+                relation, source and target of every edge that `chosen` selects.
         """
         of_ranks = transport.gather(keys.numpy())
         whole = np.concatenate(of_ranks, axis=1)

@@ -190,7 +190,10 @@ class Distributed(nn.Module):
     def _recomputed(
         self, layer: nn.Module, rules: TorchRules, forward: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        """Return the output of a layer, which the backward pass will compute again. Collective."""
+        """Return the output of a layer without keeping its intermediate results. Collective.
+
+        The backward pass will call `forward`, the layer's forward pass, again.
+        """
         then, given = copy(rules), all_in((args, kwargs), Tensor)
         then.columns, versions = rules.columns.copy(), [version(x) for x in given]
         state = _cloned(_state_of(layer))
@@ -274,7 +277,10 @@ class Distributed(nn.Module):
     # Kinds of arguments
 
     def _marked(self, named: Mapping[Any, Any]) -> dict[Any, Any]:
-        """Return the arguments; tensors of rows, edges or edge ends get marks. Collective."""
+        """Return the arguments, with a mark on every tensor of rows, edges or edge ends.
+
+        Collective. A mark says what the entries of a tensor belong to (module `marks`).
+        """
         found = tensors_in(named)
         shapes = tuple((path, *x.shape, x.dtype) for path, x in found)
         held = _constants_of(self.model)
@@ -293,6 +299,7 @@ class Distributed(nn.Module):
     def kinds_of(self, named: Mapping[Any, Any]) -> list[ArgumentKind]:
         """Return the kind of each tensor in the arguments, the same on all ranks. Collective.
 
+        A kind says whether a tensor has rows or edges, is an edge index, or none of these.
         On one rank, the shape of a tensor may fit a kind by chance. So a tensor gets a kind only if
         its shape fits the kind on all ranks.
 
@@ -442,8 +449,9 @@ class Distributed(nn.Module):
         """Return hooks of one of PyTorch Geometric's aggregations.
 
         An aggregation reduces the edges of own rows, and all these edges are on this rank. If the
-        aggregation is known to handle each row independently, tensors have no marks inside it.
-        Inside any other aggregation, the rules apply.
+        aggregation is known to handle each row independently, it gets plain tensors, without the
+        marks that say which rows they hold. In any other aggregation, tensors keep their marks, and
+        functions follow `TorchRules`.
         """
         pads = _pads(layer.__class__)
         is_sum = type(layer).__name__ in ("SumAggregation", "MeanAggregation")  # take messages
@@ -493,7 +501,10 @@ class Distributed(nn.Module):
 
 
 def _fetching(layer: nn.Module, rules: TorchRules, names: str) -> Any:
-    """Return a hook that fetches halo rows of all tensors that a layer reads at sources.
+    """Return a hook of a message-passing layer, which fetches halo rows before the layer runs.
+
+    It fetches the halo rows of all tensors of which the layer's message function reads the rows of
+    the edges' sources.
 
     Parameters:
         names: Attribute of the layer that lists the arguments of its message function.
@@ -537,7 +548,7 @@ def _cloned(state: State) -> State:
 
 
 def _put(state: State) -> None:
-    """Set buffers and numbers of modules to the values in `state`.
+    """Set buffers and number-valued attributes of modules to the values in `state`.
 
     New tensors replace the old buffers; the memory of the old buffers does not change.
     """

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Mark(Tensor):
-    """A tensor with a mark: the base class of all marks."""
+    """A tensor with a mark, which says what its entries belong to: base class of all marks."""
 
     # This turns off torch's rules for subclasses of Tensor; mypy expects a class method.
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
@@ -92,7 +92,7 @@ class EdgeEnds(Mark):
 
     @property
     def source_row(self) -> int:
-        """In a tensor with both ends, the index of the sources in the first axis: 0 or 1."""
+        """Index of the sources in the first axis, 0 or 1, in a tensor with both ends of edges."""
         return int(self.ends[1].is_source)
 
     @property
@@ -125,7 +125,10 @@ class Message(Spread):
 
     @classmethod
     def of_rows(cls, rows: Tensor, source: EdgeEnds, factors: Tensor | None = None) -> Message:
-        """Return a message tensor without values. Its device is "meta": no kernel can read it."""
+        """Return a message tensor (see the class) whose values are not computed yet.
+
+        Its device is "meta", so no kernel can read it.
+        """
         empty = torch.empty(len(source), *rows.shape[1:], dtype=rows.dtype, device="meta")
         if not torch.is_grad_enabled():
             rows, factors = rows.detach(), None if factors is None else factors.detach()
@@ -219,14 +222,24 @@ M = TypeVar("M", bound=Mark)
 
 
 def marked(x: Tensor, kind: type[M], **what: Any) -> M:
-    """Return an alias of x with a mark of class `kind`. Gradients pass through the alias."""
+    """Return an alias of x with a mark, which says what an axis or the values of x refer to.
+
+    Gradients pass through the alias.
+
+    Parameters:
+        kind: Class of the mark.
+        what: Attributes of the mark.
+    """
     found = x.as_subclass(kind)
     vars(found).update(what)
     return found
 
 
 def alike(x: Tensor, mark: M, **what: Any) -> M:
-    """Return an alias of x with the mark of another tensor; `what` has attributes to replace."""
+    """Return an alias of x that is marked as the tensor `mark` is.
+
+    `what`: new values for some attributes of the mark, by name.
+    """
     return marked(x, type(mark), **{**vars(mark), **what})
 
 
@@ -238,7 +251,8 @@ def spread(x: Tensor, axis: int, of: TypeRows | None, each: int = 1) -> Spread:
 def mark_in_place(x: Tensor, axis: int, of: TypeRows | None, each: int = 1) -> Tensor:
     """Mark the object x itself, not an alias, as a `Spread`, and return x.
 
-    Use this for the result of a function that changes x in place.
+    `axis`, `of` and `each` are the attributes of the `Spread`. Use this function for the result of
+    a function that changes x in place.
     """
     x.__class__ = Spread
     vars(x).update(axis=axis, of=of, each=each)
@@ -274,7 +288,7 @@ def is_end(x: Any, is_source: bool | None = None) -> TypeGuard[EdgeEnds]:
 
 
 def plain(x: Any) -> Any:
-    """Remove the marks of all tensors inside x, and return the result.
+    """Return x, in which tensors have lost their marks (`Mark`) and are plain tensors again.
 
     A `Message` is replaced by its values.
     """

@@ -127,9 +127,9 @@ class OverRanks(TorchFunctionMode):
         return found
 
     def _first(self, call: Call, x: Spread, bins: Bins, ties: Tensor) -> Tensor:
-        """Return which of several equal extremes one process would find first: bool[...].
+        """Return which of several equal extremes of a bin one process would find first: bool[...].
 
-        Only this entry gets the gradient.
+        In each bin, the result is True for this entry only, which alone gets the gradient.
 
         Parameters:
             ties (bool[...]): Whether each entry equals the extreme of its bin.

@@ -104,11 +104,12 @@ class TorchRules(OverRanks):
         return self._call_on_spread(call, found)
 
     def _call_on_messages(self, call: Call) -> Any:
-        """Run a function that has a message tensor as an argument.
+        """Run a function that has a message tensor (`marks.Message`) as an argument.
 
-        A product with factors of edges, or a sum at targets, needs no values of the message tensor.
-        Functions that only read properties, such as dtype or device, get the tensor's `rows`. All
-        other functions get its values.
+        A message tensor has a row for every edge; the values are computed only if needed. A product
+        with factors of edges, or a sum at targets, needs no values of the message tensor. Functions
+        that only read properties, such as dtype or device, get the tensor's `rows`. All other
+        functions get its values.
         """
         if call.name in calls.SIZES:
             return self._sizes(call, call.args[0])
@@ -135,7 +136,11 @@ class TorchRules(OverRanks):
         return bool(summed(found.any().long(), self.transport) > 0)
 
     def _sizes(self, call: Call, x: Any) -> Any:
-        """Return what a call asks of a marked tensor: shape, size of an axis, number of entries."""
+        """Return what a call asks of a tensor with a spread axis.
+
+        This is the tensor's shape, the size of an axis, or the number of entries, each over all
+        ranks.
+        """
         here, of = x.shape[x.axis], x.of if is_rows(x) else None
         others = prod(size for k, size in enumerate(x.shape) if k != x.axis)
         if call.name == "numel":
@@ -148,9 +153,10 @@ class TorchRules(OverRanks):
         return torch.Size(sizes) if dim is None else sizes[dim]
 
     def _copied(self, call: Call, x: Tensor) -> Any:
-        """Return a copy of x with the mark of x.
+        """Return a copy of x that is marked as x is, for example as rows of a graph (`Mark`).
 
-        The copy may have another dtype. If x has ends of edges, another dtype raises InputError.
+        The copy may have another dtype. But if x holds row ids, the ends of edges (`EdgeEnds`),
+        another dtype raises InputError.
         """
         out = call.run()
         if isinstance(x, EdgeEnds) and out.dtype != x.dtype:
@@ -297,7 +303,10 @@ class TorchRules(OverRanks):
         return refuse(call, "selects entries by several indices")
 
     def _masked(self, call: Call, x: Tensor, mask: Spread) -> Tensor:
-        """Return the entries of x at which `mask` is true; ranks share one axis of the mask."""
+        """Return the entries of x at which `mask` is true.
+
+        One axis of the mask is spread over the ranks: each rank has only some of its entries.
+        """
         if (
             not isinstance(x, Spread)
             or (x.axis, x.of, x.each) != (mask.axis, mask.of, mask.each)
@@ -330,9 +339,9 @@ class TorchRules(OverRanks):
         return alike(found, x)
 
     def _sliced(self, call: Call, x: Spread, key: Any) -> Tensor:
-        """Return ``x[key]`` if the key selects all entries of the spread axis, or every n-th edge.
+        """Return ``x[key]``; raise InputError for keys that cut the axis spread over the ranks.
 
-        Raise InputError for any other key.
+        Along this axis, the key must select all entries, or every n-th edge.
         """
         keys = key if isinstance(key, tuple) else (key,)
         if any(isinstance(k, Mark) for k in keys):
@@ -454,7 +463,10 @@ class TorchRules(OverRanks):
         return self._row_by_row(call, found)
 
     def _row_by_row(self, call: Call, found: list[Spread]) -> Any:
-        """Run a function that handles each row independently, or a product that sums over rows."""
+        """Run a function that handles each row independently, or a product that sums over rows.
+
+        `found` has the function's arguments that are spread over the ranks.
+        """
         of = _only(call, (each.of for each in found))
         places = places_of_rows(call)
         if places is None:
@@ -523,7 +535,7 @@ def _only(call: Call, rows: Iterable[TypeRows | None]) -> TypeRows | None:
     """Return the `TypeRows` that all arguments of a call have; None if an argument has none.
 
     Parameters:
-        rows: For every argument, its `TypeRows` or None.
+        rows: For every argument, its `TypeRows` (the graph's rows that it has), or None.
 
     Raises:
         InputError: If two arguments have different `TypeRows`.
@@ -545,7 +557,7 @@ def _joined_end(call: Call, ends: Sequence[RowNumbers]) -> RowNumbers:
 def _with_ends(
     call: Call, x: Tensor, ends: Sequence[RowNumbers], relations: frozenset[int]
 ) -> Tensor:
-    """Return x with the mark of one end, or of both ends, of edges.
+    """Mark x as vertex numbers of one end, or of both ends, of edges; return the marked tensor.
 
     If x has both ends, one of them must refer to own rows: this end has the targets. The other end
     has the sources, which may be own rows too.

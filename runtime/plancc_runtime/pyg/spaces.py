@@ -74,7 +74,7 @@ class TypeEdges:
 
 
 def spaces_of(graph: EdgeGraph | TypedGraph) -> tuple[dict[Key, TypeRows], dict[Key, TypeEdges]]:
-    """Return rows by vertex type and edges by relation. Collective.
+    """Return this rank's rows of every vertex type, and its edges of every relation. Collective.
 
     If the graph has no types, both dicts have the key "".
     """

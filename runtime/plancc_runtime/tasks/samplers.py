@@ -33,9 +33,9 @@ Plan = str | PathLike[str] | Slice
 def task_sampler(
     task: LearningTask, plan: Plan, given: dict[str, Any]
 ) -> tuple[Sampler, Population]:
-    """Return the sampler of a task, and its population without the graph's pattern.
+    """Return the sampler of a task, and the population from which it draws mini-batches.
 
-    Not collective.
+    The population lacks the pattern of the graph. Not collective.
 
     Parameters:
         given: Options of the sampler, by name. If a value is None, the value for which the plan was

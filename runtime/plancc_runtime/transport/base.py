@@ -136,7 +136,10 @@ class Group(ABC):
         self.rank, self.size = self.ranks.index(transport.rank), len(self.ranks)
 
     def start_broadcast(self, buffer: Buffer, root: int) -> Pending:
-        """Copy the root's `buffer` to every member. `root` is a position among the members."""
+        """Start to copy the root's `buffer` to every member of the group.
+
+        `root` is a position among the members.
+        """
         [data] = self._checked([buffer], 1, root)
         to_others = [(k, data) for k in self._others()]
         sends, receives = (to_others, []) if self.rank == root else ([], [(root, data)])

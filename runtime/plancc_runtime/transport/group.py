@@ -151,7 +151,10 @@ class LibraryGroup(MessageGroup):
         return Pending(finish)
 
     def _adds(self, data: Buffer) -> bool:
-        """Return whether the library can add these numbers; 16-bit numbers can only be sent."""
+        """Return whether the communication library can add numbers of this dtype.
+
+        It can send numbers of 16 bits, but not add them.
+        """
         return bool(data.itemsize != 2)
 
 

@@ -108,7 +108,7 @@ def send_lists(
 def sending_lists(
     exchange: Exchange, ptr: Int64Array, numbers: npt.NDArray[Any], transport: Transport
 ) -> Rounds[tuple[Int64Array, npt.NDArray[Any]]]:
-    """Return what `send_lists` returns, as a generator of two rounds."""
+    """Do what `send_lists` does, as a generator that pauses while messages are in flight."""
     sizes = yield from sending_numbers(exchange, np.diff(ptr).astype(np.int32), transport)
     arrived = offsets(sizes)
     received = np.empty((arrived[-1], *numbers.shape[1:]), numbers.dtype)

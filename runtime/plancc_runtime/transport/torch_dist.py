@@ -3,9 +3,9 @@
 Importing this module imports torch, but does not start torch.distributed.
 
 NCCL matches messages only by their order, and runs a batch of messages, an *NCCL group*, at once.
-So all ranks launch the messages of a round in the same order: by distance from sender to receiver.
-The messages are divided into NCCL groups at the same distances on all ranks, so that a message is
-in the same group at both ends.
+So all ranks launch the messages of a round in the same order: by the distance (receiver - sender)
+modulo the number of ranks. The messages are divided into NCCL groups at the same distances on all
+ranks, so that a message is in the same group at both ends.
 
 Groups of ranks (`Transport.subgroup`) use the library's collectives for broadcasts and reductions.
 All other operations consist of messages, because gloo's collectives need pieces of one size. On a
@@ -83,6 +83,7 @@ def join(
 
     Parameters:
         backend: "gloo" or "nccl".
+        meeting: Number of this rank, number of ranks, and address where the ranks find rank 0.
         local_rank: This rank's index on its machine, from 0; with NCCL, also its device's index.
         timeout: See `TorchTransport`.
         ranks_here: Number of ranks on this machine; None if unknown.
