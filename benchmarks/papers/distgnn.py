@@ -624,7 +624,7 @@ def _best_reuse(rows: Rows) -> Found:
         top = max(of, key=lambda each: each["reuse"])
         found[row["kind"]][row["graph"]] = top["reuse"] / row["reuse"]
         best[row["kind"]][row["graph"]] = top["blocks"]
-    return {**found, **{f"blocks, {kind}": best[kind] for kind in best}}
+    return {**found, "blocks, dense": best["dense"], "blocks, sparse": best["sparse"]}
 
 
 REUSE = Item(
